@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from nodewright.conformance.vectors import read_machines
-from nodewright.core.cpu.cpu_allocation import allocate, remove_container
-from nodewright.core.cpu.cpu_hints import container_hints
-from nodewright.core.cpu.cpu_policy import (
+from nodewright.engine.core.cpu.cpu_allocation import allocate, remove_container
+from nodewright.engine.core.cpu.cpu_hints import container_hints
+from nodewright.engine.core.cpu.cpu_policy import (
     AssignmentStrategy,
     CPUSettings,
     StaticCPUPolicy,
@@ -15,8 +15,8 @@ from nodewright.core.cpu.cpu_policy import (
     take_cpus,
     validated_state,
 )
-from nodewright.core.cpu.cpu_state import CPUState
-from nodewright.core.cpu.cpu_topology import CPUTopology, discover
+from nodewright.engine.core.cpu.cpu_state import CPUState
+from nodewright.engine.core.cpu.cpu_topology import CPUTopology, discover
 from nodewright.formats.decode import decode
 from nodewright.hardware.machine_info import MachineInfo
 from nodewright.kubernetes.objects import Pod

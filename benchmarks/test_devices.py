@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from nodewright.core.devices.device_assignment import allocate, without_inactive_pods
-from nodewright.core.devices.device_hints import container_hints, min_affinity_size, pod_hints
-from nodewright.core.devices.device_manager import DeviceManager, PluginBehavior, lowest
-from nodewright.core.devices.device_state import DeviceState
+from nodewright.engine.core.devices.device_assignment import allocate, without_inactive_pods
+from nodewright.engine.core.devices.device_hints import container_hints, min_affinity_size, pod_hints
+from nodewright.engine.core.devices.device_manager import DeviceManager, PluginBehavior, lowest
+from nodewright.engine.core.devices.device_state import DeviceState
 from nodewright.kubernetes.node_profile import Device
 from nodewright.reasons.verdict import Granted
 from nodewright.testing.devices import GPU, a_pod_with_devices

@@ -3,16 +3,16 @@
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from nodewright.core.memory.memory_allocation import allocate_container_memory, release_memory
-from nodewright.core.memory.memory_demand import PodMemoryDemand
-from nodewright.core.memory.memory_hints import container_hints
-from nodewright.core.memory.memory_policy import (
+from nodewright.engine.core.memory.memory_allocation import allocate_container_memory, release_memory
+from nodewright.engine.core.memory.memory_demand import PodMemoryDemand
+from nodewright.engine.core.memory.memory_hints import container_hints
+from nodewright.engine.core.memory.memory_policy import (
     MemorySettings,
     Reservation,
     StaticMemoryPolicy,
     create_memory_policy,
 )
-from nodewright.core.memory.memory_state import MemoryState
+from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.hardware.machine_info import HugePages, NUMANode
 from nodewright.reasons.verdict import Granted
 from nodewright.testing.objects import amounts, container, pod

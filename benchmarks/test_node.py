@@ -15,14 +15,14 @@ from msgspec.structs import replace
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from nodewright.conformance.vectors import read_machines
+from nodewright.engine.node.events import PodAdded, PodRecovered, PodRemoved, PodStarted
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.restart.initial_node import initial_node
+from nodewright.engine.node.step import Decision, step
 from nodewright.errors import InputError
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.events import PodAdded, PodRecovered, PodRemoved, PodStarted
-from nodewright.node.node_state import NodeState
-from nodewright.node.restart.initial_node import initial_node
-from nodewright.node.step import Decision, step
 from nodewright.predict.node_from_profile import node_parts
 from nodewright.reasons.texts import sentence
 from nodewright.reasons.verdict import Granted, Refused

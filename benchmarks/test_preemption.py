@@ -5,10 +5,10 @@ from random import Random
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from nodewright.core.predicates.predicate_check import NodeView, check_predicates
-from nodewright.core.predicates.requested_resources import node_usage
-from nodewright.core.preemption.greedy import PreemptionVictims, victims_for
-from nodewright.core.preemption.optimal import smallest_preemption
+from nodewright.engine.core.predicates.predicate_check import NodeView, check_predicates
+from nodewright.engine.core.predicates.requested_resources import node_usage
+from nodewright.engine.core.preemption.greedy import PreemptionVictims, victims_for
+from nodewright.engine.core.preemption.optimal import smallest_preemption
 from nodewright.kubernetes.objects import Pod
 from nodewright.reasons.predicates import InsufficientResource, PredicateFailure
 from nodewright.reasons.verdict import Granted, Refused

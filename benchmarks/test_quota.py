@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from nodewright.api_server.apply import apply
-from nodewright.api_server.expansion import ExpansionOptions
-from nodewright.core.limit_ranger import limit_ranger_verdict
-from nodewright.core.quota.quota_admission import (
+from nodewright.engine.admission.api_server.apply import apply
+from nodewright.engine.admission.api_server.expansion import ExpansionOptions
+from nodewright.engine.admission.limit_ranger import limit_ranger_verdict
+from nodewright.engine.admission.quota.quota_admission import (
     QuotaDelta,
     WithinQuota,
     quota_delta,
     quota_verdict,
     with_delta,
 )
-from nodewright.core.quota.quota_pods import pod_evaluator
+from nodewright.engine.admission.quota.quota_pods import pod_evaluator
 from nodewright.formats.decode import decode
 from nodewright.formats.inventory import Inventory, inventory_from_bytes
 from nodewright.kubernetes.api_request import create_request

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from nodewright.core.requests.integer_requests import scheduler_requests
-from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.testing.objects import container, pod, sidecar
 from nodewright.values.quantity import Quantity
 

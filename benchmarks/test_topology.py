@@ -3,8 +3,8 @@
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from nodewright.core.topology.hint_merge import merged_hint
-from nodewright.core.topology.manager_config import TopologyManager
+from nodewright.engine.core.topology.hint_merge import merged_hint
+from nodewright.engine.core.topology.manager_config import TopologyManager
 from nodewright.values.idset import NUMASet
 from nodewright.values.subsets import nonempty_subsets
 from nodewright.values.topology_hints import Fitting, Hint, HintList, Offer

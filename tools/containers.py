@@ -16,7 +16,7 @@ from tests.live.containerd import APP, Containerd, lacking
 from tests.live.cri_races import container_races
 from tests.support.eviction_race import ThresholdScope
 
-from nodewright.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.host.ports import ContainerConfig, Mount, PodSandboxConfig
 from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
 from nodewright.runtimes.cri import CRIChannel, CRIRuntime

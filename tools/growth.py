@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from math import log
 from typing import Any
 
+from nodewright.engine.node.events import PodAdded
+from nodewright.engine.node.restart.initial_node import initial_node
+from nodewright.engine.node.step import step
 from nodewright.fleet import run
 from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.node.events import PodAdded
-from nodewright.node.restart.initial_node import initial_node
-from nodewright.node.step import step
 from nodewright.predict.node_from_profile import node_parts
 from nodewright.reasons.verdict import Granted
 from nodewright.testing.fleets import a_template, some_nodes, some_pods

@@ -9,9 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nodewright.engine.node.step import Decision
     from nodewright.errors import HostError, InputError
     from nodewright.kubernetes.objects import Pod
-    from nodewright.node.step import Decision
     from nodewright.predict.library import InteractiveAdmitResult as AdmitResult
     from nodewright.predict.library import InteractiveExplanation as Explanation
     from nodewright.predict.library import InteractiveNode as Node
@@ -38,7 +38,7 @@ __all__ = [
 _MODULES = {
     "AdmitResult": "nodewright.predict.library:InteractiveAdmitResult",
     "CPUSet": "nodewright.values.idset",
-    "Decision": "nodewright.node.step",
+    "Decision": "nodewright.engine.node.step",
     "HostError": "nodewright.errors",
     "InputError": "nodewright.errors",
     "NUMASet": "nodewright.values.idset",

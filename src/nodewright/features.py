@@ -10,7 +10,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from nodewright.api_server.expansion import ExpansionOptions
+from nodewright.engine.admission.api_server.expansion import ExpansionOptions
+from nodewright.engine.node.previews import node_eviction_forecast
 from nodewright.fleet.fleet_summary import fleet_summary
 from nodewright.fleet.load.assembled_nodes import NodeDefaults
 from nodewright.fleet.load.fleet_input import FleetFiles, load_fleet
@@ -23,7 +24,6 @@ from nodewright.formats.manifests import ManifestLoader
 from nodewright.formats.python_objects import ManifestSource, files_and_objects
 from nodewright.kubernetes.eviction_thresholds import Signal
 from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.node.previews import node_eviction_forecast
 from nodewright.predict.evict.evict_report import EvictionReport, eviction_report
 from nodewright.predict.evict.node_usage import usage_of_node
 from nodewright.predict.library import add_sources, profile_of

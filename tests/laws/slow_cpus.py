@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from nodewright.core.cpu.cpu_topology import CPUTopology
+from nodewright.engine.core.cpu.cpu_topology import CPUTopology
 
 CPUs = frozenset[int]
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench
 from tests.support.audit_evidence import audit_evidence
 
-from nodewright.core.memory.memory_state import Block
+from nodewright.engine.core.memory.memory_state import Block
 from nodewright.kubernetes.node_profile import MemoryBlock
 from nodewright.kubernetes.objects import Container, Pod
 from nodewright.kubernetes.pod_resources_api import ContainerDevices, ContainerResources, PodResources

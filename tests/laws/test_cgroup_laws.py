@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.core.cgroups.cgroup_config import CgroupConfig
-from nodewright.core.cgroups.cgroup_facts import AmountOrigin, MemoryThrottle
-from nodewright.core.cgroups.cgroup_names import (
+from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig
+from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, MemoryThrottle
+from nodewright.engine.core.cgroups.cgroup_names import (
     CgroupDriver,
     CgroupName,
     QOSCgroupNames,
@@ -14,10 +14,10 @@ from nodewright.core.cgroups.cgroup_names import (
     pod_cgroup_name,
     pod_uid_from_cgroup,
 )
-from nodewright.core.cgroups.cgroup_settings import pod_cgroup_settings
-from nodewright.core.cgroups.container_settings import settings_by_container
-from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.engine.core.cgroups.cgroup_settings import pod_cgroup_settings
+from nodewright.engine.core.cgroups.container_settings import settings_by_container
+from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.kubernetes.objects import ObjectMeta, Pod, PodStatus
 from nodewright.testing.strategies import pods
 from nodewright.values.cpu_time import (

@@ -11,17 +11,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.support.small_nodes import GPU, MIB, guaranteed_pods, profiles
 
-from nodewright.core.requests.integer_requests import scheduler_requests
-from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine.core.requests.resource_defaults import with_defaults
+from nodewright.engine.node.events import PodAdded, PodRecovered
+from nodewright.engine.node.step import step
+from nodewright.engine.node.what_if.changes import PodLeaves, RequestsChanged, SettingsChanged
+from nodewright.engine.node.what_if.counterfactuals import Suggestion
+from nodewright.engine.node.what_if.explanation import suggested_changes
 from nodewright.errors import InputError
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Container, Pod, ResourceRequirements
-from nodewright.node.events import PodAdded, PodRecovered
-from nodewright.node.step import step
-from nodewright.node.what_if.changes import PodLeaves, RequestsChanged, SettingsChanged
-from nodewright.node.what_if.counterfactuals import Suggestion
-from nodewright.node.what_if.explanation import suggested_changes
 from nodewright.predict.node import Node
 from nodewright.values.quantity import Quantity
 

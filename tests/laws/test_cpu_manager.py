@@ -5,12 +5,12 @@ from itertools import combinations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nodewright.core.cpu.cpu_allocation import allocate, remove_container
-from nodewright.core.cpu.cpu_hints import cpu_hints
-from nodewright.core.cpu.cpu_policy import CPUSettings, StaticCPUPolicy, create_policy, validated_state
-from nodewright.core.cpu.cpu_state import CPUState
-from nodewright.core.cpu.cpu_topology import CPUTopology
-from nodewright.core.cpu.policy_options import CPUGates
+from nodewright.engine.core.cpu.cpu_allocation import allocate, remove_container
+from nodewright.engine.core.cpu.cpu_hints import cpu_hints
+from nodewright.engine.core.cpu.cpu_policy import CPUSettings, StaticCPUPolicy, create_policy, validated_state
+from nodewright.engine.core.cpu.cpu_state import CPUState
+from nodewright.engine.core.cpu.cpu_topology import CPUTopology
+from nodewright.engine.core.cpu.policy_options import CPUGates
 from nodewright.kubernetes.objects import Pod
 from nodewright.reasons.verdict import Granted, Refused
 from nodewright.testing.objects import a_pod

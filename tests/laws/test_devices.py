@@ -6,10 +6,10 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.core.devices.device_assignment import allocate, free_devices, without_inactive_pods
-from nodewright.core.devices.device_hints import device_hints
-from nodewright.core.devices.device_manager import DeviceManager, PluginBehavior, highest, lowest
-from nodewright.core.devices.device_state import DeviceList, DeviceState, device_stock
+from nodewright.engine.core.devices.device_assignment import allocate, free_devices, without_inactive_pods
+from nodewright.engine.core.devices.device_hints import device_hints
+from nodewright.engine.core.devices.device_manager import DeviceManager, PluginBehavior, highest, lowest
+from nodewright.engine.core.devices.device_state import DeviceList, DeviceState, device_stock
 from nodewright.kubernetes.node_profile import Device
 from nodewright.kubernetes.objects import Pod
 from nodewright.reasons.devices import DevicesChosen, NotEnoughDevices

@@ -6,18 +6,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodewright.core.eviction.eviction_forecast import eviction_forecast
-from nodewright.core.eviction.eviction_manager import synchronize
-from nodewright.core.eviction.eviction_order import RankChange, rank_changes
-from nodewright.core.eviction.eviction_ranking import ActivePod, EvictionCandidate, ranked_pods, stats_by_uid
-from nodewright.core.eviction.eviction_state import (
+from nodewright.engine.core.eviction.eviction_forecast import eviction_forecast
+from nodewright.engine.core.eviction.eviction_manager import synchronize
+from nodewright.engine.core.eviction.eviction_order import RankChange, rank_changes
+from nodewright.engine.core.eviction.eviction_ranking import (
+    ActivePod,
+    EvictionCandidate,
+    ranked_pods,
+    stats_by_uid,
+)
+from nodewright.engine.core.eviction.eviction_state import (
     EvictionObservation,
     EvictionPass,
     EvictionState,
     NodeReclaim,
 )
-from nodewright.core.eviction.eviction_thresholds import EvictionConfig, NodeFilesystems
-from nodewright.core.requests.qos_and_priority import is_critical
+from nodewright.engine.core.eviction.eviction_thresholds import EvictionConfig, NodeFilesystems
+from nodewright.engine.core.requests.qos_and_priority import is_critical
 from nodewright.kubernetes.eviction_thresholds import EvictionSettings, Signal, parse_thresholds
 from nodewright.kubernetes.stats_summary import PodStats, StatsSummary
 from nodewright.reasons.eviction import NodeRanShort

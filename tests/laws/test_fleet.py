@@ -9,9 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodewright.core.cpu.cpu_state import NO_CPUS
-from nodewright.core.predicates.requested_resources import NodeUsage, shortages
-from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.engine.core.cpu.cpu_state import NO_CPUS
+from nodewright.engine.core.predicates.requested_resources import NodeUsage, shortages
+from nodewright.engine.core.requests.resource_defaults import with_defaults
+from nodewright.engine.node.pod_placement import unallocated_resources
 from nodewright.fleet import SCORES, Options, run
 from nodewright.fleet.fleet_summary import fleet_summary
 from nodewright.fleet.simulation.cluster_view import AssignedPod, NodeSlot
@@ -30,7 +31,6 @@ from nodewright.formats.decode import decode
 from nodewright.hardware.machine_shape import GIB, MachineShape, machine_from_shape
 from nodewright.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec
 from nodewright.kubernetes.objects import ObjectMeta, Pod, PodSpec, Taint
-from nodewright.node.pod_placement import unallocated_resources
 
 CONFIGS: tuple[dict[str, Any], ...] = (
     {},

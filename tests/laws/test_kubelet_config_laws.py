@@ -4,8 +4,8 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nodewright.core.allocatable import node_resources
-from nodewright.core.config.complete_config import complete_config, defaulted
+from nodewright.engine.core.allocatable import node_resources
+from nodewright.engine.core.config.complete_config import complete_config, defaulted
 from nodewright.errors import Fault, InputError
 from nodewright.hardware.machine_info import HugePages, MachineInfo
 from nodewright.kubernetes.eviction_thresholds import EvictionSettings, Signal, parse_thresholds

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodewright.core.requests.alike_breakdowns import AlikeBreakdowns
-from nodewright.core.requests.resource_breakdown import pod_resource_breakdown
+from nodewright.engine.core.requests.alike_breakdowns import AlikeBreakdowns
+from nodewright.engine.core.requests.resource_breakdown import pod_resource_breakdown
 from nodewright.errors import InputError
 from nodewright.formats import alike_pods, documents
 from nodewright.formats.alike_pods import AlikePods

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.core.limit_ranger import (
+from nodewright.engine.admission.limit_ranger import (
     BeyondLimits,
     limit_range_as_stored,
     limit_ranger_verdict,
@@ -11,8 +11,8 @@ from nodewright.core.limit_ranger import (
     pod_totals,
     with_limit_range_defaults,
 )
-from nodewright.core.requests.effective_resources import pod_limits, pod_requests
-from nodewright.core.requests.request_options import RequestOptions
+from nodewright.engine.core.requests.effective_resources import pod_limits, pod_requests
+from nodewright.engine.core.requests.request_options import RequestOptions
 from nodewright.kubernetes.api_request import create_request
 from nodewright.kubernetes.namespace_objects import LimitRange, LimitRangeItem, LimitRangeSpec
 from nodewright.kubernetes.objects import Pod, ResourceRequirements

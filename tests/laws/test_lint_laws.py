@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodewright.core.admission_plugins import with_uid
-from nodewright.core.requests.alike_breakdowns import decisive_fields
-from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.engine.admission.admission_plugins import with_uid
+from nodewright.engine.core.requests.alike_breakdowns import decisive_fields
+from nodewright.engine.core.requests.resource_defaults import with_defaults
+from nodewright.engine.node.events import PodAdded
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.step import Decision, step
 from nodewright.formats.inventory import load_inventory
 from nodewright.kubernetes.objects import Container, ObjectMeta, Pod
 from nodewright.kubernetes.pod_spec_fields import EnvVar
-from nodewright.node.events import PodAdded
-from nodewright.node.node_state import NodeState
-from nodewright.node.step import Decision, step
 from nodewright.predict.lint.lint_input import load_lint_input
 from nodewright.predict.lint.lint_report import PAGES, LintFinding
 from nodewright.predict.lint.lint_run import lint_result

@@ -5,16 +5,16 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.core.memory.memory_allocation import allocate_container_memory, release_memory
-from nodewright.core.memory.memory_hints import best_hint, memory_hints
-from nodewright.core.memory.memory_policy import (
+from nodewright.engine.core.memory.memory_allocation import allocate_container_memory, release_memory
+from nodewright.engine.core.memory.memory_hints import best_hint, memory_hints
+from nodewright.engine.core.memory.memory_policy import (
     MemorySettings,
     Reservation,
     StaticMemoryPolicy,
     create_memory_policy,
     start_memory_manager,
 )
-from nodewright.core.memory.memory_state import (
+from nodewright.engine.core.memory.memory_state import (
     NO_REUSABLE_MEMORY,
     MemoryState,
     MemoryTable,

@@ -9,7 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine.node.pod_placement import Placement, placement_of, unallocated_resources
+from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.hardware.machine_info import MachineInfo
 from nodewright.kubernetes.node_profile import (
     ContainerAllocation,
@@ -19,8 +21,6 @@ from nodewright.kubernetes.node_profile import (
     NodeProfileSpec,
 )
 from nodewright.kubernetes.objects import Container, Pod
-from nodewright.node.pod_placement import Placement, placement_of, unallocated_resources
-from nodewright.node.restart.initial_node import initial_node
 from nodewright.predict.node import AdmitResult, Node
 from nodewright.predict.node_from_profile import node_parts
 from nodewright.reasons.cpu import CPUsNotFree, CPUsStranded

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodewright.core.topology.custom import POLICY_ANNOTATION, SCOPE_ANNOTATION
+from nodewright.engine.core.topology.custom import POLICY_ANNOTATION, SCOPE_ANNOTATION
+from nodewright.engine.node.pod_placement import unallocated_resources
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.pod_placement import unallocated_resources
 from nodewright.policies import (
     CPUSet,
     CustomPolicyError,

@@ -3,8 +3,8 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.core.predicates.predicate_check import NodeView, check_predicates
-from nodewright.core.predicates.requested_resources import NodeUsage, node_usage, shortages
+from nodewright.engine.core.predicates.predicate_check import NodeView, check_predicates
+from nodewright.engine.core.predicates.requested_resources import NodeUsage, node_usage, shortages
 from nodewright.kubernetes.objects import Pod
 from nodewright.reasons.predicates import InsufficientResource
 from nodewright.reasons.verdict import Refused

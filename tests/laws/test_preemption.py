@@ -5,15 +5,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.laws.test_nodes import Script, played, scripts
 
-from nodewright.core.preemption.greedy import (
+from nodewright.engine.core.preemption.greedy import (
     MissingAmount,
     PreemptionCandidate,
     PreemptionVictims,
     remaining_missing,
     victims_for,
 )
-from nodewright.core.preemption.optimal import PreemptionCost, smallest_preemption
-from nodewright.core.requests.qos_and_priority import QOSClass
+from nodewright.engine.core.preemption.optimal import PreemptionCost, smallest_preemption
+from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.kubernetes.objects import Pod
 from nodewright.reasons.predicates import (
     InsufficientResource,

@@ -4,15 +4,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodewright.core.quota.quota_admission import (
+from nodewright.engine.admission.quota.quota_admission import (
     BeyondQuota,
     WithinQuota,
     quota_delta,
     quota_verdict,
     with_delta,
 )
-from nodewright.core.quota.quota_pods import pod_evaluator
-from nodewright.core.quota.quota_usage import NamespaceObjects, total, usage_of, with_calculated_usage
+from nodewright.engine.admission.quota.quota_pods import pod_evaluator
+from nodewright.engine.admission.quota.quota_usage import (
+    NamespaceObjects,
+    total,
+    usage_of,
+    with_calculated_usage,
+)
 from nodewright.kubernetes.api_request import create_request, update_request
 from nodewright.kubernetes.namespace_objects import (
     ResourceQuota,

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.support.small_nodes import GPU, a_numa_pod, guaranteed_pods, profiles
 
+from nodewright.engine.node.events import PodRecovered
+from nodewright.engine.node.managers.hint_providers import DeviceProvider, Holdings
+from nodewright.engine.node.managers.manager_admission import align_pod
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.restart.initial_node import initial_node
+from nodewright.engine.node.restart.restart_rehearsal import is_valid_configuration
+from nodewright.engine.node.step import Decision, step
+from nodewright.engine.node.what_if.changes import Setting, SettingsChanged, changed_parts
+from nodewright.engine.node.what_if.replays import realigned, replayed
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.events import PodRecovered
-from nodewright.node.managers.hint_providers import DeviceProvider, Holdings
-from nodewright.node.managers.manager_admission import align_pod
-from nodewright.node.node_state import NodeState
-from nodewright.node.restart.initial_node import initial_node
-from nodewright.node.restart.restart_rehearsal import is_valid_configuration
-from nodewright.node.step import Decision, step
-from nodewright.node.what_if.changes import Setting, SettingsChanged, changed_parts
-from nodewright.node.what_if.replays import realigned, replayed
 from nodewright.predict.node import Node
 from nodewright.reasons.verdict import Granted
 

@@ -8,24 +8,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodewright.core.requests.effective_resources import (
+from nodewright.engine.core.requests.effective_resources import (
     ResourceField,
     container_limits,
     container_requests,
     pod_limits,
     pod_requests,
 )
-from nodewright.core.requests.integer_requests import preemption_requests, scheduler_requests, scheduler_usage
-from nodewright.core.requests.oom_adjust import oom_score_adjs, oom_scores
-from nodewright.core.requests.qos_and_priority import (
+from nodewright.engine.core.requests.integer_requests import (
+    preemption_requests,
+    scheduler_requests,
+    scheduler_usage,
+)
+from nodewright.engine.core.requests.oom_adjust import oom_score_adjs, oom_scores
+from nodewright.engine.core.requests.qos_and_priority import (
     LimitsMissing,
     QOSClass,
     RequestsDiffer,
     computed_qos_class,
     qos_verdict,
 )
-from nodewright.core.requests.resource_breakdown import ResourceDerivation, resource_derivations
-from nodewright.core.requests.resource_defaults import RequestFromLimit, defaulted_pod, with_defaults
+from nodewright.engine.core.requests.resource_breakdown import ResourceDerivation, resource_derivations
+from nodewright.engine.core.requests.resource_defaults import RequestFromLimit, defaulted_pod, with_defaults
 from nodewright.kubernetes.objects import Container, Pod, ResourceList, ResourceRequirements
 from nodewright.testing.strategies import RESOURCES, pods, requirements
 from nodewright.values.quantity import ZERO, Quantity

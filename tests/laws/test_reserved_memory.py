@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.core.memory.memory_policy import (
+from nodewright.engine.core.memory.memory_policy import (
     MemorySettings,
     Reservation,
     StaticMemoryPolicy,

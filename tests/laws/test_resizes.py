@@ -4,12 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodewright.core.predicates.requested_resources import node_usage
+from nodewright.engine.core.predicates.requested_resources import node_usage
+from nodewright.engine.node.events import PodRemoved, PodResized
+from nodewright.engine.node.resize.resize_attempts import ResizeOutcome
+from nodewright.engine.node.step import step
+from nodewright.engine.node.what_if.changes import PodLeaves, RequestsChanged, changed_pod
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.events import PodRemoved, PodResized
-from nodewright.node.resize.resize_attempts import ResizeOutcome
-from nodewright.node.step import step
-from nodewright.node.what_if.changes import PodLeaves, RequestsChanged, changed_pod
 from nodewright.predict.node import Node
 from nodewright.reasons.predicates import InsufficientResource
 from nodewright.reasons.resize import ResizeBeyondNode, StaticPolicyInTheWay

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.support.small_nodes import guaranteed_pods, profiles
 
+from nodewright.engine.node.actions import AdmitPod, RejectPod
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.restart.restart_rehearsal import RunningPods, rehearse_restart
+from nodewright.engine.node.step import running_containers
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.scenario import KubeletRestart
-from nodewright.node.actions import AdmitPod, RejectPod
-from nodewright.node.node_state import NodeState
-from nodewright.node.restart.restart_rehearsal import RunningPods, rehearse_restart
-from nodewright.node.step import running_containers
 from nodewright.predict.node import Node
 from nodewright.predict.replay.kubelet_restart import NO_CHANGE, PendingRestart, changed_parts, restart_step
 from nodewright.profiles.state_files.checkpoints import state_as_written, stored_state, written_state_files

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from tests.support.small_nodes import guaranteed_pods, profiles
 from tests.unit.scheduling.test_tracked_cluster import with_pods
 
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.placement_cost import NUMALayout
+from nodewright.engine.node.step import Decision
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.node_state import NodeState
-from nodewright.node.placement_cost import NUMALayout
-from nodewright.node.step import Decision
 from nodewright.predict.node import Node
 from nodewright.reasons.texts import kubelet_text
 from nodewright.scheduling.placement_decisions import ProposedVictims, sufficient_victims

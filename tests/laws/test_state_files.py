@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nodewright.core.cpu.cpu_state import CPUState
-from nodewright.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
+from nodewright.engine.core.cpu.cpu_state import CPUState
+from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
 from nodewright.errors import InputError
 from nodewright.formats.go.syntax import GoJSONError, Members, NumberText, parse
 from nodewright.profiles.state_files.cpu_manager_state import (

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodewright.core.eviction.eviction_manager import synchronize
-from nodewright.core.eviction.eviction_policy import (
+from nodewright.engine.core.eviction.eviction_manager import synchronize
+from nodewright.engine.core.eviction.eviction_policy import (
     KUBELET,
     MIN_GROWTH_PERMILLE,
     MIN_INTERVAL_NS,
@@ -18,7 +18,7 @@ from nodewright.core.eviction.eviction_policy import (
     Headroom,
     interval_ns,
 )
-from nodewright.core.eviction.eviction_state import EvictionObservation, EvictionState
+from nodewright.engine.core.eviction.eviction_state import EvictionObservation, EvictionState
 from nodewright.kubernetes.stats_summary import StatsSummary
 from nodewright.predict.timeline import Growth, TimelineSetup, simulated_timeline, threshold_advice
 from nodewright.predict.timeline.moments import EvictionBegun, EvictionDone

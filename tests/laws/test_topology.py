@@ -6,10 +6,10 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.core.topology.dense_merge import best_common, best_intersection
-from nodewright.core.topology.hint_merge import merged_hint, merged_lists
-from nodewright.core.topology.manager_config import TopologyManager
-from nodewright.core.topology.sparse_merge import (
+from nodewright.engine.core.topology.dense_merge import best_common, best_intersection
+from nodewright.engine.core.topology.hint_merge import merged_hint, merged_lists
+from nodewright.engine.core.topology.manager_config import TopologyManager
+from nodewright.engine.core.topology.sparse_merge import (
     SearchBounds,
     best_common_by_search,
     best_intersection_by_search,

@@ -7,7 +7,7 @@ from itertools import count
 
 from tests.live.containerd import APP, Containerd
 
-from nodewright.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.ports import ContainerConfig, Mount, PodSandboxConfig
 from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec

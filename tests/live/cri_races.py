@@ -15,8 +15,8 @@ from tests.support.eviction_race import (
     ThresholdScope,
 )
 
-from nodewright.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.host.ports import ContainerConfig, Mount
 from nodewright.kubernetes.objects import Container, Pod, PodSpec
 from nodewright.kubernetes.runtime_status import RuntimePodStatus

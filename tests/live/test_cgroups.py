@@ -9,8 +9,8 @@ import pytest
 from tests.support.cgroups_port import CGROUPS_CHECKS, CgroupsBench, CgroupsCheck
 from tests.support.live_agent import private_cgroups
 
-from nodewright.core.cgroups.cgroup_facts import AmountOrigin, CPUQuota, MemoryCeiling
-from nodewright.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, CPUQuota, MemoryCeiling
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.values.units import Bytes, Microseconds
 

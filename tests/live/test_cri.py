@@ -9,7 +9,7 @@ from tests.live.containerd import APP, PAUSE, USER, Containerd
 from tests.live.cri_bench import SHARED, a_bench
 from tests.support.runtime_port import RUNTIME_CHECKS, RuntimeBench, RuntimeCheck
 
-from nodewright.core.cgroups.cgroup_facts import (
+from nodewright.engine.core.cgroups.cgroup_facts import (
     AmountOrigin,
     ContainerSettings,
     CPUPool,

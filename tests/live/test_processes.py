@@ -14,9 +14,9 @@ from tests.live.containerd import stop_process
 from tests.support.live_agent import ProcessBench, process_bench
 from tests.support.runtime_port import RUNTIME_CHECKS, RuntimeCheck, RuntimeTestContainer
 
-from nodewright.core.cgroups.cgroup_facts import AmountOrigin, ContainerSettings, MemoryCeiling
-from nodewright.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.core.requests.oom_adjust import NodeCritical, OOMScore
+from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, ContainerSettings, MemoryCeiling
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.engine.core.requests.oom_adjust import NodeCritical, OOMScore
 from nodewright.errors import HostError
 from nodewright.host.ports import ContainerConfig, ContainerRuntime
 from nodewright.kubernetes.objects import Container

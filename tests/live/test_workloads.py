@@ -11,8 +11,8 @@ import pytest
 from tests.support.real_api_server import RealAPIServer, needs_real, real_api_server
 from tests.support.real_scheduler import running_component
 
-from nodewright.api_server.apply import ApplyResult, apply
-from nodewright.api_server.expansion import ExpansionOptions
+from nodewright.engine.admission.api_server.apply import ApplyResult, apply
+from nodewright.engine.admission.api_server.expansion import ExpansionOptions
 from nodewright.errors import InputError
 from nodewright.formats.inventory import inventory_from_bytes
 from nodewright.kubernetes.objects import Pod

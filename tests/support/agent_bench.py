@@ -24,17 +24,17 @@ from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.pods.image_manager import ImageManager
 from nodewright.agent.status_text import KubeletStatusText
 from nodewright.agent.store.write_queue import StateWriter
-from nodewright.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.core.eviction.eviction_policy import ADAPTIVE, EvictionPolicy
 from nodewright.core.image_policy import ImageGCPolicy
 from nodewright.core.lifecycle.pod_actions import spec_hash
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.engine.core.eviction.eviction_policy import ADAPTIVE, EvictionPolicy
+from nodewright.engine.node.node_state import NodeState
 from nodewright.errors import HostError
 from nodewright.host.ports import ContainerConfig, ImageStore, PodSandboxConfig
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Container, Pod
 from nodewright.kubernetes.runtime_status import RuntimePodStatus
-from nodewright.node.node_state import NodeState
 from nodewright.predict.node import Node
 from nodewright.runtimes.simulated import ContainerScript, FakeCgroups, FakeClock, FakeRuntime, settle
 from nodewright.testing.nodes import a_profile

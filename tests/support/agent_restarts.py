@@ -32,13 +32,13 @@ from nodewright.agent.status_text import KubeletStatusText
 from nodewright.agent.store.agent_store import DEFERRED, PODS, AgentStore, StoreSettings
 from nodewright.agent.store.stored_pods import read_deferred_file, read_pod_file
 from nodewright.agent.supervision import STATE_NOT_SAVED
-from nodewright.core.eviction.eviction_state import EvictionObservation
+from nodewright.engine.core.eviction.eviction_state import EvictionObservation
+from nodewright.engine.node.eviction_pass import eviction_claims
 from nodewright.errors import HostError
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.runtime_status import ContainerPhase
 from nodewright.kubernetes.stats_summary import StatsSummary
-from nodewright.node.eviction_pass import eviction_claims
 from nodewright.predict.node import Node
 from nodewright.predict.replay.scenario_journal import JournalEncoder
 from nodewright.profiles.scenario_files import journal_header

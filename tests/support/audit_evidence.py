@@ -7,11 +7,11 @@ from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench
 
 from nodewright.agent.agent_state import PodStage
-from nodewright.core.cgroups.cgroup_names import QOSCgroupNames, pod_uid_from_cgroup
-from nodewright.core.requests.qos_and_priority import QOSClass
+from nodewright.engine.core.cgroups.cgroup_names import QOSCgroupNames, pod_uid_from_cgroup
+from nodewright.engine.core.requests.qos_and_priority import QOSClass
+from nodewright.engine.node.node_cgroups import cgroup_rules, cgroup_tree
+from nodewright.engine.node.pod_resources_view import allocatable_resources, pod_resources_of
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.node_cgroups import cgroup_rules, cgroup_tree
-from nodewright.node.pod_resources_view import allocatable_resources, pod_resources_of
 from nodewright.pod_resources.lister import (
     allocatable_from_message,
     allocatable_message,

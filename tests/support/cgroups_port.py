@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from nodewright.core.cgroups.cgroup_facts import AmountOrigin, MemoryCeiling
-from nodewright.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, MemoryCeiling
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.errors import HostError
 from nodewright.host.ports import CgroupManager
 from nodewright.values.units import Bytes

@@ -20,11 +20,11 @@ from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.export_places import EXPORT_URL
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.reflector import Reflector
+from nodewright.engine.node.step import Decision
 from nodewright.formats.decode import decode
 from nodewright.host.ports import Clock
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.step import Decision
 from nodewright.predict.node import Node
 from nodewright.predict.replay.scenario_journal import current_profile
 from nodewright.profiles.node_export import encode_node_export, node_export

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from nodewright.core.eviction.eviction_thresholds import NodeFilesystems
+from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
 from nodewright.errors import HostError
 from nodewright.host.ports import THRESHOLD_NOTIFICATION
 from nodewright.kubernetes.objects import Pod

@@ -24,8 +24,8 @@ from nodewright.agent.observations import PodApplied, PodDeletionRequested
 from nodewright.agent.pods.cgroup_reconcile import ReconcileResult, reconcile_cgroups
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.status_text import KubeletStatusText
-from nodewright.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.errors import HostError
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.clock import HostClock

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from nodewright.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.errors import HostError
 from nodewright.host.ports import ContainerConfig, ContainerRuntime, ExecResult, PodSandboxConfig
 from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec

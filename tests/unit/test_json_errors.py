@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.core.registry_credentials import logins_of_config
-from nodewright.core.validation.pod_spec import pod_violations
+from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.errors import JSON_ERRORS, InputError
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod

@@ -8,16 +8,16 @@ import msgspec
 
 from nodewright.agent.devices import device_observations
 from nodewright.agent.status_text import StatusText
-from nodewright.core.cgroups.cgroup_plan import CgroupFile, PlannedCgroup
-from nodewright.core.eviction.eviction_state import EvictionState
 from nodewright.core.lifecycle.pod_conditions import NO_RESIZE, PodResizeStatus
 from nodewright.core.lifecycle.pod_status import StatusOverride
 from nodewright.core.lifecycle.probe_state import ProbeKind, ProbeState
 from nodewright.core.lifecycle.restart_policy import BackOff, BackOffRule
-from nodewright.core.memory.memory_state import MemoryState
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, PlannedCgroup
+from nodewright.engine.core.eviction.eviction_state import EvictionState
+from nodewright.engine.core.memory.memory_state import MemoryState
+from nodewright.engine.node.node_state import NodeState
 from nodewright.kubernetes.objects import ContainerStateWaiting, Pod, PodStatus
 from nodewright.kubernetes.runtime_status import RuntimePodStatus
-from nodewright.node.node_state import NodeState
 from nodewright.reasons.reason import Reason
 
 

@@ -54,13 +54,13 @@ from nodewright.agent.pods.termination import (
     terminate_pod,
 )
 from nodewright.agent.supervision import error_text
-from nodewright.core.eviction.eviction_manager import begin_pass, finish_pass
-from nodewright.core.eviction.eviction_state import Eviction, PendingPass
 from nodewright.core.lifecycle.pod_actions import ProbeResult
 from nodewright.core.lifecycle.probe_state import ProbeState, probe_state_after
+from nodewright.engine.core.eviction.eviction_manager import begin_pass, finish_pass
+from nodewright.engine.core.eviction.eviction_state import Eviction, PendingPass
+from nodewright.engine.node.events import ConditionsObserved
+from nodewright.engine.node.node_state import container_names
 from nodewright.kubernetes.objects import ContainerStateWaiting
-from nodewright.node.events import ConditionsObserved
-from nodewright.node.node_state import container_names
 
 
 def decide(

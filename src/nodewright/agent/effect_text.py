@@ -18,7 +18,7 @@ from nodewright.agent.effects import (
     UpdateStartingContainer,
     WriteCgroups,
 )
-from nodewright.core.cgroups.cgroup_plan import CgroupFile, PlannedCgroup
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, PlannedCgroup
 
 
 def effect_lines(effect: Effect, pods: Mapping[str, PodRecord]) -> Iterator[str]:

@@ -6,11 +6,11 @@ from typing import TypeAlias
 import msgspec
 
 from nodewright.agent.devices import device_observations
-from nodewright.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.core.cgroups.cgroup_plan import CgroupFile, PlannedCgroup
-from nodewright.core.eviction.eviction_state import NodeReclaim
 from nodewright.core.lifecycle.pod_actions import PodActions
 from nodewright.core.lifecycle.probe_state import Probe
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, PlannedCgroup
+from nodewright.engine.core.eviction.eviction_state import NodeReclaim
 from nodewright.kubernetes.objects import Pod
 
 

@@ -18,13 +18,13 @@ from nodewright.agent.outcome import IterationResult, NodeStep, StateChanges
 from nodewright.agent.pod_index import IndexedPods
 from nodewright.agent.pods.record_status import record_status, status_before_restart
 from nodewright.agent.pods.resource_updates import node_level_cgroups, with_updates
-from nodewright.core.cgroups.cgroup_plan import PlannedCgroup
-from nodewright.core.eviction.eviction_state import Eviction, EvictionState
+from nodewright.engine.core.cgroups.cgroup_plan import PlannedCgroup
+from nodewright.engine.core.eviction.eviction_state import Eviction, EvictionState
+from nodewright.engine.node.actions import GetPreferredAllocation
+from nodewright.engine.node.events import NodeEvent, PodRemoved
+from nodewright.engine.node.step import Step, step
 from nodewright.kubernetes.objects import Pod, Taint
 from nodewright.kubernetes.runtime_status import RuntimePodStatus
-from nodewright.node.actions import GetPreferredAllocation
-from nodewright.node.events import NodeEvent, PodRemoved
-from nodewright.node.step import Step, step
 from nodewright.values.instant import Instant
 
 

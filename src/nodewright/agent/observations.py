@@ -8,10 +8,10 @@ import msgspec
 from nodewright.agent.agent_state import PodSource
 from nodewright.agent.devices import device_observations
 from nodewright.agent.effects import PodEffect
-from nodewright.core.eviction.eviction_state import EvictionObservation
 from nodewright.core.lifecycle.pod_actions import ProbeResult
 from nodewright.core.lifecycle.pod_status import StatusOverride
 from nodewright.core.lifecycle.probe_state import Probe
+from nodewright.engine.core.eviction.eviction_state import EvictionObservation
 from nodewright.kubernetes.objects import Pod, Taint
 from nodewright.kubernetes.runtime_status import RuntimePodStatus
 

@@ -6,11 +6,11 @@ import msgspec
 
 from nodewright.agent.agent_state import AgentState, PodRecord, PodSource
 from nodewright.agent.effects import Effect
-from nodewright.core.eviction.eviction_state import Eviction
+from nodewright.engine.core.eviction.eviction_state import Eviction
+from nodewright.engine.node.events import NodeEvent
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.step import Step
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.events import NodeEvent
-from nodewright.node.node_state import NodeState
-from nodewright.node.step import Step
 
 
 class NodeStep(msgspec.Struct, frozen=True):

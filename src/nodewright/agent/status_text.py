@@ -3,11 +3,11 @@
 import json
 from typing import Any, Protocol
 
-from nodewright.core.eviction.eviction_state import Eviction
 from nodewright.core.lifecycle.pod_status import StatusOverride
+from nodewright.engine.core.eviction.eviction_state import Eviction
+from nodewright.engine.node.resize.resize_attempts import ResizeAttempt, resize_condition
 from nodewright.kubernetes.eviction_thresholds import SIGNAL_RESOURCES, NodeCondition, Threshold
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.resize.resize_attempts import ResizeAttempt, resize_condition
 from nodewright.output.json_yaml import plain_value
 from nodewright.profiles.profile_yaml import object_document
 from nodewright.reasons.eviction import THRESHOLD_MET_REASON, threshold_met_message

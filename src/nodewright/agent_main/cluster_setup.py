@@ -48,13 +48,13 @@ from nodewright.cluster_node.pod_status_writer import PodStatusWriter
 from nodewright.cluster_node.referenced_objects import ReferencedObjects
 from nodewright.cluster_node.reflector import Reflector
 from nodewright.cluster_node.service_account_tokens import ServiceAccountTokens
+from nodewright.engine.node.node_config import NodeConfig
 from nodewright.formats.decode import decode
 from nodewright.host.file_store import write_atomically
 from nodewright.host.free_memory import limit_tls_buffers
 from nodewright.host.ports import Clock, RuntimeHealth
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.kubernetes.objects import Taint
-from nodewright.node.node_config import NodeConfig
 from nodewright.profiles.machine.host_facts import kubernetes_architecture
 from nodewright.values.instant import Instant
 

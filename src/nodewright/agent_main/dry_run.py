@@ -23,9 +23,9 @@ from nodewright.api.agent_server import serve_agent_api
 from nodewright.api.dashboard.agent_view import AgentView
 from nodewright.api.dashboard.dashboard_routes import DashboardRoutes
 from nodewright.api.served_agent import ServedAgent
-from nodewright.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.core.lifecycle.pod_actions import spec_hash
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.host.clock import HostClock
 from nodewright.host.memory_readings import HostStatsProvider
 from nodewright.host.ports import ContainerConfig, PodSandboxConfig

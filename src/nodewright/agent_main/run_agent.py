@@ -54,7 +54,7 @@ from nodewright.api.node_routes import ProfileRoutes
 from nodewright.api.routes import AuthorizedRoute
 from nodewright.api.served_agent import ServedAgent
 from nodewright.api.unix_sockets import ServerFactory, serve_on_demand
-from nodewright.core.eviction.eviction_policy import POLICIES
+from nodewright.engine.core.eviction.eviction_policy import POLICIES
 from nodewright.errors import HostError
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.clock import HostClock

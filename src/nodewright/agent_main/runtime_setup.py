@@ -17,6 +17,7 @@ from nodewright.agent.pods.pull_secrets import PullSecrets
 from nodewright.agent.pods.runtime_configs import ContainerConfigBuilder, ProcessConfigBuilder
 from nodewright.agent_main.agent_node import node_address
 from nodewright.agent_main.agent_settings import AgentSettings
+from nodewright.engine.node.node_config import NodeConfig
 from nodewright.errors import Fault, HostError, InputError
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.mounts import KernelMounter
@@ -24,7 +25,6 @@ from nodewright.host.ports import Clock, ContainerRuntime, ImageStore, RuntimeFa
 from nodewright.host.streams import ProcessStreams, StreamingServer
 from nodewright.host.volumes import Volumes
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.node.node_config import NodeConfig
 from nodewright.runtimes.processes.exec_session import PlainProcessStreams
 from nodewright.runtimes.processes.process_runtime import ProcessRuntime
 from nodewright.values.quantity import QuantityError

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from nodewright.agent.agent_state import AgentState, PodRecord, PodStage
 from nodewright.agent.observe.event_recorder import RecordedEvent
-from nodewright.core.devices.device_state import DeviceState
+from nodewright.engine.core.devices.device_state import DeviceState
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.pod_placement import Placement, placement_of
 from nodewright.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.kubernetes.objects import ContainerStateTerminated, ContainerStatus, PodCondition
-from nodewright.node.node_state import NodeState
-from nodewright.node.pod_placement import Placement, placement_of
 from nodewright.output.json_yaml import plain_value
 from nodewright.output.kubectl.pod_rows import (
     CPUS_ANNOTATION,

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from nodewright.agent.agent_state import AgentState, PodRecord, PodSource, PodStage
 from nodewright.agent.observe.metric_names import Labels
 from nodewright.agent.pods.volume_setup import mounted_volumes
-from nodewright.core.cpu.cpu_policy import StaticCPUPolicy
+from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
+from nodewright.engine.node.managers.hint_providers import CPUProvider
 from nodewright.kubernetes.eviction_thresholds import NodeCondition, Signal
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.runtime_status import ContainerPhase
-from nodewright.node.managers.hint_providers import CPUProvider
 from nodewright.output.exposition import MetricFamily, MetricSample, MetricType
 
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from nodewright.agent.agent_state import PodRecord, PodStage
-from nodewright.core.cgroups.cgroup_plan import PlannedCgroup
-from nodewright.node.node_state import NodeState
-from nodewright.node.pod_placement import placement_of
+from nodewright.engine.core.cgroups.cgroup_plan import PlannedCgroup
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.pod_placement import placement_of
 from nodewright.output.json_yaml import plain_value
 from nodewright.printable import printable_lines
 from nodewright.reasons.texts import sentence
 
 if TYPE_CHECKING:
-    from nodewright.node.what_if.explanation import Explanation
+    from nodewright.engine.node.what_if.explanation import Explanation
 
 STAGE_TEXTS = {
     PodStage.ALLOCATING: "admitted, waiting for its device plugins",

@@ -29,15 +29,19 @@ from nodewright.api.routes import (
     json_response,
 )
 from nodewright.api.served_agent import ServedAgent
-from nodewright.core.admission_plugins import RuntimeClassMismatch, UnknownRuntimeClass, with_runtime_class
-from nodewright.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
-from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.engine.admission.admission_plugins import (
+    RuntimeClassMismatch,
+    UnknownRuntimeClass,
+    with_runtime_class,
+)
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
+from nodewright.engine.core.requests.resource_defaults import with_defaults
+from nodewright.engine.node.node_cgroups import AllocatedPod, cgroup_rules, node_and_pod_cgroups
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.resize.resize_attempts import api_server_rejection
 from nodewright.errors import Fault, InputError
 from nodewright.formats.manifests import workloads_from
 from nodewright.kubernetes.objects import Pod, PodSpec
-from nodewright.node.node_cgroups import AllocatedPod, cgroup_rules, node_and_pod_cgroups
-from nodewright.node.node_state import NodeState
-from nodewright.node.resize.resize_attempts import api_server_rejection
 from nodewright.reasons.resize import ResizeInvalid, resize_api_error
 from nodewright.values.instant import Instant
 
@@ -163,7 +167,7 @@ class PodRoutes:
         waits_for = [state.pods[uid].pod.full_name for uid in sorted(record.waits_for) if uid in state.pods]
         explained = None
         if record.stage is PodStage.REJECTED:
-            from nodewright.node.what_if.explanation import explanation  # noqa: PLC0415 - 2 MiB, if nobody asks
+            from nodewright.engine.node.what_if.explanation import explanation  # noqa: PLC0415 - 2 MiB, if nobody asks
 
             # It may take seconds on a full node; a thread keeps the loop running.
             explained = await asyncio.to_thread(explanation, state.node, record.pod)

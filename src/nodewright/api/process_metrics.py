@@ -11,7 +11,7 @@ from nodewright.output.exposition import MetricFamily, MetricSample, MetricType,
 from nodewright.releases.gate_table import FeatureStage
 
 if TYPE_CHECKING:
-    from nodewright.node.node_config import NodeConfig  # an exporter has none: 1 MiB
+    from nodewright.engine.node.node_config import NodeConfig  # an exporter has none: 1 MiB
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

@@ -9,17 +9,17 @@ from msgspec.structs import replace
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.node_query import load_query, print_report
-from nodewright.core.cgroups.cgroup_comparison import (
+from nodewright.engine.core.cgroups.cgroup_comparison import (
     CgroupComparison,
     cgroup_comparison,
     files_to_read,
     unknown_pod_cgroups,
 )
-from nodewright.core.cgroups.cgroup_names import CgroupDriver, QOSCgroupNames, uid_on_node
-from nodewright.core.requests.qos_and_priority import QOSClass
+from nodewright.engine.core.cgroups.cgroup_names import CgroupDriver, QOSCgroupNames, uid_on_node
+from nodewright.engine.core.requests.qos_and_priority import QOSClass
+from nodewright.engine.node.node_cgroups import CgroupOverrides, cgroup_tree
+from nodewright.engine.node.step import Decision
 from nodewright.host.cgroup_files import CGROUP_ROOT, CgroupTree
-from nodewright.node.node_cgroups import CgroupOverrides, cgroup_tree
-from nodewright.node.step import Decision
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.predict.node import NodeCgroups

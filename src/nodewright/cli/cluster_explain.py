@@ -16,18 +16,18 @@ from nodewright.cli.usage_options import UsageOptions, node_with_usage
 from nodewright.cluster.node_sources import proxy_path
 from nodewright.cluster.pod_events import pod_event_sentences
 from nodewright.cluster.reader import ClusterReader
-from nodewright.core.admission_plugins import without_cluster_fields
-from nodewright.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.admission.admission_plugins import without_cluster_fields
+from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.node.events import PodRecovered, PodRemoved
+from nodewright.engine.node.pod_placement import placement_of
+from nodewright.engine.node.previews import node_eviction_forecast
+from nodewright.engine.node.step import step
 from nodewright.errors import HostError, InputError
 from nodewright.formats.provided_files import provide_files
 from nodewright.formats.workloads import LoadedWorkloads, Workload
 from nodewright.kubernetes.eviction_thresholds import Signal
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.resource_names import MEMORY, readable_amount
-from nodewright.node.events import PodRecovered, PodRemoved
-from nodewright.node.pod_placement import placement_of
-from nodewright.node.previews import node_eviction_forecast
-from nodewright.node.step import step
 from nodewright.predict.admit.resize_report import resize_sentences
 from nodewright.predict.explain.explanation_text import PodExplanation
 from nodewright.predict.explain.failed_pod_report import proof_lines

@@ -14,11 +14,11 @@ from nodewright.cli.manifest_options import ManifestOptions, filename_options
 from nodewright.cli.node_query import print_report, with_policies
 from nodewright.cli.options import PolicyOptions
 from nodewright.cli.workload_input import print_warnings
-from nodewright.core.eviction.eviction_policy import KUBELET, EvictionPolicy
+from nodewright.engine.core.eviction.eviction_policy import KUBELET, EvictionPolicy
+from nodewright.engine.node.previews import node_eviction_forecast
 from nodewright.errors import Fault, InputError
 from nodewright.kubernetes.eviction_thresholds import Signal
 from nodewright.kubernetes.stats_summary import StatsSummary
-from nodewright.node.previews import node_eviction_forecast
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.predict.evict.evict_report import eviction_report

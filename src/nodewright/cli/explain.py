@@ -11,13 +11,13 @@ from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options, current_session, is_about_all_nodes, watch_option
 from nodewright.cli.node_query import LoadedQuery, load_query, print_report
 from nodewright.cli.workload_input import print_input_notes, read_workloads
-from nodewright.core.admission_plugins import without_cluster_fields
+from nodewright.engine.admission.admission_plugins import without_cluster_fields
+from nodewright.engine.node.step import Decision
+from nodewright.engine.node.what_if.counterfactuals import BUDGET
 from nodewright.errors import Fault, HostError, InputError
 from nodewright.formats.workloads import LoadedWorkloads, Workload
 from nodewright.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.step import Decision
-from nodewright.node.what_if.counterfactuals import BUDGET
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_message, print_text, terminal_columns

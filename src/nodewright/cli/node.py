@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.node_capture import capture
+from nodewright.engine.node.pod_placement import placement_of
 from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.node.pod_placement import placement_of
 from nodewright.output.exit_codes import YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_message, print_text, terminal_columns

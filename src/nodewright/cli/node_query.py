@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from nodewright.cli.options import NO_POLICY_OPTIONS, NodeQuery, PolicyOptions
 from nodewright.cli.workload_input import print_input_notes, read_workloads
+from nodewright.engine.node.node_config import NodeConfig
+from nodewright.engine.node.step import Decision
+from nodewright.engine.node.unknowns import unknown_resources
 from nodewright.formats.workloads import LoadedWorkloads, Workload, ignored_field_warnings
 from nodewright.kubernetes.node_profile import NodeProfile, PolicyNames
-from nodewright.node.node_config import NodeConfig
-from nodewright.node.step import Decision
-from nodewright.node.unknowns import unknown_resources
 from nodewright.output.terminal import print_message, print_text
 from nodewright.predict.admit.admission_report import AdmissionEntry
 from nodewright.predict.admit.arriving_pods import ArrivingPods, arriving_pods
@@ -104,9 +104,9 @@ def with_policies(
     names, policies = profile.spec.policies, list[CustomPolicy]()
     if names == PolicyNames() and choice == NO_POLICY_OPTIONS:
         return profile, ()
-    from nodewright.core.cpu.custom_picker import CPUPicker  # noqa: PLC0415 - start-up time
-    from nodewright.core.eviction.eviction_policy import EvictionPolicy  # noqa: PLC0415 - as above
-    from nodewright.core.topology.custom import TopologyPolicy  # noqa: PLC0415 - as above
+    from nodewright.engine.core.cpu.custom_picker import CPUPicker  # noqa: PLC0415 - start-up time
+    from nodewright.engine.core.eviction.eviction_policy import EvictionPolicy  # noqa: PLC0415 - as above
+    from nodewright.engine.core.topology.custom import TopologyPolicy  # noqa: PLC0415 - as above
     from nodewright.predict.policy_registry import load_policies  # noqa: PLC0415 - as above
 
     known = load_policies(choice.files)

@@ -8,9 +8,14 @@ from msgspec.structs import replace
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.node_query import load_query, print_report
-from nodewright.core.preemption.optimal import BUDGET, ExactSolver, SmallestPreemption, smallest_preemption
-from nodewright.node.previews import PreemptionPreview
-from nodewright.node.step import Decision
+from nodewright.engine.core.preemption.optimal import (
+    BUDGET,
+    ExactSolver,
+    SmallestPreemption,
+    smallest_preemption,
+)
+from nodewright.engine.node.previews import PreemptionPreview
+from nodewright.engine.node.step import Decision
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.predict.admit.highs import cheapest_cover

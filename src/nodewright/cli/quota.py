@@ -5,7 +5,6 @@ from functools import partial
 import click
 from msgspec.structs import replace
 
-from nodewright.api_server.expansion import ExpansionOptions
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options, current_session
 from nodewright.cli.manifest_options import ManifestOptions, filename_options
@@ -17,6 +16,7 @@ from nodewright.cli.workload_input import (
     print_warnings,
     reading_options,
 )
+from nodewright.engine.admission.api_server.expansion import ExpansionOptions
 from nodewright.errors import Fault, InputError
 from nodewright.formats.inventory import Inventory, InventoryObject, load_inventory, without_duplicates
 from nodewright.output.exit_codes import NO, YES

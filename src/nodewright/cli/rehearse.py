@@ -9,7 +9,7 @@ from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.manifest_options import max_document_size_option
 from nodewright.cli.workload_input import print_warnings
-from nodewright.node.restart.restart_rehearsal import RestartRehearsal
+from nodewright.engine.node.restart.restart_rehearsal import RestartRehearsal
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_message, print_text

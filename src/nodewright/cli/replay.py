@@ -12,7 +12,7 @@ from nodewright.cli.journal import node_document, open_journal, with_config, wit
 from nodewright.cli.manifest_options import max_document_size_option
 from nodewright.cli.node_query import print_report, with_policies
 from nodewright.cli.workload_input import print_warnings
-from nodewright.node.node_state import NodeState
+from nodewright.engine.node.node_state import NodeState
 from nodewright.output.exit_codes import ERROR, INTERRUPTED, NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import clear_progress, print_message, show_progress

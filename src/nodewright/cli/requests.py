@@ -9,7 +9,7 @@ from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.manifest_options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import option_rules, print_input_notes, read_workloads
-from nodewright.core.requests.alike_breakdowns import AlikeBreakdowns
+from nodewright.engine.core.requests.alike_breakdowns import AlikeBreakdowns
 from nodewright.errors import Fault, InputError
 from nodewright.formats.workloads import Workload, release_warnings
 from nodewright.output.exit_codes import YES

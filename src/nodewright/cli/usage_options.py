@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from nodewright.cli.manifest_options import ManifestOptions
 from nodewright.cli.workload_input import nothing_found, print_skipped, read_workloads
-from nodewright.core.admission_plugins import with_uid
+from nodewright.engine.admission.admission_plugins import with_uid
+from nodewright.engine.node.events import PodRecovered
+from nodewright.engine.node.node_state import pod_as_stored
+from nodewright.engine.node.step import step
 from nodewright.kubernetes.eviction_thresholds import Signal
 from nodewright.kubernetes.stats_summary import StatsSummary
-from nodewright.node.events import PodRecovered
-from nodewright.node.node_state import pod_as_stored
-from nodewright.node.step import step
 from nodewright.predict.evict.node_usage import FILESYSTEMS, NodeWithUsage, pod_count_text, usage_of_node
 from nodewright.predict.node import Node
 from nodewright.profiles.usage_files import UsageReading, load_usage

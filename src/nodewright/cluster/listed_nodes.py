@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from nodewright.cluster.all_nodes import AllNodes, ListedNode, ListedPod
 from nodewright.cluster.node_sources import CONFIGZ, WITHOUT_CONFIGZ
-from nodewright.core.admission_plugins import with_canonical_quantities
+from nodewright.engine.admission.admission_plugins import with_canonical_quantities
 from nodewright.errors import JSON_ERRORS, Fault, InputError
 from nodewright.formats.decode import decode_json
 from nodewright.formats.documents import InputFile

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_names import NODES, PODS
 from nodewright.cluster.reader import NOT_FOUND, ClusterReader, Selection, list_document, listed_objects
-from nodewright.core.requests.qos_and_priority import CONFIG_MIRROR
+from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR
 from nodewright.errors import JSON_ERRORS, Fault, InputError
 from nodewright.formats.documents import InputFile
 from nodewright.kubernetes.node_profile import NodeProfile, ReadSource

@@ -9,7 +9,7 @@ from nodewright.agent.agent_state import AgentState, PodSource
 from nodewright.agent.pods.termination import COUNTED_STAGES
 from nodewright.api.api_status_objects import PRESSURE_CONDITION_TEXTS, NodeSystemInfo
 from nodewright.cluster_node.merge_patch import NODE_LISTS, merge_patch
-from nodewright.core.requests.effective_resources import pod_requests
+from nodewright.engine.core.requests.effective_resources import pod_requests
 from nodewright.host.ports import RuntimeHandler
 from nodewright.kubernetes.objects import Taint
 from nodewright.kubernetes.resource_names import is_extended

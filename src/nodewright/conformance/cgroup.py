@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nodewright.conformance.question_gates import question_gates
-from nodewright.core.cgroups.cgroup_config import CgroupConfig, huge_page_limits
-from nodewright.core.cgroups.cgroup_facts import CgroupSettings, unified_file
-from nodewright.core.cgroups.cgroup_names import (
+from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig, huge_page_limits
+from nodewright.engine.core.cgroups.cgroup_facts import CgroupSettings, unified_file
+from nodewright.engine.core.cgroups.cgroup_names import (
     CgroupName,
     CgroupNameError,
     QOSCgroupNames,
@@ -17,7 +17,7 @@ from nodewright.core.cgroups.cgroup_names import (
     pod_cgroup_name,
     pod_uid_from_cgroup,
 )
-from nodewright.core.cgroups.cgroup_settings import (
+from nodewright.engine.core.cgroups.cgroup_settings import (
     SettingsByQOSClass,
     pod_cgroup_settings,
     qos_cpu_shares,
@@ -26,7 +26,7 @@ from nodewright.core.cgroups.cgroup_settings import (
     with_memory_reserve,
     with_reserve_retried,
 )
-from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod
 from nodewright.releases.feature_gates import FeatureGates

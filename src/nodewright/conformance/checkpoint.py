@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodewright.conformance.memory_manager import plain_machine
-from nodewright.core.cpu.cpu_state import CPUState
-from nodewright.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
+from nodewright.engine.core.cpu.cpu_state import CPUState
+from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
 from nodewright.profiles.state_files.cpu_manager_state import (
     ContainerName,
     CPUStateReadOptions,

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodewright.conformance.question_gates import question_gates
-from nodewright.core.cgroups.cgroup_config import CgroupConfig, huge_page_size_name
-from nodewright.core.cgroups.cgroup_facts import ContainerSettings, unified_file
-from nodewright.core.cgroups.container_settings import (
+from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig, huge_page_size_name
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings, unified_file
+from nodewright.engine.core.cgroups.container_settings import (
     ContainerCpuset,
     overhead_settings,
     sandbox_settings,
     settings_by_container,
 )
-from nodewright.core.requests.qos_and_priority import qos_class
+from nodewright.engine.core.requests.qos_and_priority import qos_class
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod
 from nodewright.releases.feature_gates import FeatureGates

@@ -5,8 +5,8 @@ from typing import Any
 
 from nodewright.conformance.cpu_topology import error_document, topology_of
 from nodewright.conformance.question_gates import question_gates
-from nodewright.core.cpu.cpu_policy import AssignmentStrategy, take_cpus
-from nodewright.core.cpu.packed_assignment import PackingOptions
+from nodewright.engine.core.cpu.cpu_policy import AssignmentStrategy, take_cpus
+from nodewright.engine.core.cpu.packed_assignment import PackingOptions
 from nodewright.reasons.verdict import Granted, Refused
 from nodewright.releases.release_table import ReleaseTable
 from nodewright.values.idset import CPUSet

@@ -4,18 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodewright.conformance.cpu_topology import error_document, topology_of
-from nodewright.core.cpu.cpu_allocation import allocate, allocate_pod, remove_container
-from nodewright.core.cpu.cpu_hints import container_hints, pod_hints
-from nodewright.core.cpu.cpu_policy import (
+from nodewright.engine.core.cpu.cpu_allocation import allocate, allocate_pod, remove_container
+from nodewright.engine.core.cpu.cpu_hints import container_hints, pod_hints
+from nodewright.engine.core.cpu.cpu_policy import (
     CPUPolicy,
     CPUSettings,
     NoneCPUPolicy,
     create_policy,
     validated_state,
 )
-from nodewright.core.cpu.cpu_state import Assignments, CPUState
-from nodewright.core.cpu.exclusive_cpus import PodCPURequests
-from nodewright.core.cpu.policy_options import CPUGates
+from nodewright.engine.core.cpu.cpu_state import Assignments, CPUState
+from nodewright.engine.core.cpu.exclusive_cpus import PodCPURequests
+from nodewright.engine.core.cpu.policy_options import CPUGates
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Container, Pod
 from nodewright.reasons.verdict import Refused, Verdict

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodewright.core.cpu.cpu_topology import CPUInfo, CPUTopology, discover
+from nodewright.engine.core.cpu.cpu_topology import CPUInfo, CPUTopology, discover
 from nodewright.formats.decode import decode
 from nodewright.hardware.machine_info import MachineInfo
 from nodewright.reasons.cpu import CPUReason

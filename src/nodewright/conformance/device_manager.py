@@ -4,22 +4,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodewright.conformance.question_gates import question_gates
-from nodewright.core.devices.device_assignment import (
+from nodewright.engine.core.devices.device_assignment import (
     allocate,
     container_device_ids,
     device_allocatable,
     device_capacity,
     without_inactive_pods,
 )
-from nodewright.core.devices.device_hints import container_hints, pod_hints
-from nodewright.core.devices.device_manager import (
+from nodewright.engine.core.devices.device_hints import container_hints, pod_hints
+from nodewright.engine.core.devices.device_manager import (
     PREFERENCES,
     DeviceManager,
     DevicePluginError,
     PluginBehavior,
     PreferenceFunction,
 )
-from nodewright.core.devices.device_state import DeviceState
+from nodewright.engine.core.devices.device_state import DeviceState
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.node_profile import Device
 from nodewright.kubernetes.objects import Container, Pod

@@ -3,12 +3,17 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nodewright.core.eviction.eviction_manager import begin_pass, finish_pass
-from nodewright.core.eviction.eviction_ranking import ActivePod, ranked_pods, stats_by_uid
-from nodewright.core.eviction.eviction_state import Eviction, EvictionObservation, EvictionPass, EvictionState
-from nodewright.core.eviction.eviction_thresholds import EvictionConfig, NodeFilesystems
-from nodewright.core.eviction.pressure_admission import pressure_refusal
-from nodewright.core.requests.request_options import RequestRules
+from nodewright.engine.core.eviction.eviction_manager import begin_pass, finish_pass
+from nodewright.engine.core.eviction.eviction_ranking import ActivePod, ranked_pods, stats_by_uid
+from nodewright.engine.core.eviction.eviction_state import (
+    Eviction,
+    EvictionObservation,
+    EvictionPass,
+    EvictionState,
+)
+from nodewright.engine.core.eviction.eviction_thresholds import EvictionConfig, NodeFilesystems
+from nodewright.engine.core.eviction.pressure_admission import pressure_refusal
+from nodewright.engine.core.requests.request_options import RequestRules
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.eviction_thresholds import (
     SIGNAL_RESOURCES,

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodewright.core.config.complete_config import complete_config, startup_faults
+from nodewright.engine.core.config.complete_config import complete_config, startup_faults
 from nodewright.errors import InputError
 from nodewright.kubernetes.kubelet_config_faults import ConfigStage
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration

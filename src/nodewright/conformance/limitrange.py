@@ -5,7 +5,7 @@ from typing import Any
 
 from nodewright.conformance.plain_json import amount_texts
 from nodewright.conformance.question_gates import question_gates
-from nodewright.core.limit_ranger import (
+from nodewright.engine.admission.limit_ranger import (
     BeyondLimits,
     DefaultedByLimitRange,
     claim_limit_violations,

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nodewright.conformance.topology_merge import plain_hint, read_hint
-from nodewright.core.memory.memory_allocation import (
+from nodewright.engine.core.memory.memory_allocation import (
     allocate_container_memory,
     allocate_pod_memory,
     release_memory,
 )
-from nodewright.core.memory.memory_demand import MemoryGates, PodMemoryDemand
-from nodewright.core.memory.memory_hints import container_hints, pod_hints
-from nodewright.core.memory.memory_policy import (
+from nodewright.engine.core.memory.memory_demand import MemoryGates, PodMemoryDemand
+from nodewright.engine.core.memory.memory_hints import container_hints, pod_hints
+from nodewright.engine.core.memory.memory_policy import (
     MemoryPolicy,
     MemorySettings,
     Reservation,
@@ -19,7 +19,7 @@ from nodewright.core.memory.memory_policy import (
     create_memory_policy,
     start_memory_manager,
 )
-from nodewright.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
+from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
 from nodewright.formats.decode import decode
 from nodewright.hardware.machine_info import MachineInfo
 from nodewright.kubernetes.objects import Container, Pod, ResourceList

@@ -5,17 +5,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodewright.core.memory.memory_state import Block
-from nodewright.core.predicates.predicate_check import alternative_failures
+from nodewright.engine.core.memory.memory_state import Block
+from nodewright.engine.core.predicates.predicate_check import alternative_failures
+from nodewright.engine.node.events import PodAdded, PodRemoved, PodStarted
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.pod_placement import placement_of, unallocated_resources
+from nodewright.engine.node.restart.initial_node import initial_node
+from nodewright.engine.node.step import Decision, Step, step
 from nodewright.errors import InputError
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.events import PodAdded, PodRemoved, PodStarted
-from nodewright.node.node_state import NodeState
-from nodewright.node.pod_placement import placement_of, unallocated_resources
-from nodewright.node.restart.initial_node import initial_node
-from nodewright.node.step import Decision, Step, step
 from nodewright.predict.node_from_profile import node_parts
 from nodewright.reasons.predicates import PredicateFailure
 from nodewright.reasons.texts import kubelet_start_error, kubelet_text

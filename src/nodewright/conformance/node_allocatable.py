@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodewright.conformance.cgroup import plain_settings
-from nodewright.core.allocatable import (
+from nodewright.engine.core.allocatable import (
     HUGE_PAGES_PREFIX,
     allocatable_derivations,
     allocatable_reservation,
@@ -13,8 +13,8 @@ from nodewright.core.allocatable import (
     over_reserved,
     pod_capacity,
 )
-from nodewright.core.cgroups.cgroup_facts import AmountOrigin, CgroupSettings
-from nodewright.core.cgroups.cgroup_settings import node_level_settings
+from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, CgroupSettings
+from nodewright.engine.core.cgroups.cgroup_settings import node_level_settings
 from nodewright.hardware.machine_info import HugePages, MachineInfo
 from nodewright.kubernetes.eviction_thresholds import EvictionSettings, parse_thresholds
 from nodewright.kubernetes.objects import ResourceList

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodewright.conformance.question_gates import question_gates
-from nodewright.core.requests.oom_adjust import oom_score_adjs
-from nodewright.core.requests.qos_and_priority import is_critical, is_node_critical
+from nodewright.engine.core.requests.oom_adjust import oom_score_adjs
+from nodewright.engine.core.requests.qos_and_priority import is_critical, is_node_critical
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod
 from nodewright.releases.release_table import ReleaseTable

@@ -5,8 +5,8 @@ from typing import Any
 
 from nodewright.conformance.plain_json import amount_texts
 from nodewright.conformance.question_gates import question_gates
-from nodewright.core.requests.qos_and_priority import qos_class
-from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.engine.core.requests.qos_and_priority import qos_class
+from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod, ResourceRequirements
 from nodewright.releases.release_table import ReleaseTable

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nodewright.conformance.plain_json import amount_texts
 from nodewright.conformance.question_gates import question_gates
-from nodewright.core.requests.effective_resources import (
+from nodewright.engine.core.requests.effective_resources import (
     ContainerConsumption,
     container_limits,
     container_requests,
@@ -19,8 +19,8 @@ from nodewright.core.requests.effective_resources import (
     pod_limits,
     pod_requests,
 )
-from nodewright.core.requests.qos_and_priority import computed_qos_class, qos_class
-from nodewright.core.requests.request_options import RequestOptions
+from nodewright.engine.core.requests.qos_and_priority import computed_qos_class, qos_class
+from nodewright.engine.core.requests.request_options import RequestOptions
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod
 from nodewright.releases.release_table import ReleaseTable

@@ -5,13 +5,13 @@ from typing import Any
 
 from nodewright.conformance.plain_json import plain_failure
 from nodewright.conformance.question_gates import question_gates
-from nodewright.core.predicates.predicate_check import (
+from nodewright.engine.core.predicates.predicate_check import (
     NodeView,
     PredicateRules,
     alternative_failures,
     check_predicates,
 )
-from nodewright.core.predicates.requested_resources import node_usage
+from nodewright.engine.core.predicates.requested_resources import node_usage
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.cluster_objects import APINode
 from nodewright.kubernetes.objects import Pod

@@ -5,8 +5,8 @@ from typing import Any
 
 from nodewright.conformance.plain_json import plain_failure
 from nodewright.conformance.question_gates import question_gates
-from nodewright.core.preemption.greedy import victims_for
-from nodewright.core.requests.request_options import RequestRules
+from nodewright.engine.core.preemption.greedy import victims_for
+from nodewright.engine.core.requests.request_options import RequestRules
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod
 from nodewright.reasons.predicates import (

@@ -5,13 +5,17 @@ from typing import Any
 
 from nodewright.conformance.plain_json import amount_texts
 from nodewright.conformance.question_gates import question_gates
-from nodewright.core.quota import quota_usage
-from nodewright.core.quota.evaluator import SERVICE_EVALUATOR, QuotaEvaluator, object_count_evaluator
-from nodewright.core.quota.quota_admission import BeyondQuota, quota_verdict
-from nodewright.core.quota.quota_pods import pod_evaluator
-from nodewright.core.quota.quota_usage import usage_of
-from nodewright.core.quota.resource_claims import ClaimContext, resource_claim_evaluator
-from nodewright.core.quota.volume_claims import volume_claim_evaluator
+from nodewright.engine.admission.quota import quota_usage
+from nodewright.engine.admission.quota.evaluator import (
+    SERVICE_EVALUATOR,
+    QuotaEvaluator,
+    object_count_evaluator,
+)
+from nodewright.engine.admission.quota.quota_admission import BeyondQuota, quota_verdict
+from nodewright.engine.admission.quota.quota_pods import pod_evaluator
+from nodewright.engine.admission.quota.quota_usage import usage_of
+from nodewright.engine.admission.quota.resource_claims import ClaimContext, resource_claim_evaluator
+from nodewright.engine.admission.quota.volume_claims import volume_claim_evaluator
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.api_request import APIRequest, GroupResource, Operation
 from nodewright.kubernetes.namespace_objects import (

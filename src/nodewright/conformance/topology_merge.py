@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodewright.conformance.question_gates import question_gates
-from nodewright.core.topology.hint_merge import merged_hint
-from nodewright.core.topology.manager_config import topology_manager
+from nodewright.engine.core.topology.hint_merge import merged_hint
+from nodewright.engine.core.topology.manager_config import topology_manager
 from nodewright.formats.decode import decode
 from nodewright.hardware.machine_info import NUMANode
 from nodewright.reasons.texts import kubelet_text

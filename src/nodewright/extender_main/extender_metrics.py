@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 
 from nodewright.agent.observe.metric_names import HistogramBuckets
-from nodewright.node.step import Decision
+from nodewright.engine.node.step import Decision
 from nodewright.output.exposition import MetricFamily, MetricHistogram, MetricSample, MetricType, family_text
 from nodewright.scheduling.tracked_cluster import TrackedCluster
 from nodewright.scheduling.tracked_nodes import Basis

@@ -5,16 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.predicates.node_affinity import affinity_mismatch
-from nodewright.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
+from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.node.events import PodAdded, PodStarted
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.pod_placement import unallocated_resources
+from nodewright.engine.node.step import Decision, step
 from nodewright.fleet.simulation.outcomes import NodeRecord
 from nodewright.fleet.workload import FleetNode
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.tolerations import tolerates
-from nodewright.node.events import PodAdded, PodStarted
-from nodewright.node.node_state import NodeState
-from nodewright.node.pod_placement import unallocated_resources
-from nodewright.node.step import Decision, step
 from nodewright.reasons.reason import Reason
 
 _HARD_EFFECTS = ("NoSchedule", "NoExecute")

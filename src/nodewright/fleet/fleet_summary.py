@@ -6,6 +6,8 @@ from itertools import pairwise
 
 import msgspec
 
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.pod_placement import unallocated_resources
 from nodewright.fleet.capacity import RemainingCapacity, ShapeCapacity, capacity_by_shape, total_capacity
 from nodewright.fleet.simulation.outcomes import (
     FilterRejections,
@@ -16,8 +18,6 @@ from nodewright.fleet.simulation.outcomes import (
     RefusalCount,
 )
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.node_state import NodeState
-from nodewright.node.pod_placement import unallocated_resources
 from nodewright.output.json_yaml import Report
 from nodewright.values.idset import CPUSet
 

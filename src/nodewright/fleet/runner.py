@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from nodewright.engine.node.node_state import NodeState
 from nodewright.errors import Fault, InputError
 from nodewright.fleet.checkpoint import (
     MAX_CHECKPOINT_BYTES,
@@ -39,7 +40,6 @@ from nodewright.formats.regular_files import read_regular_file
 from nodewright.garbage import rare_collections
 from nodewright.host.file_store import write_atomically
 from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.node.node_state import NodeState
 from nodewright.predict.node import Node
 from nodewright.values.custom_policy import CustomPolicy
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.predicates.requested_resources import allocatable_amounts
+from nodewright.engine.core.predicates.requested_resources import allocatable_amounts
 from nodewright.errors import Fault, HostError, InputError
 from nodewright.fleet import SCORES as KNOWN
 from nodewright.fleet import NodeScorer, Options, RunCheckpoint, run

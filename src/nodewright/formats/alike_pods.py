@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.errors import ENCODING_ERRORS
 from nodewright.formats.schema import CheckedDocument, checked
 from nodewright.kubernetes.objects import Container, Pod, PodSpec

@@ -11,10 +11,13 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core import limit_ranger
-from nodewright.core.quota import quota_usage, resource_claims
-from nodewright.core.validation.quotas_and_limit_ranges import limit_range_violations, quota_violations
-from nodewright.core.validation.violation import Violation, metadata_violations
+from nodewright.engine.admission import limit_ranger
+from nodewright.engine.admission.quota import quota_usage, resource_claims
+from nodewright.engine.admission.validation.quotas_and_limit_ranges import (
+    limit_range_violations,
+    quota_violations,
+)
+from nodewright.engine.admission.validation.violation import Violation, metadata_violations
 from nodewright.errors import Fault
 from nodewright.formats.decode import decode
 from nodewright.formats.object_location import ObjectLocation

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from nodewright.core.admission_plugins import (
+from nodewright.engine.admission.admission_plugins import (
     HIGHEST_USER_DEFINABLE_PRIORITY,
     SYSTEM_PRIORITY_CLASS_PREFIX,
     SYSTEM_PRIORITY_CLASSES,
 )
-from nodewright.core.validation.pod_spec import pod_violations
-from nodewright.core.validation.violation import ErrorType, Violation, metadata_violations
+from nodewright.engine.admission.validation.pod_spec import pod_violations
+from nodewright.engine.admission.validation.violation import ErrorType, Violation, metadata_violations
 from nodewright.kubernetes.cluster_objects import PriorityClass, RuntimeClass
 from nodewright.kubernetes.objects import Pod, PodSpec
 

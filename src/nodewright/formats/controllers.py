@@ -11,7 +11,7 @@ try:
 except ImportError:
     from hashlib import sha1
 
-from nodewright.core.validation.violation import Violation
+from nodewright.engine.admission.validation.violation import Violation
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.api_request import APIObject, GroupResource, WorkloadController
 from nodewright.kubernetes.namespace_objects import PartialObjectMetadata, PersistentVolumeClaim
@@ -40,7 +40,7 @@ def controller_of(value: dict[str, Any], pod: Pod) -> WorkloadController | None:
     kind, spec = value["kind"], value.get("spec") or {}
     if kind in ("Pod", "PodTemplate"):
         return None
-    from nodewright.core.validation.rolling_updates import rolling_update  # noqa: PLC0415 - start-up time
+    from nodewright.engine.admission.validation.rolling_updates import rolling_update  # noqa: PLC0415 - start-up time
 
     if kind == "CronJob":
         job = (spec.get("jobTemplate") or {}).get("spec") or {}
@@ -79,7 +79,7 @@ def controller_of(value: dict[str, Any], pod: Pod) -> WorkloadController | None:
 
 def controller_violations(value: dict[str, Any]) -> tuple[Violation, ...]:
     """The API server's validation errors of the object, without its metadata and its template."""
-    from nodewright.core.validation.workload_spec import workload_violations  # noqa: PLC0415 - start-up time
+    from nodewright.engine.admission.validation.workload_spec import workload_violations  # noqa: PLC0415 - start-up time
 
     kind, spec = value["kind"], value.get("spec") or {}
     return tuple(workload_violations(kind, spec))

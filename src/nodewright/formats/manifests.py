@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.api_server.pod_creation import ClusterObjects
-from nodewright.core.validation.violation import Violation
+from nodewright.engine.admission.api_server.pod_creation import ClusterObjects
+from nodewright.engine.admission.validation.violation import Violation
 from nodewright.errors import Fault, InputError
 from nodewright.formats.alike_pods import AlikePods, CheckedPod
 from nodewright.formats.controllers import POD_KIND, POD_TEMPLATES, controller_violations, derived_uid

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.admission_plugins import defaulted_pod
-from nodewright.core.validation.references import config_object_violations
-from nodewright.core.validation.violation import metadata_violations
+from nodewright.engine.admission.admission_plugins import defaulted_pod
+from nodewright.engine.admission.validation.references import config_object_violations
+from nodewright.engine.admission.validation.violation import metadata_violations
 from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.documents import parse_documents

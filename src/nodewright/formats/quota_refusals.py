@@ -5,14 +5,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodewright.api_server.apply import ApplyOutcome, apply
-from nodewright.api_server.charges import ChargeCache
-from nodewright.api_server.expansion import ExpansionOptions
-from nodewright.api_server.pod_creation import (
+from nodewright.engine.admission.api_server.apply import ApplyOutcome, apply
+from nodewright.engine.admission.api_server.charges import ChargeCache
+from nodewright.engine.admission.api_server.expansion import ExpansionOptions
+from nodewright.engine.admission.api_server.pod_creation import (
     PODS,
     PodCreation,
 )
-from nodewright.api_server.rejections import rejection_error
+from nodewright.engine.admission.api_server.rejections import rejection_error
 from nodewright.formats.api_objects import LoadedObject, RESTMapper, with_namespace
 from nodewright.formats.controllers import applied_object, controller_of, ephemeral_claims
 from nodewright.formats.workloads import Workload, api_server_refusal

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from nodewright.core.admission_plugins import with_default_ports
-from nodewright.core.requests.resource_defaults import rounded_pod, with_defaults
-from nodewright.core.validation.containers import written_resource_violations
-from nodewright.core.validation.pod_spec import pod_violations
-from nodewright.core.validation.restarts import template_restart_violations
-from nodewright.core.validation.violation import Violation
+from nodewright.engine.admission.admission_plugins import with_default_ports
+from nodewright.engine.admission.validation.containers import written_resource_violations
+from nodewright.engine.admission.validation.pod_spec import pod_violations
+from nodewright.engine.admission.validation.restarts import template_restart_violations
+from nodewright.engine.admission.validation.violation import Violation
+from nodewright.engine.core.requests.resource_defaults import rounded_pod, with_defaults
 from nodewright.formats.alike_pods import AlikePods, CheckedPod, template_shape
 from nodewright.formats.controllers import POD_TEMPLATES, first_pod, with_identity
 from nodewright.formats.decode import decode
@@ -91,8 +91,8 @@ def submitted_controller(
     alike: AlikePods,
 ) -> SubmittedController:
     """The controller of a document that passed the schema check; ``alike`` has the templates without violations."""
-    from nodewright.core.validation.label_selectors import is_template_judged  # noqa: PLC0415 - start-up time
-    from nodewright.core.validation.workload_spec import workload_metadata_violations  # noqa: PLC0415 - as above
+    from nodewright.engine.admission.validation.label_selectors import is_template_judged  # noqa: PLC0415 - start-up time
+    from nodewright.engine.admission.validation.workload_spec import workload_metadata_violations  # noqa: PLC0415 - as above
 
     meta = decode(value.get("metadata") or {}, ObjectMeta, may_have_nulls=may_have_nulls)
     pod, replicas = first_pod(value, meta.namespace or namespace, may_have_nulls=may_have_nulls)

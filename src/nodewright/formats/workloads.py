@@ -6,7 +6,17 @@ from typing import Any, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.api_server.pod_creation import (
+from nodewright.engine.admission.admission_plugins import (
+    DefaultingWarning,
+    PluginRefusal,
+    PreemptionPolicyMismatch,
+    PriorityMismatch,
+    RuntimeClassMismatch,
+    UnknownPriorityClass,
+    UnknownRuntimeClass,
+    with_canonical_quantities,
+)
+from nodewright.engine.admission.api_server.pod_creation import (
     PODS,
     PRIORITY_CLASS_FIELD,
     RUNTIME_CLASS_FIELD,
@@ -17,18 +27,8 @@ from nodewright.api_server.pod_creation import (
     created_pod,
     unknown_class_fields,
 )
-from nodewright.core.admission_plugins import (
-    DefaultingWarning,
-    PluginRefusal,
-    PreemptionPolicyMismatch,
-    PriorityMismatch,
-    RuntimeClassMismatch,
-    UnknownPriorityClass,
-    UnknownRuntimeClass,
-    with_canonical_quantities,
-)
-from nodewright.core.limit_ranger import DefaultedByLimitRange
-from nodewright.core.validation.violation import ErrorType, Violation, violation_fault
+from nodewright.engine.admission.limit_ranger import DefaultedByLimitRange
+from nodewright.engine.admission.validation.violation import ErrorType, Violation, violation_fault
 from nodewright.errors import Fault
 from nodewright.formats.alike_pods import AlikeSpec, SharedSpec
 from nodewright.formats.object_location import ObjectLocation
@@ -214,7 +214,7 @@ def admitted_workload(read: UnadmittedWorkload, creation: PodCreation) -> Worklo
         pod = creation.without_defaults
     refusal = None
     if because is not None:
-        from nodewright.api_server.rejections import rejection_error  # noqa: PLC0415 - start-up time
+        from nodewright.engine.admission.api_server.rejections import rejection_error  # noqa: PLC0415 - start-up time
 
         error = rejection_error(PODS, creation.defaulted.metadata, because)
         refusal = api_server_refusal(workload, error, _status(because))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from nodewright.core.cgroups.cgroup_comparison import value_matches
-from nodewright.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.engine.core.cgroups.cgroup_comparison import value_matches
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.errors import HostError
 from nodewright.host.cgroup_files import CGROUP_ROOT, CONTROLLERS_FILE, is_unified
 from nodewright.host.file_store import try_flock

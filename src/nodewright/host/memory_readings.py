@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from nodewright.core.eviction.eviction_thresholds import NodeFilesystems
+from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
 from nodewright.errors import HostError
 from nodewright.host.cgroup_files import CGROUP_ROOT, STAT, is_unified, memory_file_names
 from nodewright.kubernetes.stats_summary import (

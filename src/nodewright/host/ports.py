@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from nodewright.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.core.eviction.eviction_thresholds import NodeFilesystems
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
 from nodewright.kubernetes.objects import Container, Pod
 from nodewright.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.kubernetes.stats_summary import NodeStats, PodStats

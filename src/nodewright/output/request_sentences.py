@@ -3,9 +3,15 @@
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
-from nodewright.core.limit_ranger import DefaultedByLimitRange
-from nodewright.core.requests.oom_adjust import ByRequest, FixedByClass, NodeCritical, OOMReason, OOMScore
-from nodewright.core.requests.qos_and_priority import (
+from nodewright.engine.admission.limit_ranger import DefaultedByLimitRange
+from nodewright.engine.core.requests.oom_adjust import (
+    ByRequest,
+    FixedByClass,
+    NodeCritical,
+    OOMReason,
+    OOMScore,
+)
+from nodewright.engine.core.requests.qos_and_priority import (
     ClassInStatus,
     LimitsMissing,
     NothingAsked,
@@ -14,13 +20,13 @@ from nodewright.core.requests.qos_and_priority import (
     RequestsEqualLimits,
     SomethingAsked,
 )
-from nodewright.core.requests.resource_breakdown import (
+from nodewright.engine.core.requests.resource_breakdown import (
     ContainerRole,
     LifecycleMoment,
     ResourceAddend,
     ResourceDerivation,
 )
-from nodewright.core.requests.resource_defaults import (
+from nodewright.engine.core.requests.resource_defaults import (
     AppliedDefault,
     PodLimitFromContainers,
     PodRequestFromContainers,

@@ -2,12 +2,12 @@
 
 from msgspec.structs import replace
 
-from nodewright.core.admission_plugins import with_canonical_quantities, with_uid
+from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
+from nodewright.engine.node.events import PodRecovered
+from nodewright.engine.node.node_state import pod_as_stored
+from nodewright.engine.node.step import step
 from nodewright.kubernetes.node_profile import NodeProfile, kubelet_labels
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.events import PodRecovered
-from nodewright.node.node_state import pod_as_stored
-from nodewright.node.step import step
 from nodewright.predict.node import Node
 from nodewright.releases.feature_gates import FeatureGates
 

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, Self
 
+from nodewright.engine.node.what_if import explanation as what_if
 from nodewright.formats.documents import InputFile
 from nodewright.formats.manifests import ManifestLoader, load_files
 from nodewright.formats.object_location import ObjectLocation
 from nodewright.formats.python_objects import ManifestSource, files_and_objects, is_text, mapping_of
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.what_if import explanation as what_if
 from nodewright.predict import node as engine
 from nodewright.predict.explain.explanation_page import explanation_fragment
 from nodewright.predict.explain.explanation_text import PodExplanation, explanation_text

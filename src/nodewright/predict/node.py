@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.admission_plugins import with_uid
-from nodewright.core.preemption.greedy import PreemptionVictims
-from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine.admission.admission_plugins import with_uid
+from nodewright.engine.core.preemption.greedy import PreemptionVictims
+from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine.node.actions import Action
+from nodewright.engine.node.events import ConditionsObserved, PodAdded, PodRemoved, PodStarted
+from nodewright.engine.node.node_config import NodeConfig
+from nodewright.engine.node.node_state import NodeState, pod_as_stored
+from nodewright.engine.node.pod_placement import Placement, placement_of
+from nodewright.engine.node.resource_holders import FullNames, with_pod_names
+from nodewright.engine.node.restart.initial_node import initial_node
+from nodewright.engine.node.step import Decision, step
 from nodewright.errors import Fault, InputError
 from nodewright.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod, ResourceList
-from nodewright.node.actions import Action
-from nodewright.node.events import ConditionsObserved, PodAdded, PodRemoved, PodStarted
-from nodewright.node.node_config import NodeConfig
-from nodewright.node.node_state import NodeState, pod_as_stored
-from nodewright.node.pod_placement import Placement, placement_of
-from nodewright.node.resource_holders import FullNames, with_pod_names
-from nodewright.node.restart.initial_node import initial_node
-from nodewright.node.step import Decision, step
 from nodewright.predict.node_from_profile import node_parts, state_with_pods
 from nodewright.reasons.fact import KubeletText
 from nodewright.reasons.kubelet_start import over_reservation_message
@@ -31,12 +31,12 @@ from nodewright.reasons.verdict import Refused
 from nodewright.values.custom_policy import CustomPolicy
 
 if TYPE_CHECKING:
-    from nodewright.core.cgroups.cgroup_config import CgroupConfig
-    from nodewright.core.cgroups.cgroup_plan import PlannedCgroup
-    from nodewright.node.node_cgroups import CgroupOverrides
-    from nodewright.node.previews import PreemptionPreview
-    from nodewright.node.resize.resize_plan import ResizeReport
-    from nodewright.node.what_if.explanation import Explanation
+    from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig
+    from nodewright.engine.core.cgroups.cgroup_plan import PlannedCgroup
+    from nodewright.engine.node.node_cgroups import CgroupOverrides
+    from nodewright.engine.node.previews import PreemptionPreview
+    from nodewright.engine.node.resize.resize_plan import ResizeReport
+    from nodewright.engine.node.what_if.explanation import Explanation
 
 
 class AdmitResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,7 +239,7 @@ class Node(msgspec.Struct, frozen=True):
 
         Errors: InputError if the pod is not on the node.
         """
-        from nodewright.node.resize.resize_plan import resize_report  # noqa: PLC0415 - start-up time
+        from nodewright.engine.node.resize.resize_plan import resize_report  # noqa: PLC0415 - start-up time
         from nodewright.profiles.node_lookup import pod_on_node  # noqa: PLC0415 - memory of exporters
 
         return resize_report(self.state, pod_on_node(self.pods, pod, node=self.name))
@@ -251,7 +251,7 @@ class Node(msgspec.Struct, frozen=True):
 
     def preview(self, pod: Pod) -> "PreemptionPreview":
         """The victims and the candidates of preemption for a pod that is assigned to the node now."""
-        from nodewright.node.previews import preemption_preview  # noqa: PLC0415 - start-up time
+        from nodewright.engine.node.previews import preemption_preview  # noqa: PLC0415 - start-up time
 
         return preemption_preview(self.state, pod_as_stored(with_uid(pod), self.state.config.gates))
 
@@ -260,8 +260,8 @@ class Node(msgspec.Struct, frozen=True):
 
         ``budget`` bounds the search for such changes, in decisions about pods.
         """
-        from nodewright.node.what_if.counterfactuals import BUDGET  # noqa: PLC0415 - start-up time
-        from nodewright.node.what_if.explanation import explanation  # noqa: PLC0415 - start-up time
+        from nodewright.engine.node.what_if.counterfactuals import BUDGET  # noqa: PLC0415 - start-up time
+        from nodewright.engine.node.what_if.explanation import explanation  # noqa: PLC0415 - start-up time
 
         return explanation(self.state, with_uid(pod), budget=BUDGET if budget is None else budget)
 
@@ -272,7 +272,7 @@ class Node(msgspec.Struct, frozen=True):
 
     def explain_refusal(self, pod: Pod, because: APIServerRefusal) -> "Explanation":
         """The explanation of a pod that the API server refuses."""
-        from nodewright.node.what_if.explanation import creation_refusal  # noqa: PLC0415 - start-up time
+        from nodewright.engine.node.what_if.explanation import creation_refusal  # noqa: PLC0415 - start-up time
 
         return creation_refusal(self.state, with_uid(pod), because)
 
@@ -296,8 +296,8 @@ class Node(msgspec.Struct, frozen=True):
         ``include_existing`` adds the cgroups of the node's existing pods.
         Errors: InputError for a uid that is not valid in a cgroup name.
         """
-        from nodewright.core.cgroups.cgroup_names import CgroupNameError  # noqa: PLC0415 - start-up time
-        from nodewright.node.node_cgroups import (  # noqa: PLC0415 - start-up time
+        from nodewright.engine.core.cgroups.cgroup_names import CgroupNameError  # noqa: PLC0415 - start-up time
+        from nodewright.engine.node.node_cgroups import (  # noqa: PLC0415 - start-up time
             NO_OVERRIDES,
             AllocatedPod,
             cgroup_rules,

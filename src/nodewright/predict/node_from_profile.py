@@ -5,7 +5,18 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.admission_plugins import with_canonical_quantities, with_uid
+from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
+from nodewright.engine.node.events import PodRecovered
+from nodewright.engine.node.node_config import (
+    NO_CUSTOM_POLICIES,
+    CustomPolicies,
+    KubeletDefects,
+    NodeFacts,
+    NodeParts,
+    resources_from_facts,
+)
+from nodewright.engine.node.node_state import NodeState, pod_as_stored
+from nodewright.engine.node.step import Decision, step
 from nodewright.errors import Fault, InputError
 from nodewright.kubernetes.node_profile import (
     NodePart,
@@ -15,17 +26,6 @@ from nodewright.kubernetes.node_profile import (
     kubelet_labels,
 )
 from nodewright.kubernetes.resource_names import is_extended
-from nodewright.node.events import PodRecovered
-from nodewright.node.node_config import (
-    NO_CUSTOM_POLICIES,
-    CustomPolicies,
-    KubeletDefects,
-    NodeFacts,
-    NodeParts,
-    resources_from_facts,
-)
-from nodewright.node.node_state import NodeState, pod_as_stored
-from nodewright.node.step import Decision, step
 from nodewright.profiles.allocations import allocation_faults, allocation_policy_faults, pod_allocations
 from nodewright.profiles.kubelet_config_files import ConfigHost, kubelet_config_from, load_kubelet_config
 from nodewright.reasons.texts import kubelet_start_error, kubelet_text, sentence
@@ -99,7 +99,7 @@ def _restored(state: NodeState, spec: NodeProfileSpec, source: str) -> Granted[N
     ]
     if faults:
         raise InputError([replace(fault, source=source) for fault in faults])
-    from nodewright.node.restart.holdings_restore import with_restored_holdings  # noqa: PLC0415 - start-up time
+    from nodewright.engine.node.restart.holdings_restore import with_restored_holdings  # noqa: PLC0415 - start-up time
 
     started = with_restored_holdings(state, pod_allocations(spec))
     if isinstance(started, Refused):

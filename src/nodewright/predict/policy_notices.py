@@ -1,6 +1,6 @@
 """How reports name the custom policies of a node; every report of such a node does."""
 
-from nodewright.node.node_config import NodeConfig
+from nodewright.engine.node.node_config import NodeConfig
 from nodewright.printable import printable_lines
 from nodewright.reasons.cpu import PickerRefuses
 from nodewright.reasons.pod_creation import APIServerRefusal

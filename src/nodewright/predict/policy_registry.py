@@ -10,13 +10,13 @@ from typing import TypeVar
 
 import msgspec
 
-from nodewright.core.cpu.custom_picker import CPUPicker, whole_caches
-from nodewright.core.eviction.eviction_policy import KUBELET, EvictionPolicy
-from nodewright.core.eviction.eviction_policy import POLICIES as EVICTION
-from nodewright.core.topology.custom import TopologyPolicy, annotated_policy
+from nodewright.engine.core.cpu.custom_picker import CPUPicker, whole_caches
+from nodewright.engine.core.eviction.eviction_policy import KUBELET, EvictionPolicy
+from nodewright.engine.core.eviction.eviction_policy import POLICIES as EVICTION
+from nodewright.engine.core.topology.custom import TopologyPolicy, annotated_policy
+from nodewright.engine.node.node_config import CustomPolicies
 from nodewright.errors import Fault, InputError
 from nodewright.kubernetes.node_profile import PolicyNames
-from nodewright.node.node_config import CustomPolicies
 from nodewright.values.custom_policy import CustomPolicy
 
 BUILT_IN_POLICIES: tuple[CustomPolicy, ...] = (annotated_policy, whole_caches, *EVICTION.values())

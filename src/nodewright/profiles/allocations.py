@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from nodewright.core.admission_plugins import with_uid
-from nodewright.core.memory.memory_policy import huge_pages_name
+from nodewright.engine.admission.admission_plugins import with_uid
+from nodewright.engine.core.memory.memory_policy import huge_pages_name
 from nodewright.errors import Fault
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.kubernetes.node_profile import (

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from nodewright.core.config.complete_config import CompleteConfig, complete_config, defaulted
+from nodewright.engine.core.config.complete_config import CompleteConfig, complete_config, defaulted
 from nodewright.errors import Fault, InputError
 from nodewright.formats.documents import parse_documents, read_file
 from nodewright.formats.kubelet_json import Decoded, decode_as_go

@@ -7,8 +7,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from nodewright.core.cpu.cpu_state import CPUState
-from nodewright.core.memory.memory_state import MemoryState
+from nodewright.engine.core.cpu.cpu_state import CPUState
+from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.errors import Fault, InputError
 from nodewright.formats.regular_files import read_regular_file
 from nodewright.profiles.kubelet_config_files import (

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from nodewright.core.admission_plugins import with_uid
-from nodewright.core.devices.device_manager import PREFERENCES
-from nodewright.core.requests.resource_defaults import with_defaults
-from nodewright.core.validation.pod_spec import pod_violations
+from nodewright.engine.admission.admission_plugins import with_uid
+from nodewright.engine.admission.validation.pod_spec import pod_violations
+from nodewright.engine.core.devices.device_manager import PREFERENCES
+from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.documents import parse_documents, read_file

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.admission_plugins import defaulted_pod, with_canonical_quantities
-from nodewright.core.requests.resource_defaults import with_defaults
-from nodewright.core.validation.pod_spec import pod_violations
+from nodewright.engine.admission.admission_plugins import defaulted_pod, with_canonical_quantities
+from nodewright.engine.admission.validation.pod_spec import pod_violations
+from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.documents import InputFile, parse_documents, read_file

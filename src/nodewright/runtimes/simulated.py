@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import asdict, replace
 
-from nodewright.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.errors import HostError
 from nodewright.host.ports import (
     Clock,

@@ -7,9 +7,9 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.admission_plugins import with_uid
-from nodewright.core.requests.resource_defaults import with_defaults
-from nodewright.core.validation.pod_spec import pod_violations
+from nodewright.engine.admission.admission_plugins import with_uid
+from nodewright.engine.admission.validation.pod_spec import pod_violations
+from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.formats.decode import decode, decode_json
 from nodewright.formats.schema import checked
 from nodewright.kubernetes.node_profile import ContainerAllocation, NodeProfile, NodeProfileSpec

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.node.step import Decision
+from nodewright.engine.node.step import Decision
 from nodewright.scheduling.disruption_budgets import violating_uids
 from nodewright.scheduling.pod_queries import PodQuery
 from nodewright.scheduling.shared_states import SharedState

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.predicates.node_affinity import affinity_mismatch
-from nodewright.core.requests.qos_and_priority import CONFIG_MIRROR, CONFIG_SOURCE
+from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
+from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR, CONFIG_SOURCE
 from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
 from nodewright.reasons.predicates import NodeAffinityMismatch
 

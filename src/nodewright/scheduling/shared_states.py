@@ -4,14 +4,14 @@ from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from nodewright.core.admission_plugins import with_canonical_quantities
+from nodewright.engine.admission.admission_plugins import with_canonical_quantities
+from nodewright.engine.node.events import PodAdded
+from nodewright.engine.node.node_config import NO_CUSTOM_POLICIES
+from nodewright.engine.node.node_state import NodeState, pod_as_stored
+from nodewright.engine.node.placement_cost import NO_COST, NUMALayout, PlacementCost
+from nodewright.engine.node.step import Decision, Step, step
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.events import PodAdded
-from nodewright.node.node_config import NO_CUSTOM_POLICIES
-from nodewright.node.node_state import NodeState, pod_as_stored
-from nodewright.node.placement_cost import NO_COST, NUMALayout, PlacementCost
-from nodewright.node.step import Decision, Step, step
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import state_with_pods
 from nodewright.reasons.reason import Reason

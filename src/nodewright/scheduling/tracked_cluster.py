@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from nodewright.engine.node.step import Decision
 from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.node.step import Decision
 from nodewright.reasons.texts import kubelet_text, sentence
 from nodewright.scheduling.disruption_budgets import ClusterBudget
 from nodewright.scheduling.nameless_profiles import pod_number

@@ -4,8 +4,8 @@ from collections import Counter, OrderedDict
 from enum import StrEnum
 from typing import NamedTuple
 
+from nodewright.engine.node.step import Decision
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.step import Decision
 from nodewright.reasons.status_evidence import FailureCause, status_evidence
 from nodewright.scheduling.tracked_cluster import BasedVerdict
 from nodewright.scheduling.tracked_nodes import Basis

@@ -5,16 +5,16 @@ Memory managers and their pods in a few words, for tests and notebooks.
 
 from collections.abc import Mapping
 
-from nodewright.core.devices.device_manager import DeviceManager, PluginBehavior, lowest
-from nodewright.core.memory.memory_allocation import allocate_container_memory
-from nodewright.core.memory.memory_demand import DEFAULT_MEMORY_GATES, MemoryGates
-from nodewright.core.memory.memory_policy import (
+from nodewright.engine.core.devices.device_manager import DeviceManager, PluginBehavior, lowest
+from nodewright.engine.core.memory.memory_allocation import allocate_container_memory
+from nodewright.engine.core.memory.memory_demand import DEFAULT_MEMORY_GATES, MemoryGates
+from nodewright.engine.core.memory.memory_policy import (
     MemorySettings,
     Reservation,
     StaticMemoryPolicy,
     create_memory_policy,
 )
-from nodewright.core.memory.memory_state import MemoryState
+from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.hardware.machine_info import HugePages, NUMANode
 from nodewright.kubernetes.node_profile import Device
 from nodewright.kubernetes.objects import Container, Pod

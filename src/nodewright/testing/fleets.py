@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.fleet.simulation.cluster_view import AssignedPod, ClusterView, NodeSlot
 from nodewright.fleet.simulation.pod_shapes import PodShape
 from nodewright.fleet.workload import FleetNode, FleetPod

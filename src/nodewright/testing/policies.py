@@ -13,10 +13,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodewright.core.cpu.custom_picker import CPUPicker, PickRequest, picked_cpus
-from nodewright.core.cpu.policy_options import CPUOptions
-from nodewright.core.eviction.eviction_policy import EvictionPolicy, Headroom
-from nodewright.core.topology.custom import (
+from nodewright.engine.core.cpu.custom_picker import CPUPicker, PickRequest, picked_cpus
+from nodewright.engine.core.cpu.policy_options import CPUOptions
+from nodewright.engine.core.eviction.eviction_policy import EvictionPolicy, Headroom
+from nodewright.engine.core.topology.custom import (
     KUBELET_POLICIES,
     KUBELET_SCOPES,
     POLICY_ANNOTATION,
@@ -26,7 +26,7 @@ from nodewright.core.topology.custom import (
     custom_affinity,
     topology_manager_for,
 )
-from nodewright.core.topology.manager_config import TopologyManager
+from nodewright.engine.core.topology.manager_config import TopologyManager
 from nodewright.kubernetes.objects import ObjectMeta, Pod
 from nodewright.testing.strategies import distance_tables, hint_lists, pods, rule_hint_lists, topologies
 from nodewright.values.custom_policy import CustomPolicy

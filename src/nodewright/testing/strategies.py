@@ -6,7 +6,7 @@ Machines in a few words, and strategies for them.
 
 from hypothesis import strategies as st
 
-from nodewright.core.cpu.cpu_topology import CPUInfo, CPUTopology
+from nodewright.engine.core.cpu.cpu_topology import CPUInfo, CPUTopology
 from nodewright.kubernetes.objects import (
     Container,
     ObjectMeta,

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from nodewright.core.eviction.eviction_ranking import ActivePod
-from nodewright.core.eviction.eviction_thresholds import EvictionConfig
+from nodewright.engine.core.eviction.eviction_ranking import ActivePod
+from nodewright.engine.core.eviction.eviction_thresholds import EvictionConfig
 from nodewright.kubernetes.eviction_thresholds import EvictionSettings, parse_thresholds
 from nodewright.kubernetes.stats_summary import (
     ContainerStats,

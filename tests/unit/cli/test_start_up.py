@@ -47,14 +47,14 @@ def after_run(*arguments: str) -> tuple[int, frozenset[str]]:
         "nodewright.agent",
         "nodewright.api",
         "nodewright.core.lifecycle",
-        "nodewright.core.quota",
+        "nodewright.engine.admission.quota",
         "nodewright.formats.api_objects",
         "nodewright.predict.policy_registry",
         "nodewright.fleet",
         "nodewright.host",
-        "nodewright.node.resize",
-        "nodewright.node.restart.kubelet_startup",
-        "nodewright.node.what_if",
+        "nodewright.engine.node.resize",
+        "nodewright.engine.node.restart.kubelet_startup",
+        "nodewright.engine.node.what_if",
         "nodewright.profiles.machine.captured_machine",
         "nodewright.predict.replay",
     ],
@@ -73,7 +73,11 @@ def test_admit_imports_a_limited_number_of_modules() -> None:
 
 def test_help_imports_no_command() -> None:
     _, modules = after_run("--help")
-    assert not [name for name in modules if name.startswith(("nodewright.core", "nodewright.node", "yaml"))]
+    assert not [
+        name
+        for name in modules
+        if name.startswith(("nodewright.engine.core", "nodewright.engine.node", "yaml"))
+    ]
 
 
 def test_garbage_is_collected_again_once_the_command_is_imported() -> None:
@@ -89,5 +93,11 @@ def test_an_exporter_imports_nothing_that_decides() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     modules = set(json.loads(result.stdout))
     assert modules >= {*parts, "starlette"}
-    unused = {"aiohttp", "grpc", "nodewright.agent.effects", "nodewright.node", "nodewright.core.lifecycle"}
+    unused = {
+        "aiohttp",
+        "grpc",
+        "nodewright.agent.effects",
+        "nodewright.engine.node",
+        "nodewright.core.lifecycle",
+    }
     assert not unused & modules

@@ -20,7 +20,7 @@ from nodewright.cluster_node.node_object import (
     reconciled_node,
     reported_annotations,
 )
-from nodewright.core.memory.memory_state import MemoryState
+from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.host.ports import RuntimeHandler
 from nodewright.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.kubernetes.objects import Taint

@@ -19,7 +19,7 @@ from nodewright.cluster_node.referenced_objects import ReferencedObjects
 from nodewright.cluster_node.reflector import Reflector
 from nodewright.cluster_node.service_account_tokens import ServiceAccountTokens
 from nodewright.core.environment.value_sources import ReferenceSources, TokenSpec, UnresolvedReference
-from nodewright.core.memory.memory_state import MemoryState
+from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
 from nodewright.kubernetes.objects import Pod
 from nodewright.runtimes.simulated import FakeClock, settle

@@ -12,7 +12,7 @@ from nodewright.cluster_node.pod_status_patch import (
     pod_status_patch,
     without_runtime_name,
 )
-from nodewright.core.memory.memory_state import MemoryState
+from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import PodStatus
 from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus

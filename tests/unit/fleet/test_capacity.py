@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from nodewright.engine.node.events import PodAdded, PodStarted
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.step import step
 from nodewright.fleet.capacity import capacity_by_shape, total_capacity
 from nodewright.fleet.fleet_summary import free_cpus_by_numa
 from nodewright.fleet.load.assembled_nodes import NodeDefaults, NodeEntry, assembled_nodes
@@ -16,9 +19,6 @@ from nodewright.kubernetes.objects import (
     Taint,
     Toleration,
 )
-from nodewright.node.events import PodAdded, PodStarted
-from nodewright.node.node_state import NodeState
-from nodewright.node.step import step
 from nodewright.predict.node import Node
 from nodewright.profiles.machine_shapes import parse_shape_rules
 from nodewright.values.quantity import Quantity

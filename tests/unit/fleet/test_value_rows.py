@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodewright.engine.node.node_state import NodeState
 from nodewright.fleet.checkpoint import SavedSimulation
 from nodewright.fleet.value_rows import RowError, row_classes, rows_of, value_of
 from nodewright.kubernetes.objects import Container, Pod, ResourceRequirements
-from nodewright.node.node_state import NodeState
 from nodewright.testing.objects import a_pod
 from nodewright.values.topology_hints import Hint
 

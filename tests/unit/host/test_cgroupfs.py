@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.core.cgroups.cgroup_facts import AmountOrigin, MemoryCeiling
-from nodewright.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, MemoryCeiling
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.errors import HostError
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.values.units import Bytes

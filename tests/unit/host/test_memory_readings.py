@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
+from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
 from nodewright.errors import HostError
 from nodewright.host.memory_readings import HostStatsProvider, PolledFile
 from nodewright.kubernetes.eviction_thresholds import Signal

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.errors import HostError
 from nodewright.host.ports import ContainerConfig, ExecResult, PodSandboxConfig
 from nodewright.host.prober import HostProber, _health_check_request, _serving_status

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.core.cpu.cpu_state import CPUState
+from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.errors import HostError, InputError
 from nodewright.host.clock import HostClock
 from nodewright.kubernetes.objects import ResourceRequirements

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.core.cpu.custom_picker import CPUPicker
-from nodewright.core.topology.custom import TopologyPolicy, annotated_policy
+from nodewright.engine.core.cpu.custom_picker import CPUPicker
+from nodewright.engine.core.topology.custom import TopologyPolicy, annotated_policy
 from nodewright.errors import InputError
 from nodewright.predict.policy_registry import PolicyRegistry, installed_policies, load_policies
 

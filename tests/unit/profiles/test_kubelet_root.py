@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.core.cpu.cpu_state import CPUState
-from nodewright.core.memory.memory_state import MemoryState
+from nodewright.engine.core.cpu.cpu_state import CPUState
+from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.errors import InputError
 from nodewright.formats.go.go_types import STRING
 from nodewright.formats.go.marshal import checksum, marshal

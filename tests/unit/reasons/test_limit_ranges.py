@@ -1,4 +1,4 @@
-from nodewright.core.limit_ranger import FilledIn, limit_ranger_annotation
+from nodewright.engine.admission.limit_ranger import FilledIn, limit_ranger_annotation
 from nodewright.reasons.limit_ranges import LimitReason, NoRatio, RequestOrLimit, Subject, limit_range_error
 from nodewright.testing.objects import amounts
 from nodewright.values.quantity import Quantity

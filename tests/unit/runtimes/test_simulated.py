@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from nodewright.core.cgroups.cgroup_facts import AmountOrigin, ContainerSettings, CPUShares
-from nodewright.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, ContainerSettings, CPUShares
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.errors import HostError
 from nodewright.host.ports import (
     CgroupManager,

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.support.small_nodes import GPU, a_numa_pod, a_small_profile
 from tests.unit.scheduling.test_tracked_cluster import STATIC, a_cluster, a_profile, a_query, with_pods
 
-from nodewright.node.step import Decision
+from nodewright.engine.node.step import Decision
 from nodewright.scheduling.disruption_budgets import ClusterBudget
 from nodewright.scheduling.placement_decisions import (
     ProposedVictims,

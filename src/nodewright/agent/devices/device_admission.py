@@ -15,12 +15,12 @@ from nodewright.agent.devices.device_observations import (
 from nodewright.agent.iteration import Iteration
 from nodewright.agent.observations import PodEffectCompleted
 from nodewright.agent.pods.termination import rejected_stage
-from nodewright.core.devices.device_assignment import container_device_ids
+from nodewright.engine.core.devices.device_assignment import container_device_ids
+from nodewright.engine.node.actions import GetPreferredAllocation
+from nodewright.engine.node.events import DevicesAllocated, DevicesObserved, PodAdded
+from nodewright.engine.node.node_state import NodeState, container_names
+from nodewright.engine.node.step import Step
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.actions import GetPreferredAllocation
-from nodewright.node.events import DevicesAllocated, DevicesObserved, PodAdded
-from nodewright.node.node_state import NodeState, container_names
-from nodewright.node.step import Step
 from nodewright.reasons.devices import PreferenceWanted
 
 

@@ -11,8 +11,8 @@ from nodewright.agent.devices.device_observations import (
     PreferredAllocationReceived,
     QueryPreferredAllocation,
 )
-from nodewright.core.devices.device_manager import DevicePluginError
 from nodewright.device_plugins.protocols import DevicePlugins, DeviceRunContainerOptions
+from nodewright.engine.core.devices.device_manager import DevicePluginError
 from nodewright.errors import HostError
 from nodewright.host.ports import ContainerConfig
 from nodewright.reasons.devices import DeviceAllocationFailed

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from nodewright.core.devices.device_manager import DevicePluginError
+from nodewright.engine.core.devices.device_manager import DevicePluginError
 from nodewright.kubernetes.node_profile import Device
 from nodewright.kubernetes.objects import Pod
 from nodewright.reasons.devices import DeviceAllocationFailed, PreferenceWanted

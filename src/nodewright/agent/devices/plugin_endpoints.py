@@ -13,7 +13,6 @@ from nodewright.agent.effects import RecordEvent
 from nodewright.agent.observations import Observation
 from nodewright.agent.supervision import error_text
 from nodewright.agent.timing import with_timeout
-from nodewright.core.devices.device_manager import ASK_PLUGIN
 from nodewright.device_plugins.protocols import (
     DEVICE_PLUGIN_API_VERSION,
     DevicePluginClient,
@@ -21,6 +20,7 @@ from nodewright.device_plugins.protocols import (
     PluginRegistration,
     PluginRegistrationError,
 )
+from nodewright.engine.core.devices.device_manager import ASK_PLUGIN
 from nodewright.errors import HostError
 from nodewright.host.ports import Clock
 from nodewright.kubernetes.node_profile import Device

@@ -14,6 +14,7 @@ from nodewright.agent.observe.pressure_monitor import PressureMonitor
 from nodewright.agent.observe.summary_provider import root_fs_stats
 from nodewright.agent.pods.resource_updates import pod_cgroup
 from nodewright.agent.pods.termination import LISTED_STAGES
+from nodewright.engine.node.node_cgroups import cgroup_rules, cgroup_tree
 from nodewright.host.cgroup_counters import CgroupCounters, cgroup_counters
 from nodewright.host.disk_counters import DiskCounters, disk_counters
 from nodewright.host.file_store import boot_id
@@ -26,7 +27,6 @@ from nodewright.host.process_counters import (
 )
 from nodewright.kubernetes.runtime_status import ContainerPhase
 from nodewright.kubernetes.stats_summary import FsStats
-from nodewright.node.node_cgroups import cgroup_rules, cgroup_tree
 from nodewright.profiles.machine.host_load import boot_time
 
 _CACHE_TTL_S = 1.0

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from nodewright.agent.observe.metric_names import CounterMetric, Labels
-from nodewright.core.cpu.cpu_policy import StaticCPUPolicy
-from nodewright.core.cpu.cpu_topology import CPUTopology
-from nodewright.core.topology.manager_config import NONE_POLICY, SINGLE_NUMA_NODE
+from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
+from nodewright.engine.core.cpu.cpu_topology import CPUTopology
+from nodewright.engine.core.topology.manager_config import NONE_POLICY, SINGLE_NUMA_NODE
+from nodewright.engine.node.managers.hint_providers import CPUProvider, MemoryProvider
+from nodewright.engine.node.managers.manager_trace import AllocationCall, ManagerTrace, manager_trace
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.step import Decision, Step
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.managers.hint_providers import CPUProvider, MemoryProvider
-from nodewright.node.managers.manager_trace import AllocationCall, ManagerTrace, manager_trace
-from nodewright.node.node_state import NodeState
-from nodewright.node.step import Decision, Step
 from nodewright.reasons.eviction import NodeUnderPressure
 from nodewright.reasons.reason import SysctlForbidden
 from nodewright.reasons.verdict import Granted, Refused

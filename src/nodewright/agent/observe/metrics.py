@@ -12,13 +12,13 @@ from nodewright.agent.observations import (
 )
 from nodewright.agent.observe.manager_metrics import manager_counts, reached_managers
 from nodewright.agent.observe.metric_names import CounterMetric, HistogramMetric, MetricValues
-from nodewright.core.eviction.eviction_state import Eviction
-from nodewright.core.eviction.eviction_thresholds import signal_observations
 from nodewright.core.lifecycle.pod_actions import ProbeResult
+from nodewright.engine.core.eviction.eviction_state import Eviction
+from nodewright.engine.core.eviction.eviction_thresholds import signal_observations
+from nodewright.engine.node.actions import KillPod
+from nodewright.engine.node.events import PodAdded
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
-from nodewright.node.actions import KillPod
-from nodewright.node.events import PodAdded
 from nodewright.reasons.eviction import (
     ContainerStorageOverLimit,
     EmptyDirOverLimit,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from nodewright.agent.agent_state import PodRecord, PodStage
 from nodewright.agent.pods.image_manager import ImageManager
-from nodewright.core.eviction.eviction_state import NodeReclaim
+from nodewright.engine.core.eviction.eviction_state import NodeReclaim
 from nodewright.errors import HostError
 from nodewright.host.ports import ContainerRuntime
 from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus

@@ -18,7 +18,7 @@ from nodewright.agent.pods.image_manager import ImageManager
 from nodewright.agent.pods.termination import pending_evictions
 from nodewright.agent.supervision import BackgroundTask, error_text, run_supervised
 from nodewright.agent.timing import ThreadRunner, monotonic_ns
-from nodewright.core.eviction.eviction_policy import (
+from nodewright.engine.core.eviction.eviction_policy import (
     ADAPTIVE,
     MONITORING_INTERVAL_NS,
     NEAR_INTERVAL_NS,
@@ -28,12 +28,14 @@ from nodewright.core.eviction.eviction_policy import (
     due_in_ns,
     threshold_distances,
 )
-from nodewright.core.eviction.eviction_state import EvictionObservation, EvictionState
-from nodewright.core.eviction.eviction_thresholds import (
+from nodewright.engine.core.eviction.eviction_state import EvictionObservation, EvictionState
+from nodewright.engine.core.eviction.eviction_thresholds import (
     NodeFilesystems,
     signal_observations,
     watched_thresholds,
 )
+from nodewright.engine.node.node_cgroups import cgroup_rules, cgroup_tree
+from nodewright.engine.node.node_config import NodeConfig
 from nodewright.errors import HostError
 from nodewright.host.local_storage import DiskStorageStats, PodDirectories
 from nodewright.host.memory_readings import HostStatsProvider
@@ -47,8 +49,6 @@ from nodewright.host.pressure_events import KernelPressureNotifier
 from nodewright.kubernetes.eviction_thresholds import SIGNAL_CONDITIONS, NodeCondition, Signal, Threshold
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.stats_summary import NodeStats, PodStats, StatsSummary
-from nodewright.node.node_cgroups import cgroup_rules, cgroup_tree
-from nodewright.node.node_config import NodeConfig
 from nodewright.values.instant import Instant
 
 STORAGE_PERIOD_S = 60.0

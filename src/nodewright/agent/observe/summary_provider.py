@@ -13,6 +13,7 @@ from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.pressure_monitor import PressureMonitor
 from nodewright.agent.pods.resource_updates import pod_cgroup
 from nodewright.agent.pods.termination import LISTED_STAGES
+from nodewright.engine.node.node_cgroups import cgroup_rules, cgroup_tree
 from nodewright.host.cgroup_counters import MemoryCounters, memory_counters
 from nodewright.host.cgroup_files import cgroup_usage
 from nodewright.host.ports import CgroupManager, ContainerUsage
@@ -32,7 +33,6 @@ from nodewright.kubernetes.stats_summary import (
     StatsSummary,
     SwapStats,
 )
-from nodewright.node.node_cgroups import cgroup_rules, cgroup_tree
 from nodewright.profiles.machine.host_load import (
     boot_time,
     cpu_time_ns,

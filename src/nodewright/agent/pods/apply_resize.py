@@ -3,7 +3,7 @@
 from nodewright.agent.effects import UpdateContainerResources
 from nodewright.agent.observations import EffectFailure
 from nodewright.agent.pods.pod_resize import RESIZE_ERROR
-from nodewright.core.cgroups.cgroup_plan import UNLIMITED, CgroupFile, PlannedCgroup
+from nodewright.engine.core.cgroups.cgroup_plan import UNLIMITED, CgroupFile, PlannedCgroup
 from nodewright.errors import HostError
 from nodewright.host.ports import CgroupManager, ContainerRuntime
 
@@ -40,7 +40,7 @@ async def apply_resize(
 def raises_limit(file: CgroupFile, current: str) -> bool:
     """Whether the new value of a file is larger than its current text.
 
-    >>> from nodewright.core.cgroups.cgroup_facts import MemoryCeiling, AmountOrigin
+    >>> from nodewright.engine.core.cgroups.cgroup_facts import MemoryCeiling, AmountOrigin
     >>> def is_raised(current: str, value: str) -> bool:
     ...     return raises_limit(CgroupFile("f", value, MemoryCeiling(0, AmountOrigin.LIMIT)), current)
     >>> is_raised("50000 100000", "60000 100000"), is_raised("max 100000", "50000 100000")

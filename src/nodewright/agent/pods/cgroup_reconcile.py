@@ -8,18 +8,18 @@ from msgspec.structs import replace
 
 from nodewright.agent.agent_state import AgentState, PodRecord, PodStage
 from nodewright.agent.effects import RecordEvent
-from nodewright.core.cgroups.cgroup_comparison import (
+from nodewright.engine.core.cgroups.cgroup_comparison import (
     FileDifference,
     FileTexts,
     cgroup_comparison,
     files_to_read,
 )
-from nodewright.core.cgroups.cgroup_facts import AmountOrigin, CgroupFact, MemoryCeiling
-from nodewright.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
+from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, CgroupFact, MemoryCeiling
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
+from nodewright.engine.node.node_cgroups import AllocatedPod, cgroup_rules, node_and_pod_cgroups
 from nodewright.errors import HostError
 from nodewright.host.ports import CgroupManager, Clock
 from nodewright.kubernetes.runtime_status import ContainerPhase
-from nodewright.node.node_cgroups import AllocatedPod, cgroup_rules, node_and_pod_cgroups
 from nodewright.values.units import Bytes
 
 PERIOD_S = 10.0

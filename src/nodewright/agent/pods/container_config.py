@@ -13,12 +13,12 @@ from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.agent.pods.log_rotation import log_directory
 from nodewright.agent.pods.volume_setup import VolumeSetup, mounted_volumes, volumes_by_name
-from nodewright.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.core.environment.value_sources import ReferenceSources, UnresolvedReference
 from nodewright.core.environment.variables import command_and_args, environment_variables, sub_path
 from nodewright.core.lifecycle.pod_actions import spec_hash
 from nodewright.core.lifecycle.pod_addresses import sorted_pod_ips
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.errors import HostError
 from nodewright.formats.pod_files import is_safe_uid
 from nodewright.host.local_storage import PodDirectories

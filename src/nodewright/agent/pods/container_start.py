@@ -9,9 +9,9 @@ from nodewright.agent.observations import CONFIG_ERROR, CREATE_ERROR, HOOK_ERROR
 from nodewright.agent.pods.hooks import HookError, run_post_start
 from nodewright.agent.pods.log_links import LogLinks
 from nodewright.agent.supervision import error_text
-from nodewright.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel
 from nodewright.core.lifecycle.pod_termination import grace_period_s
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel
 from nodewright.errors import HostError
 from nodewright.host.ports import ContainerConfig, ContainerRuntime, PodSandboxConfig, Prober
 from nodewright.kubernetes.objects import Container, Pod

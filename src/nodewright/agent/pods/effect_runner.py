@@ -42,8 +42,8 @@ from nodewright.agent.pods.log_links import LogLinks
 from nodewright.agent.pods.runtime_timeouts import TimeLimitedRuntime
 from nodewright.agent.supervision import error_text, report_failure
 from nodewright.agent.timing import monotonic_ns
-from nodewright.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
 from nodewright.device_plugins.protocols import SimulatedDevicePlugins
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
 from nodewright.errors import HostError
 from nodewright.host.ports import CgroupManager, Clock, ContainerRuntime, Prober
 from nodewright.kubernetes.objects import Pod

@@ -11,13 +11,13 @@ from nodewright.agent.observations import PodEffectCompleted
 from nodewright.agent.pods.termination import ADMITTED_STAGES, preempt_pod
 from nodewright.core.lifecycle.pod_actions import ContainerToKill, KillReason, PodActions
 from nodewright.core.lifecycle.pod_conditions import PodResizeStatus
-from nodewright.core.resize.resize_allocation import merged_resize
-from nodewright.core.resize.resize_checks import container_restarts
+from nodewright.engine.core.resize.resize_allocation import merged_resize
+from nodewright.engine.core.resize.resize_checks import container_restarts
+from nodewright.engine.node.actions import KillPod
+from nodewright.engine.node.events import PodResized
+from nodewright.engine.node.resize.resize_attempts import ResizeAttempt, ResizeOutcome, api_server_rejection
 from nodewright.kubernetes.objects import Pod, PodStatus
 from nodewright.kubernetes.runtime_status import ContainerPhase
-from nodewright.node.actions import KillPod
-from nodewright.node.events import PodResized
-from nodewright.node.resize.resize_attempts import ResizeAttempt, ResizeOutcome, api_server_rejection
 
 RESIZE_ERROR = "ResizeError"
 """Reason of a failed resource update."""

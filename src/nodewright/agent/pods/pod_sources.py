@@ -24,9 +24,9 @@ from nodewright.agent.pods.termination import (
 )
 from nodewright.agent.supervision import error_text
 from nodewright.core.lifecycle.pod_status import StatusOverride
+from nodewright.engine.node.actions import AdmitPod, KillPod, RecordPodEvent, RejectPod
+from nodewright.engine.node.resource_holders import FullNames, with_pod_names
 from nodewright.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod, PodStatus
-from nodewright.node.actions import AdmitPod, KillPod, RecordPodEvent, RejectPod
-from nodewright.node.resource_holders import FullNames, with_pod_names
 from nodewright.reasons.reason import Reason
 from nodewright.values.instant import Instant
 

@@ -29,9 +29,9 @@ from nodewright.core.lifecycle.probe_state import (
     probes_of,
 )
 from nodewright.core.lifecycle.restart_policy import BackOff
+from nodewright.engine.node.events import PodStarted
 from nodewright.kubernetes.objects import Container, ContainerStateWaiting, Pod
 from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
-from nodewright.node.events import PodStarted
 from nodewright.values.duration import Duration
 from nodewright.values.instant import Instant
 

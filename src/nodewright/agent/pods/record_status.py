@@ -7,8 +7,8 @@ from nodewright.core.lifecycle.pod_actions import ProbeResult, ProbeResults
 from nodewright.core.lifecycle.pod_level_resources import pod_level_status
 from nodewright.core.lifecycle.pod_status import StatusContext, pod_status
 from nodewright.core.lifecycle.probe_state import ProbeKind
-from nodewright.core.requests.effective_resources import pod_requests
-from nodewright.core.requests.qos_and_priority import qos_class
+from nodewright.engine.core.requests.effective_resources import pod_requests
+from nodewright.engine.core.requests.qos_and_priority import qos_class
 from nodewright.kubernetes.objects import ContainerStatus, Pod, PodStatus
 from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
 from nodewright.reasons.status_evidence import REJECTION_PREFIX

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from nodewright.agent.agent_state import PodRecord
 from nodewright.agent.effects import UpdateContainerResources, UpdateStartingContainer
-from nodewright.core.cgroups.cgroup_config import CgroupConfig
-from nodewright.core.cgroups.cgroup_facts import ContainerSettings, MemoryFrom, RunsOn
-from nodewright.core.cgroups.cgroup_plan import (
+from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings, MemoryFrom, RunsOn
+from nodewright.engine.core.cgroups.cgroup_plan import (
     CgroupFile,
     CgroupLayout,
     CgroupLevel,
@@ -19,18 +19,18 @@ from nodewright.core.cgroups.cgroup_plan import (
     pod_cgroups,
     top_level_cgroups,
 )
-from nodewright.core.cgroups.container_settings import settings_by_container
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.runtime_status import ContainerPhase
-from nodewright.node.node_cgroups import (
+from nodewright.engine.core.cgroups.container_settings import settings_by_container
+from nodewright.engine.node.node_cgroups import (
     AllocatedPod,
     cgroup_rules,
     cgroup_tree,
     cgroups_of_pod,
     container_cpusets,
 )
-from nodewright.node.node_config import NodeConfig
-from nodewright.node.node_state import NodeState, without_ungated_resources
+from nodewright.engine.node.node_config import NodeConfig
+from nodewright.engine.node.node_state import NodeState, without_ungated_resources
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.runtime_status import ContainerPhase
 
 ContainerUpdate = UpdateContainerResources | UpdateStartingContainer
 

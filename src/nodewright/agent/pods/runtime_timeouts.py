@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from nodewright.agent.timing import with_timeout
-from nodewright.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.host.ports import (
     Clock,
     ContainerConfig,

@@ -11,9 +11,9 @@ from nodewright.agent.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.iteration import Iteration
 from nodewright.core.lifecycle.pod_conditions import NO_RESIZE
 from nodewright.core.lifecycle.pod_status import StatusOverride
+from nodewright.engine.node.actions import KillPod
 from nodewright.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod
 from nodewright.kubernetes.runtime_status import ContainerPhase
-from nodewright.node.actions import KillPod
 
 ADMITTED_STAGES = (PodStage.ALLOCATING, PodStage.WAITING, PodStage.ACTIVE)
 """Stages of pods that the node has admitted and that are not being terminated."""

@@ -29,11 +29,11 @@ from nodewright.agent.store.stored_pods import (
     read_pod_file,
 )
 from nodewright.agent.supervision import STATE_NOT_SAVED, error_text
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.restart.kubelet_startup import StoredState
 from nodewright.errors import Fault, HostError, InputError
 from nodewright.host.file_store import LocalFileStore, boot_id
 from nodewright.host.ports import FileStore
-from nodewright.node.node_state import NodeState
-from nodewright.node.restart.kubelet_startup import StoredState
 from nodewright.profiles.state_files.checkpoints import StateFiles, stored_state, written_state_files
 from nodewright.reasons.state_files import StateFile, StateFileDamaged
 from nodewright.reasons.verdict import Granted, Refused, Verdict

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from nodewright.agent.outcome import NodeStep
+from nodewright.engine.node.node_state import NodeState
 from nodewright.errors import JSON_ERRORS
-from nodewright.node.node_state import NodeState
 
 JOURNAL_END = "\n]}}\n"
 

@@ -10,13 +10,13 @@ from nodewright.agent.effects import RecordEvent
 from nodewright.agent.pods.termination import COUNTED_STAGES, preempted_status
 from nodewright.agent.status_text import StatusText
 from nodewright.core.lifecycle.pod_status import StatusOverride
+from nodewright.engine.node.actions import KillPod
+from nodewright.engine.node.managers.device_updates import without_listed_devices
+from nodewright.engine.node.node_config import NodeParts
+from nodewright.engine.node.node_state import NodeState, container_names
+from nodewright.engine.node.restart.kubelet_startup import StoredState, start_kubelet, with_all_pods_known
+from nodewright.engine.node.step import Decision, ReadmittedPod, readmit_pods
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.actions import KillPod
-from nodewright.node.managers.device_updates import without_listed_devices
-from nodewright.node.node_config import NodeParts
-from nodewright.node.node_state import NodeState, container_names
-from nodewright.node.restart.kubelet_startup import StoredState, start_kubelet, with_all_pods_known
-from nodewright.node.step import Decision, ReadmittedPod, readmit_pods
 from nodewright.reasons.verdict import Granted, Refused, Verdict
 
 

@@ -13,7 +13,7 @@ from nodewright.agent.agent_state import PodRecord, PodSource, PodStage
 from nodewright.core.lifecycle.pod_conditions import NO_RESIZE, PodResizeStatus
 from nodewright.core.lifecycle.pod_status import StatusOverride
 from nodewright.core.lifecycle.restart_policy import BackOff
-from nodewright.core.memory.memory_state import MemoryState
+from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.errors import Fault, InputError
 from nodewright.kubernetes.objects import ContainerStateWaiting, Pod, PodStatus
 from nodewright.reasons.reason import Reason

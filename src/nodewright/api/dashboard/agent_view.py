@@ -15,12 +15,12 @@ from nodewright.api.dashboard.sections.samples import MachineSample, charts_sect
 from nodewright.api.placement_reason import STAGE_TEXTS
 from nodewright.api.pod_routes import cgroups_of_record
 from nodewright.api.served_agent import ServedAgent
-from nodewright.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
+from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.previews import node_eviction_forecast
 from nodewright.errors import HostError
 from nodewright.host.ports import CgroupManager, NodeStatsProvider
 from nodewright.kubernetes.stats_summary import NodeStats, StatsSummary
-from nodewright.node.node_state import NodeState
-from nodewright.node.previews import node_eviction_forecast
 from nodewright.profiles.machine.host_load import CPUTicks, cpu_ticks, pressure_stalls
 from nodewright.reasons.texts import sentence
 from nodewright.values.instant import Instant
@@ -105,7 +105,7 @@ class AgentView:
     async def placement_reason(self, key: str) -> Mapping[str, Any] | None:
         """The reasons for a pod's placement. A pod on the node is evaluated as if it arrived last."""
         from nodewright.api.dashboard.sections.explanations import explanation_section  # noqa: PLC0415 - see above
-        from nodewright.node.what_if.explanation import explanation  # noqa: PLC0415 - as above
+        from nodewright.engine.node.what_if.explanation import explanation  # noqa: PLC0415 - as above
 
         state = self._agent.event_recorder.state
         record = state.pods.get(key)

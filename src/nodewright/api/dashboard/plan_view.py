@@ -8,10 +8,10 @@ import msgspec
 
 from nodewright.api.dashboard.sections.explanations import explanation_section
 from nodewright.api.dashboard.sections.view_sections import plan_sections
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.what_if.explanation import explanation
 from nodewright.errors import HostError, InputError
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.node_state import NodeState
-from nodewright.node.what_if.explanation import explanation
 from nodewright.predict.admit.admission_report import AdmissionEntry
 
 POLL_PERIOD_S = 0.5

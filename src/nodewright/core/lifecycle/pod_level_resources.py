@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from nodewright.core.requests.effective_resources import pod_limits, pod_requests
-from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine.core.requests.effective_resources import pod_limits, pod_requests
+from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.kubernetes.objects import Pod, ResourceList, ResourceRequirements
 from nodewright.kubernetes.resource_names import CPU, MEMORY
 

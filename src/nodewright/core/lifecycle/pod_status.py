@@ -15,7 +15,7 @@ from nodewright.core.lifecycle.pod_conditions import (
     with_transition_times,
 )
 from nodewright.core.lifecycle.restart_policy import should_be_started, should_restart
-from nodewright.core.requests.qos_and_priority import qos_class
+from nodewright.engine.core.requests.qos_and_priority import qos_class
 from nodewright.kubernetes.objects import (
     Container,
     ContainerState,

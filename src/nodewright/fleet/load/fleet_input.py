@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.predicates.daemon_pods import daemon_pod_obstacle
+from nodewright.engine.core.predicates.daemon_pods import daemon_pod_obstacle
 from nodewright.errors import Fault, InputError
 from nodewright.fleet.load.assembled_nodes import (
     AssembledNodes,

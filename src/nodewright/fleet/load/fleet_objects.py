@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.admission_plugins import with_canonical_quantities, with_uid
-from nodewright.core.requests.qos_and_priority import CONFIG_MIRROR
-from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
+from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR
+from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.errors import ENCODING_ERRORS, Fault, InputError
 from nodewright.fleet.load.assembled_nodes import NodeEntry, missing_node_facts, node_images, node_release
 from nodewright.fleet.load.gpu_annotations import GPUAnnotations

@@ -7,8 +7,8 @@ times are in seconds. Source: the README of the trace (github.com/alibaba/cluste
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from nodewright.core.admission_plugins import defaulted_pod
-from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.engine.admission.admission_plugins import defaulted_pod
+from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.errors import Fault, InputError
 from nodewright.fleet.load.assembled_nodes import DEFAULT_MAX_PODS, NodeEntry
 from nodewright.fleet.load.csv_tables import Row, Table

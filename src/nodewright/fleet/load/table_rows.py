@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from nodewright.core.admission_plugins import defaulted_pod, with_canonical_quantities
-from nodewright.core.requests.resource_defaults import with_defaults
-from nodewright.core.validation.pod_spec import pod_violations
+from nodewright.engine.admission.admission_plugins import defaulted_pod, with_canonical_quantities
+from nodewright.engine.admission.validation.pod_spec import pod_violations
+from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.errors import Fault, InputError
 from nodewright.fleet.load.assembled_nodes import DEFAULT_MAX_PODS, NodeEntry
 from nodewright.fleet.load.csv_tables import Row, Table, column_indexes

@@ -5,7 +5,7 @@ from html import escape
 
 import msgspec
 
-from nodewright.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.fleet.capacity import total_capacity
 from nodewright.fleet.fleet_summary import FleetSummary
 from nodewright.fleet.report.fleet_text import (

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
+from nodewright.engine.node.pod_placement import Placement
 from nodewright.fleet.capacity import ShapeCapacity, total_capacity
 from nodewright.fleet.fleet_summary import FleetSummary, ShapeSummary
 from nodewright.fleet.simulation.outcomes import FilterRejections, FleetPodRecord, FleetResult, PodOutcome
@@ -15,7 +16,6 @@ from nodewright.kubernetes.resource_names import (
     readable_amount,
     resource_sort_key,
 )
-from nodewright.node.pod_placement import Placement
 from nodewright.output.text_layout import table
 from nodewright.printable import printable_line, printable_lines
 from nodewright.reasons.reason import Reason

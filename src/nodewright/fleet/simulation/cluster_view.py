@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from nodewright.core.predicates.requested_resources import HostPort
+from nodewright.engine.core.predicates.requested_resources import HostPort
 from nodewright.fleet.simulation.pod_shapes import PodShape
 from nodewright.kubernetes.objects import Taint
 

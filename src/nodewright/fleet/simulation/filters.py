@@ -7,8 +7,8 @@ Departs: volumes, resource claims and scheduling gates are not considered.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from nodewright.core.predicates.node_affinity import affinity_mismatch
-from nodewright.core.predicates.requested_resources import ALL_ADDRESSES, HostPort
+from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
+from nodewright.engine.core.predicates.requested_resources import ALL_ADDRESSES, HostPort
 from nodewright.fleet.simulation.cluster_view import NodeSlot
 from nodewright.fleet.simulation.pod_shapes import PodShape
 from nodewright.kubernetes.objects import Taint, Toleration

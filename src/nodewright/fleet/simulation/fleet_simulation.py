@@ -6,7 +6,9 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from nodewright.core.eviction.eviction_forecast import MONITORING_PERIOD_S
+from nodewright.engine.core.eviction.eviction_forecast import MONITORING_PERIOD_S
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.resource_holders import with_pod_names
 from nodewright.fleet.simulation.cluster_view import AssignedPod, ClusterView, NodeSlot
 from nodewright.fleet.simulation.image_locality import ImageLocality
 from nodewright.fleet.simulation.kubelet_state import SimulatedKubelet
@@ -36,8 +38,6 @@ from nodewright.fleet.simulation.scheduler_preemption import (
 from nodewright.fleet.simulation.scores import default_score
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod
 from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.node.node_state import NodeState
-from nodewright.node.resource_holders import with_pod_names
 from nodewright.values.event_queue import EventQueue
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from nodewright.core.predicates.node_affinity import affinity_mismatch
+from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
 from nodewright.fleet.simulation.cluster_view import ClusterView, NodeSlot
 from nodewright.fleet.simulation.filters import FilterStatus, untolerated_taint
 from nodewright.fleet.simulation.pod_shapes import PodShape

@@ -6,8 +6,10 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.predicates.requested_resources import AllocatedHostPort, host_ports
-from nodewright.core.requests.integer_requests import scheduler_usage
+from nodewright.engine.core.predicates.requested_resources import AllocatedHostPort, host_ports
+from nodewright.engine.core.requests.integer_requests import scheduler_usage
+from nodewright.engine.node.node_config import NodeConfig
+from nodewright.engine.node.node_state import NodeState, container_names
 from nodewright.fleet.simulation.shared_decisions import (
     FreeResources,
     PodHoldings,
@@ -16,8 +18,6 @@ from nodewright.fleet.simulation.shared_decisions import (
 )
 from nodewright.fleet.workload import FleetNode
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.node_config import NodeConfig
-from nodewright.node.node_state import NodeState, container_names
 
 
 class PlacedPod(msgspec.Struct, frozen=True, gc=False):

@@ -10,10 +10,27 @@ import msgspec
 from msgspec.structs import replace
 from msgspec.structs import replace as changed
 
-from nodewright.core.memory.memory_state import NO_REUSABLE_MEMORY
-from nodewright.core.pod_features import disabled_pod_level_resources, forbidden_sysctl, missing_features
-from nodewright.core.predicates.predicate_check import check_predicates, requests_on_node
-from nodewright.core.requests.integer_requests import scheduler_usage
+from nodewright.engine.core.memory.memory_state import NO_REUSABLE_MEMORY
+from nodewright.engine.core.pod_features import (
+    disabled_pod_level_resources,
+    forbidden_sysctl,
+    missing_features,
+)
+from nodewright.engine.core.predicates.predicate_check import check_predicates, requests_on_node
+from nodewright.engine.core.requests.integer_requests import scheduler_usage
+from nodewright.engine.node.events import (
+    NodeEvent,
+    PodAdded,
+    PodRecovered,
+    PodRemoved,
+    PodStarted,
+    UsageObserved,
+)
+from nodewright.engine.node.node_config import NodeConfig
+from nodewright.engine.node.node_state import NodeState, with_reported_resources, without_ungated_resources
+from nodewright.engine.node.pod_placement import Placement, placement_of
+from nodewright.engine.node.step import Decision, step
+from nodewright.engine.node.unknowns import assumptions_for, unjudged_features
 from nodewright.fleet.simulation.kubelet_state import AcceptedPod, PlacedPod, SimulatedKubelet
 from nodewright.fleet.simulation.outcomes import SHARED_POOL_PLACEMENT
 from nodewright.fleet.simulation.pod_shapes import PodShape
@@ -21,12 +38,6 @@ from nodewright.fleet.simulation.shared_decisions import GrantedAlignment, Share
 from nodewright.fleet.workload import FleetNode
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod, Taint
-from nodewright.node.events import NodeEvent, PodAdded, PodRecovered, PodRemoved, PodStarted, UsageObserved
-from nodewright.node.node_config import NodeConfig
-from nodewright.node.node_state import NodeState, with_reported_resources, without_ungated_resources
-from nodewright.node.pod_placement import Placement, placement_of
-from nodewright.node.step import Decision, step
-from nodewright.node.unknowns import assumptions_for, unjudged_features
 from nodewright.reasons.reason import Reason
 from nodewright.reasons.verdict import Refused
 

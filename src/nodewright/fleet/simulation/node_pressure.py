@@ -8,6 +8,9 @@ Departs: the usage of a node is the sum of the usage that the workload gives for
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from nodewright.engine.node.events import UsageObserved
+from nodewright.engine.node.eviction_pass import eviction_capacities
+from nodewright.engine.node.node_state import NodeState
 from nodewright.fleet.workload import UsageStep
 from nodewright.kubernetes.stats_summary import (
     ContainerStats,
@@ -17,9 +20,6 @@ from nodewright.kubernetes.stats_summary import (
     PodStats,
     StatsSummary,
 )
-from nodewright.node.events import UsageObserved
-from nodewright.node.eviction_pass import eviction_capacities
-from nodewright.node.node_state import NodeState
 from nodewright.values.instant import Instant
 
 _PODS = "pods"

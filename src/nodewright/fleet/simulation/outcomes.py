@@ -9,11 +9,11 @@ from enum import StrEnum
 
 import msgspec
 
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.pod_placement import Placement
 from nodewright.fleet.simulation.cluster_view import ClusterView
 from nodewright.fleet.workload import FleetNode, FleetPod
 from nodewright.kubernetes.resource_names import PODS
-from nodewright.node.node_state import NodeState
-from nodewright.node.pod_placement import Placement
 from nodewright.reasons.reason import Reason
 
 _MAX_DISTINCT_WAITS = 65_536

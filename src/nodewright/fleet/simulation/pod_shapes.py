@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from nodewright.core.predicates.requested_resources import HostPort, host_ports
-from nodewright.core.requests.effective_resources import pod_requests
-from nodewright.core.requests.integer_requests import scheduler_requests
-from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.core.requests.request_options import USE_STATUS
+from nodewright.engine.core.predicates.requested_resources import HostPort, host_ports
+from nodewright.engine.core.requests.effective_resources import pod_requests
+from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine.core.requests.request_options import USE_STATUS
 from nodewright.fleet.simulation.pod_terms import (
     SYSTEM_DEFAULT_CONSTRAINTS,
     PodAffinityTerms,

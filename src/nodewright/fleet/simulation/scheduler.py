@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from nodewright.core.predicates.node_affinity import affinity_mismatch
+from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
 from nodewright.fleet.simulation.cluster_view import ClusterView, NodeSlot
 from nodewright.fleet.simulation.filters import (
     FilterStatus,

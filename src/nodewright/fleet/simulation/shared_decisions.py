@@ -11,17 +11,17 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.cpu.cpu_policy import StaticCPUPolicy
-from nodewright.core.cpu.cpu_state import CPUState
-from nodewright.core.devices.device_assignment import in_use_counts
-from nodewright.core.devices.device_state import NO_DEVICES, DeviceIdSet, DeviceState
-from nodewright.core.memory.memory_state import NO_BLOCKS, Block, MemoryState, NUMANodeMap
+from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
+from nodewright.engine.core.cpu.cpu_state import CPUState
+from nodewright.engine.core.devices.device_assignment import in_use_counts
+from nodewright.engine.core.devices.device_state import NO_DEVICES, DeviceIdSet, DeviceState
+from nodewright.engine.core.memory.memory_state import NO_BLOCKS, Block, MemoryState, NUMANodeMap
+from nodewright.engine.node.managers.hint_providers import CPUProvider, Holdings
+from nodewright.engine.node.managers.manager_admission import align_pod
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.pod_placement import Placement, placement_by
 from nodewright.fleet.simulation.outcomes import SHARED_POOL_PLACEMENT
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.managers.hint_providers import CPUProvider, Holdings
-from nodewright.node.managers.manager_admission import align_pod
-from nodewright.node.node_state import NodeState
-from nodewright.node.pod_placement import Placement, placement_by
 from nodewright.values.idset import CPUSet
 from nodewright.values.topology_hints import Hint
 

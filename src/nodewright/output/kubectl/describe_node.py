@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nodewright.core.requests.effective_resources import pod_limits, pod_requests
+from nodewright.engine.core.requests.effective_resources import pod_limits, pod_requests
 from nodewright.kubernetes.node_profile import Device
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_extended, is_huge_page

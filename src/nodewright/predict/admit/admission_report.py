@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
-from nodewright.core.preemption.greedy import PreemptionVictims
-from nodewright.core.requests.integer_requests import scheduler_requests
-from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine.core.preemption.greedy import PreemptionVictims
+from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.pod_placement import Placement
+from nodewright.engine.node.step import Decision
+from nodewright.engine.node.unknowns import UnknownResource
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.resource_names import amount_text
-from nodewright.node.node_state import NodeState
-from nodewright.node.pod_placement import Placement
-from nodewright.node.step import Decision
-from nodewright.node.unknowns import UnknownResource
 from nodewright.output.json_yaml import Inlined, ReportDocument
 from nodewright.output.text_layout import table
 from nodewright.predict.node_report.allocation_tables import placement_tables

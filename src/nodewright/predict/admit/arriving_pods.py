@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.admission_plugins import without_cluster_fields
+from nodewright.engine.admission.admission_plugins import without_cluster_fields
 from nodewright.errors import Fault, InputError
 from nodewright.formats.controllers import derived_uid
 from nodewright.formats.workloads import Workload
@@ -89,7 +89,7 @@ def _daemon_pod_obstacle(workload: Workload, node: Node) -> str:
     """Why the DaemonSet creates no pod for the node; empty: it does, or it is none."""
     if workload.kind != _DAEMON_SET or workload.refusal is not None:
         return ""
-    from nodewright.core.predicates.daemon_pods import daemon_pod_obstacle  # noqa: PLC0415 - start-up time
+    from nodewright.engine.core.predicates.daemon_pods import daemon_pod_obstacle  # noqa: PLC0415 - start-up time
 
     view = node.config.view
     obstacle = daemon_pod_obstacle(workload.pod.spec, node.name, view.labels, view.taints)

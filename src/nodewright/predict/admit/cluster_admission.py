@@ -6,16 +6,16 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.admission_plugins import with_uid, without_cluster_fields
+from nodewright.engine.admission.admission_plugins import with_uid, without_cluster_fields
+from nodewright.engine.node.events import PodAdded, PodRemoved
+from nodewright.engine.node.node_state import pod_as_stored
+from nodewright.engine.node.step import Decision, Step, step
+from nodewright.engine.node.what_if.changes import PodLeaves
+from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Suggestion
+from nodewright.engine.node.what_if.explanation import suggested_changes
 from nodewright.formats.workloads import Workload
 from nodewright.kubernetes.objects import Pod, Taint
 from nodewright.kubernetes.tolerations import tolerates
-from nodewright.node.events import PodAdded, PodRemoved
-from nodewright.node.node_state import pod_as_stored
-from nodewright.node.step import Decision, Step, step
-from nodewright.node.what_if.changes import PodLeaves
-from nodewright.node.what_if.counterfactuals import Counterfactuals, Suggestion
-from nodewright.node.what_if.explanation import suggested_changes
 from nodewright.predict.explain.suggestion_text import suggestion_text
 from nodewright.predict.node import Node
 from nodewright.reasons.cpu import CPUReason

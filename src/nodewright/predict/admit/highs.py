@@ -4,7 +4,7 @@ from importlib import import_module
 from math import gcd
 from typing import Any
 
-from nodewright.core.preemption.set_cover import Cover
+from nodewright.engine.core.preemption.set_cover import Cover
 from nodewright.errors import HostError
 
 MAX_NODES = 5_000

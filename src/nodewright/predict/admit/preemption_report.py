@@ -6,18 +6,18 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
-from nodewright.core.preemption.greedy import (
+from nodewright.engine.core.preemption.greedy import (
     CandidateDistance,
     MissingAmount,
     PreemptionCandidate,
     PreemptionRound,
 )
-from nodewright.core.preemption.optimal import PreemptionCost, SmallestPreemption
-from nodewright.core.requests.qos_and_priority import QOSClass
+from nodewright.engine.core.preemption.optimal import PreemptionCost, SmallestPreemption
+from nodewright.engine.core.requests.qos_and_priority import QOSClass
+from nodewright.engine.node.previews import PreemptionPreview
+from nodewright.engine.node.step import Decision
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.resource_names import readable_amount
-from nodewright.node.previews import PreemptionPreview
-from nodewright.node.step import Decision
 from nodewright.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.output.text_layout import table
 from nodewright.predict.node_report.report_parts import NodeOfReport

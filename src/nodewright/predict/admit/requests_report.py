@@ -5,15 +5,15 @@ from typing import ClassVar, Literal
 
 from msgspec import UNSET, UnsetType
 
-from nodewright.core.requests.oom_adjust import OOMReason
-from nodewright.core.requests.qos_and_priority import QOSClass, QOSFact
-from nodewright.core.requests.resource_breakdown import (
+from nodewright.engine.core.requests.oom_adjust import OOMReason
+from nodewright.engine.core.requests.qos_and_priority import QOSClass, QOSFact
+from nodewright.engine.core.requests.resource_breakdown import (
     ContainerRole,
     PodResourceBreakdown,
     ResourceAddend,
     ResourceDerivation,
 )
-from nodewright.core.requests.resource_defaults import AppliedDefault
+from nodewright.engine.core.requests.resource_defaults import AppliedDefault
 from nodewright.output.json_yaml import Report, ReportDocument
 from nodewright.output.request_sentences import (
     qos_sentence,

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from nodewright.core.limit_ranger import DefaultedByLimitRange
-from nodewright.core.requests.resource_breakdown import (
+from nodewright.engine.admission.limit_ranger import DefaultedByLimitRange
+from nodewright.engine.core.requests.resource_breakdown import (
     PodResourceBreakdown,
     ResourceDerivation,
 )

@@ -5,14 +5,14 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from nodewright.core.requests.effective_resources import pod_limits, pod_requests
-from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.core.resize.resize_allocation import RESIZABLE
+from nodewright.engine.core.requests.effective_resources import pod_limits, pod_requests
+from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine.core.resize.resize_allocation import RESIZABLE
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.resize.resize_attempts import ResizeAttempt, ResizeOutcome, resize_condition
+from nodewright.engine.node.resize.resize_plan import ResizePlan, ResizeReport
 from nodewright.kubernetes.objects import Pod, ResourceList
 from nodewright.kubernetes.resource_names import MEMORY, readable_amount
-from nodewright.node.node_state import NodeState
-from nodewright.node.resize.resize_attempts import ResizeAttempt, ResizeOutcome, resize_condition
-from nodewright.node.resize.resize_plan import ResizePlan, ResizeReport
 from nodewright.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.output.text_layout import table
 from nodewright.predict.explain.suggestion_text import (

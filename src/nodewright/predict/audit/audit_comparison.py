@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from typing import NamedTuple
 
-from nodewright.core.cgroups.cgroup_names import uid_on_node
-from nodewright.core.cgroups.cgroup_plan import CgroupLevel
+from nodewright.engine.core.cgroups.cgroup_names import uid_on_node
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel
+from nodewright.engine.node.pod_resources_view import allocatable_cpus_and_memory
 from nodewright.kubernetes.node_profile import MemoryBlock
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.pod_resources_view import allocatable_cpus_and_memory
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,
     AuditResult,

@@ -6,16 +6,16 @@ from typing import TypeAlias
 
 import msgspec
 
-from nodewright.core.cgroups.cgroup_comparison import FileTexts
-from nodewright.core.cgroups.cgroup_config import CgroupConfig
-from nodewright.core.cgroups.cgroup_plan import PlannedCgroup
-from nodewright.core.cpu.cpu_state import CPUState
-from nodewright.core.devices.device_state import PodDevices
-from nodewright.core.memory.memory_state import MemoryState
+from nodewright.engine.core.cgroups.cgroup_comparison import FileTexts
+from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig
+from nodewright.engine.core.cgroups.cgroup_plan import PlannedCgroup
+from nodewright.engine.core.cpu.cpu_state import CPUState
+from nodewright.engine.core.devices.device_state import PodDevices
+from nodewright.engine.core.memory.memory_state import MemoryState
+from nodewright.engine.node.node_config import NodeConfig
 from nodewright.kubernetes.node_profile import MemoryBlock
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.pod_resources_api import AllocatableResources, PodResources
-from nodewright.node.node_config import NodeConfig
 from nodewright.values.idset import CPUSet, NUMASet
 
 

@@ -5,19 +5,24 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from nodewright.core.cgroups.cgroup_comparison import FileDifference, cgroup_comparison, files_to_read
-from nodewright.core.cgroups.cgroup_config import CgroupConfig
-from nodewright.core.cgroups.cgroup_facts import CPUShares
-from nodewright.core.cgroups.cgroup_names import is_container_id
-from nodewright.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup, pod_cgroups, top_level_cgroups
-from nodewright.core.cgroups.container_settings import ContainerCpuset
-from nodewright.core.cpu.cpu_policy import StaticCPUPolicy
-from nodewright.core.requests.effective_resources import pod_level_resources_set
+from nodewright.engine.core.cgroups.cgroup_comparison import FileDifference, cgroup_comparison, files_to_read
+from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig
+from nodewright.engine.core.cgroups.cgroup_facts import CPUShares
+from nodewright.engine.core.cgroups.cgroup_names import is_container_id
+from nodewright.engine.core.cgroups.cgroup_plan import (
+    CgroupLevel,
+    PlannedCgroup,
+    pod_cgroups,
+    top_level_cgroups,
+)
+from nodewright.engine.core.cgroups.container_settings import ContainerCpuset
+from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
+from nodewright.engine.core.requests.effective_resources import pod_level_resources_set
+from nodewright.engine.node.managers.hint_providers import CPUProvider
+from nodewright.engine.node.node_cgroups import cgroup_tree
+from nodewright.engine.node.node_config import NodeConfig
+from nodewright.engine.node.node_state import without_ungated_resources
 from nodewright.kubernetes.objects import ContainerState, ContainerStatus, Pod
-from nodewright.node.managers.hint_providers import CPUProvider
-from nodewright.node.node_cgroups import cgroup_tree
-from nodewright.node.node_config import NodeConfig
-from nodewright.node.node_state import without_ungated_resources
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,
     CgroupEvidence,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from nodewright.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.resource_names import amount_text
 from nodewright.predict.audit.audit_evidence import (

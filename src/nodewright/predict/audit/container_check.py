@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import NamedTuple
 
-from nodewright.core.cgroups.cgroup_plan import PlannedCgroup
-from nodewright.core.cpu.cpu_policy import StaticCPUPolicy
-from nodewright.core.devices.device_state import NO_DEVICES
-from nodewright.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
-from nodewright.core.requests.effective_resources import pod_level_resources_set
+from nodewright.engine.core.cgroups.cgroup_plan import PlannedCgroup
+from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
+from nodewright.engine.core.devices.device_state import NO_DEVICES
+from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
+from nodewright.engine.core.requests.effective_resources import pod_level_resources_set
+from nodewright.engine.node.managers.hint_providers import CPUProvider, MemoryProvider
+from nodewright.engine.node.node_config import NodeConfig
 from nodewright.kubernetes.node_profile import MemoryBlock
 from nodewright.kubernetes.objects import Container, Pod
 from nodewright.kubernetes.pod_resources_api import ContainerResources
-from nodewright.node.managers.hint_providers import CPUProvider, MemoryProvider
-from nodewright.node.node_config import NodeConfig
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,
     DeviceIdSet,

@@ -16,18 +16,18 @@ from nodewright.agent.agent_client import PROFILE_ROUTE, AgentClient, AgentStatu
 from nodewright.agent.agent_state import PodStage
 from nodewright.agent.store.agent_store import HEADER, JOURNAL, PODS
 from nodewright.agent.store.stored_pods import read_pod_file
-from nodewright.core.cgroups.cgroup_config import CgroupConfig
-from nodewright.core.cgroups.cgroup_names import CgroupDriver, QOSCgroupNames, pod_uid_from_cgroup
-from nodewright.core.cgroups.cgroup_plan import CgroupLevel
-from nodewright.core.requests.qos_and_priority import QOSClass
+from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig
+from nodewright.engine.core.cgroups.cgroup_names import CgroupDriver, QOSCgroupNames, pod_uid_from_cgroup
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel
+from nodewright.engine.core.requests.qos_and_priority import QOSClass
+from nodewright.engine.node.node_cgroups import CgroupOverrides, cgroup_rules, cgroup_tree
+from nodewright.engine.node.node_config import NodeConfig
 from nodewright.errors import JSON_ERRORS, Fault, HostError, InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.regular_files import read_regular_file
 from nodewright.host.cgroup_files import CGROUP_ROOT, CgroupTree
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.node_cgroups import CgroupOverrides, cgroup_rules, cgroup_tree
-from nodewright.node.node_config import NodeConfig
 from nodewright.pod_resources.snapshot import read_snapshot
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,

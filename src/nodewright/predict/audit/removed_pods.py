@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from nodewright.core.devices.device_state import DeviceIdSet
+from nodewright.engine.core.devices.device_state import DeviceIdSet
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,
     Discrepancy,

@@ -6,21 +6,21 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from nodewright.core.eviction.eviction_forecast import ForecastEviction
-from nodewright.core.eviction.eviction_order import RankChange, RankKey, deciding_key
-from nodewright.core.eviction.eviction_ranking import Amount, EvictionCandidate
-from nodewright.core.eviction.eviction_state import NodeReclaim, StopReason, reclaim_steps
-from nodewright.core.eviction.eviction_thresholds import (
+from nodewright.engine.core.eviction.eviction_forecast import ForecastEviction
+from nodewright.engine.core.eviction.eviction_order import RankChange, RankKey, deciding_key
+from nodewright.engine.core.eviction.eviction_ranking import Amount, EvictionCandidate
+from nodewright.engine.core.eviction.eviction_state import NodeReclaim, StopReason, reclaim_steps
+from nodewright.engine.core.eviction.eviction_thresholds import (
     SignalObservation,
     signal_observations,
     threshold_amount,
 )
-from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine.node.node_config import KubeletDefects
+from nodewright.engine.node.previews import NodeEvictionForecast
 from nodewright.kubernetes.eviction_thresholds import NodeCondition, Signal, Threshold
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.stats_summary import PSIStats
-from nodewright.node.node_config import KubeletDefects
-from nodewright.node.previews import NodeEvictionForecast
 from nodewright.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.predict.evict.evict_text import reprieve_sentence
 from nodewright.predict.node_report.report_parts import (

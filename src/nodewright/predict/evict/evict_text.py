@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
-from nodewright.core.eviction.eviction_forecast import ForecastEviction
-from nodewright.core.eviction.eviction_order import RankChange, RankKey, deciding_key
-from nodewright.core.eviction.eviction_ranking import EvictionCandidate
-from nodewright.core.eviction.eviction_state import MetThreshold, reclaim_steps
-from nodewright.core.eviction.eviction_thresholds import signal_observations, threshold_amount
-from nodewright.core.requests.qos_and_priority import qos_class
+from nodewright.engine.core.eviction.eviction_forecast import ForecastEviction
+from nodewright.engine.core.eviction.eviction_order import RankChange, RankKey, deciding_key
+from nodewright.engine.core.eviction.eviction_ranking import EvictionCandidate
+from nodewright.engine.core.eviction.eviction_state import MetThreshold, reclaim_steps
+from nodewright.engine.core.eviction.eviction_thresholds import signal_observations, threshold_amount
+from nodewright.engine.core.requests.qos_and_priority import qos_class
+from nodewright.engine.node.previews import NodeEvictionForecast
 from nodewright.kubernetes.eviction_thresholds import SIGNAL_RESOURCES, Signal, Threshold
 from nodewright.kubernetes.resource_names import (
     INODES,
@@ -18,7 +19,6 @@ from nodewright.kubernetes.resource_names import (
     readable_amount,
 )
 from nodewright.kubernetes.stats_summary import PSIStats
-from nodewright.node.previews import NodeEvictionForecast
 from nodewright.output.text_layout import table
 from nodewright.printable import printable, printable_line, printable_lines
 from nodewright.reasons.eviction import EVICTED_REASON

@@ -4,19 +4,19 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from nodewright.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
-from nodewright.core.eviction.usage_inputs import (
+from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
+from nodewright.engine.core.eviction.usage_inputs import (
     SignalCapacities,
     inferred_filesystems,
     matched_usage,
     usage_from_table,
     usage_with_available,
 )
+from nodewright.engine.node.eviction_pass import eviction_capacities, eviction_claims
 from nodewright.errors import Fault, InputError
 from nodewright.kubernetes.eviction_thresholds import Signal
 from nodewright.kubernetes.scenario import UsageTable
 from nodewright.kubernetes.stats_summary import StatsSummary
-from nodewright.node.eviction_pass import eviction_capacities, eviction_claims
 from nodewright.predict.node import Node
 from nodewright.profiles.usage_files import UsageReading
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from nodewright.node.node_state import NodeState
-from nodewright.node.step import Decision
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.step import Decision
 from nodewright.output.html_page import TABLE_STYLE, PageOrigin, html_page
 from nodewright.predict.explain.explanation_text import PodExplanation
 from nodewright.predict.explain.numa_table import NUMACell, NUMATable, numa_tables

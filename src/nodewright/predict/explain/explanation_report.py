@@ -5,17 +5,23 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType, field
 
-from nodewright.core.eviction.pressure_admission import ConditionEffect, PressureAdmission
-from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine.core.eviction.pressure_admission import ConditionEffect, PressureAdmission
+from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine.node.managers.manager_trace import NoHintReason
+from nodewright.engine.node.node_config import KubeletDefects
+from nodewright.engine.node.resource_holders import ResourceEvidence
+from nodewright.engine.node.step import Decision
+from nodewright.engine.node.unknowns import unknown_resources
+from nodewright.engine.node.what_if.counterfactuals import Suggestion
+from nodewright.engine.node.what_if.explanation import (
+    Defect,
+    Explanation,
+    ResourceView,
+    RoundView,
+    WithoutDefects,
+)
 from nodewright.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.managers.manager_trace import NoHintReason
-from nodewright.node.node_config import KubeletDefects
-from nodewright.node.resource_holders import ResourceEvidence
-from nodewright.node.step import Decision
-from nodewright.node.unknowns import unknown_resources
-from nodewright.node.what_if.counterfactuals import Suggestion
-from nodewright.node.what_if.explanation import Defect, Explanation, ResourceView, RoundView, WithoutDefects
 from nodewright.output.json_yaml import Report, ReportDocument
 from nodewright.predict.explain.explanation_text import PodExplanation
 from nodewright.predict.explain.failed_pod_report import FailedPodReport, failed_pod_report

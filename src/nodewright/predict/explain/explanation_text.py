@@ -5,10 +5,10 @@ from textwrap import wrap
 
 import msgspec
 
+from nodewright.engine.node.step import Decision
+from nodewright.engine.node.unknowns import unknown_resources
+from nodewright.engine.node.what_if.explanation import Explanation
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.step import Decision
-from nodewright.node.unknowns import unknown_resources
-from nodewright.node.what_if.explanation import Explanation
 from nodewright.output.text_layout import wrapped
 from nodewright.predict.explain.failed_pod_report import (
     FailedPodAnalysis,

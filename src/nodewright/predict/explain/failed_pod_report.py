@@ -6,11 +6,11 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from nodewright.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.node.step import Decision
+from nodewright.engine.node.what_if.explanation import Explanation
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.resource_names import PODS, readable_amount
-from nodewright.node.step import Decision
-from nodewright.node.what_if.explanation import Explanation
 from nodewright.output.json_yaml import Report, ReportDocument
 from nodewright.reasons.predicates import InsufficientResource
 from nodewright.reasons.status_evidence import (

@@ -5,9 +5,9 @@ from typing import assert_never
 
 import msgspec
 
+from nodewright.engine.node.resource_holders import DeviceSite, MemorySite, ResourceEvidence
+from nodewright.engine.node.what_if.explanation import Explanation, ResourceView
 from nodewright.kubernetes.resource_names import is_in_bytes, readable_amount
-from nodewright.node.resource_holders import DeviceSite, MemorySite, ResourceEvidence
-from nodewright.node.what_if.explanation import Explanation, ResourceView
 from nodewright.predict.explain.reason_tree import numa_sets_text
 from nodewright.reasons.cpu import CPUsOfNUMA
 from nodewright.values.idset import NUMASet

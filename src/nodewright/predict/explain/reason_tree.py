@@ -6,12 +6,12 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.engine.node.managers.manager_trace import NoHintReason
+from nodewright.engine.node.pod_placement import ContainerPlacement, Placement
+from nodewright.engine.node.resource_holders import ResourceEvidence
+from nodewright.engine.node.step import Decision
+from nodewright.engine.node.what_if.explanation import Defect, Explanation, ResourceView, RoundView
 from nodewright.kubernetes.resource_names import CPU, MEMORY, is_in_bytes, readable_amount
-from nodewright.node.managers.manager_trace import NoHintReason
-from nodewright.node.pod_placement import ContainerPlacement, Placement
-from nodewright.node.resource_holders import ResourceEvidence
-from nodewright.node.step import Decision
-from nodewright.node.what_if.explanation import Defect, Explanation, ResourceView, RoundView
 from nodewright.predict.explain.resource_sites import (
     consumer_name,
     cpus_text,

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import assert_never
 
-from nodewright.core.eviction.pressure_admission import ConditionEffect, PressureAdmission
-from nodewright.kubernetes.resource_names import CPU, amount_text, readable_amount, resource_sort_key
-from nodewright.node.what_if.changes import (
+from nodewright.engine.core.eviction.pressure_admission import ConditionEffect, PressureAdmission
+from nodewright.engine.node.what_if.changes import (
     Amount,
     AmountsRewritten,
     Change,
@@ -22,8 +21,9 @@ from nodewright.node.what_if.changes import (
     TaintsTolerated,
     resets_managers,
 )
-from nodewright.node.what_if.counterfactuals import Counterfactuals, Suggestion
-from nodewright.node.what_if.node_changes import MANAGER_KINDS
+from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Suggestion
+from nodewright.engine.node.what_if.node_changes import MANAGER_KINDS
+from nodewright.kubernetes.resource_names import CPU, amount_text, readable_amount, resource_sort_key
 from nodewright.output.json_yaml import Inlined
 from nodewright.reasons.predicates import taint_text
 
@@ -47,7 +47,7 @@ def reported_suggestion(suggestion: Suggestion) -> ReportedSuggestion:
 def suggestion_text(suggestion: Suggestion) -> str:
     """The change in words, with its side effects.
 
-    >>> from nodewright.node.what_if.changes import Setting
+    >>> from nodewright.engine.node.what_if.changes import Setting
     >>> scope = Setting(name="topologyManagerScope", was="container", now="pod")
     >>> suggestion_text(Suggestion(kind="scope", change=SettingsChanged(settings=(scope,)), reallocated_pods=2))
     "topologyManagerScope: pod instead of container (reallocates the node's 2 pods in order)"

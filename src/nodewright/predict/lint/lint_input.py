@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.admission_plugins import with_uid
-from nodewright.core.allocatable import node_resources
-from nodewright.core.config.complete_config import complete_config
-from nodewright.core.requests.qos_and_priority import is_static
-from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.engine.admission.admission_plugins import with_uid
+from nodewright.engine.core.allocatable import node_resources
+from nodewright.engine.core.config.complete_config import complete_config
+from nodewright.engine.core.requests.qos_and_priority import is_static
+from nodewright.engine.core.requests.resource_defaults import with_defaults
+from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.errors import Fault, InputError
 from nodewright.formats.controllers import POD_TEMPLATES
 from nodewright.formats.decode import decode
@@ -28,7 +29,6 @@ from nodewright.kubernetes.namespace_objects import LimitRange, Namespace, Resou
 from nodewright.kubernetes.node_profile import API_VERSION, NodeProfile, NodeProfileSpec
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.reservations import parse_reservations
-from nodewright.node.restart.initial_node import initial_node
 from nodewright.predict.lint.lint_model import (
     ConfigSubject,
     LimitRangeSubject,

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
+from nodewright.engine.node.what_if.counterfactuals import Suggestion
 from nodewright.formats.object_location import ObjectLocation
-from nodewright.node.what_if.counterfactuals import Suggestion
 from nodewright.output.json_yaml import Report, ReportDocument
 from nodewright.output.junit import JUnitCase, JUnitSuite, junit_text
 from nodewright.output.sarif import SARIFLevel, SARIFResult, SARIFRule, SourcePosition, sarif_document

@@ -3,18 +3,18 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from nodewright.core.allocatable import AllocatableDerivation
-from nodewright.core.memory.memory_state import Block
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.resource_names import MEMORY, readable_amount
-from nodewright.node.node_state import NodeState
-from nodewright.node.pod_placement import (
+from nodewright.engine.core.allocatable import AllocatableDerivation
+from nodewright.engine.core.memory.memory_state import Block
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.pod_placement import (
     ContainerPlacement,
     Placement,
     UnallocatedResources,
     placement_of,
     unallocated_resources,
 )
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.resource_names import MEMORY, readable_amount
 from nodewright.output.text_layout import table
 from nodewright.values.idset import CPUSet, NUMASet
 from nodewright.values.quantity import Quantity
@@ -183,7 +183,7 @@ def allocatable_table(derivations: Sequence[AllocatableDerivation]) -> str:
     A star marks amounts that would be negative and count as zero.
 
     >>> from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-    >>> from nodewright.core.allocatable import node_resources
+    >>> from nodewright.engine.core.allocatable import node_resources
     >>> from nodewright.hardware.machine_info import MachineInfo
     >>> resources = node_resources(MachineInfo(num_cores=2, memory_capacity=2**30), 0, KubeletConfiguration())
     >>> print(allocatable_table(resources.derivations), end="")

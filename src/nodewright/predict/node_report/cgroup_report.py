@@ -6,13 +6,13 @@ from typing import Literal, assert_never
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from nodewright.core.cgroups.cgroup_comparison import CgroupComparison, FileDifference
-from nodewright.core.cgroups.cgroup_config import CgroupConfig
-from nodewright.core.cgroups.cgroup_facts import CeilingMissing, CgroupFact
-from nodewright.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
-from nodewright.core.requests.qos_and_priority import QOSClass
+from nodewright.engine.core.cgroups.cgroup_comparison import CgroupComparison, FileDifference
+from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig
+from nodewright.engine.core.cgroups.cgroup_facts import CeilingMissing, CgroupFact
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
+from nodewright.engine.core.requests.qos_and_priority import QOSClass
+from nodewright.engine.node.node_config import NodeConfig
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.node_config import NodeConfig
 from nodewright.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.output.request_sentences import score_sentence
 from nodewright.output.text_layout import table

@@ -2,9 +2,9 @@
 
 from typing import assert_never
 
-from nodewright.core.cgroups.cgroup_comparison import FileDifference
-from nodewright.core.cgroups.cgroup_config import huge_page_size_name
-from nodewright.core.cgroups.cgroup_facts import (
+from nodewright.engine.core.cgroups.cgroup_comparison import FileDifference
+from nodewright.engine.core.cgroups.cgroup_config import huge_page_size_name
+from nodewright.engine.core.cgroups.cgroup_facts import (
     AmountOrigin,
     CeilingMissing,
     CgroupFact,
@@ -25,7 +25,7 @@ from nodewright.core.cgroups.cgroup_facts import (
     SwapForbidden,
     SwapShare,
 )
-from nodewright.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.kubernetes.resource_names import CPU, MEMORY, amount_text
 from nodewright.output.request_sentences import joined
 
@@ -33,7 +33,7 @@ from nodewright.output.request_sentences import joined
 def file_value_reason(file: CgroupFile) -> str:
     """The reason for the value of a file.
 
-    >>> from nodewright.core.cgroups.cgroup_facts import CPUShares, AmountOrigin
+    >>> from nodewright.engine.core.cgroups.cgroup_facts import CPUShares, AmountOrigin
     >>> file_value_reason(CgroupFile("cpu.weight", "10", CPUShares(256, 250, AmountOrigin.REQUEST)))
     'requests.cpu 250m: 256 shares'
     """

@@ -6,9 +6,9 @@ from string import ascii_lowercase, ascii_uppercase
 
 import msgspec
 
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.pod_placement import placement_of, unallocated_resources
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.node_state import NodeState
-from nodewright.node.pod_placement import placement_of, unallocated_resources
 from nodewright.output.text_layout import wrapped
 from nodewright.values.idset import CPUSet
 

@@ -5,9 +5,9 @@ from html import escape
 
 import msgspec
 
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.pod_placement import unallocated_resources
 from nodewright.hardware.machine_info import Core, NUMANode
-from nodewright.node.node_state import NodeState
-from nodewright.node.pod_placement import unallocated_resources
 from nodewright.predict.node_report.machine_drawing import bytes_text
 from nodewright.values.idset import NUMASet
 

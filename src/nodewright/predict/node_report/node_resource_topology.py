@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
+from nodewright.engine.node.pod_resources_view import allocatable_resources, pod_resources_of
 from nodewright.hardware.machine_info import MachineInfo, NUMANode
 from nodewright.kubernetes.node_profile import MemoryBlock
 from nodewright.kubernetes.pod_resources_api import AllocatableResources, PodResources
 from nodewright.kubernetes.resource_names import CPU, HUGE_PAGES_PREFIX, MEMORY, is_huge_page
-from nodewright.node.pod_resources_view import allocatable_resources, pod_resources_of
 from nodewright.predict.node import Node
 from nodewright.values.quantity import Quantity, QuantityFormat
 

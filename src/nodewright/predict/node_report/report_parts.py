@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import UNSET, UnsetType
 
-from nodewright.core.memory.memory_state import Block
+from nodewright.engine.core.memory.memory_state import Block
+from nodewright.engine.node.node_config import NodeConfig
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.pod_placement import Placement, unallocated_resources
+from nodewright.engine.node.unknowns import UnknownResource
 from nodewright.kubernetes.node_profile import ReadSource
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.resource_names import amount_text, readable_amount
-from nodewright.node.node_config import NodeConfig
-from nodewright.node.node_state import NodeState
-from nodewright.node.pod_placement import Placement, unallocated_resources
-from nodewright.node.unknowns import UnknownResource
 from nodewright.output.json_yaml import Inlined, Report
 from nodewright.output.text_layout import table
 from nodewright.reasons.reason import NotJudged, Reason

@@ -1,7 +1,7 @@
 """Applies the objects of manifests under the quotas and limit ranges of their namespaces."""
 
-from nodewright.api_server.apply import apply
-from nodewright.api_server.expansion import ExpansionOptions
+from nodewright.engine.admission.api_server.apply import apply
+from nodewright.engine.admission.api_server.expansion import ExpansionOptions
 from nodewright.formats.inventory import Inventory, InventoryObject
 from nodewright.formats.workloads import release_warnings
 from nodewright.output.sarif import SourcePosition

@@ -8,11 +8,17 @@ from typing import TypeAlias
 
 import msgspec
 
-from nodewright.api_server.apply import ApplyOutcome, ApplyResult, NamespaceStates, apply, initial_namespaces
-from nodewright.api_server.charges import NamespacePolicy, ObjectCharge
-from nodewright.api_server.expansion import ExpansionOptions, ExpansionPlan
-from nodewright.api_server.rejections import ObjectRejection
-from nodewright.core.quota.quota_admission import QuotaDelta, combined_delta, max_repetitions
+from nodewright.engine.admission.api_server.apply import (
+    ApplyOutcome,
+    ApplyResult,
+    NamespaceStates,
+    apply,
+    initial_namespaces,
+)
+from nodewright.engine.admission.api_server.charges import NamespacePolicy, ObjectCharge
+from nodewright.engine.admission.api_server.expansion import ExpansionOptions, ExpansionPlan
+from nodewright.engine.admission.api_server.rejections import ObjectRejection
+from nodewright.engine.admission.quota.quota_admission import QuotaDelta, combined_delta, max_repetitions
 from nodewright.kubernetes.api_request import Manifest
 from nodewright.values.quantity import Quantity
 

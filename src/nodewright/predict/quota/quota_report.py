@@ -5,10 +5,10 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import UNSET, UnsetType, field
 
-from nodewright.api_server.apply import ApplyOutcome
-from nodewright.api_server.pod_creation import LimitRangeViolation
-from nodewright.api_server.rejections import ObjectRejection
-from nodewright.core.limit_ranger import FilledIn
+from nodewright.engine.admission.api_server.apply import ApplyOutcome
+from nodewright.engine.admission.api_server.pod_creation import LimitRangeViolation
+from nodewright.engine.admission.api_server.rejections import ObjectRejection
+from nodewright.engine.admission.limit_ranger import FilledIn
 from nodewright.kubernetes.objects import Pod
 from nodewright.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.output.junit import JUnitCase, JUnitSuite, junit_text

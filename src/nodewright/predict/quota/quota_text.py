@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from nodewright.api_server.apply import ApplyOutcome, ApplyResult, RefusedObject
-from nodewright.api_server.charges import NamespacePolicy
-from nodewright.api_server.rejections import ObjectRejection, rejection_error
-from nodewright.core.limit_ranger import FilledIn
-from nodewright.core.requests.effective_resources import ResourceField
-from nodewright.core.requests.resource_breakdown import ResourceDerivation, resource_derivations
+from nodewright.engine.admission.api_server.apply import ApplyOutcome, ApplyResult, RefusedObject
+from nodewright.engine.admission.api_server.charges import NamespacePolicy
+from nodewright.engine.admission.api_server.rejections import ObjectRejection, rejection_error
+from nodewright.engine.admission.limit_ranger import FilledIn
+from nodewright.engine.core.requests.effective_resources import ResourceField
+from nodewright.engine.core.requests.resource_breakdown import ResourceDerivation, resource_derivations
 from nodewright.kubernetes.api_request import GroupResource
 from nodewright.kubernetes.namespace_objects import ResourceQuota
 from nodewright.kubernetes.objects import ObjectMeta, Pod, ResourceList

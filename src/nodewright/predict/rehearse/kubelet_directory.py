@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from nodewright.core.cpu.cpu_state import CPUState
-from nodewright.core.memory.memory_state import MemoryState
+from nodewright.engine.core.cpu.cpu_state import CPUState
+from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.profiles.capture.node_pods import NodePods, admitted_pods
 from nodewright.profiles.kubelet_root import KubeletRoot
 from nodewright.profiles.state_files.checkpoints import StateFiles

@@ -6,10 +6,10 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from nodewright.engine.node.pod_placement import Placement
+from nodewright.engine.node.restart.kubelet_startup import StartStage
+from nodewright.engine.node.restart.restart_rehearsal import PodRestartOutcome, RestartRehearsal, StartRemedy
 from nodewright.kubernetes.kubelet_configuration import MemoryReservation
-from nodewright.node.pod_placement import Placement
-from nodewright.node.restart.kubelet_startup import StartStage
-from nodewright.node.restart.restart_rehearsal import PodRestartOutcome, RestartRehearsal, StartRemedy
 from nodewright.output.json_yaml import Inlined, Report, ReportDocument, as_yaml
 from nodewright.output.text_layout import table
 from nodewright.predict.node_report.report_parts import (

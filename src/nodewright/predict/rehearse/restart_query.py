@@ -4,19 +4,19 @@ from pathlib import Path
 
 import msgspec
 
-from nodewright.core.admission_plugins import with_canonical_quantities, with_uid
-from nodewright.core.requests.resource_defaults import with_defaults
-from nodewright.errors import InputError
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
-from nodewright.node.node_config import NodeParts
-from nodewright.node.restart.restart_rehearsal import (
+from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
+from nodewright.engine.core.requests.resource_defaults import with_defaults
+from nodewright.engine.node.node_config import NodeParts
+from nodewright.engine.node.restart.restart_rehearsal import (
     RestartRehearsal,
     RunningPods,
     invalid_configuration_rehearsal,
     rehearse_restart,
 )
-from nodewright.node.step import running_containers
+from nodewright.engine.node.step import running_containers
+from nodewright.errors import InputError
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.kubernetes.objects import Pod
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import DEFAULT_NAME, node_parts, profile_release
 from nodewright.predict.rehearse.kubelet_directory import (

@@ -3,10 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodewright.kubernetes.node_profile import API_VERSION
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.scenario import JournalHeader
-from nodewright.node.actions import (
+from nodewright.engine.node.actions import (
     Action,
     DeferResize,
     EvictPod,
@@ -16,6 +13,9 @@ from nodewright.node.actions import (
     RecordPodEvent,
     RecordReclaim,
 )
+from nodewright.kubernetes.node_profile import API_VERSION
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.scenario import JournalHeader
 from nodewright.output.json_yaml import fact_document, plain_value
 from nodewright.profiles.profile_yaml import object_document
 from nodewright.reasons.eviction import EVICTED_REASON

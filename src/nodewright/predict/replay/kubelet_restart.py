@@ -3,15 +3,15 @@
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.config.complete_config import complete_config
+from nodewright.engine.core.config.complete_config import complete_config
+from nodewright.engine.node.events import KubeletRestarted
+from nodewright.engine.node.node_config import NodeFacts, NodeParts, resources_from_facts
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.restart.kubelet_startup import StoredState, start_kubelet
+from nodewright.engine.node.step import Step, step
 from nodewright.errors import InputError
 from nodewright.kubernetes.kubelet_config_faults import ConfigFault
 from nodewright.kubernetes.scenario import KubeletRestart
-from nodewright.node.events import KubeletRestarted
-from nodewright.node.node_config import NodeFacts, NodeParts, resources_from_facts
-from nodewright.node.node_state import NodeState
-from nodewright.node.restart.kubelet_startup import StoredState, start_kubelet
-from nodewright.node.step import Step, step
 from nodewright.profiles.kubelet_config_files import ConfigHost, kubelet_config_from
 from nodewright.profiles.state_files.checkpoints import (
     StateFiles,

@@ -7,16 +7,16 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from nodewright.core.eviction.eviction_state import EvictionPass, StopReason
-from nodewright.kubernetes.eviction_thresholds import NodeCondition, Signal
-from nodewright.kubernetes.objects import Pod
-from nodewright.node.actions import (
+from nodewright.engine.core.eviction.eviction_state import EvictionPass, StopReason
+from nodewright.engine.node.actions import (
     Action,
 )
-from nodewright.node.node_state import NodeState
-from nodewright.node.pod_placement import Placement
-from nodewright.node.resize.resize_attempts import ResizeAttempt, ResizeOutcome, resize_condition
-from nodewright.node.step import Decision
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.pod_placement import Placement
+from nodewright.engine.node.resize.resize_attempts import ResizeAttempt, ResizeOutcome, resize_condition
+from nodewright.engine.node.step import Decision
+from nodewright.kubernetes.eviction_thresholds import NodeCondition, Signal
+from nodewright.kubernetes.objects import Pod
 from nodewright.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.output.text_layout import table
 from nodewright.predict.admit.admission_report import (

@@ -12,15 +12,9 @@ from typing import Any, BinaryIO, assert_never
 from msgspec.structs import replace
 
 from nodewright.agent.outcome import NodeStep
-from nodewright.core.devices.device_manager import DevicePluginError
-from nodewright.errors import HostError
-from nodewright.host.file_store import output_file
-from nodewright.kubernetes.node_profile import ContainerAllocation, MemoryBlock, NodeProfile
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.scenario import JournalHeader
-from nodewright.kubernetes.secret_fields import without_secret_fields
-from nodewright.node.actions import Action
-from nodewright.node.events import (
+from nodewright.engine.core.devices.device_manager import DevicePluginError
+from nodewright.engine.node.actions import Action
+from nodewright.engine.node.events import (
     ConditionsObserved,
     DevicesAllocated,
     DevicesObserved,
@@ -34,8 +28,14 @@ from nodewright.node.events import (
     PodStarted,
     UsageObserved,
 )
-from nodewright.node.managers.hint_providers import Holdings
-from nodewright.node.node_state import NodeState
+from nodewright.engine.node.managers.hint_providers import Holdings
+from nodewright.engine.node.node_state import NodeState
+from nodewright.errors import HostError
+from nodewright.host.file_store import output_file
+from nodewright.kubernetes.node_profile import ContainerAllocation, MemoryBlock, NodeProfile
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.scenario import JournalHeader
+from nodewright.kubernetes.secret_fields import without_secret_fields
 from nodewright.output.json_yaml import plain_value
 from nodewright.predict.replay.journal_events import (
     action_documents,

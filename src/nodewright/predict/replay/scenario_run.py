@@ -5,24 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.admission_plugins import with_uid
-from nodewright.core.devices.device_manager import DevicePluginError
-from nodewright.core.eviction.eviction_forecast import MONITORING_PERIOD_S
-from nodewright.core.eviction.eviction_state import EvictionPass
-from nodewright.core.eviction.usage_inputs import matched_usage, usage_from_table
-from nodewright.core.preemption.greedy import PreemptionVictims
-from nodewright.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.scenario import (
-    DeviceAllocationOutcome,
-    DeviceListing,
-    ScenarioEvent,
-    ScenarioObservation,
-    UsageTable,
-)
-from nodewright.kubernetes.stats_summary import StatsSummary
-from nodewright.node.actions import Action, RejectPod
-from nodewright.node.events import (
+from nodewright.engine.admission.admission_plugins import with_uid
+from nodewright.engine.core.devices.device_manager import DevicePluginError
+from nodewright.engine.core.eviction.eviction_forecast import MONITORING_PERIOD_S
+from nodewright.engine.core.eviction.eviction_state import EvictionPass
+from nodewright.engine.core.eviction.usage_inputs import matched_usage, usage_from_table
+from nodewright.engine.core.preemption.greedy import PreemptionVictims
+from nodewright.engine.node.actions import Action, RejectPod
+from nodewright.engine.node.events import (
     ConditionsObserved,
     DevicesAllocated,
     DevicesObserved,
@@ -34,11 +24,21 @@ from nodewright.node.events import (
     PodStarted,
     UsageObserved,
 )
-from nodewright.node.eviction_pass import eviction_capacities, eviction_claims
-from nodewright.node.node_state import NodeState, pod_as_stored
-from nodewright.node.pod_placement import Placement, placement_of
-from nodewright.node.resize.resize_attempts import ResizeAttempt
-from nodewright.node.step import Decision, Step, step
+from nodewright.engine.node.eviction_pass import eviction_capacities, eviction_claims
+from nodewright.engine.node.node_state import NodeState, pod_as_stored
+from nodewright.engine.node.pod_placement import Placement, placement_of
+from nodewright.engine.node.resize.resize_attempts import ResizeAttempt
+from nodewright.engine.node.step import Decision, Step, step
+from nodewright.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.scenario import (
+    DeviceAllocationOutcome,
+    DeviceListing,
+    ScenarioEvent,
+    ScenarioObservation,
+    UsageTable,
+)
+from nodewright.kubernetes.stats_summary import StatsSummary
 from nodewright.predict.replay.kubelet_restart import PendingRestart, restart_step
 from nodewright.reasons.devices import DeviceAllocationFailed
 from nodewright.reasons.reason import Reason

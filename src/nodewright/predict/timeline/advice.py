@@ -6,8 +6,8 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.eviction.eviction_policy import MONITORING_INTERVAL_NS, EvictionPolicy
-from nodewright.core.eviction.eviction_thresholds import threshold_amount
+from nodewright.engine.core.eviction.eviction_policy import MONITORING_INTERVAL_NS, EvictionPolicy
+from nodewright.engine.core.eviction.eviction_thresholds import threshold_amount
 from nodewright.kubernetes.eviction_thresholds import Signal, Threshold, ThresholdValue
 from nodewright.predict.timeline.moments import Timeline
 from nodewright.predict.timeline.pressure_simulation import simulated_timeline

@@ -5,7 +5,7 @@ Also the back-off after which the kubelet restarts containers that the kernel ki
 
 from collections.abc import Iterator
 
-from nodewright.core.eviction.oom_killer import OOMCandidate, min_free_bytes
+from nodewright.engine.core.eviction.oom_killer import OOMCandidate, min_free_bytes
 from nodewright.predict.timeline.setup import (
     SECOND_NS,
     ContainerMemory,

@@ -5,9 +5,9 @@ Also the margins to the policy's thresholds, and the time until its next check.
 
 from collections.abc import Iterable
 
-from nodewright.core.eviction.eviction_policy import MIN_MEMORY_GROWTH_BYTES, EvictionPolicy, Headroom
-from nodewright.core.eviction.eviction_state import MetThreshold
-from nodewright.core.eviction.eviction_thresholds import threshold_amount
+from nodewright.engine.core.eviction.eviction_policy import MIN_MEMORY_GROWTH_BYTES, EvictionPolicy, Headroom
+from nodewright.engine.core.eviction.eviction_state import MetThreshold
+from nodewright.engine.core.eviction.eviction_thresholds import threshold_amount
 from nodewright.kubernetes.eviction_thresholds import Signal, Threshold
 from nodewright.kubernetes.stats_summary import (
     ContainerStats,

@@ -4,11 +4,16 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from nodewright.core.eviction.eviction_manager import begin_pass, finish_pass
-from nodewright.core.eviction.eviction_policy import EvictionPolicy, Headroom
-from nodewright.core.eviction.eviction_state import Eviction, EvictionObservation, EvictionPass, EvictionState
-from nodewright.core.eviction.eviction_thresholds import signal_observations, threshold_amount
-from nodewright.core.eviction.oom_killer import oom_badness, oom_victim
+from nodewright.engine.core.eviction.eviction_manager import begin_pass, finish_pass
+from nodewright.engine.core.eviction.eviction_policy import EvictionPolicy, Headroom
+from nodewright.engine.core.eviction.eviction_state import (
+    Eviction,
+    EvictionObservation,
+    EvictionPass,
+    EvictionState,
+)
+from nodewright.engine.core.eviction.eviction_thresholds import signal_observations, threshold_amount
+from nodewright.engine.core.eviction.oom_killer import oom_badness, oom_victim
 from nodewright.kubernetes.eviction_thresholds import Threshold
 from nodewright.kubernetes.stats_summary import StatsSummary
 from nodewright.predict.timeline.moments import (

@@ -9,20 +9,20 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.cgroups.cgroup_config import CgroupConfig
-from nodewright.core.cgroups.cgroup_facts import KilledTogether, SwapShare
-from nodewright.core.cgroups.cgroup_settings import pod_cgroup_settings
-from nodewright.core.cgroups.container_settings import settings_by_container
-from nodewright.core.eviction.eviction_ranking import ActivePod
-from nodewright.core.eviction.eviction_thresholds import EvictionConfig
-from nodewright.core.requests.oom_adjust import oom_scores
+from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig
+from nodewright.engine.core.cgroups.cgroup_facts import KilledTogether, SwapShare
+from nodewright.engine.core.cgroups.cgroup_settings import pod_cgroup_settings
+from nodewright.engine.core.cgroups.container_settings import settings_by_container
+from nodewright.engine.core.eviction.eviction_ranking import ActivePod
+from nodewright.engine.core.eviction.eviction_thresholds import EvictionConfig
+from nodewright.engine.core.requests.oom_adjust import oom_scores
+from nodewright.engine.node.node_cgroups import cgroup_rules
+from nodewright.engine.node.node_config import NodeConfig
 from nodewright.errors import Fault, InputError
 from nodewright.kubernetes.eviction_thresholds import Signal
 from nodewright.kubernetes.objects import Container, Pod
 from nodewright.kubernetes.resource_names import CPU, MEMORY
 from nodewright.kubernetes.stats_summary import MemoryStats, PodStats, StatsSummary
-from nodewright.node.node_cgroups import cgroup_rules
-from nodewright.node.node_config import NodeConfig
 from nodewright.predict.timeline.usage_forecast import SECOND_NS, Assumptions, Growth
 from nodewright.values.duration import Duration
 from nodewright.values.instant import Instant, InstantError

@@ -5,8 +5,8 @@ from html import escape
 
 from msgspec.structs import replace
 
+from nodewright.engine.node.node_config import NodeConfig
 from nodewright.kubernetes.resource_names import readable_amount
-from nodewright.node.node_config import NodeConfig
 from nodewright.output.html_page import PLOT_STYLE, PageOrigin, curve_legend, html_page
 from nodewright.output.svg_plot import (
     PlotCurve,

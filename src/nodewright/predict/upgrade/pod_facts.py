@@ -5,22 +5,22 @@ from enum import StrEnum
 
 import msgspec
 
-from nodewright.core.cgroups.cgroup_names import CgroupNameError
-from nodewright.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
-from nodewright.core.eviction.eviction_ranking import ranked_pods
-from nodewright.core.eviction.eviction_thresholds import NodeFilesystems
-from nodewright.core.requests.effective_resources import pod_requests
-from nodewright.core.requests.integer_requests import reclaimable_requests
-from nodewright.core.requests.oom_adjust import oom_scores
-from nodewright.core.requests.qos_and_priority import qos_class
+from nodewright.engine.core.cgroups.cgroup_names import CgroupNameError
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
+from nodewright.engine.core.eviction.eviction_ranking import ranked_pods
+from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
+from nodewright.engine.core.requests.effective_resources import pod_requests
+from nodewright.engine.core.requests.integer_requests import reclaimable_requests
+from nodewright.engine.core.requests.oom_adjust import oom_scores
+from nodewright.engine.core.requests.qos_and_priority import qos_class
+from nodewright.engine.node.eviction_pass import eviction_claims
+from nodewright.engine.node.node_cgroups import AllocatedPod, cgroup_rules, node_and_pod_cgroups
+from nodewright.engine.node.node_state import NodeState, without_ungated_resources
+from nodewright.engine.node.pod_placement import Placement
 from nodewright.errors import Fault, InputError
 from nodewright.kubernetes.eviction_thresholds import Signal
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.stats_summary import MemoryStats, PodReference, PodStats
-from nodewright.node.eviction_pass import eviction_claims
-from nodewright.node.node_cgroups import AllocatedPod, cgroup_rules, node_and_pod_cgroups
-from nodewright.node.node_state import NodeState, without_ungated_resources
-from nodewright.node.pod_placement import Placement
 
 NONE = "-"
 """The value of a fact that does not exist."""

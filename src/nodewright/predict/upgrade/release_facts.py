@@ -9,20 +9,20 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.errors import Fault, InputError
-from nodewright.formats.workloads import Workload
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
-from nodewright.node.node_config import NodeParts
-from nodewright.node.node_state import NodeState
-from nodewright.node.restart.kubelet_startup import StoredState
-from nodewright.node.restart.restart_rehearsal import (
+from nodewright.engine.node.node_config import NodeParts
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.restart.kubelet_startup import StoredState
+from nodewright.engine.node.restart.restart_rehearsal import (
     PodRestartOutcome,
     RestartRehearsal,
     RunningPods,
     rehearse_restart,
 )
-from nodewright.node.step import Decision, running_containers
+from nodewright.engine.node.step import Decision, running_containers
+from nodewright.errors import Fault, InputError
+from nodewright.formats.workloads import Workload
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.kubernetes.objects import Pod
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import node_parts
 from nodewright.predict.upgrade.pod_facts import (

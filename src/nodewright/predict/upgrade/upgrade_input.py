@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.admission_plugins import with_canonical_quantities, with_uid
-from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
+from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.errors import Fault, InputError
 from nodewright.formats.documents import parse_documents, read_file
 from nodewright.formats.regular_files import error_text, open_regular, read_regular_file

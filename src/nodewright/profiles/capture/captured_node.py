@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.allocatable import node_resources
+from nodewright.engine.core.allocatable import node_resources
 from nodewright.errors import InputError
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.kubernetes.node_profile import (

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.admission_plugins import with_uid
-from nodewright.core.cpu.exclusive_cpus import PodCPURequests
-from nodewright.core.cpu.policy_options import DEFAULT_CPU_GATES
+from nodewright.engine.admission.admission_plugins import with_uid
+from nodewright.engine.core.cpu.exclusive_cpus import PodCPURequests
+from nodewright.engine.core.cpu.policy_options import DEFAULT_CPU_GATES
 from nodewright.hardware.machine_info import MachineInfo, NUMANode
 from nodewright.kubernetes.node_profile import ContainerAllocation, Device, NodePart, UnknownNodePart
 from nodewright.kubernetes.objects import Pod

@@ -7,8 +7,8 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.cpu.cpu_state import CPUState
-from nodewright.core.memory.memory_state import Block, MemoryState
+from nodewright.engine.core.cpu.cpu_state import CPUState
+from nodewright.engine.core.memory.memory_state import Block, MemoryState
 from nodewright.kubernetes.node_profile import (
     ContainerAllocation,
     Device,

@@ -6,13 +6,13 @@ from typing import TypeVar
 
 import msgspec
 
-from nodewright.core.allocatable import node_resources
-from nodewright.core.cpu.cpu_policy import CPUSettings, StaticCPUPolicy, create_policy
-from nodewright.core.cpu.cpu_topology import discover
-from nodewright.core.cpu.exclusive_cpus import PodCPURequests
-from nodewright.core.cpu.policy_options import DEFAULT_CPU_GATES
-from nodewright.core.memory.memory_demand import PodMemoryDemand
-from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.engine.core.allocatable import node_resources
+from nodewright.engine.core.cpu.cpu_policy import CPUSettings, StaticCPUPolicy, create_policy
+from nodewright.engine.core.cpu.cpu_topology import discover
+from nodewright.engine.core.cpu.exclusive_cpus import PodCPURequests
+from nodewright.engine.core.cpu.policy_options import DEFAULT_CPU_GATES
+from nodewright.engine.core.memory.memory_demand import PodMemoryDemand
+from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.errors import Fault, InputError
 from nodewright.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.admission_plugins import with_uid
-from nodewright.core.requests.qos_and_priority import CONFIG_MIRROR, is_mirror
+from nodewright.engine.admission.admission_plugins import with_uid
+from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR, is_mirror
 from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.documents import InputFile, parse_documents, read_file

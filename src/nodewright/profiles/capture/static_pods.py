@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.requests.qos_and_priority import CONFIG_SOURCE
-from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.engine.core.requests.qos_and_priority import CONFIG_SOURCE
+from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.errors import Fault, InputError
 from nodewright.kubernetes.objects import Pod, ResourceRequirements, Toleration
 from nodewright.profiles.capture.node_pods import STATIC_POD_UID

@@ -6,12 +6,12 @@ from pathlib import PurePath
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.cpu.cpu_state import CPUState
-from nodewright.core.devices.device_state import DeviceState
-from nodewright.core.memory.memory_state import MemoryState
-from nodewright.node.node_config import NodeParts
-from nodewright.node.node_state import NodeState
-from nodewright.node.restart.kubelet_startup import KubeletStartResult, StoredState
+from nodewright.engine.core.cpu.cpu_state import CPUState
+from nodewright.engine.core.devices.device_state import DeviceState
+from nodewright.engine.core.memory.memory_state import MemoryState
+from nodewright.engine.node.node_config import NodeParts
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.restart.kubelet_startup import KubeletStartResult, StoredState
 from nodewright.profiles.state_files.cpu_manager_state import (
     ContainerName,
     CPUStateReadOptions,

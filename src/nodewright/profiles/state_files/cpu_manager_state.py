@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from nodewright.core.cpu.cpu_state import CPUState
+from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.errors import Fault, InputError
 from nodewright.formats.go.go_types import INT, STRING, Converted, Field, MapOf, Struct, zero_value
 from nodewright.profiles.state_files.checkpoint_format import CHECKSUM_FIELD, CheckpointFormat

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from nodewright.core.devices.device_state import (
+from nodewright.engine.core.devices.device_state import (
     EMPTY_DEVICE_LIST,
     NO_NUMA_NODE,
     AllocationResponse,

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
+from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
 from nodewright.errors import Fault, InputError
 from nodewright.formats.go.go_types import (
     INT,

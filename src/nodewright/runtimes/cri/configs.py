@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterator
 
-from nodewright.core.cgroups.cgroup_config import huge_page_size_name
-from nodewright.core.cgroups.cgroup_facts import ContainerSettings, unified_file
+from nodewright.engine.core.cgroups.cgroup_config import huge_page_size_name
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings, unified_file
 from nodewright.host.ports import ContainerConfig, DeviceSpec, Mount, PodSandboxConfig
 from nodewright.kubernetes.objects import Container, Pod, ResourceList
 from nodewright.kubernetes.pod_spec_fields import ContainerPort

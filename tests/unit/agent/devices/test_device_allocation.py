@@ -11,9 +11,9 @@ from nodewright.agent.devices.device_allocation import (
     with_device_options,
 )
 from nodewright.agent.devices.device_observations import AllocatedDevices
-from nodewright.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.device_plugins import deviceplugin_pb2 as api
 from nodewright.device_plugins.protocols import DeviceRunContainerOptions, SimulatedDevicePlugins
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.host.ports import ContainerConfig, DeviceSpec, Mount
 from nodewright.kubernetes.objects import Container, Pod
 

@@ -12,7 +12,7 @@ from nodewright.agent.observe.pod_events import failure_events
 from nodewright.core.lifecycle.pod_actions import ProbeResult
 from nodewright.core.lifecycle.pod_status import StatusOverride
 from nodewright.core.lifecycle.probe_state import probes_of
-from nodewright.core.memory.memory_state import MemoryState
+from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
 from nodewright.runtimes.simulated import ContainerScript, settle
 from nodewright.testing.objects import a_pod

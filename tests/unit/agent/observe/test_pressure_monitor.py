@@ -7,8 +7,8 @@ from tests.support.agent_bench import AgentBench, async_test
 
 from nodewright.agent.agent_state import PodStage
 from nodewright.agent.pods.termination import KILL_TIMEOUT_S
-from nodewright.core.eviction.eviction_policy import KUBELET
-from nodewright.core.eviction.eviction_state import NodeReclaim
+from nodewright.engine.core.eviction.eviction_policy import KUBELET
+from nodewright.engine.core.eviction.eviction_state import NodeReclaim
 from nodewright.host.ports import Credentials, ImageFsStats, StoredImage
 from nodewright.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.kubernetes.node_profile import NodeProfile

@@ -5,7 +5,7 @@ import asyncio
 from tests.support.agent_bench import AgentBench
 
 from nodewright.agent.pods.cgroup_reconcile import reconcile_cgroups, run_cgroup_reconciler
-from nodewright.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.errors import HostError
 from nodewright.runtimes.simulated import FakeCgroups
 from nodewright.testing.nodes import STATIC_CPUS, a_profile

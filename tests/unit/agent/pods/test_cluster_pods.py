@@ -17,7 +17,7 @@ from nodewright.agent.observations import (
 from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.agent.store.stored_pods import pod_file, read_pod_file
 from nodewright.api.api_status_objects import pod_status_document
-from nodewright.core.memory.memory_state import MemoryState
+from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.errors import HostError
 from nodewright.kubernetes.objects import Container, EphemeralContainer, Pod, PodStatus
 from nodewright.runtimes.simulated import ContainerScript, settle

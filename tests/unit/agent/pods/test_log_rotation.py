@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.agent.pods.log_rotation import LogRotatePolicy, log_directory, rotate_logs, rotate_once
-from nodewright.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.errors import HostError
 from nodewright.host.ports import ContainerConfig, PodSandboxConfig
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration

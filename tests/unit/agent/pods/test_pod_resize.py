@@ -10,8 +10,8 @@ from tests.support.agent_bench import AgentBench, async_test
 from nodewright.agent.agent_state import PodSource, PodStage
 from nodewright.agent.effects import UpdateContainerResources
 from nodewright.agent.pods.apply_resize import apply_resize
-from nodewright.core.cgroups.cgroup_facts import AmountOrigin, ContainerSettings, MemoryCeiling
-from nodewright.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
+from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, ContainerSettings, MemoryCeiling
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
 from nodewright.errors import HostError
 from nodewright.kubernetes.objects import Pod, PodCondition
 from nodewright.kubernetes.pod_spec_fields import ContainerResizePolicy

@@ -27,7 +27,7 @@ from nodewright.agent.store.agent_store import (
 )
 from nodewright.agent.store.restore_state import SavedState, restored_state
 from nodewright.agent.store.stored_pods import deferred_file, pod_file, read_pod_file, stored_part
-from nodewright.core.memory.memory_state import MemoryState
+from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.errors import HostError, InputError
 from nodewright.formats.documents import InputFile
 from nodewright.host.file_store import LocalFileStore

@@ -12,10 +12,10 @@ from nodewright.agent.agent_state import PodStage
 from nodewright.agent.devices.plugin_endpoints import ENDPOINT_STOP_GRACE_PERIOD_S
 from nodewright.agent.status_text import KubeletStatusText
 from nodewright.agent.store.agent_store import JOURNAL, AgentStore, StoreSettings
+from nodewright.engine.node.node_state import NodeState
 from nodewright.errors import HostError
 from nodewright.formats.documents import InputFile
 from nodewright.kubernetes.node_profile import Device
-from nodewright.node.node_state import NodeState
 from nodewright.predict.node import Node
 from nodewright.predict.replay.journal_events import action_documents
 from nodewright.predict.replay.scenario_journal import JournalEncoder

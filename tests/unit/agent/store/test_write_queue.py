@@ -9,11 +9,11 @@ from nodewright.agent.agent_state import PodSource, PodStage
 from nodewright.agent.observations import NodeUsageObserved, PodApplied, PodDeletionRequested
 from nodewright.agent.outcome import StateChanges
 from nodewright.agent.store.stored_pods import stored_part
-from nodewright.core.eviction.eviction_state import EvictionObservation
+from nodewright.engine.core.eviction.eviction_state import EvictionObservation
+from nodewright.engine.node.events import PodAdded
+from nodewright.engine.node.eviction_pass import eviction_claims
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.events import PodAdded
-from nodewright.node.eviction_pass import eviction_claims
 from nodewright.runtimes.simulated import settle
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.core.eviction.eviction_state import EvictionState
+from nodewright.engine.core.eviction.eviction_state import EvictionState
+from nodewright.engine.node.events import PodAdded, PodRemoved
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.restart.initial_node import initial_node
+from nodewright.engine.node.step import step
 from nodewright.fleet import Options, run
 from nodewright.fleet.simulation import node_groups, shared_decisions
 from nodewright.fleet.simulation.shared_decisions import PodHoldings, SharedDecisions
 from nodewright.fleet.workload import FleetPod
-from nodewright.node.events import PodAdded, PodRemoved
-from nodewright.node.node_state import NodeState
-from nodewright.node.restart.initial_node import initial_node
-from nodewright.node.step import step
 from nodewright.predict.node_from_profile import node_parts
 from nodewright.reasons.verdict import Granted
 from nodewright.testing.fleets import a_template, some_nodes, some_pods

@@ -3,7 +3,7 @@ from random import Random
 
 import pytest
 
-from nodewright.core.preemption.set_cover import Cover, CoverItem, smallest_cover
+from nodewright.engine.core.preemption.set_cover import Cover, CoverItem, smallest_cover
 from nodewright.errors import HostError
 from nodewright.predict.admit.highs import cheapest_cover
 

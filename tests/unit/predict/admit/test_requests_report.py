@@ -6,8 +6,8 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from nodewright.core.requests.request_options import RequestOptions
-from nodewright.core.requests.resource_breakdown import pod_resource_breakdown
+from nodewright.engine.core.requests.request_options import RequestOptions
+from nodewright.engine.core.requests.resource_breakdown import pod_resource_breakdown
 from nodewright.kubernetes.objects import (
     ContainerStatus,
     NodeAllocatableResourceClaimStatus,

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench
 from tests.support.audit_evidence import audit_evidence
 
-from nodewright.core.cpu.cpu_state import CPUState
+from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.kubernetes.objects import Pod
 from nodewright.predict.audit.audit_comparison import audit_of
 from nodewright.predict.audit.audit_evidence import (

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.core.eviction.eviction_thresholds import NodeFilesystems
-from nodewright.core.eviction.pressure_admission import condition_effects
+from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
+from nodewright.engine.core.eviction.pressure_admission import condition_effects
+from nodewright.engine.node.previews import NodeEvictionForecast, node_eviction_forecast
 from nodewright.kubernetes.eviction_thresholds import NodeCondition, Signal
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.stats_summary import PodStats, StatsSummary, SwapStats
-from nodewright.node.previews import NodeEvictionForecast, node_eviction_forecast
 from nodewright.output.json_yaml import plain_value
 from nodewright.predict.evict.evict_report import eviction_report
 from nodewright.predict.evict.evict_text import evict_text

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodewright.engine.node.what_if.changes import Label, LabelsChanged, PodLeaves, Setting, SettingsChanged
 from nodewright.hardware.machine_shape import MachineShape, machine_from_shape
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.what_if.changes import Label, LabelsChanged, PodLeaves, Setting, SettingsChanged
 from nodewright.predict.explain.explanation_report import MergeStall, explained_pod
 from nodewright.predict.explain.explanation_text import PodExplanation, explanation_text
 from nodewright.predict.explain.reason_tree import duration_text, numa_sets_text

@@ -1,4 +1,4 @@
-from nodewright.core.allocatable import NodeResources, node_resources
+from nodewright.engine.core.allocatable import NodeResources, node_resources
 from nodewright.hardware.machine_info import HugePages, MachineInfo
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.predict.node_report.allocation_tables import (

@@ -1,7 +1,7 @@
 import pytest
 
-from nodewright.core.cgroups.cgroup_comparison import FileDifference
-from nodewright.core.cgroups.cgroup_facts import (
+from nodewright.engine.core.cgroups.cgroup_comparison import FileDifference
+from nodewright.engine.core.cgroups.cgroup_facts import (
     AmountOrigin,
     CeilingMissing,
     CgroupFact,
@@ -22,7 +22,7 @@ from nodewright.core.cgroups.cgroup_facts import (
     SwapForbidden,
     SwapShare,
 )
-from nodewright.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
 from nodewright.predict.node_report.cgroup_sentences import (
     difference_reason,
     fact_sentence,

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodewright.engine.node.actions import AdmitPod, ExitKubelet, RejectPod
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.restart.kubelet_startup import start_kubelet
 from nodewright.kubernetes.node_profile import Device, NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.scenario import KubeletRestart, ScenarioEvent
-from nodewright.node.actions import AdmitPod, ExitKubelet, RejectPod
-from nodewright.node.node_state import NodeState
-from nodewright.node.restart.kubelet_startup import start_kubelet
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import node_parts
 from nodewright.predict.replay.kubelet_restart import PendingRestart, changed_parts, restart_step

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from nodewright.engine.node.node_state import NodeState
 from nodewright.kubernetes.scenario import ScenarioEvent
-from nodewright.node.node_state import NodeState
 from nodewright.predict.node import Node
 from nodewright.predict.replay.scenario_run import EventOutcome, replay
 from nodewright.testing.nodes import STATIC_CPUS, a_profile

@@ -5,7 +5,7 @@ from typing import TypeVar
 import pytest
 from msgspec.structs import replace
 
-from nodewright.core.eviction.eviction_policy import ADAPTIVE, KUBELET, SWAP_AWARE, EvictionPolicy
+from nodewright.engine.core.eviction.eviction_policy import ADAPTIVE, KUBELET, SWAP_AWARE, EvictionPolicy
 from nodewright.kubernetes.eviction_thresholds import EvictionSettings, NodeCondition, parse_thresholds
 from nodewright.predict.timeline import Growth, LimitScope, Timeline, TimelineSetup, simulated_timeline
 from nodewright.predict.timeline.moments import (

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from nodewright.core.eviction.eviction_policy import POLICIES
+from nodewright.engine.core.eviction.eviction_policy import POLICIES
 from nodewright.kubernetes.eviction_thresholds import (
     EvictionSettings,
     NodeCondition,

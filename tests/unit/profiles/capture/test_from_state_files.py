@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.core.cpu.cpu_state import CPUState
-from nodewright.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
+from nodewright.engine.core.cpu.cpu_state import CPUState
+from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
 from nodewright.kubernetes.node_profile import ContainerAllocation, Device, MemoryBlock, NodePart
 from nodewright.profiles.capture.from_state_files import (
     BrokenStateError,

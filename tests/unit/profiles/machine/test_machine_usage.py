@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.core.eviction.eviction_thresholds import signal_observations
+from nodewright.engine.core.eviction.eviction_thresholds import signal_observations
 from nodewright.errors import InputError
 from nodewright.kubernetes.eviction_thresholds import Signal
 from nodewright.kubernetes.stats_summary import FsStats, StatsSummary

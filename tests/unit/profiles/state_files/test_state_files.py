@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from nodewright.core.cpu.cpu_state import CPUState
-from nodewright.core.devices.device_state import DeviceState
-from nodewright.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
+from nodewright.engine.core.cpu.cpu_state import CPUState
+from nodewright.engine.core.devices.device_state import DeviceState
+from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
 from nodewright.errors import InputError
 from nodewright.kubernetes.node_profile import Device
 from nodewright.profiles.state_files.cpu_manager_state import (

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from nodewright.core.cgroups.cgroup_facts import (
+from nodewright.engine.core.cgroups.cgroup_facts import (
     AmountOrigin,
     ContainerSettings,
     CPUPool,

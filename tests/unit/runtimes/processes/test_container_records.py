@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.errors import HostError
 from nodewright.host.ports import ContainerConfig, Mount
 from nodewright.kubernetes.objects import Container

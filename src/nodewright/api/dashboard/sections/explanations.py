@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from nodewright.core.eviction.eviction_ranking import EvictionCandidate
+from nodewright.engine.core.eviction.eviction_ranking import EvictionCandidate
+from nodewright.engine.node.previews import NodeEvictionForecast
+from nodewright.engine.node.step import Decision
+from nodewright.engine.node.what_if.explanation import Explanation
 from nodewright.kubernetes.eviction_thresholds import SIGNAL_RESOURCES
 from nodewright.kubernetes.resource_names import PIDS, readable_amount
-from nodewright.node.previews import NodeEvictionForecast
-from nodewright.node.step import Decision
-from nodewright.node.what_if.explanation import Explanation
 from nodewright.predict.evict.evict_text import ranking_key_text
 from nodewright.predict.explain.numa_table import numa_tables
 from nodewright.predict.explain.reason_tree import ReasonBranch, reason_tree

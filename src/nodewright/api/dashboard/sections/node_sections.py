@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from nodewright.engine.node.node_config import NodeConfig
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.pod_placement import unallocated_resources
 from nodewright.hardware.machine_info import Core, NUMANode
 from nodewright.kubernetes.resource_names import MEMORY, readable_amount
-from nodewright.node.node_config import NodeConfig
-from nodewright.node.node_state import NodeState
-from nodewright.node.pod_placement import unallocated_resources
 from nodewright.predict.node_report.report_parts import requested_and_allocatable
 from nodewright.predict.policy_notices import policy_notices
 from nodewright.values.idset import CPUSet

@@ -9,13 +9,13 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from nodewright.agent.agent_state import AgentState, PodRecord, PodStage
-from nodewright.core.requests.integer_requests import scheduler_requests
-from nodewright.core.requests.qos_and_priority import is_critical, qos_class
+from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.qos_and_priority import is_critical, qos_class
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.pod_placement import Placement, placement_of
+from nodewright.engine.node.step import Decision
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.resource_names import readable_amount
-from nodewright.node.node_state import NodeState
-from nodewright.node.pod_placement import Placement, placement_of
-from nodewright.node.step import Decision
 from nodewright.output.json_yaml import plain_value
 from nodewright.output.kubectl.pod_rows import pod_columns
 from nodewright.predict.admit.admission_report import AdmissionEntry

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.core.eviction.eviction_thresholds import SignalObservations, threshold_amount
+from nodewright.engine.core.eviction.eviction_thresholds import SignalObservations, threshold_amount
 from nodewright.kubernetes.eviction_thresholds import SIGNAL_CONDITIONS, Signal, Threshold
 from nodewright.kubernetes.stats_summary import PSIStats
 from nodewright.values.duration import Duration

@@ -15,8 +15,8 @@ from nodewright.api.dashboard.sections.node_sections import (
     setup_section,
 )
 from nodewright.api.dashboard.sections.pod_cards import PlannedPod, agent_pods, plan_pods, pod_marks
+from nodewright.engine.node.node_state import NodeState
 from nodewright.kubernetes.node_profile import API_VERSION
-from nodewright.node.node_state import NodeState
 from nodewright.predict.admit.admission_report import AdmissionEntry
 
 MAX_EVENTS = 200

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from nodewright.core.admission_plugins import SYSTEM_PRIORITY_CLASSES
-from nodewright.core.requests.alike_breakdowns import OS_LABEL
-from nodewright.core.requests.effective_resources import container_requests
-from nodewright.core.requests.qos_and_priority import QOSClass
+from nodewright.engine.admission.admission_plugins import SYSTEM_PRIORITY_CLASSES
+from nodewright.engine.core.requests.alike_breakdowns import OS_LABEL
+from nodewright.engine.core.requests.effective_resources import container_requests
+from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.kubernetes.resource_names import (
     CPU,
     EPHEMERAL_STORAGE,

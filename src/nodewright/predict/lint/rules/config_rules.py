@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import fields
 
-from nodewright.core.topology.manager_config import topology_manager
+from nodewright.engine.core.topology.manager_config import topology_manager
 from nodewright.kubernetes.eviction_thresholds import DEFAULT_EVICTION_HARD, Signal
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.kubernetes.resource_names import CPU, MEMORY

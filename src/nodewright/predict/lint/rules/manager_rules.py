@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
-from nodewright.core.allocatable import allocatable_reservation
-from nodewright.core.cpu.cpu_policy import CPUSettings
-from nodewright.core.cpu.cpu_policy import create_policy as create_cpu_policy
-from nodewright.core.cpu.cpu_topology import CPUTopology, discover
-from nodewright.core.cpu.policy_options import CPUGates
-from nodewright.core.memory.memory_policy import MemorySettings, Reservation, create_memory_policy
-from nodewright.core.topology.manager_config import topology_manager
+from nodewright.engine.core.allocatable import allocatable_reservation
+from nodewright.engine.core.cpu.cpu_policy import CPUSettings
+from nodewright.engine.core.cpu.cpu_policy import create_policy as create_cpu_policy
+from nodewright.engine.core.cpu.cpu_topology import CPUTopology, discover
+from nodewright.engine.core.cpu.policy_options import CPUGates
+from nodewright.engine.core.memory.memory_policy import MemorySettings, Reservation, create_memory_policy
+from nodewright.engine.core.topology.manager_config import topology_manager
 from nodewright.hardware.machine_info import MachineInfo, NUMANode
 from nodewright.hardware.machine_shape import MachineShape, machine_from_shape
 from nodewright.kubernetes.eviction_thresholds import Signal

@@ -5,10 +5,10 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from nodewright.core.limit_ranger import BeyondLimits, LimitsVerdict, limit_ranger_verdict
-from nodewright.core.quota.quota_admission import BeyondQuota, quota_verdict
-from nodewright.core.quota.quota_pods import pod_evaluator
-from nodewright.core.validation.pod_spec import pod_violations
+from nodewright.engine.admission.limit_ranger import BeyondLimits, LimitsVerdict, limit_ranger_verdict
+from nodewright.engine.admission.quota.quota_admission import BeyondQuota, quota_verdict
+from nodewright.engine.admission.quota.quota_pods import pod_evaluator
+from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.kubernetes.api_request import create_request
 from nodewright.kubernetes.namespace_objects import ResourceQuota, ResourceQuotaStatus
 from nodewright.kubernetes.objects import Pod

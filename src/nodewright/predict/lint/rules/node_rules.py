@@ -4,18 +4,18 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from nodewright.core.requests.alike_breakdowns import decisive_fields
-from nodewright.core.requests.effective_resources import pod_requests
-from nodewright.core.requests.qos_and_priority import QOSClass
+from nodewright.engine.core.requests.alike_breakdowns import decisive_fields
+from nodewright.engine.core.requests.effective_resources import pod_requests
+from nodewright.engine.core.requests.qos_and_priority import QOSClass
+from nodewright.engine.node.events import PodAdded
+from nodewright.engine.node.pod_admission import predicate_result
+from nodewright.engine.node.step import Decision, Step, step
+from nodewright.engine.node.what_if.changes import Amount, AmountsRewritten, CPULimitDropped, RequestsChanged
+from nodewright.engine.node.what_if.counterfactuals import Suggestion
+from nodewright.engine.node.what_if.explanation import suggested_changes
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.resource_names import CPU, is_extended, is_huge_page
 from nodewright.kubernetes.tolerations import tolerates
-from nodewright.node.events import PodAdded
-from nodewright.node.pod_admission import predicate_result
-from nodewright.node.step import Decision, Step, step
-from nodewright.node.what_if.changes import Amount, AmountsRewritten, CPULimitDropped, RequestsChanged
-from nodewright.node.what_if.counterfactuals import Suggestion
-from nodewright.node.what_if.explanation import suggested_changes
 from nodewright.predict.lint.lint_model import (
     FieldViolation,
     LintContext,

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from nodewright.core.requests.effective_resources import pod_level_resources_set
-from nodewright.core.requests.qos_and_priority import QOSClass, computed_qos_class, is_critical
-from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.engine.core.requests.effective_resources import pod_level_resources_set
+from nodewright.engine.core.requests.qos_and_priority import QOSClass, computed_qos_class, is_critical
+from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.resource_names import CPU, MEMORY, is_extended
 from nodewright.predict.lint.lint_model import (

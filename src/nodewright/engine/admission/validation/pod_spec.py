@@ -1,0 +1,251 @@
+"""Validation of a pod."""
+
+from collections.abc import Iterator, Mapping
+
+from nodewright.engine.admission.validation.annotations import pod_annotation_violations, profile_conflicts
+from nodewright.engine.admission.validation.container_resources import (
+    pod_level_excess_violations,
+    pod_level_violations,
+    resource_violations,
+)
+from nodewright.engine.admission.validation.containers import (
+    all_container_violations,
+    claim_names,
+    image_space_violations,
+)
+from nodewright.engine.admission.validation.placement import (
+    affinity_violations,
+    toleration_violations,
+    topology_spread_violations,
+)
+from nodewright.engine.admission.validation.pod_settings import pod_setting_violations
+from nodewright.engine.admission.validation.references import Fields, resource_claim_violations
+from nodewright.engine.admission.validation.violation import (
+    Violation,
+    annotation_violations,
+    duplicate,
+    each_invalid,
+    forbidden,
+    invalid,
+    label_violations,
+    metadata_violations,
+    not_supported,
+    required,
+)
+from nodewright.engine.admission.validation.volumes import (
+    are_valid_like_others,
+    file_key_volume_violations,
+    volume_violations,
+)
+from nodewright.engine.admission.validation.windows import (
+    host_process_violations,
+    operating_system_violations,
+)
+from nodewright.engine.core.requests.effective_resources import container_limits, container_requests
+from nodewright.kubernetes.name_validation import (
+    dns1123_subdomain_errors,
+    label_key_errors,
+)
+from nodewright.kubernetes.objects import (
+    Pod,
+    PodSpec,
+    ResourceRequirements,
+)
+from nodewright.kubernetes.resource_names import resource_sort_key
+
+_INT32_MAX = 2**31 - 1
+_PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_SYSTEMS = ("linux", "windows")
+
+
+def pod_violations(
+    pod: Pod,
+    *,
+    is_template: bool = False,
+    is_stored: bool = False,
+    valid: Pod | None = None,
+    has_valid_spec: bool = False,
+) -> tuple[Violation, ...]:
+    """The violations for which the API server rejects the pod; empty if it accepts the pod.
+
+    The pod has its defaults (`with_defaults`), a template only has its amounts rounded. ``valid``: a pod or template
+    without violations of which this pod is made; what is the same object in both is not checked again.
+    ``is_stored``: an API server has accepted the pod; it may have containers that no new pod has. ``has_valid_spec``: a
+    pod whose spec is the same but for its node and its token's volume has no violations, so that only what depends on
+    more than the spec is checked.
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidatePodCreate; default feature gates.
+    Departs: a container without an image is accepted, and the options of security modules are not checked. Amounts that do not fit into 64 bits are refused. The order is fixed where the API server walks maps.
+
+    >>> from nodewright.kubernetes.objects import Container, ObjectMeta
+    >>> from nodewright.values.quantity import Quantity
+    >>> greedy = ResourceRequirements(requests={"cpu": Quantity.parse("2")}, limits={"cpu": Quantity.parse("1")})
+    >>> spec = PodSpec(containers=(Container(name="main", resources=greedy),))
+    >>> [(violation.path, violation.rule) for violation in pod_violations(Pod(metadata=ObjectMeta(name="web"), spec=spec))]
+    [('spec.containers[0].resources.requests', 'must be less than or equal to cpu limit of 1')]
+    """
+    violations = list(
+        label_violations(pod.metadata.labels, "labels") if is_template else metadata_violations(pod.metadata)
+    )
+    if pod.metadata.annotations:
+        violations.extend(_annotation_violations(pod, is_template=is_template))
+    volumes: Mapping[str, Fields] = {}
+    if pod.spec.volumes and not (has_valid_spec and are_valid_like_others(pod.spec.volumes)):
+        of_volumes, volumes = volume_violations(pod, "spec.volumes", is_template=is_template)
+        violations.extend(of_volumes)
+    if pod.spec.resource_claims:
+        violations.extend(resource_claim_violations(pod, "spec.resourceClaims", is_template=is_template))
+    if not has_valid_spec:
+        violations.extend(_containers_and_settings(pod, volumes, valid))
+    labels = {} if is_template else pod.metadata.labels
+    violations.extend(_placement_violations(pod.spec, labels, has_valid_spec=has_valid_spec))
+    if not has_valid_spec:
+        violations.extend(_other_violations(pod, is_template=is_template))
+    if pod.spec.ephemeral_containers and not is_stored:
+        rule = (
+            "ephemeral containers not allowed in pod template" if is_template else "cannot be set on create"
+        )
+        violations.append(forbidden("spec.ephemeralContainers", rule))
+    if pod.spec.node_name and pod.spec.scheduling_gates and not is_template:
+        rule = "cannot be set until all schedulingGates have been cleared"
+        violations.append(forbidden("spec.nodeName", rule))
+    if pod.metadata.annotations and not is_template:
+        violations.extend(profile_conflicts(pod, "spec"))
+    return tuple(violations)
+
+
+def _containers_and_settings(
+    pod: Pod, volumes: Mapping[str, Fields], valid: Pod | None
+) -> Iterator[Violation]:
+    yield from all_container_violations(pod.spec, volumes, "spec", None if valid is None else valid.spec)
+    if pod.spec.resources is not None:
+        yield from _pod_level(pod, pod.spec.resources)
+    yield from pod_setting_violations(pod.spec, "spec")
+
+
+def _annotation_violations(pod: Pod, *, is_template: bool) -> Iterator[Violation]:
+    path = "annotations" if is_template else "metadata.annotations"  # The API server leaves out `metadata`.
+    if is_template:
+        yield from annotation_violations(pod.metadata.annotations, path)
+    yield from pod_annotation_violations(pod, path, is_template=is_template)
+
+
+def _pod_level(pod: Pod, pod_level: ResourceRequirements) -> Iterator[Violation]:
+    """The violations in `spec.resources`.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validatePodResources.
+    """
+    path = "spec.resources"
+    if pod.spec.os is not None and pod.spec.os.name == "windows":
+        yield forbidden(path, "may not be set for a windows pod")
+        return
+    if pod_level.claims:
+        yield forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level")
+    yield from pod_level_violations(pod_level, path, claim_names(pod.spec))
+    yield from pod_level_excess_violations(pod_level, container_requests(pod), container_limits(pod), path)
+    for index, container in enumerate(pod.spec.containers):
+        for name in sorted(container.resources.limits, key=resource_sort_key):
+            limit, pod_limit = container.resources.limits[name], pod_level.limits.get(name)
+            if pod_limit is not None and limit > pod_limit:
+                rule = f"must be less than or equal to pod limits of {pod_limit}"
+                yield invalid(f"{path}.containers[{index}][{name}].limits", str(limit), rule)
+
+
+def _placement_violations(
+    spec: PodSpec, labels: Mapping[str, str], *, has_valid_spec: bool
+) -> Iterator[Violation]:
+    if spec.node_selector and not has_valid_spec:
+        yield from label_violations(spec.node_selector, "spec.nodeSelector")
+    if spec.affinity is not None:
+        yield from affinity_violations(spec.affinity, labels, "spec.affinity")
+    if constraints := spec.topology_spread_constraints:
+        yield from topology_spread_violations(constraints, labels, "spec.topologySpreadConstraints")
+    if not has_valid_spec:
+        if spec.readiness_gates or spec.scheduling_gates:
+            yield from _gate_violations(spec)
+        yield from host_process_violations(spec, "spec")
+        if spec.host_users is False:
+            yield from _user_namespace_violations(spec)
+    if spec.node_name:
+        yield from each_invalid("spec.nodeName", spec.node_name, dns1123_subdomain_errors(spec.node_name))
+    if has_valid_spec:
+        return
+    for index, toleration in enumerate(spec.tolerations):
+        yield from toleration_violations(toleration, f"spec.tolerations[{index}]")
+
+
+def _user_namespace_violations(spec: PodSpec) -> Iterator[Violation]:
+    """The fields that a pod with a user namespace must not set; the case of the names is the API server's.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateHostUsers.
+    """
+    for name, is_set in (
+        ("hostNetwork", spec.host_network),
+        ("HostPID", spec.host_pid),
+        ("HostIPC", spec.host_ipc),
+    ):
+        if is_set:
+            yield forbidden(f"spec.{name}", "when `hostUsers` is false")
+    for kind, containers in (
+        ("initContainers", spec.init_containers),
+        ("containers", spec.containers),
+        ("ephemeralContainers", spec.ephemeral_containers),
+    ):
+        for index, container in enumerate(containers):
+            if container.volume_devices:
+                yield forbidden(f"spec.{kind}[{index}].volumeDevices", "when `hostUsers` is false")
+
+
+def _gate_violations(spec: PodSpec) -> Iterator[Violation]:
+    """The violations in readiness gates and scheduling gates.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateReadinessGates, validateSchedulingGates and
+        ValidatePodCreate.
+    """
+    for index, gate in enumerate(spec.readiness_gates):
+        name = str(gate.get("conditionType") or "")
+        yield from each_invalid(f"spec.readinessGates[{index}].conditionType", name, label_key_errors(name))
+    seen: set[str] = set()
+    for index, gate in enumerate(spec.scheduling_gates):
+        name = str(gate.get("name") or "")
+        yield from each_invalid(f"spec.schedulingGates[{index}]", name, label_key_errors(name))
+        if name in seen:
+            yield duplicate(f"spec.schedulingGates[{index}]", name)
+        seen.add(name)
+
+
+def _other_violations(pod: Pod, *, is_template: bool) -> Iterator[Violation]:
+    yield from _spec_violations(pod.spec)
+    yield from file_key_volume_violations(pod, "spec")
+    if not is_template:
+        yield from image_space_violations(pod.spec.containers, "spec.containers")
+        yield from image_space_violations(pod.spec.init_containers, "spec.initContainers")
+
+
+def _spec_violations(spec: PodSpec) -> Iterator[Violation]:
+    if spec.restart_policy and spec.restart_policy not in _RESTART_POLICIES:
+        yield not_supported("spec.restartPolicy", spec.restart_policy, _RESTART_POLICIES)
+    deadline = spec.active_deadline_seconds
+    if deadline is not None and not 1 <= deadline <= _INT32_MAX:
+        rule = f"must be between 1 and {_INT32_MAX}, inclusive"
+        yield invalid("spec.activeDeadlineSeconds", deadline, rule)
+    for field, name in (
+        ("priorityClassName", spec.priority_class_name or None),
+        ("runtimeClassName", spec.runtime_class_name),
+    ):
+        if name is not None:
+            yield from each_invalid(f"spec.{field}", name, dns1123_subdomain_errors(name))
+    policy = spec.preemption_policy
+    if policy == "":
+        yield required("spec.preemptionPolicy")
+    elif policy is not None and policy not in _PREEMPTION_POLICIES:
+        yield not_supported("spec.preemptionPolicy", policy, _PREEMPTION_POLICIES)
+    if spec.overhead:
+        overhead = ResourceRequirements(limits=spec.overhead)
+        yield from resource_violations(overhead, "spec.overhead", frozenset())
+    if spec.os is not None and not spec.os.name:
+        yield required("spec.os.name")
+    elif spec.os is not None and spec.os.name not in _SYSTEMS:
+        yield not_supported("spec.os", spec.os.name, _SYSTEMS)
+    elif spec.os is not None:
+        yield from operating_system_violations(spec, spec.os.name, "spec")

@@ -1,0 +1,329 @@
+"""Validation of references: variables, the fields, resources and keys that they name, and paths below a volume."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from nodewright.engine.admission.validation.violation import (
+    ErrorType,
+    Violation,
+    duplicate,
+    each_invalid,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
+from nodewright.kubernetes.field_labels import SUBSCRIPTED_FIELDS, field_label_error, split_subscript
+from nodewright.kubernetes.name_validation import (
+    config_key_errors,
+    dns1123_label_errors,
+    dns1123_subdomain_errors,
+    env_name_errors,
+    label_key_errors,
+)
+from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.pod_spec_fields import EnvVar
+from nodewright.values.quantity import Quantity, QuantityError
+
+Fields = Mapping[str, Any]
+"""A mapping of a manifest that passed the schema check."""
+
+VOLUME_FIELDS = (
+    "metadata.annotations",
+    "metadata.labels",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+)
+ENV_FIELDS = (
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+)
+_RESOURCES = (
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.memory",
+)
+_PAGE_PREFIXES = ("limits.hugepages-", "requests.hugepages-")
+_BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
+
+
+# ---------------------------------------------------------------- the downward API
+
+
+def field_reference_violations(reference: Fields, fields: tuple[str, ...], path: str) -> Iterator[Violation]:
+    """The violations in a fieldRef, which may name these fields.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateObjectFieldSelector.
+    """
+    label = reference.get("fieldPath") or ""
+    if not label:
+        yield required(f"{path}.fieldPath")
+        return
+    error = field_label_error(reference.get("apiVersion") or "v1", label)
+    if error:
+        yield invalid(f"{path}.fieldPath", label, f"error converting fieldPath: {error}")
+        return
+    base, subscript = split_subscript("spec.nodeName" if label == "spec.host" else label)
+    if subscript is not None:
+        assert base in SUBSCRIPTED_FIELDS
+        key = subscript.lower() if base == "metadata.annotations" else subscript
+        yield from each_invalid(path, key, label_key_errors(key))
+    elif base not in fields:
+        yield not_supported(f"{path}.fieldPath", base, fields)
+
+
+def resource_reference_violations(reference: Fields, path: str, *, in_volume: bool) -> Iterator[Violation]:
+    """The violations in a resourceFieldRef, which names its container in a volume.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateContainerResourceFieldSelector.
+    """
+    resource = reference.get("resource") or ""
+    if in_volume and not reference.get("containerName"):
+        yield required(f"{path}.containerName")
+    elif not resource:
+        yield required(f"{path}.resource")
+    elif resource not in _RESOURCES and not resource.startswith(_PAGE_PREFIXES):
+        yield not_supported(f"{path}.resource", resource, _RESOURCES)
+    yield from _divisor_violations(resource, reference.get("divisor"), f"{path}.divisor")
+
+
+def _divisor_violations(resource: str, divisor: object, path: str) -> Iterator[Violation]:
+    try:
+        amount = Quantity.parse(str(divisor or "0").strip())
+    except QuantityError as error:
+        yield invalid(path, str(divisor), str(error))
+        return
+    name = resource.partition(".")[2]
+    if amount.is_zero():
+        return
+    if name == "cpu":
+        if str(amount) not in ("1", "1m"):
+            yield invalid(
+                path, resource, "only divisor's values 1m and 1 are supported with the cpu resource"
+            )
+    elif resource in _RESOURCES or resource.startswith(_PAGE_PREFIXES):
+        kind = {"memory": "memory", "ephemeral-storage": "local ephemeral storage"}.get(name, "hugepages")
+        if str(amount) not in _BYTE_DIVISORS:
+            values = ", ".join(_BYTE_DIVISORS)
+            yield invalid(
+                path, resource, f"only divisor's values {values} are supported with the {kind} resource"
+            )
+
+
+# ---------------------------------------------------------------- variables
+
+
+def env_violations(variables: tuple[EnvVar, ...], path: str) -> Iterator[Violation]:
+    """The violations in environment variables.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateEnv.
+    """
+    for index, variable in enumerate(variables):
+        if variable.name:
+            yield from each_invalid(f"{path}[{index}].name", variable.name, env_name_errors(variable.name))
+        else:
+            yield required(f"{path}[{index}].name")
+        if variable.value_from is not None:
+            yield from _value_source_violations(variable, variable.value_from, f"{path}[{index}].valueFrom")
+
+
+def _value_source_violations(variable: EnvVar, source: Fields, path: str) -> Iterator[Violation]:
+    kinds = [kind for kind in _VALUE_SOURCES if source.get(kind) is not None]
+    for kind in kinds:
+        yield from _VALUE_SOURCES[kind](source[kind], f"{path}.{kind}")
+    if not kinds:
+        names = "`fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+        yield invalid(path, "", f"must specify one of: {names}")
+    elif variable.value:
+        yield invalid(path, "", "may not be specified when `value` is not empty")
+    elif len(kinds) > 1:
+        yield invalid(path, "", "may not have more than one field specified at a time")
+
+
+def _env_field_violations(reference: Fields, path: str) -> Iterator[Violation]:
+    return field_reference_violations(reference, ENV_FIELDS, path)
+
+
+def _env_resource_violations(reference: Fields, path: str) -> Iterator[Violation]:
+    return resource_reference_violations(reference, path, in_volume=False)
+
+
+def _object_key_violations(reference: Fields, path: str) -> Iterator[Violation]:
+    """The violations in a reference to a key of a ConfigMap or Secret.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateConfigMapKeySelector, validateSecretKeySelector.
+    """
+    name, key = reference.get("name") or "", reference.get("key") or ""
+    yield from each_invalid(f"{path}.name", name, dns1123_subdomain_errors(name))
+    if key:
+        yield from each_invalid(f"{path}.key", key, config_key_errors(key))
+    else:
+        yield required(f"{path}.key")
+
+
+def _file_key_violations(reference: Fields, path: str) -> Iterator[Violation]:
+    """The violations in a reference to a variable in a file.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateFileKeySelector.
+    """
+    for field, rules in (("key", env_name_errors), ("volumeName", dns1123_label_errors)):
+        value = reference.get(field) or ""
+        if value:
+            yield from each_invalid(f"{path}.{field}", value, rules(value))
+        else:
+            yield required(f"{path}.{field}")
+    file = reference.get("path") or ""
+    if file:
+        yield from path_backstep_violations(file, f"{path}.path")
+    else:
+        yield required(f"{path}.path")
+
+
+_VALUE_SOURCES: Mapping[str, Callable[[Fields, str], Iterator[Violation]]] = {
+    "fieldRef": _env_field_violations,
+    "resourceFieldRef": _env_resource_violations,
+    "configMapKeyRef": _object_key_violations,
+    "secretKeyRef": _object_key_violations,
+    "fileKeyRef": _file_key_violations,
+}
+
+
+def env_from_violations(sources: tuple[dict[str, Any], ...], path: str) -> Iterator[Violation]:
+    """The violations in the sources of all variables at once.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateEnvFrom.
+    """
+    for index, source in enumerate(sources):
+        prefix = source.get("prefix") or ""
+        if prefix:
+            yield from each_invalid(f"{path}[{index}].prefix", prefix, env_name_errors(prefix))
+        kinds = [kind for kind in ("configMapRef", "secretRef") if source.get(kind) is not None]
+        for kind in kinds:
+            name, name_path = source[kind].get("name") or "", f"{path}[{index}].{kind}.name"
+            if name:
+                # Upstream checks these names as prefixes, which may end in a dash.
+                whole = f"{name[:-1]}a" if len(name) > 1 and name.endswith("-") else name
+                yield from each_invalid(name_path, name, dns1123_subdomain_errors(whole))
+            else:
+                yield required(name_path)
+        if not kinds:
+            yield invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
+        elif len(kinds) > 1:
+            yield invalid(path, "", "may not have more than one field specified at a time")
+
+
+# ---------------------------------------------------------------- claims of devices
+
+
+def resource_claim_violations(pod: Pod, path: str, *, is_template: bool) -> Iterator[Violation]:
+    """The violations in the claims that a pod names for its containers.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validatePodResourceClaims.
+    """
+    names: set[str] = set()
+    for index, reference in enumerate(pod.spec.resource_claims):
+        if "kubernetes.io/config.mirror" in pod.metadata.annotations and not is_template:
+            yield forbidden("[]", "static pods do not support resource claims")
+            continue
+        name, claim_path = reference.get("name") or "", f"{path}[{index}]"
+        if not name:
+            yield required(f"{claim_path}.name")
+        elif name in names:
+            yield duplicate(f"{claim_path}.name", name)
+        else:
+            yield from each_invalid(f"{claim_path}.name", name, dns1123_label_errors(name))
+            names.add(name)
+        yield from _claim_source_violations(reference, claim_path)
+
+
+def _claim_source_violations(reference: Fields, path: str) -> Iterator[Violation]:
+    sources = {field: reference.get(field) for field in ("resourceClaimName", "resourceClaimTemplateName")}
+    count = sum(name is not None for name in sources.values())
+    if count != 1:
+        claim, template = sources.values()
+        shown = {
+            "Name": reference.get("name") or "",
+            "ResourceClaimName": claim,
+            "ResourceClaimTemplateName": template,
+        }
+        rule = (
+            "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            if count
+            else "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+        )
+        yield invalid(path, shown, rule)
+    for field, name in sources.items():
+        if name is not None:
+            yield from each_invalid(f"{path}.{field}", name, dns1123_subdomain_errors(name))
+
+
+# ---------------------------------------------------------------- paths below a directory
+
+
+def path_backstep_violations(text: str, path: str) -> Iterator[Violation]:
+    """The violation of a path that contains `..`.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validatePathNoBacksteps.
+    """
+    if ".." in text.split("/"):
+        yield invalid(path, text, "must not contain '..'")
+
+
+def relative_path_violations(text: str, path: str) -> Iterator[Violation]:
+    """The violations of a path that must stay below its directory.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateLocalDescendingPath.
+    """
+    if text.startswith("/"):
+        yield invalid(path, text, "must be a relative path")
+    yield from path_backstep_violations(text, path)
+
+
+def volume_file_path_violations(text: str, path: str) -> Iterator[Violation]:
+    """The violations of a file's path in a volume whose `..data` is reserved.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateLocalNonReservedPath.
+    """
+    yield from relative_path_violations(text, path)
+    if text.startswith("..") and not text.startswith("../"):
+        yield invalid(path, text, "must not start with '..'")
+
+
+# ---------------------------------------------------------------- ConfigMaps and Secrets
+
+_MAX_CONFIG_BYTES = 1 << 20
+
+
+def config_object_violations(config_object: ConfigMap | Secret) -> Iterator[Violation]:
+    """The violations in the data of a ConfigMap or Secret, whose keys become names of files.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateConfigMap, ValidateSecret.
+    Departs: what the types of Secrets require is not checked.
+    """
+    size = 0
+    if isinstance(config_object, Secret):
+        fields: dict[str, Mapping[str, str | bytes]] = {"data": config_object.content}
+    else:
+        fields = {"data": config_object.data, "binaryData": config_object.binary_data}
+    for field, entries in fields.items():
+        for key in sorted(entries):
+            yield from each_invalid(f"{field}[{key}]", key, config_key_errors(key))
+            if field == "data" and key in fields.get("binaryData", ()):
+                yield invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
+            content = entries[key]
+            size += len(content.encode() if isinstance(content, str) else content)
+    if size > _MAX_CONFIG_BYTES:
+        path = "data" if isinstance(config_object, Secret) else ""
+        yield Violation(path, ErrorType.TOO_LONG, None, f"may not be more than {_MAX_CONFIG_BYTES} bytes")

@@ -1,0 +1,263 @@
+"""Completes a configuration with the kubelet's defaults, and lists its faults in the order of the kubelet's checks.
+
+The kubelet checks feature gates, then values, then what its components parse at the start.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec.structs import fields, replace
+
+from nodewright.engine.core.config.config_validation import validation_faults
+from nodewright.hardware.machine_info import MachineInfo
+from nodewright.kubernetes.eviction_thresholds import (
+    DEFAULT_EVICTION_HARD,
+    EvictionSettings,
+    parse_thresholds,
+)
+from nodewright.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
+from nodewright.kubernetes.kubelet_configuration import (
+    CrashLoopBackOffConfig,
+    KubeletAuthentication,
+    KubeletAuthorization,
+    KubeletConfiguration,
+    LoggingConfiguration,
+)
+from nodewright.kubernetes.reservations import parse_reservations
+from nodewright.patterns import lazy_pattern
+from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates, ResolvedGates, resolve_gates
+from nodewright.releases.release_table import NEWEST, ReleaseTable
+from nodewright.values.duration import Duration
+from nodewright.values.golang import quoted
+
+MAX_CONTAINER_BACKOFF = Duration.seconds(300)
+
+
+def defaulted(config: KubeletConfiguration, gates: FeatureGates) -> KubeletConfiguration:
+    """The configuration with the kubelet's defaults; idempotent.
+
+    For most plain fields the kubelet does not distinguish a configured zero value from an absent one; both mean
+    "the default": `maxPods: 0` means 110.
+
+    Follows: v1.36, kubelet/apis/config/v1beta1/defaults.go, SetDefaults_KubeletConfiguration; the default
+        eviction thresholds: cmd/kubelet/app/server.go, loadConfigFile.
+
+    >>> from nodewright.releases.feature_gates import DEFAULT_GATES
+    >>> config = defaulted(KubeletConfiguration(max_pods=0, pod_pids_limit=-5), DEFAULT_GATES)
+    >>> config.max_pods, config.pod_pids_limit, str(config.node_status_report_frequency)
+    (110, -1, '5m0s')
+    """
+    changes = {name: default for name, default in _ZERO_IS_ABSENT if not getattr(config, name)}
+    changes |= _by_other_fields(config) | _by_gates(config, gates)
+    authentication, authorization = config.authentication, config.authorization
+    if not authentication.webhook.cache_ttl:
+        webhook = replace(authentication.webhook, cache_ttl=KubeletAuthentication().webhook.cache_ttl)
+        changes["authentication"] = replace(authentication, webhook=webhook)
+    default_authorization = KubeletAuthorization()
+    authorization_webhook = authorization.webhook
+    changes["authorization"] = replace(
+        authorization,
+        mode=authorization.mode or default_authorization.mode,
+        webhook=replace(
+            authorization_webhook,
+            cache_authorized_ttl=authorization_webhook.cache_authorized_ttl
+            or default_authorization.webhook.cache_authorized_ttl,
+            cache_unauthorized_ttl=authorization_webhook.cache_unauthorized_ttl
+            or default_authorization.webhook.cache_unauthorized_ttl,
+        ),
+    )
+    return replace(config, **changes)
+
+
+def _by_other_fields(config: KubeletConfiguration) -> dict[str, Any]:
+    """Defaults that depend on other fields."""
+    changes: dict[str, Any] = {}
+    if config.pod_pids_limit < 0:
+        changes["pod_pids_limit"] = -1
+    if not config.node_status_report_frequency:
+        # A configured status update frequency also sets the report frequency.
+        changes["node_status_report_frequency"] = config.node_status_update_frequency or Duration.seconds(300)
+    if not config.node_status_update_frequency:
+        changes["node_status_update_frequency"] = Duration.seconds(10)
+    if config.serialize_image_pulls is None:
+        changes["serialize_image_pulls"] = (config.max_parallel_image_pulls or 0) < 2
+    if config.merge_default_eviction_settings:
+        changes["eviction_hard"] = {**DEFAULT_EVICTION_HARD, **config.eviction_hard}
+    logging, defaults = config.logging, LoggingConfiguration()
+    changes["logging"] = replace(
+        logging,
+        format=logging.format or defaults.format,
+        flush_frequency=logging.flush_frequency or defaults.flush_frequency,
+    )
+    return changes
+
+
+def _by_gates(config: KubeletConfiguration, gates: FeatureGates) -> dict[str, Any]:
+    """Defaults that depend on the release and its gates."""
+    changes: dict[str, Any] = {}
+    if config.fail_cgroup_v1 is None:
+        changes["fail_cgroup_v1"] = gates.rules.fails_on_cgroup_v1
+    if gates["KubeletCrashLoopBackOffMax"]:
+        period = config.crash_loop_back_off.max_container_restart_period
+        changes["crash_loop_back_off"] = CrashLoopBackOffConfig(
+            MAX_CONTAINER_BACKOFF if period is None else period
+        )
+    if gates["KubeletEnsureSecretPulledImages"] and not config.image_pull_credentials_verification_policy:
+        changes["image_pull_credentials_verification_policy"] = "NeverVerifyPreloadedImages"
+    return changes
+
+
+# Fields whose empty value means "the default" in the kubelet, whether written or not.
+_PLAIN = """
+    sync_frequency file_check_frequency http_check_frequency address port registry_burst event_burst
+    healthz_bind_address streaming_connection_idle_timeout node_lease_duration_seconds image_minimum_gc_age
+    volume_stats_agg_period cgroup_driver cpu_manager_policy cpu_manager_reconcile_period
+    memory_manager_policy topology_manager_policy topology_manager_scope runtime_request_timeout hairpin_mode
+    max_pods max_open_files content_type kube_api_burst eviction_pressure_transition_period
+    container_log_max_size config_map_and_secret_change_detection_strategy volume_plugin_dir
+    memory_reservation_policy container_runtime_endpoint pod_logs_dir
+"""
+_ZERO_IS_ABSENT = tuple(
+    (field.name, field.default) for field in fields(KubeletConfiguration) if field.name in _PLAIN.split()
+)
+assert len(_ZERO_IS_ABSENT) == len(_PLAIN.split())
+
+
+class CompleteConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration with the kubelet's defaults, and all faults that prevent the kubelet's start."""
+
+    config: KubeletConfiguration
+    gate_settings: ResolvedGates
+    faults: tuple[ConfigFault, ...] = ()
+    """All faults in the order of the kubelet's checks; the kubelet reports those of the first stage only."""
+
+    @property
+    def gates(self) -> FeatureGates:
+        """The enabled features."""
+        return self.gate_settings.gates
+
+
+def complete_config(
+    config: KubeletConfiguration,
+    *,
+    release: ReleaseTable = NEWEST,
+    machine: MachineInfo | None = None,
+    cgroup_version: int = 2,
+    refuse_unknown_gates: bool = True,
+) -> CompleteConfig:
+    """The configuration with a release's defaults and gates, and all its faults.
+
+    Without a machine, CPU numbers are not checked against it.
+
+    Errors:  none are raised; faults are part of the result.
+
+    >>> complete = complete_config(KubeletConfiguration(max_pods=-1, kube_reserved={"cpu": "-1"}))
+    >>> [(str(fault.stage), fault.path) for fault in complete.faults]
+    [('validation', 'maxPods'), ('startup', 'kubeReserved[cpu]')]
+    """
+    settings = resolve_gates(config.feature_gates, release=release, refuse_unknown=refuse_unknown_gates)
+    complete = defaulted(config, settings.gates)
+    faults = (
+        *(ConfigFault(stage=ConfigStage.GATES, text=text, path="featureGates") for text in settings.errors),
+        *validation_faults(complete, settings.gates, cgroup_version=cgroup_version),
+        *startup_faults(complete, machine, gates=settings.gates, cgroup_version=cgroup_version),
+    )
+    return CompleteConfig(config=complete, gate_settings=settings, faults=faults)
+
+
+def startup_faults(
+    config: KubeletConfiguration,
+    machine: MachineInfo | None = None,
+    *,
+    gates: FeatureGates = DEFAULT_GATES,
+    cgroup_version: int = 2,
+) -> tuple[ConfigFault, ...]:
+    """The faults that pass validation, but make the kubelet's initialization fail.
+
+    Follows: v1.36, cmd/kubelet/app/server.go, run; kubelet/kubelet.go, NewMainKubelet (soft thresholds).
+    """
+    reservation_faults = parse_reservations(config, machine).faults
+    threshold_faults = parse_thresholds(
+        EvictionSettings(
+            hard=config.eviction_hard,
+            soft=config.eviction_soft,
+            soft_grace_period=config.eviction_soft_grace_period,
+            minimum_reclaim=config.eviction_minimum_reclaim,
+        )
+    ).faults
+    # Both parse the hard thresholds; their faults count once.
+    return (
+        *reservation_faults,
+        *_qos_reserved(config),
+        *_ungated_options(config, gates),
+        *_swap(config, cgroup_version),
+        *(fault for fault in threshold_faults if fault not in reservation_faults),
+    )
+
+
+_PERCENTAGE = lazy_pattern(r"[+-]?[0-9]+", re.ASCII)
+
+
+def _qos_reserved(config: KubeletConfiguration) -> Iterator[ConfigFault]:
+    """The faults of `qosReserved`.
+
+    Follows: v1.36, kubelet/cm/container_manager.go, ParseQOSReserved.
+    """
+    for name, text in sorted(config.qos_reserved.items()):
+        number = text.rstrip("%")
+        if name != "memory":
+            error = f"cannot reserve {quoted(name)} resource"
+        elif not text.endswith("%"):
+            error = f"percentage expected, got '{text}'"
+        elif not _PERCENTAGE.fullmatch(number) or len(number.lstrip("+-0")) > 18:
+            error = f"invalid number in percentage '{text}'"
+        elif not 0 <= int(number) <= 100:
+            error = "percentage must be between 0 and 100"
+        else:
+            continue
+        if name == "memory":
+            error = f"failed to parse percentage {quoted(text)} for {quoted(name)} resource: {error}"
+        yield ConfigFault(
+            stage=ConfigStage.STARTUP,
+            text=f"--qos-reserved value failed to parse: {error}",
+            path=f"qosReserved[{name}]",
+            value=text,
+        )
+
+
+def _ungated_options(config: KubeletConfiguration, gates: FeatureGates) -> Iterator[ConfigFault]:
+    """Policy options while the gate for all of them is off.
+
+    Follows: v1.32, cmd/kubelet/app/server.go, run.
+    Departs: an empty map of options counts as none; the kubelet refuses it as well.
+    """
+    for manager, options, path, needed in (
+        (
+            "CPU Manager",
+            config.cpu_manager_policy_options,
+            "cpuManagerPolicyOptions",
+            ("CPUManager", "CPUManagerPolicyOptions"),
+        ),
+        (
+            "topology manager",
+            config.topology_manager_policy_options,
+            "topologyManagerPolicyOptions",
+            ("TopologyManagerPolicyOptions",),
+        ),
+    ):
+        if options and not gates[needed[-1]]:
+            shown = " ".join(f"{name}:{value}" for name, value in sorted(options.items()))
+            names = ", ".join(map(quoted, needed))
+            text = f"{manager} policy options map[{shown}] require feature gates {names} enabled"
+            yield ConfigFault(stage=ConfigStage.STARTUP, text=text, path=path)
+
+
+def _swap(config: KubeletConfiguration, cgroup_version: int) -> Iterator[ConfigFault]:
+    behavior = config.memory_swap.swap_behavior
+    if cgroup_version == 1 and behavior == "LimitedSwap":
+        text = "swap feature is enabled and LimitedSwap but it is only supported with cgroupv2"
+        yield ConfigFault(
+            stage=ConfigStage.STARTUP, text=text, path="memorySwap.swapBehavior", value=behavior
+        )

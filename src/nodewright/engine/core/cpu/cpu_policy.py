@@ -1,0 +1,275 @@
+"""The CPU manager's policies: how they are created, how they assign CPUs, and whether they start on a state."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from nodewright.engine.core.cpu.cpu_state import NO_CPUS, CPUState
+from nodewright.engine.core.cpu.cpu_topology import CPUTopology
+from nodewright.engine.core.cpu.distributed_assignment import DistributedCPUs, take_distributed
+from nodewright.engine.core.cpu.exclusive_cpus import PodCPURequests
+from nodewright.engine.core.cpu.packed_assignment import PackingOptions, take_packed
+from nodewright.engine.core.cpu.policy_options import (
+    DEFAULT_CPU_GATES,
+    CPUGates,
+    CPUOptions,
+    read_options,
+    unsuitable_option,
+)
+from nodewright.kubernetes.objects import Pod
+from nodewright.reasons.cpu import (
+    CPUsNotFree,
+    DistributionOverwritten,
+    KubeletCrashes,
+    KubeletHangs,
+    NotEnoughCPUs,
+)
+from nodewright.reasons.cpu_start import (
+    AssignmentShared,
+    CPUPolicyTakesNoOptions,
+    CPUPolicyUnknown,
+    CPUReservationMissing,
+    CPUReservationUnmet,
+    CPUReservationZero,
+    CPUStateFault,
+    MachineCPUsChanged,
+    ReservedCPUsNotShared,
+    ReservedCPUsShared,
+    ReservedCPUUnknown,
+    SharedPoolEmpty,
+)
+from nodewright.reasons.reason import NotJudged
+from nodewright.reasons.verdict import Granted, Refused, Verdict
+from nodewright.values.idset import CPUSet
+from nodewright.values.quantity import Quantity
+
+if TYPE_CHECKING:
+    from nodewright.engine.core.cpu.custom_picker import CPUPicker
+
+_PACKED_TIGHT = PackingOptions()
+
+
+class AssignmentStrategy(msgspec.Struct, frozen=True, kw_only=True):
+    """How CPUs are assigned: packed, or distributed over NUMA nodes in groups."""
+
+    packing: PackingOptions = _PACKED_TIGHT
+    cpu_group_size: int | None = None
+    """CPUs that are allocated together when distributing; None: packed."""
+
+
+def take_cpus(
+    topology: CPUTopology, free: CPUSet, count: int, strategy: AssignmentStrategy
+) -> Verdict[CPUSet]:
+    """The requested number of CPUs out of the free ones.
+
+    Known defects of the kubelet are reproduced and reported as reasons: CPUs that were not free
+    (`CPUsNotFree`), other NUMA nodes than the best combination (`DistributionOverwritten`), an endless loop
+    (`KubeletHangs`).
+
+    Follows: v1.36, cpumanager/policy_static.go, takeByTopology.
+
+    >>> from nodewright.engine.core.cpu.cpu_topology import CPUInfo, CPUTopology
+    >>> cpu_info = tuple(CPUInfo(cpu, 0, 0, cpu % 4, 0) for cpu in range(8))
+    >>> four_cores = CPUTopology(8, 4, 1, 1, 1, cpu_info)
+    >>> take_cpus(four_cores, CPUSet.parse("1-7"), 3, AssignmentStrategy())
+    Granted(value=CPUSet('1,4-5'), because=())
+    """
+    remark: DistributionOverwritten | None = None
+    if strategy.cpu_group_size is None:
+        taken = take_packed(topology, free.mask, count, strategy.packing)
+    else:
+        outcome = take_distributed(topology, free.mask, count, strategy.cpu_group_size, strategy.packing)
+        if not isinstance(outcome, DistributedCPUs):
+            return Refused((outcome,))
+        taken, remark = outcome.cpus, outcome.remark
+    if not isinstance(taken, int):
+        return Refused((taken,))
+    because = () if remark is None else (remark,)
+    not_free = taken & ~free.mask
+    if not_free:
+        return Granted(CPUSet(taken), (*because, CPUsNotFree(cpus=CPUSet(not_free))))
+    return Granted(CPUSet(taken), because)
+
+
+class CPUSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of the kubelet's configuration that the CPU manager reads."""
+
+    policy: str = "none"
+    options: Mapping[str, str] = msgspec.field(default_factory=dict)
+    reservation: Quantity | None = None
+    """kubeReserved plus systemReserved; None: cpu is in neither."""
+    reserved_cpus: CPUSet = NO_CPUS
+    """reservedSystemCPUs."""
+    topology_policy: str = "none"
+    """topologyManagerPolicy."""
+    gates: CPUGates = DEFAULT_CPU_GATES
+    follow_defects: bool = True
+    picker: "CPUPicker | None" = None
+    """Custom picker of the CPUs of containers; None: the kubelet's algorithm."""
+
+
+class NoneCPUPolicy(msgspec.Struct, frozen=True):
+    """The policy `none`: no exclusive CPUs and no hints."""
+
+    @property
+    def allocatable(self) -> CPUSet:
+        """The CPUs that containers can have exclusively: none."""
+        return NO_CPUS
+
+
+class StaticCPUPolicy(msgspec.Struct, frozen=True):
+    """The policy `static`: containers of Guaranteed pods get exclusive CPUs if they request whole ones.
+
+    Follows: v1.36, cpumanager/policy_static.go, staticPolicy.
+    """
+
+    topology: CPUTopology
+    options: CPUOptions
+    reserved: CPUSet
+    """Never exclusive to a container."""
+    reserved_cores: CPUSet
+    """The reserved CPUs and their siblings on the same cores."""
+    gates: CPUGates
+    assignment: AssignmentStrategy
+    picker: "CPUPicker | None" = None
+    """Custom picker of the CPUs of containers; None: the kubelet's algorithm."""
+
+    @property
+    def allocatable(self) -> CPUSet:
+        """The CPUs that containers can have exclusively."""
+        return self.topology.cpus - self.reserved
+
+    @property
+    def follows_defects(self) -> bool:
+        """Whether the kubelet's known defects are reproduced."""
+        return self.assignment.packing.follow_defects
+
+    def free(self, state: CPUState) -> CPUSet:
+        """The CPUs that are not allocated and not reserved."""
+        return CPUSet(state.default.mask & ~self.reserved.mask)
+
+    def cpu_requests(self, pod: Pod) -> PodCPURequests:
+        """The exclusive CPUs that the pod requests under this policy's gates."""
+        return PodCPURequests.of(pod, self.gates)
+
+    def assign(self, free: CPUSet, count: int) -> Verdict[CPUSet]:
+        """The requested number of CPUs out of the free ones, for a container or a pod."""
+        if self.picker is None:
+            return take_cpus(self.topology, free, count, self.assignment)
+        known = free & self.topology.cpus
+        if count < 1:
+            return Granted(NO_CPUS)
+        if count > len(known):
+            return Refused((NotEnoughCPUs(requested=count, available=len(free)),))
+        from nodewright.engine.core.cpu.custom_picker import PickRequest, picked_cpus  # noqa: PLC0415 - start-up time
+
+        request = PickRequest(topology=self.topology, free=known, count=count, options=self.options)
+        return picked_cpus(self.picker, request)
+
+
+CPUPolicy: TypeAlias = NoneCPUPolicy | StaticCPUPolicy
+
+
+def create_policy(topology: CPUTopology, settings: CPUSettings) -> Verdict[CPUPolicy]:
+    """The policy for these settings on this machine, or why the kubelet does not start.
+
+    Follows: v1.36, cpumanager/cpu_manager.go, NewManager; policy_static.go, NewStaticPolicy;
+        policy_none.go, NewNonePolicy.
+    """
+    if settings.policy == "none":
+        if settings.options:
+            return Refused((CPUPolicyTakesNoOptions(options=tuple(sorted(settings.options.items()))),))
+        return Granted(NoneCPUPolicy())
+    if settings.policy != "static":
+        return Refused((CPUPolicyUnknown(policy=settings.policy),))
+    if settings.reservation is None:
+        return Refused((CPUReservationMissing(),))
+    if settings.reservation.is_zero():
+        return Refused((CPUReservationZero(),))
+    options = read_options(settings.options, settings.gates)
+    if isinstance(options, Refused):
+        return options
+    conflict = unsuitable_option(options.value, topology, settings.topology_policy)
+    if conflict is not None:
+        return Refused((conflict,))
+    reserved_count = -(-settings.reservation.milli_value() // 1000)
+    return _static_policy(topology, settings, options.value, reserved_count)
+
+
+def _static_policy(
+    topology: CPUTopology, settings: CPUSettings, options: CPUOptions, reserved_count: int
+) -> Verdict[CPUPolicy]:
+    strategy = _assignment_strategy(options, topology, settings)
+    reserved = settings.reserved_cpus
+    if not reserved:
+        picked = take_cpus(topology, topology.cpus, reserved_count, strategy)
+        if isinstance(picked, Granted):
+            reserved = picked.value
+        elif isinstance(picked.because[0], KubeletHangs | KubeletCrashes | NotJudged):
+            return picked  # the kubelet ignores any other refusal, and fails the check below
+    if len(reserved) != reserved_count:
+        return Refused((CPUReservationUnmet(reserved=reserved, wanted=reserved_count),))
+    for cpu in reserved - topology.cpus:
+        # The kubelet reports any of them; here it is the lowest.
+        return Refused((ReservedCPUUnknown(cpu=cpu),))
+    cores = topology.whole_cores(reserved)
+    return Granted(
+        StaticCPUPolicy(topology, options, reserved, cores, settings.gates, strategy, settings.picker)
+    )
+
+
+def _assignment_strategy(
+    options: CPUOptions, topology: CPUTopology, settings: CPUSettings
+) -> AssignmentStrategy:
+    packing = PackingOptions(
+        spread=options.distribute_across_cores,
+        prefer_uncore_cache=options.prefer_uncore_cache,
+        rounds_cores_up=settings.gates.rules.uncore_cores_rounded_up,
+        follow_defects=settings.follow_defects,
+    )
+    if not options.distribute_across_numa:
+        return AssignmentStrategy(packing=packing)
+    return AssignmentStrategy(
+        packing=packing, cpu_group_size=topology.cpus_per_core if options.full_pcpus_only else 1
+    )
+
+
+def validated_state(policy: CPUPolicy, state: CPUState) -> Verdict[CPUState]:
+    """The state after the kubelet starts with this one, or why it does not start.
+
+    Follows: v1.36, cpumanager/policy_static.go, validateState.
+    Departs: of several assignments that overlap the shared pool, the first by pod and container is
+        reported; the kubelet reports any of them. With strict-cpu-reservation a state must cover all CPUs
+        but the reserved ones, as upstream; a patched distribution compares with all CPUs.
+    """
+    if isinstance(policy, NoneCPUPolicy):
+        return Granted(state)
+    expected = policy.topology.cpus
+    if policy.options.strict_reservation:
+        expected -= policy.reserved
+    if not state.default and not state.assignments:
+        return Granted(state.with_default(expected))
+    fault = _state_fault(policy, state, expected)
+    return Granted(state) if fault is None else Refused((fault,))
+
+
+def _state_fault(policy: StaticCPUPolicy, state: CPUState, expected: CPUSet) -> CPUStateFault | None:
+    shared, reserved = state.default, policy.reserved
+    if not shared:
+        return SharedPoolEmpty()
+    if policy.options.strict_reservation:
+        if not reserved.isdisjoint(shared):
+            return ReservedCPUsShared(reserved=reserved & shared, shared=shared)
+    elif not reserved <= shared:
+        return ReservedCPUsNotShared(reserved=reserved, shared=shared)
+    known = shared
+    for pod in sorted(state.assignments):
+        for container, cpus in sorted(state.assignments[pod].items()):
+            if not cpus.isdisjoint(shared):
+                return AssignmentShared(pod=pod, container=container, cpus=cpus, shared=shared)
+            known |= cpus
+    if policy.gates.pod_level_managers:
+        for cpus in state.pods.values():
+            known |= cpus
+    return None if known == expected else MachineCPUsChanged(expected=expected, found=known)

@@ -1,0 +1,315 @@
+"""The kubelet's admission predicates, in its order."""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
+from nodewright.engine.core.predicates.requested_resources import (
+    NodeUsage,
+    allocatable_amounts,
+    port_conflicts,
+    shortages,
+)
+from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.qos_and_priority import is_static
+from nodewright.engine.core.requests.request_options import NEWEST_REQUEST_RULES, RequestRules
+from nodewright.kubernetes.cluster_objects import APINode
+from nodewright.kubernetes.objects import Container, Pod, Taint, Toleration
+from nodewright.kubernetes.resource_names import is_extended, is_scalar
+from nodewright.kubernetes.tolerations import tolerates
+from nodewright.reasons.predicates import (
+    HostPortsTaken,
+    InsufficientResource,
+    NodeAffinityMismatch,
+    NodeNameMismatch,
+    PredicateFailure,
+    UntoleratedTaints,
+)
+from nodewright.reasons.reason import (
+    NodeUnavailable,
+    OSFieldMismatch,
+    OSLabelMismatch,
+    PluginUpdateFailed,
+    SidecarForbidden,
+    SupplementalGroupsPolicyUnsupported,
+)
+from nodewright.reasons.verdict import Granted, Refused
+from nodewright.releases.feature_gates import FeatureGates
+from nodewright.releases.release_rules import ClaimedInPredicates
+from nodewright.values.quantity import ZERO
+
+
+def untolerated_taints(
+    taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...], *, comparisons: bool = False
+) -> tuple[Taint, ...]:
+    """The NoExecute taints that no toleration covers. The kubelet ignores the other effects.
+
+    Follows: v1.36, component-helpers/scheduling/corev1/helpers.go, FindMatchingUntoleratedTaint.
+    """
+    return tuple(
+        taint
+        for taint in taints
+        if taint.effect == "NoExecute"
+        and not any(tolerates(toleration, taint, comparisons=comparisons) for toleration in tolerations)
+    )
+
+
+OS_LABEL = "kubernetes.io/os"
+_STRICT = "Strict"
+
+
+class PredicateRules(msgspec.Struct, frozen=True, kw_only=True):
+    """The operating system and the feature gates of the kubelet, as far as the predicates depend on them."""
+
+    os: str = "linux"
+    requests: RequestRules = NEWEST_REQUEST_RULES
+    taint_comparisons: bool = False
+    """The gate TaintTolerationComparisonOperators: tolerations with Lt and Gt."""
+    claimed_resources: ClaimedInPredicates = ClaimedInPredicates.MAPPED_DROPPED
+    """What is done about extended resources that a claim provides, by release and the gate DRAExtendedResource."""
+    forbids_sidecars: bool = False
+    """The gate SidecarContainers is off: pods with restartable init containers are refused."""
+    supplemental_groups_checked: bool = True
+    """As in `ReleaseRules`; so are the next two."""
+    sidecar_host_ports: bool = True
+    refetches_node: bool = True
+
+    @classmethod
+    def of(cls, gates: FeatureGates) -> "PredicateRules":
+        """The rules under these gates."""
+        rules = gates.rules
+        is_claimed = gates["DRAExtendedResource"]
+        return cls(
+            requests=RequestRules.of(gates),
+            taint_comparisons=gates["TaintTolerationComparisonOperators"],
+            claimed_resources=rules.claimed_in_predicates if is_claimed else ClaimedInPredicates.COUNTED,
+            forbids_sidecars=not gates["SidecarContainers"],
+            supplemental_groups_checked=rules.supplemental_groups_checked,
+            sidecar_host_ports=rules.sidecar_host_ports,
+            refetches_node=rules.refetches_node,
+        )
+
+    @property
+    def no_usage(self) -> NodeUsage:
+        """The usage of a node without pods."""
+        return NodeUsage(rules=self.requests, sidecar_ports=self.sidecar_host_ports)
+
+
+DEFAULT_PREDICATE_RULES = PredicateRules()
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts of a node that the predicates compare.
+
+    Units: allocatable in thousandths for cpu, else bytes or pieces.
+    """
+
+    name: str = ""
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    allocatable: Mapping[str, int] = msgspec.field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    has_supplemental_groups_policy: bool = False
+
+    @classmethod
+    def of(cls, node: APINode) -> "NodeView":
+        """The facts of a node object."""
+        features = node.status.features
+        return cls(
+            name=node.metadata.name,
+            labels=node.metadata.labels,
+            allocatable=allocatable_amounts(node.status.allocatable),
+            taints=node.spec.taints,
+            has_supplemental_groups_policy=features is not None and features.supplemental_groups_policy,
+        )
+
+    def as_cached_by_kubelet(self, rules: PredicateRules = DEFAULT_PREDICATE_RULES) -> "NodeView":
+        """The node as in the kubelet's cache: with the correct label for the operating system.
+
+        Follows: v1.36, pkg/kubelet/lifecycle/predicate.go, rejectPodAdmissionBasedOnOSSelector: a node
+            without any label keeps none.
+        """
+        if not self.labels or self.labels.get(OS_LABEL) == rules.os:
+            return self
+        return replace(self, labels={**self.labels, OS_LABEL: rules.os})
+
+    def with_allocated_devices(self, allocated: Mapping[str, int]) -> "NodeView":
+        """The node with at least as much of each device allocatable as is already allocated.
+
+        Follows: v1.36, pkg/kubelet/cm/devicemanager/manager.go, sanitizeNodeAllocatable.
+        """
+        if not allocated:
+            return self
+        raised = {
+            name: count
+            for name, count in allocated.items()
+            if name not in self.allocatable or self.allocatable[name] < count
+        }
+        return replace(self, allocatable={**self.allocatable, **raised}) if raised else self
+
+
+class PredicateResult(msgspec.Struct, frozen=True):
+    """The verdict of the predicates."""
+
+    verdict: Granted[None] | Refused
+    failures: tuple[PredicateFailure, ...] = ()
+    """The failures that preemption may resolve for a critical pod; empty if it was rejected earlier."""
+    refetched: bool = False
+    """Whether the node was fetched again, because only its labels failed the pod."""
+
+
+_FITS = PredicateResult(Granted(None))
+_FITS_AFTER_REFETCH = PredicateResult(Granted(None), refetched=True)
+
+
+def check_predicates(
+    pod: Pod,
+    node: NodeView | NodeUnavailable,
+    others: NodeUsage,
+    *,
+    fresh: NodeView | None = None,
+    plugin_error: str = "",
+    rules: PredicateRules = DEFAULT_PREDICATE_RULES,
+) -> PredicateResult:
+    """Whether the pod may run on the node beside the other pods, and all predicate failures.
+
+    ``node`` is the node in the kubelet's cache, ``fresh`` the one at the API server (None: unreachable),
+    ``plugin_error`` why the device manager could not update its resources.
+
+    Follows: v1.36, pkg/kubelet/lifecycle/predicate.go, predicateAdmitHandler.Admit.
+    Departs: shortages of several scalar resources are ordered by name; the kubelet's order is random.
+    """
+    if isinstance(node, NodeUnavailable):
+        return PredicateResult(Refused((node,)))
+    node = node.as_cached_by_kubelet(rules)
+    early_refusal = _unresolvable_failure(pod, node, rules) or (
+        PluginUpdateFailed(error=plugin_error) if plugin_error else None
+    )
+    if early_refusal is not None:
+        return PredicateResult(Refused((early_refusal,)))
+    requests = requests_on_node(pod, node.allocatable, rules)
+    failures = _failures(pod, requests, node, others, rules)
+    if not failures:
+        return _FITS
+    refetched = rules.refetches_node and all(
+        isinstance(failure, NodeAffinityMismatch) for failure in failures
+    )
+    if refetched and fresh is not None:
+        failures = _failures(pod, requests, fresh, others, rules)
+        if not failures:
+            return _FITS_AFTER_REFETCH
+    return PredicateResult(Refused(tuple(failures)), tuple(failures), refetched)
+
+
+def alternative_failures(failures: tuple[PredicateFailure, ...]) -> tuple[PredicateFailure, ...]:
+    """The other failures that the kubelet may report first: its order of scalar resources is random."""
+    return tuple(
+        other for other in failures[1:] if is_scalar_shortage(failures[0]) and is_scalar_shortage(other)
+    )
+
+
+def is_scalar_shortage(failure: PredicateFailure) -> bool:
+    """Whether it is a shortage of a scalar resource, which the kubelet checks in random order."""
+    return isinstance(failure, InsufficientResource) and is_scalar(failure.resource)
+
+
+_EarlyRefusal: TypeAlias = (
+    OSLabelMismatch | OSFieldMismatch | SidecarForbidden | SupplementalGroupsPolicyUnsupported
+)
+
+
+def _unresolvable_failure(pod: Pod, node: NodeView, rules: PredicateRules) -> _EarlyRefusal | None:
+    """A failure that preemption cannot resolve."""
+    label = pod.metadata.labels.get(OS_LABEL)
+    # The node's label has been corrected, so the kubelet's operating system counts.
+    if label is not None and label != rules.os:
+        return OSLabelMismatch(wanted=label, actual=rules.os)
+    if pod.spec.os is not None and pod.spec.os.name != rules.os:
+        return OSFieldMismatch(wanted=pod.spec.os.name, actual=rules.os)
+    if rules.forbids_sidecars:
+        sidecar = next((init for init in pod.spec.init_containers if init.is_sidecar), None)
+        if sidecar is not None:
+            return SidecarForbidden(container=sidecar.name)
+    context = pod.spec.security_context
+    is_strict = context is not None and context.supplemental_groups_policy == _STRICT
+    if is_strict and rules.supplemental_groups_checked and not node.has_supplemental_groups_policy:
+        return SupplementalGroupsPolicyUnsupported(policy=_STRICT)
+    return None
+
+
+def requests_on_node(pod: Pod, allocatable: Mapping[str, int], rules: PredicateRules) -> Mapping[str, int]:
+    """The pod's requests on this node, without extended resources that the node does not have.
+
+    Follows: v1.36, pkg/kubelet/lifecycle/predicate.go, removeMissingExtendedResources: overhead still counts.
+    """
+    claim = pod.status.extended_resource_claim_status
+    if claim is not None and rules.claimed_resources is ClaimedInPredicates.MAPPED_DROPPED:
+        claimed = frozenset(
+            (mapping.container_name, mapping.resource_name) for mapping in claim.request_mappings
+        )
+        pod = _without_claimed_requests(pod, claimed)
+    requests = scheduler_requests(pod, rules.requests)
+    unknown = [name for name in requests if name not in allocatable and is_extended(name)]
+    if unknown:
+        requests = {
+            **requests,
+            **{name: (pod.spec.overhead or {}).get(name, ZERO).value() for name in unknown},
+        }
+    match rules.claimed_resources:
+        case ClaimedInPredicates.UNLISTED_SKIPPED:
+            skipped = [name for name in requests if is_scalar(name) and name not in allocatable]
+        case ClaimedInPredicates.EMPTY_SKIPPED:
+            skipped = [name for name in requests if is_scalar(name) and not allocatable.get(name)]
+        case _:
+            return requests
+    return {name: amount for name, amount in requests.items() if name not in skipped}
+
+
+def _without_claimed_requests(pod: Pod, claimed: frozenset[tuple[str, str]]) -> Pod:
+    """The pod without the container requests that a resource claim provides."""
+
+    def without_claimed(container: Container) -> Container:
+        requests = {
+            name: amount
+            for name, amount in container.resources.requests.items()
+            if (container.name, name) not in claimed or not _is_claimable(name)
+        }
+        return replace(container, resources=replace(container.resources, requests=requests))
+
+    spec = replace(
+        pod.spec,
+        containers=tuple(map(without_claimed, pod.spec.containers)),
+        init_containers=tuple(map(without_claimed, pod.spec.init_containers)),
+    )
+    return replace(pod, spec=spec)
+
+
+def _is_claimable(resource: str) -> bool:
+    return resource.startswith("deviceclass.resource.kubernetes.io/") or is_extended(resource)
+
+
+def _failures(
+    pod: Pod, requests: Mapping[str, int], node: NodeView, others: NodeUsage, rules: PredicateRules
+) -> list[PredicateFailure]:
+    """The failures of all predicates that the kubelet evaluates together.
+
+    Follows: v1.36, pkg/scheduler/eventhandlers.go, AdmissionCheck; pkg/kubelet/lifecycle/predicate.go,
+        generalFilter.
+    """
+    spec = pod.spec
+    failures: list[PredicateFailure] = [*shortages(requests, others, node.allocatable)]
+    mismatch = affinity_mismatch(spec, node.name, node.labels)
+    if mismatch is not None:
+        failures.append(mismatch)
+    if spec.node_name and spec.node_name != node.name:
+        failures.append(NodeNameMismatch(wanted=spec.node_name, actual=node.name))
+    conflicts = port_conflicts(pod, others)
+    if conflicts:
+        failures.append(HostPortsTaken(conflicts=conflicts))
+    if node.taints and not is_static(pod):
+        taints = untolerated_taints(node.taints, spec.tolerations, comparisons=rules.taint_comparisons)
+        if taints:
+            failures.append(UntoleratedTaints(taints=taints))
+    return failures

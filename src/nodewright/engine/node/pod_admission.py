@@ -1,0 +1,156 @@
+"""The kubelet's admission handlers in order, and the preemption of victims for a critical pod."""
+
+import msgspec
+
+from nodewright.engine.core.devices.device_assignment import in_use_counts
+from nodewright.engine.core.eviction.pressure_admission import pressure_refusal
+from nodewright.engine.core.pod_features import (
+    app_armor_refusal,
+    disabled_pod_level_resources,
+    forbidden_sysctl,
+    missing_features,
+)
+from nodewright.engine.core.predicates.predicate_check import PredicateResult, check_predicates
+from nodewright.engine.core.preemption.greedy import PreemptionVictims, victims_for
+from nodewright.engine.node.actions import Action, CountPreemption, KillPod, RecordPodEvent, StatusChange
+from nodewright.engine.node.managers.hint_providers import Holdings
+from nodewright.engine.node.managers.manager_admission import AlignmentResult, align_pod
+from nodewright.engine.node.node_config import NodeConfig
+from nodewright.engine.node.node_state import NodeState, without_ungated_resources
+from nodewright.kubernetes.objects import Pod
+from nodewright.reasons.reason import NotJudged, Reason
+from nodewright.reasons.verdict import Granted, Refused
+
+
+class AdmissionResult(msgspec.Struct, frozen=True):
+    """The result of the admission handlers: reasons for rejection (empty: admitted), victims and holdings."""
+
+    rejected_for: tuple[Reason, ...] = ()
+    victims: PreemptionVictims | None = None
+    held: Holdings | None = None
+    """The holdings after the resource managers; None: an earlier handler rejected the pod."""
+    because: tuple[Reason, ...] = ()
+    """The evidence for the managers' allocations."""
+    by_managers: bool = False
+    """Whether the resource managers rejected the pod."""
+
+
+def admission_result(state: NodeState, pod: Pod) -> AdmissionResult:
+    """The result of the handlers in order; the first refusal decides."""
+    config = state.config
+    counted = without_ungated_resources(pod, config)
+    if state.conditions:
+        under_pressure = pressure_refusal(
+            state.conditions, counted, comparisons=config.gates["TaintTolerationComparisonOperators"]
+        )
+        if under_pressure is not None:
+            return AdmissionResult((under_pressure,))
+    forbidden = forbidden_sysctl(pod, config.sysctls)
+    if forbidden is not None:
+        return AdmissionResult((forbidden,))
+    alignment = alignment_result(state, pod)
+    if alignment.rejected_for:
+        return AdmissionResult(
+            alignment.rejected_for, held=alignment.held, because=alignment.because, by_managers=True
+        )
+    rejected_for, victims = _predicates_and_preemption(state, counted, alignment.held)
+    if not rejected_for:
+        # Victims are already killed at this point, even if a later handler rejects the pod.
+        rejected_for = _late_refusal(config, pod)
+    return AdmissionResult(rejected_for, victims, alignment.held, alignment.because)
+
+
+def _late_refusal(config: NodeConfig, pod: Pod) -> tuple[Reason, ...]:
+    """The refusal of the handlers after the predicates; empty: none."""
+    counts_pod_level = config.gates["PodLevelResources"] or not config.gates.rules.pod_features_checked
+    refusal = (
+        app_armor_refusal(pod, has_app_armor=config.facts.has_app_armor)
+        or disabled_pod_level_resources(pod, gate=counts_pod_level)
+        or missing_features(pod, config.declared_features)
+    )
+    return () if refusal is None else (refusal,)
+
+
+def alignment_result(state: NodeState, pod: Pod) -> AlignmentResult:
+    """The resource managers' result for a pod."""
+    return align_pod(state.config.managers, state.held, pod, state.containers_to_collect(pod))
+
+
+def _predicates_and_preemption(
+    state: NodeState, pod: Pod, held: Holdings
+) -> tuple[tuple[Reason, ...], PreemptionVictims | None]:
+    """The predicates' reasons for rejection and, if a critical pod fails them, the victims of its preemption."""
+    result = predicate_result(state, pod, held)
+    if isinstance(result.verdict, Granted):
+        return (), None
+    if not result.failures:
+        return result.verdict.because, None
+    victims = victims_for(pod, tuple(state.pods.values()), result.failures, state.config.requests)
+    return (victims.because, None) if isinstance(victims, Refused) else ((), victims.value)
+
+
+def predicate_result(state: NodeState, pod: Pod, held: Holdings) -> PredicateResult:
+    """The predicates' result with these holdings, which include the pod's own."""
+    config = state.config
+    view = config.view.with_allocated_devices(in_use_counts(held.devices))
+    return check_predicates(pod, view, state.usage, fresh=view, rules=config.rules)
+
+
+def admission_doubts(state: NodeState, pod: Pod, result: AdmissionResult) -> tuple[NotJudged, ...]:
+    """The doubt about this decision because of earlier undecided pods; empty if it is the same without them."""
+    if not state.undecided_pods:
+        return ()
+    without = state
+    for uid in state.undecided_pods:
+        without = without.without_pod(uid)
+    same = bool(result.rejected_for) == bool(admission_result(without, pod).rejected_for)
+    if same and result.victims is None:
+        return ()
+    names = ", ".join(
+        undecided.full_name for uid, undecided in state.pods.items() if uid in state.undecided_pods
+    )
+    return (NotJudged(what="the room that is left", because=f"undecided before it: {names}"),)
+
+
+def is_rejected_regardless(state: NodeState, pod: Pod, result: AdmissionResult) -> bool:
+    """Whether the pod is rejected for every possible placement on the node."""
+    if not result.by_managers:
+        return True
+    rejected_for, _ = _predicates_and_preemption(
+        state, without_ungated_resources(pod, state.config), state.held
+    )
+    return bool(rejected_for)
+
+
+def without_victims(state: NodeState, victims: PreemptionVictims | None) -> NodeState:
+    """The node without the preempted pods."""
+    if victims is None:
+        return state
+    return state.without_active([victim.pod.uid for victim in victims.victims])
+
+
+PREEMPTING_REASON = "Preempting"
+PREEMPTED_MESSAGE = "Preempted in order to admit critical pod"
+DISRUPTION_MESSAGE = "Pod was preempted by Kubelet to accommodate a critical pod."
+
+
+def preemption_actions(victims: PreemptionVictims) -> tuple[Action, ...]:
+    """For each victim: the event, then the kill, counted if it succeeds. The pod is admitted even if a kill fails.
+
+    Follows: v1.36, pkg/kubelet/preemption/preemption.go, evictPodsToFreeRequests.
+    """
+    status = StatusChange(
+        phase="Failed",
+        reason=PREEMPTING_REASON,
+        message=PREEMPTED_MESSAGE,
+        disruption_target=DISRUPTION_MESSAGE,
+    )
+    count = CountPreemption(signal=victims.signal)
+    actions: list[Action] = []
+    for victim in victims.victims:
+        uid = victim.pod.uid
+        actions.append(
+            RecordPodEvent(pod_uid=uid, type="Warning", reason=PREEMPTING_REASON, message=PREEMPTED_MESSAGE)
+        )
+        actions.append(KillPod(pod_uid=uid, status=status, if_done=(count,)))
+    return tuple(actions)

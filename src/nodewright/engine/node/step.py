@@ -1,0 +1,312 @@
+"""The node's step function: a state and an event give the next state, the actions and the reasons."""
+
+from collections.abc import Collection, Iterable, Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.engine.core.devices.device_state import NO_PREFERENCES, PreferredAllocations
+from nodewright.engine.core.preemption.greedy import PreemptionVictims
+from nodewright.engine.node.actions import Action, AdmitPod, ExitKubelet, GetPreferredAllocation, RejectPod
+from nodewright.engine.node.events import (
+    ConditionsObserved,
+    DevicesAllocated,
+    DevicesObserved,
+    KillFailed,
+    KubeletRestarted,
+    NodeEvent,
+    PodAdded,
+    PodRecovered,
+    PodRemoved,
+    PodResized,
+    PodStarted,
+    UsageObserved,
+)
+from nodewright.engine.node.managers.device_updates import with_allocate_responses, with_listed_devices
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.pod_admission import (
+    admission_doubts,
+    admission_result,
+    alignment_result,
+    is_rejected_regardless,
+    preemption_actions,
+    without_victims,
+)
+from nodewright.engine.node.unknowns import assumptions_for, unjudged_features
+from nodewright.kubernetes.objects import ContainerState, Pod
+from nodewright.reasons.devices import PreferenceWanted
+from nodewright.reasons.reason import NotJudged, Reason
+from nodewright.reasons.verdict import Refused
+
+if TYPE_CHECKING:
+    from nodewright.engine.core.eviction.eviction_state import EvictionPass
+    from nodewright.engine.node.resize.resize_attempts import ResizeAttempt, ResizeStep
+
+
+class Decision(StrEnum):
+    """The decision about a pod."""
+
+    ADMITTED = "admitted"
+    REFUSED = "refused"
+    UNDECIDED = "undecided"
+
+    __hash__ = str.__hash__
+
+
+class Step(msgspec.Struct, frozen=True):
+    """The result of an event."""
+
+    state: NodeState
+    actions: tuple[Action, ...] = ()
+    """Actions in order; each starts when the previous one has finished."""
+    because: tuple[Reason, ...] = ()
+    """The reasons; the kubelet reports the first."""
+    decision: Decision | None = None
+    """The decision about an added or recovered pod; None for other events."""
+    victims: PreemptionVictims | None = None
+    """The preempted pods, and how they were chosen; None: no preemption."""
+    eviction_pass: "EvictionPass | None" = None
+    """The pass of the eviction manager, for `UsageObserved`."""
+    resizes: "tuple[ResizeAttempt, ...]" = ()
+    """The outcomes of the attempted resizes, in order."""
+
+
+def step(state: NodeState, event: NodeEvent) -> Step:
+    """The node after the event; the same arguments give the same result.
+
+    Follows: v1.36, pkg/kubelet/allocation/allocation_manager.go, AddPod; the handlers in the order of
+        pkg/kubelet/kubelet.go, NewMainKubelet.
+    """
+    match event:
+        case KubeletRestarted():
+            return _restart(state, event)
+        case PodAdded(pod) if state.kubelet_down_for:
+            return _queue(state, pod)
+        case PodAdded():
+            return _admit(state, event)
+        case PodRecovered(pod, is_placed):
+            return Step(state.with_pod(pod)) if is_placed else _recover(state, pod)
+        case PodStarted(uid):
+            return Step(state.started(uid))
+        case KillFailed(pod):
+            return Step(state.with_pod(pod))
+        case PodRemoved(uid):
+            return _remove(state, uid)
+        case PodResized(pod):
+            return _resize(state, pod)
+        case UsageObserved() | ConditionsObserved() if state.kubelet_down_for:
+            return Step(state)
+        case UsageObserved():
+            return _evict(state, event)
+        case ConditionsObserved(conditions):
+            return Step(replace(state, conditions=conditions))
+        case DevicesObserved():
+            return Step(with_listed_devices(state, event))
+        case DevicesAllocated(uid=uid) if uid in state.pods:
+            return _devices_allocated(state, event)
+        case DevicesAllocated():
+            return Step(state)
+        case _:
+            assert_never(event)
+
+
+def _remove(state: NodeState, uid: str) -> Step:
+    after = state.without_pod(uid)
+    if not after.pending_resizes or after.kubelet_down_for:
+        return Step(after)
+    from nodewright.engine.node.resize.resize_attempts import retry_pending_resizes  # noqa: PLC0415 - start-up time
+
+    return _resize_result(retry_pending_resizes(after))
+
+
+def _resize(state: NodeState, pod: Pod) -> Step:
+    from nodewright.engine.node.resize.resize_attempts import defer_resize, request_resize  # noqa: PLC0415 - start-up time
+
+    return _resize_result(defer_resize(state, pod) if state.kubelet_down_for else request_resize(state, pod))
+
+
+def _evict(state: NodeState, event: UsageObserved) -> Step:
+    from nodewright.engine.node import eviction_pass as passes  # noqa: PLC0415 - start-up time
+
+    eviction_pass = passes.evict_under_pressure(state, event)
+    return Step(
+        passes.after_eviction_pass(state, eviction_pass),
+        passes.eviction_actions(eviction_pass),
+        passes.eviction_reasons(eviction_pass),
+        eviction_pass=eviction_pass,
+    )
+
+
+def _admit(state: NodeState, event: PodAdded) -> Step:
+    """The decision about a pod; or, with an unchanged state, a query that a device plugin must answer first."""
+    if not (event.can_query_plugins or event.preferred_devices):
+        return _decide(state, event.pod)
+    preferences = PreferredAllocations(answers=event.preferred_devices, asks_plugins=event.can_query_plugins)
+    result = _decide(_with_preferences(state, preferences), event.pod)
+    for reason in result.because:
+        if isinstance(reason, PreferenceWanted):
+            return Step(state, (GetPreferredAllocation(pod_uid=event.pod.metadata.uid, request=reason),))
+    return replace(result, state=_with_preferences(result.state, NO_PREFERENCES))
+
+
+def _with_preferences(state: NodeState, preferences: PreferredAllocations) -> NodeState:
+    devices = replace(state.held.devices, preferred_allocations=preferences)
+    return replace(state, held=replace(state.held, devices=devices))
+
+
+def _devices_allocated(state: NodeState, event: DevicesAllocated) -> Step:
+    """The node with the plugins' responses for a pod's devices; a failed allocation rejects the pod.
+
+    Follows: v1.36, devicemanager/manager.go, allocateContainerResources; pkg/kubelet/kubelet.go, rejectPod.
+    Departs: the kubelet calls the plugin before it handles the next container, and blocks until the plugin
+        responds; here the pod holds its devices meanwhile, and later pods are decided.
+    """
+    if event.failure is None:
+        return Step(with_allocate_responses(state, event))
+    removal = _remove(state, event.uid)
+    reject = RejectPod(pod_uid=event.uid, because=(event.failure,))
+    after = removal.state.rejected(event.uid)
+    return replace(
+        removal,
+        state=after,
+        actions=(reject, *removal.actions),
+        because=(event.failure, *removal.because),
+        decision=Decision.REFUSED,
+    )
+
+
+def _resize_result(resize_step: "ResizeStep") -> Step:
+    return Step(resize_step.state, resize_step.actions, resizes=resize_step.resizes)
+
+
+def _recover(state: NodeState, pod: Pod) -> Step:
+    """The state with a running pod, and the decision if it were added now; no pod is preempted for it."""
+    admission = admission_result(state, pod)
+    held = admission.held
+    if held is None:
+        held = alignment_result(state, pod).held
+    after = replace(state, held=held, is_collected=True).with_pod(pod).started(pod.metadata.uid)
+    decision = Decision.REFUSED if admission.rejected_for else Decision.ADMITTED
+    return Step(after, because=(*admission.rejected_for, *admission.because), decision=decision)
+
+
+def _queue(state: NodeState, pod: Pod) -> Step:
+    """Queues a pod that is added while the kubelet is down."""
+    not_judged = NotJudged(what="the pod", because="the kubelet does not run")
+    after = replace(state, pending_pods={**state.pending_pods, pod.metadata.uid: pod})
+    return Step(after, because=(not_judged,), decision=Decision.UNDECIDED)
+
+
+def _restart(state: NodeState, event: KubeletRestarted) -> Step:
+    """The node after a kubelet restart: if the new kubelet starts, it handles all pods as additions.
+
+    Follows: v1.36, pkg/kubelet/kubelet.go, syncLoopIteration, HandlePodAdditions, initializeRuntimeDependentModules.
+    """
+    from nodewright.engine.node.resize.resize_attempts import resume_resizes  # noqa: PLC0415 - start-up time
+    from nodewright.engine.node.restart.kubelet_startup import start_kubelet, with_plugins_registered  # noqa: PLC0415 - as above
+
+    if isinstance(event.parts, Refused):
+        return _down(state, event.parts.because)
+    startup = start_kubelet(event.parts.value, event.stored, running_containers(state.pods.values()))
+    if startup.state is None:
+        return _down(state, tuple(ending.because for ending in startup.failures))
+    decided_uids = state.pods.keys() - state.undecided_pods
+    after, readmitted_pods = readmit_pods(
+        startup.state, (*state.pods.values(), *state.pending_pods.values()), decided_uids
+    )
+    actions = tuple(action for readmitted in readmitted_pods for action in readmitted.step.actions)
+    lost_steps = (
+        readmitted.step for readmitted in readmitted_pods if readmitted.step.decision is not Decision.ADMITTED
+    )
+    because = (*startup.warnings, *(reason for readmitted in lost_steps for reason in readmitted.because))
+    resumption = resume_resizes(with_plugins_registered(after), state.pending_resizes)
+    return Step(resumption.state, (*actions, *resumption.actions), because, resizes=resumption.resizes)
+
+
+def _down(state: NodeState, because: tuple[Reason, ...]) -> Step:
+    return Step(replace(state, kubelet_down_for=because), (ExitKubelet(because=because),), because)
+
+
+def running_containers(pods: Iterable[Pod]) -> frozenset[tuple[str, str]]:
+    """The running containers by uid and name: by their statuses; without a status, all but init containers."""
+    return frozenset((pod.metadata.uid, name) for pod in pods for name in _running(pod))
+
+
+def _running(pod: Pod) -> Iterator[str]:
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    running_by_name = {
+        status.name: status.state.running is not None
+        for status in statuses
+        if status.state != ContainerState()
+    }
+    for container in pod.spec.init_containers:
+        if running_by_name.get(container.name, container.is_sidecar):
+            yield container.name
+    for container in pod.spec.containers:
+        if running_by_name.get(container.name, True):
+            yield container.name
+
+
+class ReadmittedPod(msgspec.Struct, frozen=True):
+    """The decision of a restarted kubelet about a pod."""
+
+    pod: Pod
+    step: Step
+
+
+def readmit_pods(
+    state: NodeState, pods: Iterable[Pod], running_uids: Collection[str]
+) -> tuple[NodeState, tuple[ReadmittedPod, ...]]:
+    """The node after its restarted kubelet has handled all pods, with the decision about each.
+
+    Each pod passes all admission handlers as a new one does and keeps its allocations. No allocation is released
+    until all pods are handled. ``running_uids`` are the pods whose admission is certain, as they ran before: for
+    them unjudged features do not matter.
+
+    Follows: v1.36, pkg/kubelet/kubelet.go, HandlePodAdditions; allocation/allocation_manager.go, AddPod.
+    Departs: pods are judged by what the new configuration leaves them; a kubelet that is slow to write its
+        node object judges by what the former one left.
+    """
+    from nodewright.engine.node.restart.kubelet_startup import pods_in_sync_order  # noqa: PLC0415 - start-up time
+
+    readmitted = []
+    for pod in pods_in_sync_order(pods):
+        result = _decide(replace(state, is_collected=True), pod, is_known=pod.metadata.uid in running_uids)
+        readmitted.append(ReadmittedPod(pod, result))
+        state = result.state
+    return state, tuple(readmitted)
+
+
+def _decide(state: NodeState, pod: Pod, *, is_known: bool = False) -> Step:
+    """The decision about a pod, if it is the same for every possible answer to the open questions.
+
+    Where the admission of earlier pods is only assumed, the pod is judged with all of them and with none of them;
+    only a decision that is the same in both cases stands.
+    """
+    # A pod that is already on the node does not compete with itself.
+    state = state.without_pod(pod.metadata.uid)
+    admission = admission_result(state, pod)
+    refused = admission.rejected_for
+    unknown = () if is_known else unjudged_features(state.config, pod)
+    doubts = admission_doubts(state, pod, admission)
+    assumed = assumptions_for(state.config, pod)
+    if refused and assumed and is_rejected_regardless(state, pod, admission):
+        unknown, assumed = (*assumed, *unknown), ()
+    doubts = (*assumed, *doubts)
+    # Unjudged features can only reject a pod: for a rejected pod they change nothing but the reason.
+    if not refused:
+        doubts = (*unknown, *doubts)
+    after = state if admission.held is None else replace(state, held=admission.held, is_collected=True)
+    after = without_victims(after, admission.victims)
+    if doubts:
+        because = (*doubts, *refused, *admission.because)
+        return Step(after.with_pod(pod, assumed=True), (), because, Decision.UNDECIDED, admission.victims)
+    kills = preemption_actions(admission.victims) if admission.victims else ()
+    if refused:
+        actions = (*kills, RejectPod(pod_uid=pod.metadata.uid, because=refused))
+        because = (*refused, *unknown, *admission.because)
+        return Step(after.rejected(pod.metadata.uid), actions, because, Decision.REFUSED, admission.victims)
+    actions = (*kills, AdmitPod(pod_uid=pod.metadata.uid))
+    return Step(after.with_pod(pod), actions, admission.because, Decision.ADMITTED, admission.victims)

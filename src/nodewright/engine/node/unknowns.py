@@ -1,0 +1,193 @@
+"""The aspects of a decision that are not modelled, or that depend on assumed parts of the node."""
+
+import msgspec
+
+from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
+from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
+from nodewright.engine.core.pod_features import has_app_armor_profile
+from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine.core.topology.manager_config import RESTRICTED, SINGLE_NUMA_NODE
+from nodewright.engine.node.managers.hint_providers import CPUProvider, MemoryProvider
+from nodewright.engine.node.node_config import NodeConfig
+from nodewright.kubernetes.node_profile import NodePart
+from nodewright.kubernetes.objects import Container, Pod
+from nodewright.kubernetes.resource_names import MEMORY, is_extended, is_huge_page
+from nodewright.reasons.reason import NotJudged
+
+
+def unjudged_features(config: NodeConfig, pod: Pod) -> tuple[NotJudged, ...]:
+    """The unjudged features that could reject this pod; empty: the decision stands."""
+    return tuple(_host(config, pod))
+
+
+def _host(config: NodeConfig, pod: Pod) -> list[NotJudged]:
+    unjudged = []
+    context = pod.spec.security_context
+    strict = context is not None and context.supplemental_groups_policy == "Strict"
+    if strict and config.facts.has_supplemental_groups_policy is None:
+        unjudged.append(
+            NotJudged(what="container runtime", because="supplementalGroupsPolicy: Strict needs its support")
+        )
+    if config.facts.has_app_armor is None and has_app_armor_profile(pod):
+        unjudged.append(NotJudged(what="AppArmor", because="the pod has an AppArmor profile"))
+    if pod.spec.resource_claims and any(
+        "resourceClaimName" in claim or "resourceClaimTemplateName" in claim
+        for claim in pod.spec.resource_claims
+    ):
+        unjudged.append(NotJudged(what="DRA manager", because="the pod has resource claims"))
+    return unjudged
+
+
+class UnknownResource(msgspec.Struct, frozen=True):
+    """An extended resource that a pod requests and the node does not have.
+
+    Units: pieces.
+    """
+
+    resource: str
+    requested: int
+
+    def sentence(self) -> str:
+        """What kubelet and scheduler make of it."""
+        return (
+            f"{self.resource}: {self.requested} requested, the node has no such resource; its kubelet ignores the "
+            "request, but the scheduler binds the pod to another node"
+        )
+
+
+def unknown_resources(config: NodeConfig, pod: Pod) -> tuple[UnknownResource, ...]:
+    """The extended resources that the pod requests and the node does not have.
+
+    Follows: v1.36, pkg/kubelet/lifecycle/predicate.go, removeMissingExtendedResources.
+    """
+    return tuple(
+        UnknownResource(name, amount)
+        for name, amount in sorted(scheduler_requests(pod).items())
+        if amount and is_extended(name) and name not in config.view.allocatable
+    )
+
+
+_DEMANDING = (RESTRICTED, SINGLE_NUMA_NODE)
+
+
+def assumptions_for(config: NodeConfig, pod: Pod) -> tuple[NotJudged, ...]:
+    """The assumptions that could change this decision, because the managers depend on unknown facts.
+
+    Unknown placements do not matter with one NUMA node, or if the topology manager's policy rejects no pods, as
+    the amounts are known.
+    """
+    if not config.facts.unknown_parts:
+        return ()
+    questions = (
+        *_whole_configuration(config, pod),
+        *_cpus(config, pod),
+        *_memory(config, pod),
+        *_devices(config, pod),
+    )
+    return tuple(
+        NotJudged(what=component, because=_because(config, part))
+        for part, component in dict(questions).items()
+    )
+
+
+_Questions = list[tuple[NodePart, str]]
+
+
+def _because(config: NodeConfig, part: NodePart) -> str:
+    cause = config.facts.unknown_parts[part].because
+    return f"{_MEANING[part]}: {cause}" if cause else _MEANING[part]
+
+
+_MEANING = {
+    NodePart.CONFIGURATION: "the kubelet's configuration is assumed",
+    NodePart.NUMA_NODES: "the NUMA nodes are assumed",
+    NodePart.CPU_LAYOUT: "the layout of cores, caches and sockets is assumed",
+    NodePart.CPUS: "the CPUs of the pods are assumed",
+    NodePart.MEMORY: "the NUMA nodes of the pods' memory are assumed",
+    NodePart.DEVICES: "the NUMA nodes and holders of devices are assumed",
+    NodePart.PODS: "everything about the pods but their allocations is assumed",
+}
+
+
+def _whole_configuration(config: NodeConfig, pod: Pod) -> _Questions:
+    """With an unknown configuration it is unknown whether the managers affect the pod."""
+    uses_managers = qos_class(pod) is QOSClass.GUARANTEED or any(_extended(pod))
+    return _unknown(config, NodePart.CONFIGURATION, "resource managers") if uses_managers else []
+
+
+def _cpus(config: NodeConfig, pod: Pod) -> _Questions:
+    policy = _cpu_policy(config)
+    if policy is None:
+        return []
+    demand = policy.cpu_requests(pod)
+    if not any(demand.container_cpus(container) for container in _containers(pod)) and not demand.pod_cpus():
+        return []
+    questions: _Questions = []
+    if policy.options.full_pcpus_only or (policy.options.align_by_socket and _is_demanding(config)):
+        questions += _unknown(config, NodePart.CPU_LAYOUT, "CPU manager")
+    if _is_demanding(config) and _has_several(config):
+        questions += _unknown(config, NodePart.CPUS, "CPU manager") + _unknown(
+            config, NodePart.NUMA_NODES, "CPU manager"
+        )
+    return questions
+
+
+def _memory(config: NodeConfig, pod: Pod) -> _Questions:
+    is_static = any(
+        isinstance(provider, MemoryProvider) and isinstance(provider.policy, StaticMemory)
+        for provider in config.managers.providers
+    )
+    requests_memory = any(
+        name == MEMORY or is_huge_page(name)
+        for container in _containers(pod)
+        for name in container.resources.requests
+    )
+    if not is_static or not requests_memory or qos_class(pod) is not QOSClass.GUARANTEED:
+        return []
+    if not _has_several(config):
+        return []
+    return _unknown(config, NodePart.MEMORY, "memory manager") + _unknown(
+        config, NodePart.NUMA_NODES, "memory manager"
+    )
+
+
+def _devices(config: NodeConfig, pod: Pod) -> _Questions:
+    if not (_is_demanding(config) and _has_several(config)):
+        return []
+    unknown = config.facts.unknown_parts.get(NodePart.DEVICES)
+    requested = _extended(pod)
+    if unknown is None or not (requested & {*unknown.names} if unknown.names else requested):
+        return []
+    return _unknown(config, NodePart.DEVICES, "device manager")
+
+
+def _unknown(config: NodeConfig, part: NodePart, component: str) -> _Questions:
+    return [(part, component)] if part in config.facts.unknown_parts else []
+
+
+def _is_demanding(config: NodeConfig) -> bool:
+    """Whether the topology manager can reject pods; assumed for custom policies."""
+    return config.managers.topology.policy in _DEMANDING or config.managers.custom_policy is not None
+
+
+def _has_several(config: NodeConfig) -> bool:
+    """Whether there is, or may be, more than one NUMA node."""
+    return NodePart.NUMA_NODES in config.facts.unknown_parts or len(config.parts.machine.topology) > 1
+
+
+def _cpu_policy(config: NodeConfig) -> StaticCPUPolicy | None:
+    for provider in config.managers.providers:
+        if isinstance(provider, CPUProvider) and isinstance(provider.policy, StaticCPUPolicy):
+            return provider.policy
+    return None
+
+
+def _containers(pod: Pod) -> tuple[Container, ...]:
+    return (*pod.spec.init_containers, *pod.spec.containers)
+
+
+def _extended(pod: Pod) -> set[str]:
+    return {
+        name for container in _containers(pod) for name in container.resources.requests if is_extended(name)
+    }

@@ -1,0 +1,230 @@
+"""The smallest change of each kind that lets a refused pod in, found by trying changes."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.engine.admission.validation.pod_spec import pod_violations
+from nodewright.engine.core.requests.resource_defaults import with_defaults
+from nodewright.engine.node.events import ConditionsObserved, PodAdded, PodRemoved
+from nodewright.engine.node.node_config import NodeConfig
+from nodewright.engine.node.node_state import NodeState, pod_as_stored
+from nodewright.engine.node.restart.initial_node import initial_node
+from nodewright.engine.node.restart.restart_rehearsal import ReconfiguredNode, is_valid_configuration
+from nodewright.engine.node.step import Decision, Step, step
+from nodewright.engine.node.what_if.changes import (
+    AmountsRewritten,
+    Change,
+    ConditionsPass,
+    CPULimitDropped,
+    HugePagesReserved,
+    LabelsChanged,
+    PodChange,
+    PodLeaves,
+    RequestsChanged,
+    SettingsChanged,
+    TaintsRemoved,
+    TaintsTolerated,
+    changed_parts,
+    changed_pod,
+    resets_managers,
+)
+from nodewright.engine.node.what_if.replays import Replay, realigned, replayed
+from nodewright.kubernetes.objects import Pod
+from nodewright.reasons.verdict import Refused
+
+BUDGET = 5_000
+"""Number of admission decisions, including those for reallocated pods."""
+
+
+class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A tested change that lets the pod in."""
+
+    kind: str
+    """The kind of change, e.g. `fewer CPUs`; no smaller change of this kind lets the pod in."""
+    change: Change
+    reallocated_pods: int
+    """Number of the node's pods that are reallocated, because the change resets the managers."""
+    preempts: tuple[Pod, ...] = ()
+    """The pods that would be preempted."""
+
+
+class Counterfactuals(msgspec.Struct, frozen=True, kw_only=True):
+    """The changes that would let a pod in."""
+
+    suggestions: tuple[Suggestion, ...] = ()
+    ineffective: tuple[str, ...] = ()
+    """Kinds without a change that lets the pod in."""
+    cut_short: tuple[str, ...] = ()
+    """Kinds that were not searched completely, because the budget was exhausted."""
+    decisions: int = 0
+    """Number of admission decisions made by the search."""
+
+
+class Trial(msgspec.Struct, eq=False):
+    """Tries changes of a refused pod and its node, within a budget."""
+
+    state: NodeState
+    pod: Pod
+    """The pod without defaults, which are applied after a change."""
+    budget: int = BUDGET
+    decisions: int = 0
+    is_budget_spent: bool = False
+    """Whether the budget was exhausted, so that the last change was not tried."""
+    _reconfigurations: dict[SettingsChanged | HugePagesReserved, ReconfiguredNode | None] = {}
+    _now: tuple[Replay | None] | None = None
+    _fault_count: int | None = None
+
+    def admits(self, change: Change) -> bool:
+        """Whether the change lets the pod in without losing a pod of the node."""
+        if self.decisions >= self.budget:
+            self.is_budget_spent = True
+            return False
+        return self.outcome(change) is not None
+
+    def outcome(self, change: Change) -> Step | None:
+        """The admission with the change, regardless of the budget; None: the pod is not admitted."""
+        state = self.state
+        match change:
+            case RequestsChanged() | AmountsRewritten() | CPULimitDropped() | TaintsTolerated():
+                return self._pod_change_outcome(change)
+            case ConditionsPass():
+                state = step(state, ConditionsObserved(())).state
+            case PodLeaves(pod=removed):
+                state = step(state, PodRemoved(removed.uid)).state
+            case SettingsChanged() | HugePagesReserved() if resets_managers(change):
+                reconfigured = self._reconfigured(change)
+                if reconfigured is None:
+                    return None
+                state = reconfigured.state
+            case SettingsChanged() | LabelsChanged() | TaintsRemoved() | HugePagesReserved():
+                parts = changed_parts(state.config.parts, change)
+                if not is_valid_configuration(parts):
+                    return None
+                state = replace(state, config=NodeConfig.of(parts, state.config.managers))
+        return self._admission(state, self.pod)
+
+    def _pod_change_outcome(self, change: PodChange) -> Step | None:
+        pod = changed_pod(self.pod, change)
+        result = self._admission(self.state, pod)
+        if result is None or self._adds_faults(pod):
+            return None
+        return result
+
+    def _admission(self, state: NodeState, pod: Pod) -> Step | None:
+        self.decisions += 1
+        result = step(state, PodAdded(pod_as_stored(pod, state.config.gates)))
+        return result if result.decision is Decision.ADMITTED else None
+
+    def _adds_faults(self, pod: Pod) -> bool:
+        """Whether the changed pod has more validation faults than the original."""
+        if self._fault_count is None:
+            self._fault_count = len(pod_violations(with_defaults(self.pod)))
+        return len(pod_violations(with_defaults(pod))) > self._fault_count
+
+    def _reconfigured(self, change: SettingsChanged | HugePagesReserved) -> ReconfiguredNode | None:
+        """The node under the changed configuration; None: the kubelet does not start, or it rejects more pods."""
+        if change not in self._reconfigurations:
+            self._reconfigurations[change] = self._replay(change)
+        return self._reconfigurations[change]
+
+    def _replay(self, change: SettingsChanged | HugePagesReserved) -> ReconfiguredNode | None:
+        started = self._started(change)
+        if started is None:
+            return None
+        now = self._replay_of_now()
+        node = realigned(started, now) if now is not None else None
+        if node is None:
+            node = replayed(started, self.state.pods.values()).node
+        # Pods that are rejected under the current configuration, too, do not count.
+        return node if node.rejected <= (now.node.rejected if now is not None else frozenset()) else None
+
+    def _replay_of_now(self) -> Replay | None:
+        """The pods of the node under its own configuration; None: the kubelet does not start."""
+        if self._now is None:
+            started = self._started(SettingsChanged(settings=()))
+            self._now = (None if started is None else replayed(started, self.state.pods.values()),)
+        return self._now[0]
+
+    def _started(self, change: SettingsChanged | HugePagesReserved) -> NodeState | None:
+        """The node without its pods under a configuration; None: the kubelet does not start."""
+        parts = changed_parts(self.state.config.parts, change)
+        self.decisions += len(self.state.pods)
+        if not is_valid_configuration(parts):
+            return None
+        started = initial_node(parts)
+        return None if isinstance(started, Refused) else started.value
+
+
+SmallestChange: TypeAlias = Callable[[Trial], Change | None]
+"""Finds the smallest change of a kind that lets the pod in."""
+
+
+def first_admitting(changes: Iterable[Change]) -> SmallestChange:
+    """The first of these changes that lets the pod in; give them smallest first."""
+
+    def first(trial: Trial) -> Change | None:
+        for change in changes:
+            if trial.admits(change):
+                return change
+            if trial.is_budget_spent:
+                return None
+        return None
+
+    return first
+
+
+def largest_admitting(change_to: Callable[[int], Change], below: int) -> SmallestChange:
+    """The change to the largest number from 1 to below ``below`` that lets the pod in, if smaller numbers do, too."""
+
+    def search(trial: Trial) -> Change | None:
+        largest, too_large = 0, below
+        while too_large - largest > 1:
+            middle = (largest + too_large) // 2
+            # Try 1 first: if the largest reduction does not help, no smaller one does.
+            candidate = middle if largest else 1
+            if trial.admits(change_to(candidate)):
+                largest = candidate
+            elif candidate == 1 or trial.is_budget_spent:
+                return None
+            else:
+                too_large = candidate
+        return change_to(largest) if largest else None
+
+    return search
+
+
+def counterfactuals(
+    state: NodeState, pod: Pod, kinds: Iterable[tuple[str, SmallestChange]], *, budget: int = BUDGET
+) -> Counterfactuals:
+    """For each kind the smallest change that lets the pod in; a change that belongs to two kinds is reported once."""
+    trial = Trial(state.without_pod(pod.uid), pod, budget)
+    suggestions: list[Suggestion] = []
+    ineffective, cut_short = [], []
+    for kind, smallest in kinds:
+        trial.is_budget_spent = False
+        change = smallest(trial)
+        if trial.is_budget_spent:
+            cut_short.append(kind)
+        if change is None:
+            if not trial.is_budget_spent:
+                ineffective.append(kind)
+            continue
+        if all(suggestion.change != change for suggestion in suggestions):
+            suggestions.append(_suggestion(trial, kind, change))
+    return Counterfactuals(
+        suggestions=tuple(suggestions),
+        ineffective=tuple(ineffective),
+        cut_short=tuple(cut_short),
+        decisions=trial.decisions,
+    )
+
+
+def _suggestion(trial: Trial, kind: str, change: Change) -> Suggestion:
+    result = trial.outcome(change)
+    assert result is not None
+    reallocated = len(trial.state.pods) if resets_managers(change) else 0
+    victims = tuple(victim.pod for victim in result.victims.victims) if result.victims else ()
+    return Suggestion(kind=kind, change=change, reallocated_pods=reallocated, preempts=victims)

@@ -1,0 +1,401 @@
+"""The explanation of a node's decision about a pod: all evidence, and changes that would let a refused pod in."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec import structs
+from msgspec.structs import replace
+
+from nodewright.engine.core.eviction.pressure_admission import ConditionEffect, condition_effects
+from nodewright.engine.core.requests.effective_resources import pod_limits
+from nodewright.engine.core.requests.request_options import RequestOptions
+from nodewright.engine.core.topology.hint_merge import combination_count
+from nodewright.engine.node.events import PodAdded
+from nodewright.engine.node.managers.hint_providers import CPUProvider, MemoryProvider
+from nodewright.engine.node.managers.manager_trace import (
+    HintRound,
+    ManagerTrace,
+    NoHintReason,
+    manager_trace,
+    no_hint_reason,
+)
+from nodewright.engine.node.node_config import KubeletDefects
+from nodewright.engine.node.node_state import NodeState, pod_as_stored, without_ungated_resources
+from nodewright.engine.node.pod_placement import Placement, placement_of
+from nodewright.engine.node.resource_holders import (
+    PodNames,
+    ResourceEvidence,
+    resource_evidence,
+    with_pod_names,
+)
+from nodewright.engine.node.restart.restart_rehearsal import reconfigured_node
+from nodewright.engine.node.step import Decision, Step, step
+from nodewright.engine.node.what_if.counterfactuals import (
+    BUDGET,
+    Counterfactuals,
+    SmallestChange,
+    counterfactuals,
+)
+from nodewright.engine.node.what_if.node_changes import (
+    huge_page_changes,
+    manager_changes,
+    other_node_changes,
+    pod_removals,
+)
+from nodewright.engine.node.what_if.pod_request_changes import other_pod_changes, request_changes
+from nodewright.engine.node.what_if.replays import MANAGER_REASONS
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.resource_names import CPU, MEMORY, PODS
+from nodewright.reasons.cpu import (
+    CPUAccountingWrong,
+    CPUHolder,
+    CPUsNotFree,
+    CPUsOfNUMA,
+    DistributionOverwritten,
+    KubeletCrashes,
+    KubeletHangs,
+)
+from nodewright.reasons.devices import DeviceUnlisted, UnhealthyDevicesReused
+from nodewright.reasons.memory import MemoryTypeMissing
+from nodewright.reasons.pod_creation import APIServerRefusal
+from nodewright.reasons.predicates import HostPortsTaken, InsufficientResource, NoVictimsSuffice
+from nodewright.reasons.reason import Reason, SysctlForbidden
+from nodewright.reasons.topology import (
+    AffinityObstacle,
+    DistanceMissing,
+    HintsMerged,
+    JudgedBy,
+    ResourceHints,
+    obstacles,
+    resource_hints,
+)
+from nodewright.values.idset import CPUSet
+from nodewright.values.topology_hints import Hint
+
+
+def suggested_changes(state: NodeState, pod: Pod, result: Step, *, budget: int = BUDGET) -> Counterfactuals:
+    """The smallest changes that would let a refused pod in; empty for other decisions.
+
+    ``pod`` is without the API server's defaults; ``result`` is the decision about it.
+    """
+    if result.decision is not Decision.REFUSED:
+        return Counterfactuals()
+    return counterfactuals(state, pod, _kinds(state, pod, result.because), budget=budget)
+
+
+def _kinds(state: NodeState, pod: Pod, because: Sequence[Reason]) -> Iterator[tuple[str, SmallestChange]]:
+    yield from other_pod_changes(pod, because)
+    # If a reason does not depend on the requests, no other request helps, and no removed pod does.
+    if all(_depends_on_requests(reason) for reason in _refusals(because)):
+        yield from request_changes(state, pod)
+    if all(_depends_on_requests(reason) or _depends_on_other_pods(reason) for reason in _refusals(because)):
+        yield from pod_removals(state, pod)
+        yield from huge_page_changes(state, pod)
+    if isinstance(because[0], MANAGER_REASONS):
+        yield from manager_changes(state)
+    yield from other_node_changes(state, because)
+
+
+def _refusals(because: Sequence[Reason]) -> Sequence[Reason]:
+    """The refusal of a manager, or all failures of the predicates, without evidence for granted allocations."""
+    if isinstance(because[0], MANAGER_REASONS):
+        return because[:1]
+    return [reason for reason in because if not isinstance(reason, MANAGER_REASONS)]
+
+
+def _depends_on_requests(reason: Reason) -> bool:
+    if isinstance(reason, InsufficientResource):
+        return reason.resource != PODS
+    return isinstance(reason, MANAGER_REASONS | NoVictimsSuffice)
+
+
+def _depends_on_other_pods(reason: Reason) -> bool:
+    return isinstance(reason, InsufficientResource | HostPortsTaken)
+
+
+DEFECT_REASONS = (
+    KubeletHangs
+    | KubeletCrashes
+    | CPUAccountingWrong
+    | CPUsNotFree
+    | DistributionOverwritten
+    | MemoryTypeMissing
+    | DeviceUnlisted
+    | UnhealthyDevicesReused
+    | DistanceMissing
+)
+"""The reasons that are known defects of the kubelet."""
+
+
+NO_CPUS = CPUSet()
+_WITHOUT_OVERHEAD = RequestOptions(exclude_overhead=True)
+
+
+class ResourceView(msgspec.Struct, frozen=True, kw_only=True):
+    """A manager's hints for a resource, and the evidence for them.
+
+    Units: cpu in CPUs, memory in bytes, devices in units.
+    """
+
+    hints: ResourceHints
+    requested: int | None
+    """None: the manager gave no hints at all."""
+    enough_if_empty: int | None
+    """The number of NUMA nodes that would suffice if nothing were allocated; hints of this size are preferred."""
+    sites: ResourceEvidence
+    no_hint_reason: NoHintReason | None = None
+    """Why the manager gave no hint, if it gave none."""
+
+
+class RoundView(msgspec.Struct, frozen=True, kw_only=True):
+    """The managers' hints of one round, and their merge by the topology manager."""
+
+    container: str
+    """Empty: the pod as a whole."""
+    resources: tuple[ResourceView, ...]
+    hint: Hint | None
+    """The merged hint; None: the kubelet crashes before the merge."""
+    admits: bool
+    judged_by: JudgedBy | None
+    """The custom policy's judgement; None: the kubelet's own policy."""
+    obstacles: tuple[AffinityObstacle, ...]
+    """Why the hint is not preferred."""
+    combinations: int
+    """Number of combinations of hints that the kubelet tries for it."""
+    proved: bool
+
+
+class Defect(msgspec.Struct, frozen=True, kw_only=True):
+    """A known defect of the kubelet that affects the decision."""
+
+    reason: Reason
+    holders: tuple[CPUHolder, ...] = ()
+    """The holders of CPUs that are assigned a second time; pods by name."""
+    reserved: CPUSet = NO_CPUS
+    """Reserved CPUs that are assigned."""
+
+
+class WithoutDefects(msgspec.Struct, frozen=True, kw_only=True):
+    """The decision of a kubelet without its known defects, with all pods reallocated."""
+
+    decision: Decision
+    because: tuple[Reason, ...]
+    placement: Placement | None
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The decision of a node about a pod, with all evidence."""
+
+    pod: Pod
+    step: Step
+    policy: str
+    """The topology manager's policy."""
+    scope: str
+    rounds: tuple[RoundView, ...]
+    choices: tuple[tuple[str, tuple[Reason, ...]], ...]
+    """Remarkable facts of each container's allocation (empty name: the whole pod), in order."""
+    refusals: tuple[Reason, ...]
+    """The reasons against the pod, the kubelet's own reason first; pods by name."""
+    placement: Placement | None
+    """The allocations of an admitted pod."""
+    conditions: tuple[ConditionEffect, ...]
+    """The effect of each node condition on the pod, as if it were the only one."""
+    defects: tuple[Defect, ...]
+    without_defects: WithoutDefects | None
+    counterfactuals: Counterfactuals
+    """The changes that would let it in."""
+
+    @property
+    def is_refused_by_api_server(self) -> bool:
+        """Whether no node sees the pod."""
+        return any(isinstance(reason, APIServerRefusal) for reason in self.step.because)
+
+    @property
+    def combinations(self) -> int:
+        """Number of combinations of hints that the kubelet tries for the pod."""
+        return sum(numa_round.combinations for numa_round in self.rounds)
+
+
+def creation_refusal(state: NodeState, pod: Pod, because: APIServerRefusal) -> Explanation:
+    """The explanation of a pod that the API server refuses, so that the node never decides."""
+    managers = state.config.managers
+    return Explanation(
+        pod=pod,
+        step=Step(state, because=(because,), decision=Decision.REFUSED),
+        policy=managers.policy,
+        scope=managers.topology.scope,
+        rounds=(),
+        choices=(),
+        refusals=(because,),
+        placement=None,
+        conditions=(),
+        defects=(),
+        without_defects=None,
+        counterfactuals=Counterfactuals(),
+    )
+
+
+def explanation(state: NodeState, pod: Pod, *, budget: int = BUDGET) -> Explanation:
+    """The node's decision about a pod that is added now, with all evidence; the node stays unchanged.
+
+    ``pod`` has a uid and no defaults; ``budget`` bounds the search for changes that would let it in.
+    """
+    written, pod = pod, pod_as_stored(pod, state.config.gates)
+    result = step(state, PodAdded(pod))
+    trace = None if isinstance((*result.because, None)[0], SysctlForbidden) else manager_trace(state, pod)
+    names = {**{uid: active_pod.full_name for uid, active_pod in state.pods.items()}, pod.uid: pod.full_name}
+    granted = trace.aligned.because if trace else ()
+    managers = trace.managers if trace else state.config.managers
+    defects = tuple(
+        _defect(state, reason, names) for reason in result.because if isinstance(reason, DEFECT_REASONS)
+    )
+    return Explanation(
+        pod=pod,
+        step=result,
+        policy=managers.policy,
+        scope=managers.topology.scope,
+        rounds=tuple(_round_view(state, pod, reason, names) for reason in trace.rounds) if trace else (),
+        choices=tuple(_choices(trace)) if trace else (),
+        refusals=tuple(
+            with_pod_names(reason, names) for reason in result.because[: len(result.because) - len(granted)]
+        ),
+        placement=None if result.decision is Decision.REFUSED else placement_of(result.state, pod),
+        conditions=condition_effects(
+            state.conditions,
+            without_ungated_resources(pod, state.config),
+            comparisons=state.config.gates["TaintTolerationComparisonOperators"],
+        ),
+        defects=defects,
+        without_defects=_without_defects(state, pod) if defects else None,
+        counterfactuals=suggested_changes(state, written, result, budget=budget),
+    )
+
+
+def _round_view(state: NodeState, pod: Pod, hint_round: HintRound, names: PodNames) -> RoundView:
+    merged = hint_round.merged
+    if merged is None:
+        return RoundView(
+            container=hint_round.container,
+            resources=(),
+            hint=None,
+            admits=False,
+            judged_by=None,
+            obstacles=(),
+            combinations=0,
+            proved=True,
+        )
+    return RoundView(
+        container=hint_round.container,
+        resources=tuple(_resource_views(state, pod, hint_round, merged, names)),
+        hint=merged.hint,
+        admits=hint_round.admits,
+        judged_by=merged.judged_by,
+        obstacles=obstacles(merged),
+        combinations=combination_count(merged),
+        proved=merged.proved,
+    )
+
+
+def _resource_views(
+    state: NodeState, pod: Pod, hint_round: HintRound, merged: HintsMerged, names: PodNames
+) -> Iterator[ResourceView]:
+    requested, sizes = _requested_amounts(state, pod, hint_round), _preferred_sizes(merged)
+    for hint in resource_hints(merged):
+        cause = (
+            no_hint_reason(state.config, pod, hint_round.container, hint)
+            if hint.says == "no opinion"
+            else None
+        )
+        # A memory manager without a fitting set gives no hint; its free memory is shown nevertheless.
+        resource = hint.resource or (MEMORY if cause == "nothing fits" else "")
+        yield ResourceView(
+            hints=hint,
+            requested=requested.get(resource),
+            enough_if_empty=sizes.get((hint.provider, hint.resource)),
+            sites=resource_evidence(state.config, hint_round.before, resource, names) if resource else None,
+            no_hint_reason=cause,
+        )
+
+
+def _requested_amounts(state: NodeState, pod: Pod, hint_round: HintRound) -> Mapping[str, int]:
+    """The amounts that the managers allocate, by resource."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    container = next((candidate for candidate in containers if candidate.name == hint_round.container), None)
+    limits = container.resources.limits if container else pod_limits(pod, _WITHOUT_OVERHEAD)
+    requested = {
+        name: amount.value()
+        for name, amount in limits.items()
+        if hint_round.before.devices.is_device_plugin_resource(name)
+    }
+    for provider in state.config.managers.providers:
+        demand = provider.demand(hint_round.before, pod)
+        if isinstance(provider, CPUProvider) and demand is not None:
+            requested[CPU] = demand.container_cpus(container) if container else demand.pod_cpus()
+        if isinstance(provider, MemoryProvider) and demand is not None:
+            amounts = demand.container(container) if container else demand.whole_pod()
+            requested |= amounts if isinstance(amounts, Mapping) else {}
+    return requested
+
+
+def _preferred_sizes(merged: HintsMerged) -> Mapping[tuple[str, str], int]:
+    """The size of preferred hints, by provider and resource."""
+    sizes = {}
+    for offer in merged.offers:
+        for resource, hints in (offer.hints or {}).items():
+            if hints is None:
+                continue
+            preferred = [
+                len(listed_hint.numa)
+                for listed_hint in hints.listed
+                if listed_hint.preferred and listed_hint.numa is not None
+            ]
+            if hints.fitting is not None:
+                sizes[offer.provider, resource] = hints.fitting.preferred_size
+            elif preferred:
+                sizes[offer.provider, resource] = min(preferred)
+    return sizes
+
+
+def _choices(trace: ManagerTrace) -> Iterator[tuple[str, tuple[Reason, ...]]]:
+    """The reasons of each container's allocations, from all managers."""
+    choices: dict[str, tuple[Reason, ...]] = {}
+    for call in trace.allocations:
+        choices[call.container] = (*choices.get(call.container, ()), *call.verdict.because)
+    yield from choices.items()
+
+
+def _defect(state: NodeState, reason: Reason, names: PodNames) -> Defect:
+    """The defect, with the holders of CPUs that it assigns twice."""
+    sites = (
+        resource_evidence(state.config, state.without_stale().held, CPU, names)
+        if isinstance(reason, CPUsNotFree)
+        else None
+    )
+    if sites is None or not isinstance(reason, CPUsNotFree):
+        return Defect(reason=reason)
+    holders, reserved = [], NO_CPUS
+    for site in sites:
+        assert isinstance(site, CPUsOfNUMA)
+        holders += [structs.replace(holder, cpus=holder.cpus & reason.cpus) for holder in site.holders]
+        reserved |= site.reserved & reason.cpus
+    return Defect(
+        reason=reason, holders=tuple(holder for holder in holders if holder.cpus), reserved=reserved
+    )
+
+
+def _without_defects(state: NodeState, pod: Pod) -> WithoutDefects | None:
+    """The decision of a kubelet without its known defects."""
+    parts = replace(state.config.parts, defects=KubeletDefects.AVOID)
+    reconfigured = reconfigured_node(
+        parts, (active_pod for uid, active_pod in state.pods.items() if uid != pod.uid)
+    )
+    if reconfigured is None:
+        return None
+    result = step(reconfigured.state, PodAdded(pod))
+    assert result.decision is not None
+    admitted = result.decision is Decision.ADMITTED
+    return WithoutDefects(
+        decision=result.decision,
+        because=result.because,
+        placement=placement_of(result.state, pod) if admitted else None,
+    )
