@@ -13,7 +13,7 @@ from tests.support.agent_bench import AgentBench
 from tests.support.live_agent import private_cgroups
 
 from nodewright.agent.decide import decide
-from nodewright.kubernetes.objects import ObjectMeta, Pod
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod
 from nodewright.testing.objects import container
 from nodewright.testing.objects import pod as a_pod
 from tools.agent_idle import count_running, idle_figures, running, sleeping_pod

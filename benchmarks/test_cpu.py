@@ -18,13 +18,13 @@ from nodewright.engine.core.cpu.cpu_policy import (
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology, discover
 from nodewright.formats.decode import decode
-from nodewright.hardware.machine_info import MachineInfo
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.verdict import Granted
+from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.verdict import Granted
+from nodewright.model.values.idset import CPUSet
+from nodewright.model.values.quantity import Quantity
 from nodewright.testing.objects import a_pod
 from nodewright.testing.strategies import topology
-from nodewright.values.idset import CPUSet
-from nodewright.values.quantity import Quantity
 
 MACHINES = read_machines()
 OPTIONS = {

@@ -8,10 +8,10 @@ from nodewright.engine.core.devices.device_assignment import allocate, without_i
 from nodewright.engine.core.devices.device_hints import container_hints, min_affinity_size, pod_hints
 from nodewright.engine.core.devices.device_manager import DeviceManager, PluginBehavior, lowest
 from nodewright.engine.core.devices.device_state import DeviceState
-from nodewright.kubernetes.node_profile import Device
-from nodewright.reasons.verdict import Granted
+from nodewright.model.kubernetes.node_profile import Device
+from nodewright.model.reasons.verdict import Granted
+from nodewright.model.values.idset import NUMASet
 from nodewright.testing.devices import GPU, a_pod_with_devices
-from nodewright.values.idset import NUMASet
 
 SIZES = [(devices, nodes) for devices in (16, 128) for nodes in (2, 4, 8, 16, 34, 64)]
 

@@ -11,13 +11,13 @@ from nodewright.engine.core.eviction.eviction_policy import POLICIES
 from nodewright.engine.core.eviction.eviction_ranking import ActivePod, ranked_pods, stats_by_uid
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation, EvictionState
 from nodewright.engine.core.eviction.eviction_thresholds import EvictionConfig, NodeFilesystems
-from nodewright.kubernetes.eviction_thresholds import (
+from nodewright.model.kubernetes.eviction_thresholds import (
     DEFAULT_EVICTION_HARD,
     EvictionSettings,
     Signal,
     parse_thresholds,
 )
-from nodewright.kubernetes.stats_summary import StatsSummary
+from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.predict.timeline import simulated_timeline
 from nodewright.testing.objects import a_pod
 from nodewright.testing.usage import a_pod_usage, a_reading, a_timeline_pod, a_timeline_setting

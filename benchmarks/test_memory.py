@@ -13,8 +13,8 @@ from nodewright.engine.core.memory.memory_policy import (
     create_memory_policy,
 )
 from nodewright.engine.core.memory.memory_state import MemoryState
-from nodewright.hardware.machine_info import HugePages, NUMANode
-from nodewright.reasons.verdict import Granted
+from nodewright.model.hardware.machine_info import HugePages, NUMANode
+from nodewright.model.reasons.verdict import Granted
 from nodewright.testing.objects import amounts, container, pod
 
 GIB = 2**30

@@ -19,13 +19,13 @@ from nodewright.engine.node.events import PodAdded, PodRecovered, PodRemoved, Po
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.engine.node.step import Decision, step
-from nodewright.errors import InputError
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.texts import sentence
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.predict.node_from_profile import node_parts
-from nodewright.reasons.texts import sentence
-from nodewright.reasons.verdict import Granted, Refused
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 
 RECORDED = Path(__file__).parents[1] / "tests/conformance/vectors/node.jsonl.gz"

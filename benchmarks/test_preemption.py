@@ -9,9 +9,9 @@ from nodewright.engine.core.predicates.predicate_check import NodeView, check_pr
 from nodewright.engine.core.predicates.requested_resources import node_usage
 from nodewright.engine.core.preemption.greedy import PreemptionVictims, victims_for
 from nodewright.engine.core.preemption.optimal import smallest_preemption
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.predicates import InsufficientResource, PredicateFailure
-from nodewright.reasons.verdict import Granted, Refused
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.predicates import InsufficientResource, PredicateFailure
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.testing.objects import a_node, a_pod
 
 NODE = NodeView.of(a_node({"cpu": 1000, "memory": "4Ti", "pods": 600}, labels={"zone": "a"}))

@@ -3,7 +3,7 @@
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from nodewright.values.quantity import Quantity
+from nodewright.model.values.quantity import Quantity
 
 TEXTS = ("250m", "1.5Gi", "100M", "2", "0.1", "1e3", "500Mi", "64Ki")
 

@@ -15,11 +15,11 @@ from nodewright.engine.admission.quota.quota_admission import (
 from nodewright.engine.admission.quota.quota_pods import pod_evaluator
 from nodewright.formats.decode import decode
 from nodewright.formats.inventory import Inventory, inventory_from_bytes
-from nodewright.kubernetes.api_request import create_request
-from nodewright.kubernetes.namespace_objects import LimitRange, ResourceQuota
+from nodewright.model.kubernetes.api_request import create_request
+from nodewright.model.kubernetes.namespace_objects import LimitRange, ResourceQuota
+from nodewright.model.values.instant import Instant
 from nodewright.predict.quota.fixes import pod_headroom, smallest_fixes
 from nodewright.testing.objects import container, pod, sidecar
-from nodewright.values.instant import Instant
 from tools.source import ROOT
 
 POD = pod(

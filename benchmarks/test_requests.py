@@ -4,8 +4,8 @@ from typing import Any
 
 from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.engine.core.requests.resource_defaults import with_defaults
+from nodewright.model.values.quantity import Quantity
 from nodewright.testing.objects import container, pod, sidecar
-from nodewright.values.quantity import Quantity
 
 POD = pod(
     container("app", "500m/1Gi", "1/2Gi"),

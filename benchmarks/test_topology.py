@@ -5,9 +5,9 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from nodewright.engine.core.topology.hint_merge import merged_hint
 from nodewright.engine.core.topology.manager_config import TopologyManager
-from nodewright.values.idset import NUMASet
-from nodewright.values.subsets import nonempty_subsets
-from nodewright.values.topology_hints import Fitting, Hint, HintList, Offer
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.subsets import nonempty_subsets
+from nodewright.model.values.topology_hints import Fitting, Hint, HintList, Offer
 
 GIB = 2**30
 

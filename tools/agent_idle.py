@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from nodewright.agent.agent_client import AgentClient
-from nodewright.errors import HostError
 from nodewright.host.cgroupfs import CgroupFS
+from nodewright.model.errors import HostError
 from tools.cpu_timer import process_cpu_s
 from tools.source import ROOT
 

@@ -18,7 +18,7 @@ from tests.support.eviction_race import ThresholdScope
 
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.host.ports import ContainerConfig, Mount, PodSandboxConfig
-from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
+from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
 from nodewright.runtimes.cri import CRIChannel, CRIRuntime
 from nodewright.runtimes.cri import api_pb2 as cri
 from nodewright.runtimes.cri.channel import LIST_CONTAINERS, LIST_POD_SANDBOX

@@ -29,7 +29,7 @@ import msgspec
 
 from nodewright.agent.timing import ShortCollections
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node
 from tools.call_connection import CallConnection
 from tools.cpu_timer import process_cpu_s

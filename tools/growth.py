@@ -16,9 +16,9 @@ from nodewright.engine.node.events import PodAdded
 from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.engine.node.step import step
 from nodewright.fleet import run
-from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.reasons.verdict import Granted
 from nodewright.predict.node_from_profile import node_parts
-from nodewright.reasons.verdict import Granted
 from nodewright.testing.fleets import a_template, some_nodes, some_pods
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_guaranteed_pod

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nodewright.conformance.release_vectors import vectors_of_release
 from nodewright.conformance.vectors import FAMILIES, Vector, recorded_sample
-from nodewright.releases.release_table import RELEASE_TABLES
+from nodewright.model.releases.release_table import RELEASE_TABLES
 
 CONFORMANCE = Path(__file__).parent.parent / "tests" / "conformance"
 SAMPLE = recorded_sample()

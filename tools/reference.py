@@ -18,8 +18,8 @@ import msgspec
 
 from nodewright.cli.app import app
 from nodewright.cli.schema import REPORTS, schema_of
-from nodewright.hardware import machine_info
-from nodewright.kubernetes import eviction_thresholds, node_profile, objects
+from nodewright.model.hardware import machine_info
+from nodewright.model.kubernetes import eviction_thresholds, node_profile, objects
 from nodewright.output.json_yaml import as_json
 from nodewright.predict.lint.lint_report import rule_page, rules_page
 from nodewright.predict.lint.rules import RULES_BY_ID

@@ -38,7 +38,7 @@ from nodewright.fleet.simulation.outcomes import FleetResult, PodOutcome
 from nodewright.fleet.workload import FleetNode, FleetPod
 from nodewright.host.clock import HostClock
 from nodewright.host.key_pair import ensure_key_pair
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.profiles.catalogue import catalogue
 from nodewright.profiles.node_lookup import catalogue_profile
 from nodewright.testing.fleets import a_template, some_pods

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nodewright.cluster.export_places import EXPORT_URL
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node
 from nodewright.profiles.node_export import bytes_digest, profile_digest
 from nodewright.profiles.node_lookup import catalogue_profile

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nodewright.engine.node.step import Decision
-    from nodewright.errors import HostError, InputError
-    from nodewright.kubernetes.objects import Pod
+    from nodewright.model.errors import HostError, InputError
+    from nodewright.model.kubernetes.objects import Pod
+    from nodewright.model.values.idset import CPUSet, NUMASet
+    from nodewright.model.values.quantity import Quantity
     from nodewright.predict.library import InteractiveAdmitResult as AdmitResult
     from nodewright.predict.library import InteractiveExplanation as Explanation
     from nodewright.predict.library import InteractiveNode as Node
     from nodewright.predict.library import load_pods
-    from nodewright.values.idset import CPUSet, NUMASet
-    from nodewright.values.quantity import Quantity
     from nodewright.version import __version__
 
 __all__ = [
@@ -37,15 +37,15 @@ __all__ = [
 
 _MODULES = {
     "AdmitResult": "nodewright.predict.library:InteractiveAdmitResult",
-    "CPUSet": "nodewright.values.idset",
+    "CPUSet": "nodewright.model.values.idset",
     "Decision": "nodewright.engine.node.step",
-    "HostError": "nodewright.errors",
-    "InputError": "nodewright.errors",
-    "NUMASet": "nodewright.values.idset",
+    "HostError": "nodewright.model.errors",
+    "InputError": "nodewright.model.errors",
+    "NUMASet": "nodewright.model.values.idset",
     "Explanation": "nodewright.predict.library:InteractiveExplanation",
     "Node": "nodewright.predict.library:InteractiveNode",
-    "Pod": "nodewright.kubernetes.objects",
-    "Quantity": "nodewright.values.quantity",
+    "Pod": "nodewright.model.kubernetes.objects",
+    "Quantity": "nodewright.model.values.quantity",
     "__version__": "nodewright.version",
     "load_pods": "nodewright.predict.library",
 }

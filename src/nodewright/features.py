@@ -22,8 +22,11 @@ from nodewright.formats.documents import InputFile, read_file
 from nodewright.formats.inventory import Inventory, loaded_inventory, without_duplicates
 from nodewright.formats.manifests import ManifestLoader
 from nodewright.formats.python_objects import ManifestSource, files_and_objects
-from nodewright.kubernetes.eviction_thresholds import Signal
-from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.releases.feature_gates import default_gates
+from nodewright.model.releases.release import Release, applied_rules
+from nodewright.model.releases.release_table import NEWEST
 from nodewright.predict.evict.evict_report import EvictionReport, eviction_report
 from nodewright.predict.evict.node_usage import usage_of_node
 from nodewright.predict.library import add_sources, profile_of
@@ -38,9 +41,6 @@ from nodewright.predict.rehearse.rehearsal_report import RehearsalReport, rehear
 from nodewright.predict.rehearse.restart_query import RestartQuery, rehearsed_restart
 from nodewright.profiles.machine_shapes import parse_shape_rules
 from nodewright.profiles.usage_files import usage_from_file
-from nodewright.releases.feature_gates import default_gates
-from nodewright.releases.release import Release, applied_rules
-from nodewright.releases.release_table import NEWEST
 
 
 def lint(

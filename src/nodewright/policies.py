@@ -28,10 +28,10 @@ from nodewright.engine.core.topology.custom import (
     topology_policy,
 )
 from nodewright.fleet.simulation.custom_scorers import CandidateNode, NodeScorer, node_scorer
-from nodewright.kubernetes.objects import Pod
-from nodewright.values.custom_policy import CustomPolicy, CustomPolicyError
-from nodewright.values.idset import CPUSet, NUMASet
-from nodewright.values.topology_hints import Hint, HintList
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.custom_policy import CustomPolicy, CustomPolicyError
+from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.model.values.topology_hints import Hint, HintList
 
 __all__ = [
     "CPUPicker",

@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nodewright.errors import InputError
 from nodewright.formats.alike_documents import read_alike_documents
 from nodewright.formats.kubectl_yaml import YAMLDocument, read_documents
+from nodewright.model.errors import InputError
 
 TEXTS = st.sampled_from(
     [

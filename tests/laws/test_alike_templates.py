@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.errors import InputError
 from nodewright.formats.manifests import workloads_from
+from nodewright.model.errors import InputError
 
 IMAGES = st.sampled_from(["web:1", "web:2", " web", "", None])
 CONTAINERS = st.fixed_dictionaries(

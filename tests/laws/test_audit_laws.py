@@ -11,15 +11,15 @@ from tests.support.agent_bench import AgentBench
 from tests.support.audit_evidence import audit_evidence
 
 from nodewright.engine.core.memory.memory_state import Block
-from nodewright.kubernetes.node_profile import MemoryBlock
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.pod_resources_api import ContainerDevices, ContainerResources, PodResources
+from nodewright.model.kubernetes.node_profile import MemoryBlock
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.pod_resources_api import ContainerDevices, ContainerResources, PodResources
+from nodewright.model.values.idset import CPUSet
 from nodewright.predict.audit.audit_comparison import audit_of
 from nodewright.predict.audit.audit_evidence import AuditEvidence, DiscrepancyKind
 from nodewright.predict.audit.cgroup_check import CPUS, MEMS
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod
-from nodewright.values.idset import CPUSet
 
 GPU = "nvidia.com/gpu"
 BOTH = {**STATIC_CPUS, **STATIC_MEMORY}

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.laws.test_nodes import Script, is_flagged, played, reported_allocations, scripts
 
 from nodewright.engine.node.pod_placement import placement_of
-from nodewright.kubernetes.node_profile import NodePart, NodeProfile, PodAllocations
+from nodewright.model.kubernetes.node_profile import NodePart, NodeProfile, PodAllocations
 from nodewright.predict.node import Node
 from nodewright.profiles.allocations import pod_allocations
 from nodewright.profiles.capture.captured_node import NodeSources, captured_node

@@ -18,9 +18,8 @@ from nodewright.engine.core.cgroups.cgroup_settings import pod_cgroup_settings
 from nodewright.engine.core.cgroups.container_settings import settings_by_container
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.kubernetes.objects import ObjectMeta, Pod, PodStatus
-from nodewright.testing.strategies import pods
-from nodewright.values.cpu_time import (
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodStatus
+from nodewright.model.values.cpu_time import (
     MAX_SHARES,
     MAX_WEIGHT,
     MIN_SHARES,
@@ -35,7 +34,8 @@ from nodewright.values.cpu_time import (
     shares_to_milli_cpu,
     weight_to_shares,
 )
-from nodewright.values.units import Bytes, Microseconds, MilliCPU
+from nodewright.model.values.units import Bytes, Microseconds, MilliCPU
+from nodewright.testing.strategies import pods
 
 amounts = st.integers(0, 300_000).map(MilliCPU)
 shares = st.integers(MIN_SHARES, MAX_SHARES).map(Shares)

@@ -11,12 +11,12 @@ from nodewright.engine.core.cpu.cpu_policy import CPUSettings, StaticCPUPolicy, 
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology
 from nodewright.engine.core.cpu.policy_options import CPUGates
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.verdict import Granted, Refused
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.model.values.quantity import Quantity
 from nodewright.testing.objects import a_pod
 from nodewright.testing.strategies import odd_topologies, regular_topologies
-from nodewright.values.idset import CPUSet, NUMASet
-from nodewright.values.quantity import Quantity
 
 OPTIONS = (
     (),

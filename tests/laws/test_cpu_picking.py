@@ -7,10 +7,10 @@ from tests.laws.slow_cpus import CPUs, Machine, Refusal, slow_distributed, slow_
 from nodewright.engine.core.cpu.cpu_policy import AssignmentStrategy, take_cpus
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology
 from nodewright.engine.core.cpu.packed_assignment import PackingOptions
-from nodewright.reasons.cpu import CPUAccountingWrong, KubeletCrashes, KubeletHangs, NotEnoughCPUs
-from nodewright.reasons.verdict import Granted, Refused
+from nodewright.model.reasons.cpu import CPUAccountingWrong, KubeletCrashes, KubeletHangs, NotEnoughCPUs
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.values.idset import CPUSet
 from nodewright.testing.strategies import topologies
-from nodewright.values.idset import CPUSet
 
 
 @st.composite

@@ -10,12 +10,12 @@ from nodewright.engine.core.devices.device_assignment import allocate, free_devi
 from nodewright.engine.core.devices.device_hints import device_hints
 from nodewright.engine.core.devices.device_manager import DeviceManager, PluginBehavior, highest, lowest
 from nodewright.engine.core.devices.device_state import DeviceList, DeviceState, device_stock
-from nodewright.kubernetes.node_profile import Device
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.devices import DevicesChosen, NotEnoughDevices
-from nodewright.reasons.verdict import Granted
+from nodewright.model.kubernetes.node_profile import Device
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.devices import DevicesChosen, NotEnoughDevices
+from nodewright.model.reasons.verdict import Granted
+from nodewright.model.values.idset import NUMASet
 from nodewright.testing.devices import GPU, a_pod_with_devices
-from nodewright.values.idset import NUMASet
 
 NODES = st.lists(st.sampled_from((0, 1, 2, 3, 9)), min_size=0, max_size=3, unique=True)
 AFFINITIES = st.none() | st.integers(1, 15).map(NUMASet)

@@ -23,9 +23,9 @@ from nodewright.engine.core.eviction.eviction_state import (
 )
 from nodewright.engine.core.eviction.eviction_thresholds import EvictionConfig, NodeFilesystems
 from nodewright.engine.core.requests.qos_and_priority import is_critical
-from nodewright.kubernetes.eviction_thresholds import EvictionSettings, Signal, parse_thresholds
-from nodewright.kubernetes.stats_summary import PodStats, StatsSummary
-from nodewright.reasons.eviction import NodeRanShort
+from nodewright.model.kubernetes.eviction_thresholds import EvictionSettings, Signal, parse_thresholds
+from nodewright.model.kubernetes.stats_summary import PodStats, StatsSummary
+from nodewright.model.reasons.eviction import NodeRanShort
 from nodewright.testing.objects import a_pod
 from nodewright.testing.usage import a_pod_usage, a_reading
 

@@ -28,9 +28,9 @@ from nodewright.fleet.simulation.scores import (
 )
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod, IntOrPercent, UsageStep
 from nodewright.formats.decode import decode
-from nodewright.hardware.machine_shape import GIB, MachineShape, machine_from_shape
-from nodewright.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec
-from nodewright.kubernetes.objects import ObjectMeta, Pod, PodSpec, Taint
+from nodewright.model.hardware.machine_shape import GIB, MachineShape, machine_from_shape
+from nodewright.model.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodSpec, Taint
 
 CONFIGS: tuple[dict[str, Any], ...] = (
     {},

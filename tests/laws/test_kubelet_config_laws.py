@@ -6,16 +6,16 @@ from hypothesis import strategies as st
 
 from nodewright.engine.core.allocatable import node_resources
 from nodewright.engine.core.config.complete_config import complete_config, defaulted
-from nodewright.errors import Fault, InputError
-from nodewright.hardware.machine_info import HugePages, MachineInfo
-from nodewright.kubernetes.eviction_thresholds import EvictionSettings, Signal, parse_thresholds
-from nodewright.kubernetes.kubelet_config_faults import ConfigStage
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.hardware.machine_info import HugePages, MachineInfo
+from nodewright.model.kubernetes.eviction_thresholds import EvictionSettings, Signal, parse_thresholds
+from nodewright.model.kubernetes.kubelet_config_faults import ConfigStage
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.releases.feature_gates import DEFAULT_GATES, FEATURE_GATES, resolve_gates
+from nodewright.model.values.duration import Duration, DurationError
+from nodewright.model.values.golang import float_text
+from nodewright.model.values.quantity import Quantity
 from nodewright.profiles.kubelet_config_files import LoadedConfig, kubelet_config_from
-from nodewright.releases.feature_gates import DEFAULT_GATES, FEATURE_GATES, resolve_gates
-from nodewright.values.duration import Duration, DurationError
-from nodewright.values.golang import float_text
-from nodewright.values.quantity import Quantity
 
 FIELDS = [field.encode_name for field in msgspec.structs.fields(KubeletConfiguration)]
 scalars = (

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.requests.alike_breakdowns import AlikeBreakdowns
 from nodewright.engine.core.requests.resource_breakdown import pod_resource_breakdown
-from nodewright.errors import InputError
 from nodewright.formats import alike_pods, documents
 from nodewright.formats.alike_pods import AlikePods
 from nodewright.formats.decode import decode
@@ -21,9 +20,10 @@ from nodewright.formats.documents import InputFile, parse_documents
 from nodewright.formats.json_documents import JSONValueDecoder, quick_json_value
 from nodewright.formats.manifests import ManifestLoader
 from nodewright.formats.schema import checked
-from nodewright.kubernetes.objects import ContainerStatus, ObjectMeta, PodCondition, PodSpec, PodStatus
-from nodewright.releases.feature_gates import default_gates
-from nodewright.releases.release_table import RELEASE_TABLES
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.objects import ContainerStatus, ObjectMeta, PodCondition, PodSpec, PodStatus
+from nodewright.model.releases.feature_gates import default_gates
+from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.testing.strategies import pods, requirements
 
 SCALARS = (

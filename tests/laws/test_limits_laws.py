@@ -13,11 +13,11 @@ from nodewright.engine.admission.limit_ranger import (
 )
 from nodewright.engine.core.requests.effective_resources import pod_limits, pod_requests
 from nodewright.engine.core.requests.request_options import RequestOptions
-from nodewright.kubernetes.api_request import create_request
-from nodewright.kubernetes.namespace_objects import LimitRange, LimitRangeItem, LimitRangeSpec
-from nodewright.kubernetes.objects import Pod, ResourceRequirements
-from nodewright.kubernetes.resource_names import is_huge_page
-from nodewright.reasons.limit_ranges import NoRatio, NothingToBound, OutOfBounds, RequestOrLimit
+from nodewright.model.kubernetes.api_request import create_request
+from nodewright.model.kubernetes.namespace_objects import LimitRange, LimitRangeItem, LimitRangeSpec
+from nodewright.model.kubernetes.objects import Pod, ResourceRequirements
+from nodewright.model.kubernetes.resource_names import is_huge_page
+from nodewright.model.reasons.limit_ranges import NoRatio, NothingToBound, OutOfBounds, RequestOrLimit
 from nodewright.testing.strategies import pods, resource_lists
 
 ITEMS = st.builds(

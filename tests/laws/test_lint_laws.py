@@ -14,8 +14,8 @@ from nodewright.engine.node.events import PodAdded
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.step import Decision, step
 from nodewright.formats.inventory import load_inventory
-from nodewright.kubernetes.objects import Container, ObjectMeta, Pod
-from nodewright.kubernetes.pod_spec_fields import EnvVar
+from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod
+from nodewright.model.kubernetes.pod_spec_fields import EnvVar
 from nodewright.predict.lint.lint_input import load_lint_input
 from nodewright.predict.lint.lint_report import PAGES, LintFinding
 from nodewright.predict.lint.lint_run import lint_result

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.errors import InputError
-from nodewright.hardware.machine_faults import machine_faults
-from nodewright.hardware.machine_info import MachineInfo
-from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.model.errors import InputError
+from nodewright.model.hardware.machine_faults import machine_faults
+from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.output.text_layout import ASCII
 from nodewright.predict.node_report.machine_drawing import machine_lines
 from nodewright.profiles.catalogue import catalogue

@@ -21,13 +21,13 @@ from nodewright.engine.core.memory.memory_state import (
     NUMAMemory,
     NUMANodeMap,
 )
-from nodewright.hardware.machine_info import HugePages, NUMANode
-from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
-from nodewright.reasons.verdict import Granted
-from nodewright.values.idset import NUMASet
-from nodewright.values.quantity import Quantity
-from nodewright.values.subsets import nonempty_subsets
-from nodewright.values.topology_hints import Hint
+from nodewright.model.hardware.machine_info import HugePages, NUMANode
+from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
+from nodewright.model.reasons.verdict import Granted
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.quantity import Quantity
+from nodewright.model.values.subsets import nonempty_subsets
+from nodewright.model.values.topology_hints import Hint
 
 MIB = 2**20
 KINDS = ("hugepages-2Mi", "memory")

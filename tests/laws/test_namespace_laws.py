@@ -12,9 +12,9 @@ from nodewright.engine.admission.api_server.charges import object_charge
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions, ManifestExpander
 from nodewright.engine.admission.quota.quota_admission import with_delta
 from nodewright.formats.inventory import inventory_from_bytes
-from nodewright.kubernetes.api_request import Manifest
+from nodewright.model.kubernetes.api_request import Manifest
+from nodewright.model.values.quantity import Quantity
 from nodewright.predict.quota.fixes import pod_headroom, smallest_fixes
-from nodewright.values.quantity import Quantity
 
 Document = dict[str, Any]
 MILLI = Quantity.parse("1m")

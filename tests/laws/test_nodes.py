@@ -12,23 +12,23 @@ from msgspec.structs import replace
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.node.pod_placement import Placement, placement_of, unallocated_resources
 from nodewright.engine.node.restart.initial_node import initial_node
-from nodewright.hardware.machine_info import MachineInfo
-from nodewright.kubernetes.node_profile import (
+from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.kubernetes.node_profile import (
     ContainerAllocation,
     Device,
     MemoryBlock,
     NodeProfile,
     NodeProfileSpec,
 )
-from nodewright.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.reasons.cpu import CPUsNotFree, CPUsStranded
+from nodewright.model.reasons.verdict import Refused
+from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.model.values.quantity import ZERO
 from nodewright.predict.node import AdmitResult, Node
 from nodewright.predict.node_from_profile import node_parts
-from nodewright.reasons.cpu import CPUsNotFree, CPUsStranded
-from nodewright.reasons.verdict import Refused
 from nodewright.testing.machines import machines, regular_machine
 from nodewright.testing.objects import Amounts, container, pod, sidecar
-from nodewright.values.idset import CPUSet, NUMASet
-from nodewright.values.quantity import ZERO
 
 GIB = 1 << 30
 OPTIONS = (

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodewright.cli.app import run
+from nodewright.model.printable import printable_text
 from nodewright.output.text_layout import wrapped
-from nodewright.printable import printable_text
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PODS = str(EXAMPLES / "fleet" / "pods.csv")

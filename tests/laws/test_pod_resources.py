@@ -3,13 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.kubernetes.node_profile import MemoryBlock
-from nodewright.kubernetes.pod_resources_api import (
+from nodewright.model.kubernetes.node_profile import MemoryBlock
+from nodewright.model.kubernetes.pod_resources_api import (
     AllocatableResources,
     ContainerDevices,
     ContainerResources,
     PodResources,
 )
+from nodewright.model.values.idset import CPUSet
 from nodewright.pod_resources import api_pb2 as v1
 from nodewright.pod_resources.lister import (
     allocatable_from_message,
@@ -17,7 +18,6 @@ from nodewright.pod_resources.lister import (
     pod_from_message,
     pod_message,
 )
-from nodewright.values.idset import CPUSet
 
 NAMES = st.text("abc/-.é", min_size=1, max_size=5)
 NUMA = st.lists(st.integers(0, 63), max_size=3).map(tuple)

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.topology.custom import POLICY_ANNOTATION, SCOPE_ANNOTATION
 from nodewright.engine.node.pod_placement import unallocated_resources
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.topology import HintsMerged, NoCommonNUMA
 from nodewright.policies import (
     CPUSet,
     CustomPolicyError,
@@ -25,7 +26,6 @@ from nodewright.policies import (
     whole_caches,
 )
 from nodewright.predict.node import Node
-from nodewright.reasons.topology import HintsMerged, NoCommonNUMA
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod
 from nodewright.testing.policies import alignment_requests, annotated_pods, check_policy_laws, pick_requests

@@ -14,14 +14,14 @@ from nodewright.engine.core.preemption.greedy import (
 )
 from nodewright.engine.core.preemption.optimal import PreemptionCost, smallest_preemption
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.predicates import (
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.predicates import (
     InsufficientResource,
     NodeNameMismatch,
     NoVictimsSuffice,
     PredicateFailure,
 )
-from nodewright.reasons.verdict import Granted, Refused
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.testing.objects import a_pod
 
 CRITICAL = a_pod("critical", priority=2_000_000_000)

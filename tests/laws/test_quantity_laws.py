@@ -6,9 +6,9 @@ import pickle
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from nodewright.model.values.quantity import ZERO, Quantity, QuantityError, QuantityFormat
+from nodewright.model.values.units import fits_int64
 from nodewright.testing.strategies import quantities
-from nodewright.values.quantity import ZERO, Quantity, QuantityError, QuantityFormat
-from nodewright.values.units import fits_int64
 
 LETTERS = "0123456789.+-eEinumkKMGTP \n_x\u0663"
 

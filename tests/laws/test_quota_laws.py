@@ -18,18 +18,18 @@ from nodewright.engine.admission.quota.quota_usage import (
     usage_of,
     with_calculated_usage,
 )
-from nodewright.kubernetes.api_request import create_request, update_request
-from nodewright.kubernetes.namespace_objects import (
+from nodewright.model.kubernetes.api_request import create_request, update_request
+from nodewright.model.kubernetes.namespace_objects import (
     ResourceQuota,
     ResourceQuotaSpec,
     ResourceQuotaStatus,
     ScopeTerm,
 )
-from nodewright.kubernetes.objects import Container, Pod, ResourceList
-from nodewright.reasons.quota import MustSpecify, QuotaExceeded
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
+from nodewright.model.reasons.quota import MustSpecify, QuotaExceeded
+from nodewright.model.values.instant import Instant
+from nodewright.model.values.quantity import ZERO, Quantity
 from nodewright.testing.objects import container, pod, sidecar
-from nodewright.values.instant import Instant
-from nodewright.values.quantity import ZERO, Quantity
 
 KIND = pod_evaluator(Instant(0))
 NAMES = (

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.releases.feature_gates import default_gates, resolve_gates
-from nodewright.releases.release_table import RELEASE_TABLES, ReleaseTable
+from nodewright.model.releases.feature_gates import default_gates, resolve_gates
+from nodewright.model.releases.release_table import RELEASE_TABLES, ReleaseTable
 
 GROUPS = {"AllAlpha", "AllBeta"}
 TABLES = st.sampled_from(list(RELEASE_TABLES.values()))

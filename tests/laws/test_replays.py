@@ -17,10 +17,10 @@ from nodewright.engine.node.restart.restart_rehearsal import is_valid_configurat
 from nodewright.engine.node.step import Decision, step
 from nodewright.engine.node.what_if.changes import Setting, SettingsChanged, changed_parts
 from nodewright.engine.node.what_if.replays import realigned, replayed
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.verdict import Granted
 from nodewright.predict.node import Node
-from nodewright.reasons.verdict import Granted
 
 
 def setting(name: str, now: str, option: str = "") -> Setting:

@@ -30,9 +30,9 @@ from nodewright.engine.core.requests.qos_and_priority import (
 )
 from nodewright.engine.core.requests.resource_breakdown import ResourceDerivation, resource_derivations
 from nodewright.engine.core.requests.resource_defaults import RequestFromLimit, defaulted_pod, with_defaults
-from nodewright.kubernetes.objects import Container, Pod, ResourceList, ResourceRequirements
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceList, ResourceRequirements
+from nodewright.model.values.quantity import ZERO, Quantity
 from nodewright.testing.strategies import RESOURCES, pods, requirements
-from nodewright.values.quantity import ZERO, Quantity
 
 
 def in_use_over_time(pod: Pod, name: str, side: ResourceField) -> list[Fraction]:

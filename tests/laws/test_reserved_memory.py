@@ -10,10 +10,10 @@ from nodewright.engine.core.memory.memory_policy import (
     create_memory_policy,
     valid_reservations,
 )
-from nodewright.hardware.machine_info import MachineInfo
-from nodewright.reasons.verdict import Granted
+from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.reasons.verdict import Granted
+from nodewright.model.values.quantity import Quantity, QuantityFormat
 from nodewright.testing.machines import machines
-from nodewright.values.quantity import Quantity, QuantityFormat
 
 MIB = 1 << 20
 AMOUNTS = st.integers(0, 300).map(lambda count: Quantity.of(count * MIB, QuantityFormat.BINARY_SI))

@@ -9,10 +9,10 @@ from nodewright.engine.node.events import PodRemoved, PodResized
 from nodewright.engine.node.resize.resize_attempts import ResizeOutcome
 from nodewright.engine.node.step import step
 from nodewright.engine.node.what_if.changes import PodLeaves, RequestsChanged, changed_pod
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.predicates import InsufficientResource
+from nodewright.model.reasons.resize import ResizeBeyondNode, StaticPolicyInTheWay
 from nodewright.predict.node import Node
-from nodewright.reasons.predicates import InsufficientResource
-from nodewright.reasons.resize import ResizeBeyondNode, StaticPolicyInTheWay
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 

@@ -11,15 +11,15 @@ from nodewright.engine.node.actions import AdmitPod, RejectPod
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.restart_rehearsal import RunningPods, rehearse_restart
 from nodewright.engine.node.step import running_containers
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.scenario import KubeletRestart
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.scenario import KubeletRestart
+from nodewright.model.reasons.cpu import NotEnoughWholeCores
+from nodewright.model.reasons.verdict import Granted
+from nodewright.model.values.idset import NUMASet
 from nodewright.predict.node import Node
 from nodewright.predict.replay.kubelet_restart import NO_CHANGE, PendingRestart, changed_parts, restart_step
 from nodewright.profiles.state_files.checkpoints import state_as_written, stored_state, written_state_files
-from nodewright.reasons.cpu import NotEnoughWholeCores
-from nodewright.reasons.verdict import Granted
-from nodewright.values.idset import NUMASet
 
 NAMES = "abcde"
 

@@ -10,15 +10,15 @@ from tests.unit.scheduling.test_tracked_cluster import with_pods
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.placement_cost import NUMALayout
 from nodewright.engine.node.step import Decision
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.values.idset import CPUSet
 from nodewright.predict.node import Node
-from nodewright.reasons.texts import kubelet_text
 from nodewright.scheduling.placement_decisions import ProposedVictims, sufficient_victims
 from nodewright.scheduling.pod_queries import pod_query
 from nodewright.scheduling.shared_states import StatePool
 from nodewright.scheduling.tracked_cluster import TrackedCluster
-from nodewright.values.idset import CPUSet
 
 NAMES = ("a", "b", "c", "d")
 pod_lists = st.tuples(*[guaranteed_pods(name, largest=3) for name in NAMES])

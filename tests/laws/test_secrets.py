@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from nodewright.cli.app import run
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.secret_fields import without_secret_fields
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.secret_fields import without_secret_fields
 from nodewright.output.json_yaml import plain_value
 from nodewright.predict.node import Node
 from nodewright.profiles.profile_yaml import object_document

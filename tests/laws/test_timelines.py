@@ -19,7 +19,7 @@ from nodewright.engine.core.eviction.eviction_policy import (
     interval_ns,
 )
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation, EvictionState
-from nodewright.kubernetes.stats_summary import StatsSummary
+from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.predict.timeline import Growth, TimelineSetup, simulated_timeline, threshold_advice
 from nodewright.predict.timeline.moments import EvictionBegun, EvictionDone
 from nodewright.testing.usage import SECOND_NS, a_timeline_pod, a_timeline_setting

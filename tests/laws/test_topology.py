@@ -14,6 +14,10 @@ from nodewright.engine.core.topology.sparse_merge import (
     best_common_by_search,
     best_intersection_by_search,
 )
+from nodewright.model.values.hint_lists import resource_hint_lists
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.subsets import NUMADistances, StepBudget, minimum_size, nonempty_subsets
+from nodewright.model.values.topology_hints import Fitting, Hint, HintList, Offer
 from nodewright.testing.strategies import (
     distance_tables,
     hint_lists,
@@ -21,10 +25,6 @@ from nodewright.testing.strategies import (
     numa_demands,
     rule_hint_lists,
 )
-from nodewright.values.hint_lists import resource_hint_lists
-from nodewright.values.idset import NUMASet
-from nodewright.values.subsets import NUMADistances, StepBudget, minimum_size, nonempty_subsets
-from nodewright.values.topology_hints import Fitting, Hint, HintList, Offer
 
 POLICIES = ("best-effort", "restricted", "single-numa-node")
 MOST_NODES = 4

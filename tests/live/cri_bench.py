@@ -10,8 +10,8 @@ from tests.live.containerd import APP, Containerd
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.ports import ContainerConfig, Mount, PodSandboxConfig
-from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
-from nodewright.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.runtimes.cri import CRIChannel, CRIRuntime
 
 NUMBERS = count()

@@ -18,8 +18,8 @@ from tests.support.eviction_race import (
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.host.ports import ContainerConfig, Mount
-from nodewright.kubernetes.objects import Container, Pod, PodSpec
-from nodewright.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.kubernetes.objects import Container, Pod, PodSpec
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.runtimes.cri import CRIChannel, CRIRuntime
 
 _HOST = "/host"

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from tests.support.odd_pods import OddPods
 from tests.support.real_api_server import APIAnswer, RealAPIServer, needs_real, real_api_server
 
-from nodewright.errors import InputError
 from nodewright.formats.manifests import workloads_from
+from nodewright.model.errors import InputError
 
 pytestmark = [
     pytest.mark.live,

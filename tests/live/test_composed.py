@@ -20,9 +20,13 @@ from nodewright.formats.decode import decode
 from nodewright.host.clock import HostClock
 from nodewright.host.prober import HostProber
 from nodewright.host.volumes import Volumes
-from nodewright.kubernetes.namespace_objects import ConfigMap
-from nodewright.kubernetes.objects import ObjectMeta, Pod
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
+from nodewright.model.kubernetes.namespace_objects import ConfigMap
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod
+from nodewright.model.kubernetes.runtime_status import (
+    ContainerPhase,
+    RuntimeContainerStatus,
+    RuntimePodStatus,
+)
 
 pytestmark = pytest.mark.live
 

@@ -19,9 +19,9 @@ from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.clock import HostClock
 from nodewright.host.prober import HostProber
 from nodewright.host.volumes import Volumes
-from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
-from nodewright.kubernetes.objects import Container, ObjectMeta, PodSpec
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
+from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.objects import Container, ObjectMeta, PodSpec
+from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
 from nodewright.testing.objects import amounts
 
 pytestmark = pytest.mark.live

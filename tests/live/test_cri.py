@@ -19,16 +19,16 @@ from nodewright.engine.core.cgroups.cgroup_facts import (
     MemoryFrom,
     RunsOn,
 )
-from nodewright.errors import HostError
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.ports import Mount
-from nodewright.kubernetes.objects import PodSpec
-from nodewright.kubernetes.pod_spec_fields import PodSecurityContext
-from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import PodSpec
+from nodewright.model.kubernetes.pod_spec_fields import PodSecurityContext
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.values.cpu_time import Shares
+from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.model.values.units import Bytes, Microseconds, MilliCPU
 from nodewright.runtimes.cri import CRIChannel, CRIImageStore, CRIRuntime, pleg
-from nodewright.values.cpu_time import Shares
-from nodewright.values.idset import CPUSet, NUMASet
-from nodewright.values.units import Bytes, Microseconds, MilliCPU
 
 pytestmark = pytest.mark.live
 

@@ -11,10 +11,10 @@ import pytest
 from tests.live.containerd import Containerd, lacking
 from tests.live.cri_bench import a_bench
 
-from nodewright.errors import HostError
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.ports import ExecResult, Mount
-from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
 from nodewright.runtimes.cri import CRIChannel, CRIRuntime
 
 pytestmark = pytest.mark.live

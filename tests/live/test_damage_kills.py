@@ -18,8 +18,8 @@ from tests.support.agent_command import AgentCommand
 from tests.support.live_agent import private_cgroups
 
 from nodewright.agent.agent_client import AgentStatusError
-from nodewright.errors import HostError
 from nodewright.host.cgroupfs import CgroupFS
+from nodewright.model.errors import HostError
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

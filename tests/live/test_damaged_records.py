@@ -11,9 +11,9 @@ from tests.live.test_processes import Bench, alone
 from tests.support.agent_command import AgentCommand
 from tests.support.live_agent import private_cgroups
 
-from nodewright.errors import HostError
 from nodewright.host.cgroupfs import CgroupFS
-from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
 
 pytestmark = pytest.mark.live
 

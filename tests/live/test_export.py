@@ -21,7 +21,7 @@ from tests.support.real_kubelet import NODE, RealKubelet, lacking_kubelet, real_
 
 from nodewright.formats.decode import decode
 from nodewright.host.key_pair import make_key_pair
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node
 from nodewright.profiles.node_export import NodeExport, SourceState, read_node_export
 

@@ -10,7 +10,6 @@ import pytest
 from tests.support.live_agent import ProcessBench, process_bench
 from tests.support.runtime_port import RuntimeTestContainer
 
-from nodewright.errors import HostError
 from nodewright.host.streams import (
     STDERR,
     STDOUT,
@@ -19,6 +18,7 @@ from nodewright.host.streams import (
     ProcessSession,
     StandardStreams,
 )
+from nodewright.model.errors import HostError
 from nodewright.runtimes.processes.exec_session import PlainProcessStreams
 from nodewright.runtimes.processes.process_runtime import ProcessRuntime
 

@@ -17,12 +17,12 @@ from tests.support.runtime_port import RUNTIME_CHECKS, RuntimeCheck, RuntimeTest
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, ContainerSettings, MemoryCeiling
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.engine.core.requests.oom_adjust import NodeCritical, OOMScore
-from nodewright.errors import HostError
 from nodewright.host.ports import ContainerConfig, ContainerRuntime
-from nodewright.kubernetes.objects import Container
-from nodewright.kubernetes.runtime_status import OOM_KILLED, ContainerPhase
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Container
+from nodewright.model.kubernetes.runtime_status import OOM_KILLED, ContainerPhase
+from nodewright.model.values.units import Bytes
 from nodewright.runtimes.processes.process_runtime import ProcessRuntime
-from nodewright.values.units import Bytes
 
 pytestmark = pytest.mark.live
 

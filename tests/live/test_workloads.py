@@ -13,9 +13,9 @@ from tests.support.real_scheduler import running_component
 
 from nodewright.engine.admission.api_server.apply import ApplyResult, apply
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
-from nodewright.errors import InputError
 from nodewright.formats.inventory import inventory_from_bytes
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.objects import Pod
 
 pytestmark = [
     pytest.mark.live,

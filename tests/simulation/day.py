@@ -10,8 +10,8 @@ from tests.support.agent_restarts import AgentRestarts, with_container_name
 from nodewright.agent.agent_state import PodSource, PodStage
 from nodewright.agent.store.agent_store import JOURNAL, OLD_JOURNALS, PODS
 from nodewright.formats.documents import InputFile
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.stats_summary import StatsSummary
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.predict.node import Node
 from nodewright.predict.replay.journal_events import action_documents
 from nodewright.predict.replay.scenario_run import replay

@@ -30,11 +30,11 @@ from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.engine.core.eviction.eviction_policy import ADAPTIVE, EvictionPolicy
 from nodewright.engine.node.node_state import NodeState
-from nodewright.errors import HostError
 from nodewright.host.ports import ContainerConfig, ImageStore, PodSandboxConfig
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.predict.node import Node
 from nodewright.runtimes.simulated import ContainerScript, FakeCgroups, FakeClock, FakeRuntime, settle
 from nodewright.testing.nodes import a_profile

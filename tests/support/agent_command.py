@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nodewright.agent.agent_client import AgentClient
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 
 _PATIENCE_S = 120.0
 

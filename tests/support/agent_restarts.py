@@ -34,17 +34,17 @@ from nodewright.agent.store.stored_pods import read_deferred_file, read_pod_file
 from nodewright.agent.supervision import STATE_NOT_SAVED
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation
 from nodewright.engine.node.eviction_pass import eviction_claims
-from nodewright.errors import HostError
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.runtime_status import ContainerPhase
-from nodewright.kubernetes.stats_summary import StatsSummary
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.kubernetes.stats_summary import StatsSummary
+from nodewright.model.reasons.verdict import Refused
+from nodewright.model.values.idset import CPUSet
 from nodewright.predict.node import Node
 from nodewright.predict.replay.scenario_journal import JournalEncoder
 from nodewright.profiles.scenario_files import journal_header
-from nodewright.reasons.verdict import Refused
 from nodewright.runtimes.simulated import ContainerScript, FakeCgroups, FakeClock, FakeRuntime, settle
-from nodewright.values.idset import CPUSet
 
 LISTED_DEVICES = (PodSource.FILE, PodSource.WORKLOAD)
 

@@ -11,7 +11,8 @@ from nodewright.engine.core.cgroups.cgroup_names import QOSCgroupNames, pod_uid_
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.engine.node.node_cgroups import cgroup_rules, cgroup_tree
 from nodewright.engine.node.pod_resources_view import allocatable_resources, pod_resources_of
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.verdict import Granted, Verdict
 from nodewright.pod_resources.lister import (
     allocatable_from_message,
     allocatable_message,
@@ -21,7 +22,6 @@ from nodewright.pod_resources.lister import (
 from nodewright.predict.audit.audit_evidence import AuditEvidence, CgroupEvidence, StateFileEvidence
 from nodewright.predict.audit.cgroup_check import cgroups_to_read, file_names_to_read
 from nodewright.profiles.state_files.checkpoints import stored_state, written_state_files
-from nodewright.reasons.verdict import Granted, Verdict
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from nodewright.cluster.api_error import ApiError
 from nodewright.extender_main.cluster_feed import ClusterFeed
 from nodewright.extender_main.extender_service import ApiBinder, ExtenderService, ServiceOptions
 from nodewright.host.ports import Clock
-from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.scheduling.tracked_cluster import TrackedCluster
 
 

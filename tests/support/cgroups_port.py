@@ -6,9 +6,9 @@ from typing import TypeAlias
 
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, MemoryCeiling
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.errors import HostError
 from nodewright.host.ports import CgroupManager
-from nodewright.values.units import Bytes
+from nodewright.model.errors import HostError
+from nodewright.model.values.units import Bytes
 
 _CEILING = MemoryCeiling(Bytes(1 << 20), AmountOrigin.LIMIT)
 

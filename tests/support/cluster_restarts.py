@@ -13,8 +13,8 @@ from nodewright.agent.store.agent_store import StoreSettings
 from nodewright.cluster_node.pod_informer import PodInformer
 from nodewright.cluster_node.pod_status_writer import PodStatusWriter
 from nodewright.cluster_node.reflector import Reflector
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
 from nodewright.runtimes.simulated import ContainerScript, settle
 
 

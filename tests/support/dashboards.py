@@ -20,8 +20,8 @@ from nodewright.api.dashboard.dashboard_routes import DashboardRoutes, Dashboard
 from nodewright.api.dashboard.plan_view import AdmissionPlan
 from nodewright.api.routes import APIError, on_api_error
 from nodewright.api.served_agent import ServedAgent
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.admit.admission_report import AdmissionEntry
 from nodewright.predict.node import Node
 from nodewright.runtimes.simulated import ContainerScript, FakeClock

@@ -23,12 +23,12 @@ from nodewright.cluster_node.reflector import Reflector
 from nodewright.engine.node.step import Decision
 from nodewright.formats.decode import decode
 from nodewright.host.ports import Clock
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.instant import Instant
 from nodewright.predict.node import Node
 from nodewright.predict.replay.scenario_journal import current_profile
 from nodewright.profiles.node_export import encode_node_export, node_export
-from nodewright.values.instant import Instant
 
 _NODES, _PODS = "/api/v1/nodes", "/api/v1/pods"
 _WRITERS = 16

@@ -34,9 +34,9 @@ from nodewright.host.clock import HostClock
 from nodewright.host.local_storage import PodDirectories
 from nodewright.host.memory_readings import HostStatsProvider
 from nodewright.host.ports import ContainerConfig, ContainerRuntime, PodSandboxConfig
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Container, Pod, PodSpec
-from nodewright.kubernetes.runtime_status import OOM_KILLED, RuntimePodStatus
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Container, Pod, PodSpec
+from nodewright.model.kubernetes.runtime_status import OOM_KILLED, RuntimePodStatus
 from nodewright.predict.node import Node
 from nodewright.runtimes.processes.process_runtime import ProcessRuntime
 from nodewright.testing.machines import regular_machine

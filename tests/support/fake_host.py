@@ -7,10 +7,10 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
-from nodewright.errors import HostError
 from nodewright.host.ports import THRESHOLD_NOTIFICATION
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.stats_summary import NodeStats, PodReference, PodStats
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.stats_summary import NodeStats, PodReference, PodStats
 from nodewright.testing.usage import a_reading
 
 T = TypeVar("T")

@@ -11,13 +11,13 @@ from nodewright.agent.devices.device_allocation import DeviceAllocator
 from nodewright.agent.devices.plugin_endpoints import PluginEndpoints
 from nodewright.agent.store.write_queue import StateWriter
 from nodewright.device_plugins.protocols import DevicePluginOptions, PluginRegistration
-from nodewright.errors import HostError
-from nodewright.kubernetes.node_profile import Device, NodeProfile
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.devices import PreferenceWanted
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.node_profile import Device, NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.devices import PreferenceWanted
+from nodewright.model.values.idset import NUMASet
 from nodewright.runtimes.simulated import ContainerScript, settle
 from nodewright.testing.objects import a_guaranteed_pod
-from nodewright.values.idset import NUMASet
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
 GPUS = tuple(Device(f"gpu-{number}", (number // 2,)) for number in range(4))

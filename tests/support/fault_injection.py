@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from enum import StrEnum
 from typing import Any, TypeVar, cast
 
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 
 T = TypeVar("T")
 

@@ -35,12 +35,12 @@ from nodewright.api.tls import ReloadingTLS
 from nodewright.host.key_pair import KeyPair, make_key_pair
 from nodewright.host.streams import ProcessStreams, StreamingServer
 from nodewright.host.tokens import TokenFile
-from nodewright.kubernetes.kubelet_configuration import (
+from nodewright.model.kubernetes.kubelet_configuration import (
     KubeletAuthentication,
     KubeletConfiguration,
     KubeletX509Authentication,
 )
-from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.runtimes.simulated import ContainerScript, FakeClock
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 

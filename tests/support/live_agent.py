@@ -26,12 +26,12 @@ from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.status_text import KubeletStatusText
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.errors import HostError
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.clock import HostClock
 from nodewright.host.ports import ContainerConfig, PodSandboxConfig
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.runtime_status import RuntimeContainerStatus, RuntimePodStatus
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.runtime_status import RuntimeContainerStatus, RuntimePodStatus
 from nodewright.predict.node import Node
 from nodewright.profiles.machine.captured_machine import capture_this_machine
 from nodewright.runtimes.processes.process_runtime import ProcessRuntime

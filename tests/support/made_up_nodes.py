@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.support.nominal_runtime import IMAGE
 
-from nodewright.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode, UncoreCache
-from nodewright.hardware.machine_shape import GIB
+from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode, UncoreCache
+from nodewright.model.hardware.machine_shape import GIB
 from nodewright.testing.machines import machine_files, write_machine_files
 
 # Not strict-cpu-reservation, nor the policy none: their kubelets write all CPUs into a real cgroup, which has fewer.

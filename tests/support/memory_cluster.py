@@ -8,7 +8,7 @@ from typing import Any
 
 from nodewright.cluster.api_error import ApiError
 from nodewright.host.ports import Clock
-from nodewright.values.instant import Instant
+from nodewright.model.values.instant import Instant
 
 PODS_OF_ALL, PODS, NODES = "/api/v1/pods", "/api/v1/namespaces/default/pods", "/api/v1/nodes"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"

@@ -8,10 +8,10 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.errors import HostError
 from nodewright.host.ports import ContainerConfig, ContainerRuntime, ExecResult, PodSandboxConfig
-from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
-from nodewright.kubernetes.runtime_status import (
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
+from nodewright.model.kubernetes.runtime_status import (
     COMPLETED,
     ERROR,
     ContainerPhase,

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
 
 MIB = 1 << 20
 GPU = "example.com/gpu"

@@ -38,18 +38,22 @@ def test_the_pages_of_lint_rules_are_what_the_code_says() -> None:
 
 
 def test_a_departure_is_listed_with_its_symbol() -> None:
-    assert "\n## nodewright.values.quantity\n\n- `Quantity`: a value, never changed in place;" in departures()
+    assert (
+        "\n## nodewright.model.values.quantity\n\n- `Quantity`: a value, never changed in place;"
+        in departures()
+    )
 
 
 def test_a_source_is_listed_with_what_follows_it() -> None:
     assert (
-        "- v1.36, apimachinery/pkg/api/resource/quantity.go\n    - `nodewright.values.quantity" in followed()
+        "- v1.36, apimachinery/pkg/api/resource/quantity.go\n    - `nodewright.model.values.quantity"
+        in followed()
     )
 
 
 def test_the_page_of_a_module_shows_what_is_public() -> None:
     text = page(Module(PACKAGE / "values" / "quantity.py"))
-    assert text.startswith("# nodewright.values.quantity\n\nAmounts of resources")
+    assert text.startswith("# nodewright.model.values.quantity\n\nAmounts of resources")
     assert "\n## Quantity.parse\n" in text
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from nodewright.errors import Fault, HostError, InputError
+from nodewright.model.errors import Fault, HostError, InputError
 
 FAULTS = [
     (Fault(rule="is wrong"), "is wrong"),

@@ -8,9 +8,9 @@ import pytest
 
 from nodewright.core.registry_credentials import logins_of_config
 from nodewright.engine.admission.validation.pod_spec import pod_violations
-from nodewright.errors import JSON_ERRORS, InputError
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import JSON_ERRORS, InputError
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.lint.baseline import read_baseline
 from nodewright.profiles.state_files.pod_resource_state import _parsed
 from tools.source import PACKAGE

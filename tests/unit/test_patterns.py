@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from nodewright.patterns import lazy_pattern
+from nodewright.model.patterns import lazy_pattern
 
 
 def test_nothing_is_compiled_before_the_first_use(monkeypatch: pytest.MonkeyPatch) -> None:

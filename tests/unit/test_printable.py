@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nodewright
-from nodewright.errors import Fault
+from nodewright.model.errors import Fault
+from nodewright.model.printable import printable, printable_lines, printable_text
 from nodewright.output import terminal
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.text_layout import table
-from nodewright.printable import printable, printable_lines, printable_text
 
 HOSTILE = st.text(
     st.one_of(

@@ -341,4 +341,4 @@ def test_every_page_is_reachable() -> None:
 
 def test_the_modules_are_found() -> None:
     assert Module(Path(__file__)).name == "tests.unit.test_tidy"
-    assert {"nodewright.values.quantity", "nodewright.cli.app"} <= {module.name for module in SOURCE}
+    assert {"nodewright.model.values.quantity", "nodewright.cli.app"} <= {module.name for module in SOURCE}

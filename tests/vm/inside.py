@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from tests.support.live_agent import live_agent, process_bench
 from tests.support.runtime_port import RuntimeTestContainer
 
-from nodewright.errors import HostError
 from nodewright.host.cgroupfs import CgroupFS
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 
 PINNING = {

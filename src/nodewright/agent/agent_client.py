@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from nodewright.errors import JSON_ERRORS, Fault, HostError, InputError
+from nodewright.model.errors import JSON_ERRORS, Fault, HostError, InputError
 
 SOCKET_VARIABLE = "NODEWRIGHT_SOCKET"
 """The environment variable that names the socket."""

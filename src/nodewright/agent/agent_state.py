@@ -16,9 +16,9 @@ from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, PlannedCgroup
 from nodewright.engine.core.eviction.eviction_state import EvictionState
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.engine.node.node_state import NodeState
-from nodewright.kubernetes.objects import ContainerStateWaiting, Pod, PodStatus
-from nodewright.kubernetes.runtime_status import RuntimePodStatus
-from nodewright.reasons.reason import Reason
+from nodewright.model.kubernetes.objects import ContainerStateWaiting, Pod, PodStatus
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.reasons.reason import Reason
 
 
 class ClockReading(NamedTuple):

@@ -60,7 +60,7 @@ from nodewright.engine.core.eviction.eviction_manager import begin_pass, finish_
 from nodewright.engine.core.eviction.eviction_state import Eviction, PendingPass
 from nodewright.engine.node.events import ConditionsObserved
 from nodewright.engine.node.node_state import container_names
-from nodewright.kubernetes.objects import ContainerStateWaiting
+from nodewright.model.kubernetes.objects import ContainerStateWaiting
 
 
 def decide(

@@ -11,7 +11,7 @@ from nodewright.core.lifecycle.probe_state import Probe
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, PlannedCgroup
 from nodewright.engine.core.eviction.eviction_state import NodeReclaim
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 
 
 class SyncPod(msgspec.Struct, frozen=True, kw_only=True):

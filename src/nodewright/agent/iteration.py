@@ -23,9 +23,9 @@ from nodewright.engine.core.eviction.eviction_state import Eviction, EvictionSta
 from nodewright.engine.node.actions import GetPreferredAllocation
 from nodewright.engine.node.events import NodeEvent, PodRemoved
 from nodewright.engine.node.step import Step, step
-from nodewright.kubernetes.objects import Pod, Taint
-from nodewright.kubernetes.runtime_status import RuntimePodStatus
-from nodewright.values.instant import Instant
+from nodewright.model.kubernetes.objects import Pod, Taint
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.values.instant import Instant
 
 
 class Iteration:

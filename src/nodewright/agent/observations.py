@@ -12,8 +12,8 @@ from nodewright.core.lifecycle.pod_actions import ProbeResult
 from nodewright.core.lifecycle.pod_status import StatusOverride
 from nodewright.core.lifecycle.probe_state import Probe
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation
-from nodewright.kubernetes.objects import Pod, Taint
-from nodewright.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.kubernetes.objects import Pod, Taint
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 
 
 class SourcePodsListed(msgspec.Struct, frozen=True):

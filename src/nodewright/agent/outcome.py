@@ -10,7 +10,7 @@ from nodewright.engine.core.eviction.eviction_state import Eviction
 from nodewright.engine.node.events import NodeEvent
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.step import Step
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 
 
 class NodeStep(msgspec.Struct, frozen=True):

@@ -7,8 +7,8 @@ from traceback import extract_tb
 from typing import Any, NamedTuple
 
 from nodewright.agent.effects import RecordEvent
-from nodewright.errors import HostError, InputError
 from nodewright.host.ports import Clock
+from nodewright.model.errors import HostError, InputError
 
 _MIN_DELAY_S, _MAX_DELAY_S = 1.0, 60.0
 _MAX_TEXT, _MAX_TEXTS = 500, 100

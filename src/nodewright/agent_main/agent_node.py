@@ -28,8 +28,8 @@ from nodewright.agent_main.kubelet_flags import overridden
 from nodewright.api.api_status_objects import NodeSystemInfo
 from nodewright.engine.node.node_cgroups import cgroup_tree
 from nodewright.host.ports import RuntimeFacts
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.predict.node import Node
 from nodewright.profiles.kubelet_config_files import config_document
 from nodewright.profiles.machine.captured_machine import capture_this_machine

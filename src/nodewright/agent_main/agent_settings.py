@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.agent.agent_client import DEFAULT_SOCKET, SOCKET_VARIABLE
-from nodewright.errors import Fault, InputError
 from nodewright.host.http_get import HTTPRequest
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 
 DEFAULT_CGROUP_ROOT = "/nodewright"
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)

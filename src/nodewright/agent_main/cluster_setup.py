@@ -53,10 +53,10 @@ from nodewright.formats.decode import decode
 from nodewright.host.file_store import write_atomically
 from nodewright.host.free_memory import limit_tls_buffers
 from nodewright.host.ports import Clock, RuntimeHealth
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.kubernetes.objects import Taint
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.objects import Taint
+from nodewright.model.values.instant import Instant
 from nodewright.profiles.machine.host_facts import kubernetes_architecture
-from nodewright.values.instant import Instant
 
 PODS, SERVICES = "/api/v1/pods", "/api/v1/services"
 RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"

@@ -15,8 +15,8 @@ from nodewright.agent.supervision import BackgroundTask
 from nodewright.agent_main.agent_settings import AgentSettings
 from nodewright.agent_main.runtime_setup import RuntimeParts
 from nodewright.api.served_agent import ServedAgent
-from nodewright.errors import Fault, InputError
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 
 if TYPE_CHECKING:
     from nodewright.cluster.access import ClusterAccess

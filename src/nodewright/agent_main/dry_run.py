@@ -30,8 +30,8 @@ from nodewright.host.clock import HostClock
 from nodewright.host.memory_readings import HostStatsProvider
 from nodewright.host.ports import ContainerConfig, PodSandboxConfig
 from nodewright.host.stop_signal import stop_event
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.terminal import print_line, print_message
 from nodewright.predict.node import Node

@@ -16,7 +16,7 @@ from nodewright.agent_main.kubelet_flag_table import (
     REFUSED_FLAGS,
     FlagKind,
 )
-from nodewright.errors import Fault, InputError
+from nodewright.model.errors import Fault, InputError
 
 _FLAG = re.compile(r"--?(?P<name>[A-Za-z][\w-]*)(?P<separator>=?)(?P<value>.*)", re.DOTALL)
 _BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}

@@ -10,10 +10,10 @@ from nodewright.api.access import Authorizer, read_grants
 from nodewright.api.kubelet_serving import KubeletServingConfig
 from nodewright.api.tls import ReloadingTLS
 from nodewright.api.webhooks import AccessReviews, CacheTimes, TokenReviews
-from nodewright.errors import Fault, InputError
 from nodewright.host.key_pair import KeyPair, ensure_key_pair
 from nodewright.host.tokens import TokenFile
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 
 if TYPE_CHECKING:
     from nodewright.cluster.access import ClusterAccess

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from nodewright.agent_main.agent_settings import AgentSettings
-from nodewright.errors import JSON_ERRORS, Fault, InputError
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Taint
+from nodewright.model.errors import JSON_ERRORS, Fault, InputError
+from nodewright.model.kubernetes.objects import Taint
 
 NODE_OBJECT = "node-object.json"
 """In the root directory: labels and taints of the Node object. An agent that starts while the API server is gone admits

@@ -21,9 +21,9 @@ from nodewright.device_plugins.protocols import (
     PluginRegistrationClient,
 )
 from nodewright.device_plugins.registration_server import RegistrationServer
-from nodewright.errors import HostError
 from nodewright.host.clock import HostClock
-from nodewright.values.idset import NUMASet
+from nodewright.model.errors import HostError
+from nodewright.model.values.idset import NUMASet
 
 
 def plugin_directory(settings: AgentSettings) -> Path:

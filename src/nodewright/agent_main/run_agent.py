@@ -55,7 +55,6 @@ from nodewright.api.routes import AuthorizedRoute
 from nodewright.api.served_agent import ServedAgent
 from nodewright.api.unix_sockets import ServerFactory, serve_on_demand
 from nodewright.engine.core.eviction.eviction_policy import POLICIES
-from nodewright.errors import HostError
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.clock import HostClock
 from nodewright.host.descriptors import raise_descriptor_limit
@@ -64,14 +63,15 @@ from nodewright.host.prober import HostProber
 from nodewright.host.root_directory import prepare_root_directory
 from nodewright.host.stop_signal import stop_event
 from nodewright.host.systemd import is_shutting_down, notify, notify_watchdog
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.texts import kubelet_start_error
+from nodewright.model.reasons.verdict import Refused
 from nodewright.output.exit_codes import ERROR, YES
 from nodewright.output.terminal import print_log_line, print_message
 from nodewright.predict.replay.scenario_journal import JournalEncoder
 from nodewright.profiles.scenario_files import journal_header
-from nodewright.reasons.texts import kubelet_start_error
-from nodewright.reasons.verdict import Refused
 
 if TYPE_CHECKING:
     from nodewright.api.kubelet_serving import KubeletServingConfig

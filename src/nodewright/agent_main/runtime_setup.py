@@ -18,16 +18,16 @@ from nodewright.agent.pods.runtime_configs import ContainerConfigBuilder, Proces
 from nodewright.agent_main.agent_node import node_address
 from nodewright.agent_main.agent_settings import AgentSettings
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.errors import Fault, HostError, InputError
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.mounts import KernelMounter
 from nodewright.host.ports import Clock, ContainerRuntime, ImageStore, RuntimeFacts, RuntimeHealth
 from nodewright.host.streams import ProcessStreams, StreamingServer
 from nodewright.host.volumes import Volumes
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.errors import Fault, HostError, InputError
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.values.quantity import QuantityError
 from nodewright.runtimes.processes.exec_session import PlainProcessStreams
 from nodewright.runtimes.processes.process_runtime import ProcessRuntime
-from nodewright.values.quantity import QuantityError
 
 _UNIX_SCHEME, _VOLUMES = "unix://", "volumes"
 _RETRY_PERIOD_S = 1.0

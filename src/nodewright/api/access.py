@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, TypeAlias
 from nodewright.api.request_user import RequestAttributes, User
 from nodewright.api.routes import AccessRole
 from nodewright.api.webhooks import AccessReviews, ReviewError, TokenReviews
-from nodewright.errors import Fault
 from nodewright.host.tokens import TokenFile
-from nodewright.values.instant import Instant
+from nodewright.model.errors import Fault
+from nodewright.model.values.instant import Instant
 
 ANONYMOUS = "system:anonymous"
 _UNAUTHENTICATED, _AUTHENTICATED = "system:unauthenticated", "system:authenticated"

@@ -29,7 +29,7 @@ from nodewright.api.routes import (
 )
 from nodewright.api.served_agent import ServedAgent
 from nodewright.api.unix_sockets import prepare_socket_path, remove_socket
-from nodewright.errors import HostError, InputError
+from nodewright.model.errors import HostError, InputError
 
 OWNER_MODE, GROUP_MODE = 0o600, 0o660
 

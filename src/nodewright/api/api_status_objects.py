@@ -12,8 +12,10 @@ from nodewright.agent.observe.event_recorder import RecordedEvent
 from nodewright.engine.core.devices.device_state import DeviceState
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import Placement, placement_of
-from nodewright.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.kubernetes.objects import ContainerStateTerminated, ContainerStatus, PodCondition
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.kubernetes.objects import ContainerStateTerminated, ContainerStatus, PodCondition
+from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.model.values.instant import Instant
 from nodewright.output.json_yaml import plain_value
 from nodewright.output.kubectl.pod_rows import (
     CPUS_ANNOTATION,
@@ -22,8 +24,6 @@ from nodewright.output.kubectl.pod_rows import (
     SOURCE_ANNOTATION,
 )
 from nodewright.profiles.profile_yaml import object_document
-from nodewright.values.idset import CPUSet, NUMASet
-from nodewright.values.instant import Instant
 
 COMPONENT = "nodewright"
 PRESSURE_CONDITION_TEXTS = {

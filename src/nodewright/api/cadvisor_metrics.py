@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from nodewright.agent.observe.container_counters import GroupCounters, MachineIds
-from nodewright.hardware.machine_info import MachineInfo
 from nodewright.host.cgroup_counters import CgroupCounters, DeviceIO
 from nodewright.host.disk_counters import DiskCounters
 from nodewright.host.process_counters import InterfaceCounters
+from nodewright.model.hardware.machine_info import MachineInfo
 from nodewright.output.exposition import MetricFamily, MetricSample, MetricType, family_text
 
 _LABELS = ("container", "id", "image", "name", "namespace", "pod")

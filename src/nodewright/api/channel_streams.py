@@ -27,8 +27,8 @@ from wsproto.utilities import ProtocolError
 from nodewright.api.middleware import TAKE_OVER_CONNECTION
 from nodewright.api.routes import BAD_REQUEST, INTERNAL_ERROR, APIError
 from nodewright.api.upgrade_proxy import is_websocket_request
-from nodewright.errors import JSON_ERRORS, HostError
 from nodewright.host.streams import STDOUT, ProcessSession
+from nodewright.model.errors import JSON_ERRORS, HostError
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 PING_PERIOD_S = 30.0

@@ -23,13 +23,13 @@ from nodewright.api.routes import (
     integer_parameter,
 )
 from nodewright.api.served_agent import ServedAgent
-from nodewright.errors import HostError
 from nodewright.host.container_logs import LogOptions, follow_log, read_log
 from nodewright.host.file_store import open_regular_file
 from nodewright.host.ports import ExecResult
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
-from nodewright.values.golang import quoted
-from nodewright.values.instant import Instant, InstantError
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
+from nodewright.model.values.golang import quoted
+from nodewright.model.values.instant import Instant, InstantError
 
 
 class LogRoutes:

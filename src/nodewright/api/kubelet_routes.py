@@ -20,9 +20,9 @@ from nodewright.api.served_agent import ServedAgent
 from nodewright.api.stream_routes import StreamRoutes
 from nodewright.api.summary_document import cpu_and_memory, resource_metrics, summary_document
 from nodewright.engine.node.node_state import NodeState
-from nodewright.errors import HostError
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimePodStatus
-from nodewright.kubernetes.stats_summary import StatsSummary
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimePodStatus
+from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.output.exposition import CONTENT_TYPE
 from nodewright.output.json_yaml import plain_value
 

@@ -23,8 +23,8 @@ from nodewright.api.node_gauges import GaugeInputs, ThresholdDistance
 from nodewright.api.routes import AuthorizedRoute
 from nodewright.api.served_agent import ServedAgent
 from nodewright.api.tls import ReloadingTLS
-from nodewright.errors import HostError
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 
 
 class KubeletServingConfig(msgspec.Struct, frozen=True, kw_only=True):

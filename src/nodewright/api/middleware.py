@@ -14,7 +14,7 @@ from nodewright.agent.observe.metric_names import DEFAULT_BOUNDS, HistogramBucke
 from nodewright.api.access import AuthorizationError, Authorizer, Unauthenticated
 from nodewright.api.request_user import forbidden_text, request_attributes
 from nodewright.api.routes import AccessRole, AuthorizedRoute
-from nodewright.values.instant import Instant
+from nodewright.model.values.instant import Instant
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]

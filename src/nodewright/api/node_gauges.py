@@ -10,9 +10,9 @@ from nodewright.agent.observe.metric_names import Labels
 from nodewright.agent.pods.volume_setup import mounted_volumes
 from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
 from nodewright.engine.node.managers.hint_providers import CPUProvider
-from nodewright.kubernetes.eviction_thresholds import NodeCondition, Signal
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signal
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
 from nodewright.output.exposition import MetricFamily, MetricSample, MetricType
 
 

@@ -11,10 +11,10 @@ from nodewright.agent.agent_client import PROFILE_ROUTE
 from nodewright.api.api_status_objects import event_list, node_object
 from nodewright.api.routes import NOT_FOUND, APIError, AuthorizedRoute, json_response
 from nodewright.api.served_agent import ServedAgent
-from nodewright.hardware.machine_info import MachineInfo
 from nodewright.host.ports import ContainerUsage
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
 from nodewright.output.json_yaml import plain_value
 from nodewright.predict.replay.scenario_journal import current_profile
 from nodewright.profiles.machine.host_load import HostUsage, host_usage

@@ -39,11 +39,11 @@ from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.node_cgroups import AllocatedPod, cgroup_rules, node_and_pod_cgroups
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.resize.resize_attempts import api_server_rejection
-from nodewright.errors import Fault, InputError
 from nodewright.formats.manifests import workloads_from
-from nodewright.kubernetes.objects import Pod, PodSpec
-from nodewright.reasons.resize import ResizeInvalid, resize_api_error
-from nodewright.values.instant import Instant
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.objects import Pod, PodSpec
+from nodewright.model.reasons.resize import ResizeInvalid, resize_api_error
+from nodewright.model.values.instant import Instant
 
 MAX_POD_BYTES = 3 << 20
 _DECISION_TIMEOUT_S = 10.0

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
-from nodewright.errors import Fault, HostError, InputError
+from nodewright.model.errors import Fault, HostError, InputError
 
 
 class AccessRole(StrEnum):

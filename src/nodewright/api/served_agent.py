@@ -12,8 +12,8 @@ from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.api.api_status_objects import NodeSystemInfo
 from nodewright.host.ports import Clock, ContainerRuntime
 from nodewright.host.streams import ProcessStreams, StreamingServer
-from nodewright.kubernetes.cluster_objects import RuntimeClass
-from nodewright.kubernetes.runtime_status import RuntimeContainerStatus
+from nodewright.model.kubernetes.cluster_objects import RuntimeClass
+from nodewright.model.kubernetes.runtime_status import RuntimeContainerStatus
 
 
 class ServedAgent(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,6 @@ from nodewright.api.routes import (
 )
 from nodewright.api.served_agent import ServedAgent
 from nodewright.api.upgrade_proxy import UpgradeProxy, is_websocket_request
-from nodewright.errors import HostError
 from nodewright.host.streams import (
     AttachStreamRequest,
     ExecStreamRequest,
@@ -27,7 +26,8 @@ from nodewright.host.streams import (
     StandardStreams,
     StreamRequest,
 )
-from nodewright.values.golang import quoted
+from nodewright.model.errors import HostError
+from nodewright.model.values.golang import quoted
 
 _NO_SANDBOX = "this pod has no network of its own: connect to the node's address instead"
 _NO_STDIN = "a plain process has no standard input to attach to: attach without -i, or run a command with kubectl exec -i"

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.kubernetes.stats_summary import (
+from nodewright.model.kubernetes.stats_summary import (
     ContainerStats,
     CPUStats,
     MemoryStats,
@@ -15,8 +15,8 @@ from nodewright.kubernetes.stats_summary import (
     StatsSummary,
     SwapStats,
 )
+from nodewright.model.values.instant import Instant
 from nodewright.output.exposition import MetricFamily, MetricSample, MetricType, family_text
-from nodewright.values.instant import Instant
 
 _OF_CONTAINER, _OF_POD = ("container", "pod", "namespace"), ("pod", "namespace")
 

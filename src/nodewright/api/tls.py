@@ -8,9 +8,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from nodewright.errors import Fault, InputError
 from nodewright.host.key_pair import KeyPair
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 
 _VERSIONS = {
     "": ssl.TLSVersion.TLSv1_2,

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 
 _MAX_PATH_BYTES = 107
 

@@ -11,7 +11,7 @@ import msgspec
 
 from nodewright.api.request_user import RequestAttributes, User
 from nodewright.cluster.api_error import ApiError
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 
 T = TypeVar("T")
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path

@@ -8,7 +8,7 @@ import click
 
 from nodewright.agent_main.agent_settings import AgentSettings, agent_options
 from nodewright.cli.workload_input import print_warnings
-from nodewright.errors import Fault, InputError
+from nodewright.model.errors import Fault, InputError
 from nodewright.output.exit_codes import ERROR
 from nodewright.output.terminal import print_message
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nodewright.agent.agent_client import DEFAULT_SOCKET
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options, current_session
-from nodewright.kubernetes.resource_names import CPU, is_extended
+from nodewright.model.kubernetes.resource_names import CPU, is_extended
 from nodewright.output.exit_codes import ERROR, NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_message, print_text

@@ -22,18 +22,18 @@ from nodewright.engine.node.events import PodRecovered, PodRemoved
 from nodewright.engine.node.pod_placement import placement_of
 from nodewright.engine.node.previews import node_eviction_forecast
 from nodewright.engine.node.step import step
-from nodewright.errors import HostError, InputError
 from nodewright.formats.provided_files import provide_files
 from nodewright.formats.workloads import LoadedWorkloads, Workload
-from nodewright.kubernetes.eviction_thresholds import Signal
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.resource_names import MEMORY, readable_amount
+from nodewright.model.errors import HostError, InputError
+from nodewright.model.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import MEMORY, readable_amount
+from nodewright.model.reasons.status_evidence import FailureCause, problem_evidence
 from nodewright.predict.admit.resize_report import resize_sentences
 from nodewright.predict.explain.explanation_text import PodExplanation
 from nodewright.predict.explain.failed_pod_report import proof_lines
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.allocation_tables import holding_sentences
-from nodewright.reasons.status_evidence import FailureCause, problem_evidence
 
 _USAGE = "/stats/summary of the kubelet"
 

@@ -13,10 +13,10 @@ from click.core import ParameterSource
 from msgspec.structs import replace
 
 from nodewright.cli.cluster_session import ClusterOptions, ClusterSession
-from nodewright.errors import InputError
 from nodewright.formats.documents import STDIN, is_url
 from nodewright.formats.provided_files import provide_files
 from nodewright.formats.regular_files import is_there
+from nodewright.model.errors import InputError
 
 if TYPE_CHECKING:
     from nodewright.cluster.object_names import ClusterName
@@ -247,7 +247,7 @@ def _seconds(context: click.Context, option: click.Parameter, text: str) -> floa
 
     Errors: click.BadParameter.
     """
-    from nodewright.values.duration import Duration, DurationError  # noqa: PLC0415 - start-up time
+    from nodewright.model.values.duration import Duration, DurationError  # noqa: PLC0415 - start-up time
 
     try:
         seconds = float(text) if text.isdecimal() else Duration.parse(text).nanoseconds / 10**9

@@ -18,7 +18,7 @@ from nodewright.cluster.api_client import ApiClient
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_watch import metadata_of
 from nodewright.cluster_node.reflector import BackOffDelay
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 from nodewright.output.terminal import print_message, print_text
 
 _MIN_PAUSE_S, _MAX_SHARE = 1.0, 2.0

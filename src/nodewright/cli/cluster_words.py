@@ -11,7 +11,7 @@ from nodewright.cluster.api_client import ApiClient
 from nodewright.cluster.kubeconfig import context_names, load_access
 from nodewright.cluster.object_names import ResourceKind, kinds_of
 from nodewright.cluster.object_watch import metadata_of
-from nodewright.errors import HostError, InputError
+from nodewright.model.errors import HostError, InputError
 
 _TIMEOUT_S = 3.0
 _NAMESPACES = ResourceKind("namespaces", "Namespace", "v1", ("ns",), is_namespaced=False)

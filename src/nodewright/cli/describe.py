@@ -19,7 +19,7 @@ from nodewright.cli.agent_connection import (
 )
 from nodewright.cli.options import output_option
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.node_profile import Device
+from nodewright.model.kubernetes.node_profile import Device
 from nodewright.output.exit_codes import YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.kubectl.describe_node import describe_node_text

@@ -14,10 +14,11 @@ from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.what_if.counterfactuals import BUDGET
-from nodewright.errors import Fault, HostError, InputError
 from nodewright.formats.workloads import LoadedWorkloads, Workload
-from nodewright.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import Fault, HostError, InputError
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.status_evidence import StatusEvidence, problem_evidence
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_message, print_text, terminal_columns
@@ -26,7 +27,6 @@ from nodewright.predict.explain.explanation_text import PodExplanation, explanat
 from nodewright.predict.explain.failed_pod_report import StatusReport, status_findings
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.report_parts import node_of_report
-from nodewright.reasons.status_evidence import StatusEvidence, problem_evidence
 
 if TYPE_CHECKING:
     from pathlib import Path

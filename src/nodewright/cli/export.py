@@ -5,8 +5,8 @@ import sys
 
 import click
 
-from nodewright.errors import Fault, InputError
 from nodewright.export_main.export_options import ExportOptions, export_options
+from nodewright.model.errors import Fault, InputError
 
 
 @click.command("export")

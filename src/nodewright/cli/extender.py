@@ -5,8 +5,8 @@ import sys
 
 import click
 
-from nodewright.errors import Fault, InputError
 from nodewright.extender_main.extender_options import ExtenderOptions, extender_options
+from nodewright.model.errors import Fault, InputError
 
 
 @click.command("extender")

@@ -34,12 +34,12 @@ from nodewright.fleet.sweep_runs import (
     sweep_points,
 )
 from nodewright.fleet.workload import FleetNode, FleetPod
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.printable import printable_line
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_line, print_text
 from nodewright.predict.node import load_pods
-from nodewright.printable import printable_line
 
 
 @click.command("capacity")

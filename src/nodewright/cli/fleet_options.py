@@ -23,9 +23,9 @@ from nodewright.fleet.load.assembled_nodes import DEFAULT_CONFIGURATION, MAX_MAC
 from nodewright.fleet.load.fleet_input import FleetFiles, FleetInput, load_fleet
 from nodewright.fleet.load.pod_controllers import MAX_REPLICAS
 from nodewright.formats.documents import InputFile
+from nodewright.model.values.duration import Duration, DurationError
 from nodewright.profiles.machine.configuration import read_written_config
 from nodewright.profiles.machine_shapes import parse_shape_rules
-from nodewright.values.duration import Duration, DurationError
 
 
 class FleetQuery(msgspec.Struct, frozen=True, kw_only=True):

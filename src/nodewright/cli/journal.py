@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from nodewright.cli.options import JournalOptions
-from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.output.json_yaml import plain_value
 from nodewright.predict.replay.journal_events import journal_head
 from nodewright.predict.replay.scenario_journal import JournalFile, journal_file

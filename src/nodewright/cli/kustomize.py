@@ -3,8 +3,8 @@
 import shutil
 import subprocess
 
-from nodewright.errors import HostError
 from nodewright.formats.documents import InputFile
+from nodewright.model.errors import HostError
 
 _TOOLS = (("kubectl", "kustomize"), ("kustomize", "build"))
 _TIMEOUT_S = 120

@@ -20,10 +20,10 @@ from nodewright.cli.workload_input import (
     print_warnings,
     reading_options,
 )
-from nodewright.errors import Fault, InputError, fault_lines
 from nodewright.formats.documents import STDIN
 from nodewright.formats.inventory import Inventory
 from nodewright.formats.partial_inventory import load_sound_objects
+from nodewright.model.errors import Fault, InputError, fault_lines
 from nodewright.output.exit_codes import ERROR, NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_message, print_text, print_workflow_commands

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
-from nodewright.values.quantity import Quantity, QuantityError
+from nodewright.model.values.quantity import Quantity, QuantityError
 
 
 class ManifestOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,8 @@ from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.node_capture import capture
 from nodewright.engine.node.pod_placement import placement_of
-from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.printable import printable_line, printable_lines
 from nodewright.output.exit_codes import YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_message, print_text, terminal_columns
@@ -32,7 +33,6 @@ from nodewright.predict.node_report.node_resource_topology import (
 )
 from nodewright.predict.node_report.report_parts import remaining_text
 from nodewright.predict.policy_notices import policy_notices
-from nodewright.printable import printable_line, printable_lines
 from nodewright.profiles.capture.from_cluster import read_configz
 from nodewright.profiles.catalogue import CatalogueMachine, catalogue
 from nodewright.profiles.kubelet_config_files import kubelet_config_from, load_kubelet_config

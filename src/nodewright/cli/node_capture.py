@@ -11,9 +11,10 @@ import msgspec
 
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options, current_session
-from nodewright.errors import Fault, InputError
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.secret_fields import without_secret_fields
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.secret_fields import without_secret_fields
+from nodewright.model.releases.release import release_table
 from nodewright.output.exit_codes import YES
 from nodewright.output.json_yaml import as_json
 from nodewright.output.terminal import print_message, print_text
@@ -42,7 +43,6 @@ from nodewright.profiles.machine.configuration import read_written_config
 from nodewright.profiles.machine.missing_facts import MachineFact, missing_fact_sentence
 from nodewright.profiles.node_lookup import catalogue_profile, find_profile
 from nodewright.profiles.profile_yaml import profile_document, profile_yaml
-from nodewright.releases.release import release_table
 
 
 class CaptureOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,14 +12,14 @@ from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.unknowns import unknown_resources
 from nodewright.formats.workloads import LoadedWorkloads, Workload, ignored_field_warnings
-from nodewright.kubernetes.node_profile import NodeProfile, PolicyNames
+from nodewright.model.kubernetes.node_profile import NodeProfile, PolicyNames
+from nodewright.model.values.custom_policy import CustomPolicy
 from nodewright.output.terminal import print_message, print_text
 from nodewright.predict.admit.admission_report import AdmissionEntry
 from nodewright.predict.admit.arriving_pods import ArrivingPods, arriving_pods
 from nodewright.predict.node import AdmitResult, Node
 from nodewright.predict.policy_notices import policy_notices
 from nodewright.profiles.node_lookup import find_profile, with_release
-from nodewright.values.custom_policy import CustomPolicy
 
 
 class LoadedQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,8 +17,10 @@ from nodewright.cli.workload_input import (
     reading_options,
 )
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
-from nodewright.errors import Fault, InputError
 from nodewright.formats.inventory import Inventory, InventoryObject, load_inventory, without_duplicates
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.releases.feature_gates import default_gates
+from nodewright.model.releases.release_table import NEWEST
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_text, print_workflow_commands
@@ -31,8 +33,6 @@ from nodewright.predict.quota.quota_text import (
     refused_object_names,
     what_if_text,
 )
-from nodewright.releases.feature_gates import default_gates
-from nodewright.releases.release_table import NEWEST
 from nodewright.version import __version__
 
 

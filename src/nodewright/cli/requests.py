@@ -10,8 +10,11 @@ from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.manifest_options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import option_rules, print_input_notes, read_workloads
 from nodewright.engine.core.requests.alike_breakdowns import AlikeBreakdowns
-from nodewright.errors import Fault, InputError
 from nodewright.formats.workloads import Workload, release_warnings
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.releases.feature_gates import default_gates
+from nodewright.model.releases.release_table import NEWEST
+from nodewright.model.values.quantity import Quantity, QuantityError
 from nodewright.output.exit_codes import YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_text, terminal_columns
@@ -22,9 +25,6 @@ from nodewright.predict.admit.requests_text import (
     requests_text,
     requests_wide,
 )
-from nodewright.releases.feature_gates import default_gates
-from nodewright.releases.release_table import NEWEST
-from nodewright.values.quantity import Quantity, QuantityError
 
 MAX_WIDTH = 100
 """Longer lines are hard to read."""

@@ -12,6 +12,7 @@ from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.manifest_options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import print_input_notes, print_warnings, read_workloads
 from nodewright.formats.workloads import Workload
+from nodewright.model.releases.release_table import NEWEST
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_text
@@ -32,7 +33,6 @@ from nodewright.predict.upgrade.upgrade_report import (
     upgrade_text,
 )
 from nodewright.profiles.kubelet_config_files import config_document
-from nodewright.releases.release_table import NEWEST
 
 
 class UpgradeQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,12 +14,12 @@ from nodewright.engine.admission.admission_plugins import with_uid
 from nodewright.engine.node.events import PodRecovered
 from nodewright.engine.node.node_state import pod_as_stored
 from nodewright.engine.node.step import step
-from nodewright.kubernetes.eviction_thresholds import Signal
-from nodewright.kubernetes.stats_summary import StatsSummary
+from nodewright.model.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.stats_summary import StatsSummary
+from nodewright.model.values.quantity import Quantity, QuantityError
 from nodewright.predict.evict.node_usage import FILESYSTEMS, NodeWithUsage, pod_count_text, usage_of_node
 from nodewright.predict.node import Node
 from nodewright.profiles.usage_files import UsageReading, load_usage
-from nodewright.values.quantity import Quantity, QuantityError
 
 
 class UsageOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from nodewright.cluster.api_error import ApiError
-from nodewright.errors import JSON_ERRORS
+from nodewright.model.errors import JSON_ERRORS
 
 # Bounded, because a page of nothing but starts would be searched in quadratic time.
 _TITLE = re.compile(r"<title[^<>]{0,100}>([^<]{0,300})", re.IGNORECASE)

@@ -24,7 +24,7 @@ from nodewright.cluster.request_credentials import RepeatedRequest, RequestCrede
 from nodewright.cluster.tls import CurrentTLS
 from nodewright.cluster.transport_errors import transport_error
 from nodewright.cluster.writes import WriteKind
-from nodewright.errors import JSON_ERRORS
+from nodewright.model.errors import JSON_ERRORS
 from nodewright.version import __version__
 
 PAGE_SIZE = 500

@@ -1,7 +1,7 @@
 """The error of a request to an API server."""
 
-from nodewright.errors import HostError, shortened
-from nodewright.printable import printable
+from nodewright.model.errors import HostError, shortened
+from nodewright.model.printable import printable
 
 
 class ApiError(HostError):

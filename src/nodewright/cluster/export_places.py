@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from nodewright.errors import Fault, InputError
+from nodewright.model.errors import Fault, InputError
 
 EXPORT_URL = "nodewright.dev/export-url"
 """The annotation of a Node with the URL of its export."""

@@ -11,9 +11,9 @@ from nodewright.cluster.api_client import ApiClient
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.export_places import EXPORT_URL, ExportPlaces, NodeAddress
 from nodewright.cluster.node_sources import ClusterNode, NodeReading, cluster_node
-from nodewright.errors import JSON_ERRORS, HostError, InputError
 from nodewright.formats.documents import InputFile
-from nodewright.kubernetes.node_profile import ReadSource
+from nodewright.model.errors import JSON_ERRORS, HostError, InputError
+from nodewright.model.kubernetes.node_profile import ReadSource
 from nodewright.profiles.capture.from_cluster import read_node
 from nodewright.profiles.node_export import NodeExport, read_node_export
 

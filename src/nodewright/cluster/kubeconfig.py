@@ -26,7 +26,7 @@ from nodewright.cluster.kubeconfig_files import (
     merged_kubeconfig,
 )
 from nodewright.cluster.proxies import environment_proxy, proxy_rule
-from nodewright.errors import Fault, InputError
+from nodewright.model.errors import Fault, InputError
 
 SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")

@@ -9,10 +9,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.documents import parse_documents
 from nodewright.formats.regular_files import read_bounded
+from nodewright.model.errors import Fault, InputError
 
 MAX_FILE_BYTES = 16 << 20
 

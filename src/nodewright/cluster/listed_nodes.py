@@ -7,11 +7,11 @@ from msgspec.structs import replace
 from nodewright.cluster.all_nodes import AllNodes, ListedNode, ListedPod
 from nodewright.cluster.node_sources import CONFIGZ, WITHOUT_CONFIGZ
 from nodewright.engine.admission.admission_plugins import with_canonical_quantities
-from nodewright.errors import JSON_ERRORS, Fault, InputError
 from nodewright.formats.decode import decode_json
 from nodewright.formats.documents import InputFile
-from nodewright.kubernetes.node_profile import NodeProfile, ReadSource
-from nodewright.kubernetes.objects import ObjectMeta, Pod, PodSpec, PodStatus
+from nodewright.model.errors import JSON_ERRORS, Fault, InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile, ReadSource
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodSpec, PodStatus
 from nodewright.profiles.capture.captured_node import NodeSources, captured_node
 from nodewright.profiles.capture.from_cluster import read_configz, read_node, read_topology
 from nodewright.profiles.capture.node_pods import NodePods

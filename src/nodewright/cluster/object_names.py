@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from nodewright.errors import Fault, InputError
-from nodewright.kubernetes.name_validation import dns1123_subdomain_errors
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
 
 _SPECIAL = str.maketrans({"\\": "\\\\", ",": "\\,", "=": "\\="})
 

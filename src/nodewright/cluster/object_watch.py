@@ -7,7 +7,7 @@ import msgspec
 
 from nodewright.cluster.api_answers import StatusObject
 from nodewright.cluster.api_error import ApiError
-from nodewright.errors import JSON_ERRORS
+from nodewright.model.errors import JSON_ERRORS
 
 
 class VersionedMeta(msgspec.Struct, frozen=True, rename="camel"):

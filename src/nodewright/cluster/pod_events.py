@@ -7,8 +7,8 @@ import msgspec
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_names import ResourceKind
 from nodewright.cluster.reader import ClusterReader, Selection, listed_objects
-from nodewright.errors import JSON_ERRORS
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import JSON_ERRORS
+from nodewright.model.kubernetes.objects import Pod
 
 _EVENTS = ResourceKind("events", "Event", "v1", ("ev",))
 _MAX_EVENTS = 5

@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit
 
-from nodewright.errors import Fault, InputError
+from nodewright.model.errors import Fault, InputError
 
 _PROXY_SCHEMES = ("http", "https")
 

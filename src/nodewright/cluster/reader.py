@@ -8,8 +8,8 @@ import msgspec
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_list import ObjectPage, collected_pages
 from nodewright.cluster.object_names import ClusterName, ResourceKind
-from nodewright.errors import JSON_ERRORS, Fault, InputError
 from nodewright.formats.documents import InputFile
+from nodewright.model.errors import JSON_ERRORS, Fault, InputError
 
 NOT_FOUND, FORBIDDEN = 404, 403
 

@@ -15,9 +15,9 @@ import msgspec
 
 from nodewright.cluster.access import MAX_CREDENTIAL_BYTES, ExecPlugin, Impersonation, UserCredentials
 from nodewright.cluster.api_error import ApiError
-from nodewright.errors import JSON_ERRORS, HostError
 from nodewright.formats.regular_files import read_bounded
-from nodewright.values.instant import Instant, InstantError
+from nodewright.model.errors import JSON_ERRORS, HostError
+from nodewright.model.values.instant import Instant, InstantError
 
 _TOKEN_FILE_PERIOD_S = 50.0
 """client-go reads a token file after a minute less ten seconds."""

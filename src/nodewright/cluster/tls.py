@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nodewright.cluster.access import ClusterAccess, PEMSource, TLSSettings
 from nodewright.cluster.request_credentials import RequestCredentials
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 
 _CERTIFICATE_PERIOD_S = 60.0
 

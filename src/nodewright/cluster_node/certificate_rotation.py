@@ -15,10 +15,10 @@ from nodewright.cluster_node.signing_requests import (
     Signer,
     issued_certificate,
 )
-from nodewright.errors import HostError
 from nodewright.host.certificates import CertificateFacts, CertificateSubject, certificate_request
 from nodewright.host.ports import Clock
-from nodewright.values.instant import Instant
+from nodewright.model.errors import HostError
+from nodewright.model.values.instant import Instant
 
 _CHECK_S = 10.0
 """How often the wall clock and the subject are looked at; the clock may jump."""

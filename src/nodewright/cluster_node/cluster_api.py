@@ -5,7 +5,7 @@ from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from nodewright.cluster.api_error import ApiError
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 
 JSON, STRATEGIC_MERGE = "application/json", "application/strategic-merge-patch+json"
 _SILENCE_S = 60.0

@@ -18,8 +18,8 @@ from nodewright.cluster_node.event_correlator import (
     TokenBucket,
 )
 from nodewright.host.ports import Clock
-from nodewright.kubernetes.objects import Pod
-from nodewright.values.instant import Instant
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.instant import Instant
 
 COMPONENT = "kubelet"
 """The source of events, by which tools and tests find those of a node."""

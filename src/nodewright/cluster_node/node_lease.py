@@ -9,7 +9,7 @@ from nodewright.cluster.api_error import ApiError
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.reflector import BackOffDelay
 from nodewright.host.ports import Clock
-from nodewright.values.instant import Instant
+from nodewright.model.values.instant import Instant
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _MAX_UPDATES = 5

@@ -11,12 +11,12 @@ from nodewright.api.api_status_objects import PRESSURE_CONDITION_TEXTS, NodeSyst
 from nodewright.cluster_node.merge_patch import NODE_LISTS, merge_patch
 from nodewright.engine.core.requests.effective_resources import pod_requests
 from nodewright.host.ports import RuntimeHandler
-from nodewright.kubernetes.objects import Taint
-from nodewright.kubernetes.resource_names import is_extended
+from nodewright.model.kubernetes.objects import Taint
+from nodewright.model.kubernetes.resource_names import is_extended
+from nodewright.model.values.instant import Instant
+from nodewright.model.values.quantity import Quantity
 from nodewright.output.json_yaml import plain_value
 from nodewright.profiles.profile_yaml import object_document
-from nodewright.values.instant import Instant
-from nodewright.values.quantity import Quantity
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 _DEFAULT_LABELS = (

@@ -11,7 +11,7 @@ from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.core.environment.value_sources import NodeVolume, UnresolvedReference
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Affinity, NodeAffinity, NodeSelector, Pod, PodSpec
+from nodewright.model.kubernetes.objects import Affinity, NodeAffinity, NodeSelector, Pod, PodSpec
 
 _PROTECTION = "kubernetes.io/pvc-protection"
 _OTHER_FIELDS = frozenset(

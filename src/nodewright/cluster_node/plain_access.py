@@ -24,7 +24,7 @@ from nodewright.cluster_node.cluster_api import (
     watch_limit_s,
     with_query,
 )
-from nodewright.errors import JSON_ERRORS, HostError
+from nodewright.model.errors import JSON_ERRORS, HostError
 
 _MAX_REQUESTS = 16
 """Requests at the same time, without watches."""

@@ -13,14 +13,14 @@ from nodewright.agent.observations import Observation, SourcePodsListed
 from nodewright.agent.pods.pod_resize import without_api_fields
 from nodewright.cluster_node.pod_status_patch import without_runtime_name
 from nodewright.cluster_node.reflector import Reflector
-from nodewright.errors import InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.pod_files import is_safe_uid
 from nodewright.formats.schema import type_faults
-from nodewright.kubernetes.objects import Pod
-from nodewright.values.instant import InstantError
-from nodewright.values.path_component import PathComponent, PathComponentError
-from nodewright.values.quantity import QuantityError
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.instant import InstantError
+from nodewright.model.values.path_component import PathComponent, PathComponentError
+from nodewright.model.values.quantity import QuantityError
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 

@@ -20,9 +20,9 @@ from nodewright.core.environment.service_variables import service_variables
 from nodewright.core.environment.value_sources import ReferenceSources, UnresolvedReference
 from nodewright.formats.decode import decode
 from nodewright.host.ports import Clock
-from nodewright.kubernetes.cluster_objects import RuntimeClass
-from nodewright.kubernetes.namespace_objects import Service
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.cluster_objects import RuntimeClass
+from nodewright.model.kubernetes.namespace_objects import Service
+from nodewright.model.kubernetes.objects import Pod
 
 _NEEDED_STAGES = (PodStage.ALLOCATING, PodStage.WAITING, PodStage.ACTIVE, PodStage.TERMINATING)
 _NO_SERVICES = "services have not yet been read at least once, cannot construct envvars"

@@ -9,9 +9,9 @@ from nodewright.agent.agent_state import PodRecord, PodStage
 from nodewright.cluster_node.merge_patch import POD_LISTS, merge_patch
 from nodewright.core.lifecycle.pod_conditions import DISRUPTION_TARGET, KUBELET_CONDITIONS
 from nodewright.core.lifecycle.pod_status import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE
-from nodewright.kubernetes.objects import Container, ContainerState, ContainerStatus, PodStatus
-from nodewright.kubernetes.runtime_status import ContainerPhase
-from nodewright.values.instant import Instant
+from nodewright.model.kubernetes.objects import Container, ContainerState, ContainerStatus, PodStatus
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.values.instant import Instant
 
 TERMINAL_PHASES = ("Succeeded", "Failed")
 _OWNED_FIELDS = (

@@ -20,9 +20,9 @@ from nodewright.core.environment.pod_references import (
 from nodewright.core.environment.value_sources import UnresolvedReference
 from nodewright.formats.decode import decode
 from nodewright.host.ports import Clock
-from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
-from nodewright.kubernetes.objects import Pod
-from nodewright.values.instant import InstantError
+from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.instant import InstantError
 
 WAIT_S = 1.0
 """How long a pod waits for an object to be read."""

@@ -13,9 +13,9 @@ from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.core.environment.pod_references import is_refresh_due, token_request, token_specs
 from nodewright.core.environment.value_sources import TokenSpec, UnresolvedReference
 from nodewright.host.ports import Clock
-from nodewright.kubernetes.objects import Pod
-from nodewright.values.instant import Instant, InstantError
-from nodewright.values.units import INT64_MAX
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.instant import Instant, InstantError
+from nodewright.model.values.units import INT64_MAX
 
 _LIMIT_S = 10.0
 """How long a pod waits for its tokens."""

@@ -28,10 +28,10 @@ from nodewright.engine.core.cgroups.cgroup_settings import (
 )
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Pod
-from nodewright.releases.feature_gates import FeatureGates
-from nodewright.releases.release_table import ReleaseTable
-from nodewright.values.cpu_time import (
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.releases.feature_gates import FeatureGates
+from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.values.cpu_time import (
     CFS_PERIOD,
     Shares,
     Weight,
@@ -44,8 +44,8 @@ from nodewright.values.cpu_time import (
     shares_to_milli_cpu,
     weight_to_shares,
 )
-from nodewright.values.quantity import Quantity
-from nodewright.values.units import Bytes, Microseconds, MilliCPU
+from nodewright.model.values.quantity import Quantity
+from nodewright.model.values.units import Bytes, Microseconds, MilliCPU
 
 Question = Mapping[str, Any]
 

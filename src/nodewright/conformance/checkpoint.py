@@ -7,6 +7,10 @@ from typing import Any
 from nodewright.conformance.memory_manager import plain_machine
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
+from nodewright.model.reasons.state_files import StateFile, StateFileReason
+from nodewright.model.reasons.verdict import Refused
+from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.profiles.state_files.cpu_manager_state import (
     ContainerName,
     CPUStateReadOptions,
@@ -27,10 +31,6 @@ from nodewright.profiles.state_files.memory_manager_state import (
     memory_state_file,
     read_memory_state,
 )
-from nodewright.reasons.state_files import StateFile, StateFileReason
-from nodewright.reasons.verdict import Refused
-from nodewright.releases.release_table import ReleaseTable
-from nodewright.values.idset import CPUSet, NUMASet
 
 _DIRECTORY = "STATEDIR"
 

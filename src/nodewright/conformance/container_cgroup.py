@@ -14,11 +14,11 @@ from nodewright.engine.core.cgroups.container_settings import (
 )
 from nodewright.engine.core.requests.qos_and_priority import qos_class
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Pod
-from nodewright.releases.feature_gates import FeatureGates
-from nodewright.releases.release_table import ReleaseTable
-from nodewright.values.quantity import Quantity
-from nodewright.values.units import Bytes, Microseconds
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.releases.feature_gates import FeatureGates
+from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.values.quantity import Quantity
+from nodewright.model.values.units import Bytes, Microseconds
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

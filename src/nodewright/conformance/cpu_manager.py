@@ -17,13 +17,13 @@ from nodewright.engine.core.cpu.cpu_state import Assignments, CPUState
 from nodewright.engine.core.cpu.exclusive_cpus import PodCPURequests
 from nodewright.engine.core.cpu.policy_options import CPUGates
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.reasons.verdict import Refused, Verdict
-from nodewright.releases.feature_gates import FeatureGates, resolve_gates
-from nodewright.releases.release_table import ReleaseTable
-from nodewright.values.idset import CPUSet, NUMASet
-from nodewright.values.quantity import Quantity
-from nodewright.values.topology_hints import ProviderHints
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.reasons.verdict import Refused, Verdict
+from nodewright.model.releases.feature_gates import FeatureGates, resolve_gates
+from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.model.values.quantity import Quantity
+from nodewright.model.values.topology_hints import ProviderHints
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

@@ -5,11 +5,11 @@ from typing import Any
 
 from nodewright.engine.core.cpu.cpu_topology import CPUInfo, CPUTopology, discover
 from nodewright.formats.decode import decode
-from nodewright.hardware.machine_info import MachineInfo
-from nodewright.reasons.cpu import CPUReason
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.releases.release_table import ReleaseTable
-from nodewright.values.idset import CPUSet, IdSet
+from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.reasons.cpu import CPUReason
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.values.idset import CPUSet, IdSet
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

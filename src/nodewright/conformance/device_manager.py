@@ -21,14 +21,14 @@ from nodewright.engine.core.devices.device_manager import (
 )
 from nodewright.engine.core.devices.device_state import DeviceState
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.node_profile import Device
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.reasons.devices import DeviceReason, DevicesChosen
-from nodewright.reasons.verdict import Refused, Verdict
-from nodewright.releases.feature_gates import FeatureGates
-from nodewright.releases.release_table import ReleaseTable
-from nodewright.values.idset import NUMASet
-from nodewright.values.topology_hints import HintList, ProviderHints
+from nodewright.model.kubernetes.node_profile import Device
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.reasons.devices import DeviceReason, DevicesChosen
+from nodewright.model.reasons.verdict import Refused, Verdict
+from nodewright.model.releases.feature_gates import FeatureGates
+from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.topology_hints import HintList, ProviderHints
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

@@ -15,7 +15,7 @@ from nodewright.engine.core.eviction.eviction_thresholds import EvictionConfig, 
 from nodewright.engine.core.eviction.pressure_admission import pressure_refusal
 from nodewright.engine.core.requests.request_options import RequestRules
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.eviction_thresholds import (
+from nodewright.model.kubernetes.eviction_thresholds import (
     SIGNAL_RESOURCES,
     EvictionSettings,
     NodeCondition,
@@ -24,12 +24,12 @@ from nodewright.kubernetes.eviction_thresholds import (
     ThresholdValue,
     parse_thresholds,
 )
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.stats_summary import PodStats, StatsSummary
-from nodewright.reasons.eviction import EVICTED_REASON, NodeRanShort
-from nodewright.releases.feature_gates import FeatureGates, gates_set
-from nodewright.releases.release_table import ReleaseTable
-from nodewright.values.duration import Duration
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.stats_summary import PodStats, StatsSummary
+from nodewright.model.reasons.eviction import EVICTED_REASON, NodeRanShort
+from nodewright.model.releases.feature_gates import FeatureGates, gates_set
+from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.values.duration import Duration
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

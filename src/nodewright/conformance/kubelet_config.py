@@ -6,12 +6,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodewright.engine.core.config.complete_config import complete_config, startup_faults
-from nodewright.errors import InputError
-from nodewright.kubernetes.kubelet_config_faults import ConfigStage
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.kubelet_config_faults import ConfigStage
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.values.duration import Duration
 from nodewright.profiles.kubelet_config_files import decode_kubelet_config
-from nodewright.releases.release_table import ReleaseTable
-from nodewright.values.duration import Duration
 
 _FIELDS = {
     "cpuManagerPolicy": "cpu_manager_policy",

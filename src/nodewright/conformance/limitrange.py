@@ -16,12 +16,12 @@ from nodewright.engine.admission.limit_ranger import (
     with_limit_range_defaults,
 )
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.api_request import APIRequest, Operation
-from nodewright.kubernetes.namespace_objects import LimitRange, LimitRangeItem, PersistentVolumeClaim
-from nodewright.kubernetes.objects import Container, Pod, ResourceRequirements
-from nodewright.reasons.limit_ranges import LimitReason
-from nodewright.releases.feature_gates import FeatureGates
-from nodewright.releases.release_table import ReleaseTable
+from nodewright.model.kubernetes.api_request import APIRequest, Operation
+from nodewright.model.kubernetes.namespace_objects import LimitRange, LimitRangeItem, PersistentVolumeClaim
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceRequirements
+from nodewright.model.reasons.limit_ranges import LimitReason
+from nodewright.model.releases.feature_gates import FeatureGates
+from nodewright.model.releases.release_table import ReleaseTable
 
 Question = dict[str, Any]
 _ANNOTATION = "kubernetes.io/limit-ranger"

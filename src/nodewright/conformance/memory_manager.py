@@ -21,15 +21,15 @@ from nodewright.engine.core.memory.memory_policy import (
 )
 from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
 from nodewright.formats.decode import decode
-from nodewright.hardware.machine_info import MachineInfo
-from nodewright.kubernetes.objects import Container, Pod, ResourceList
-from nodewright.reasons.memory import MemoryReason
-from nodewright.reasons.verdict import Refused, Verdict
-from nodewright.releases.feature_gates import FeatureGates, resolve_gates
-from nodewright.releases.release_table import ReleaseTable
-from nodewright.values.idset import NUMASet
-from nodewright.values.quantity import Quantity
-from nodewright.values.topology_hints import HintList, ProviderHints
+from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
+from nodewright.model.reasons.memory import MemoryReason
+from nodewright.model.reasons.verdict import Refused, Verdict
+from nodewright.model.releases.feature_gates import FeatureGates, resolve_gates
+from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.quantity import Quantity
+from nodewright.model.values.topology_hints import HintList, ProviderHints
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

@@ -12,15 +12,15 @@ from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import placement_of, unallocated_resources
 from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.engine.node.step import Decision, Step, step
-from nodewright.errors import InputError
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.predicates import PredicateFailure
+from nodewright.model.reasons.texts import kubelet_start_error, kubelet_text
+from nodewright.model.reasons.verdict import Refused
+from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.predict.node_from_profile import node_parts
-from nodewright.reasons.predicates import PredicateFailure
-from nodewright.reasons.texts import kubelet_start_error, kubelet_text
-from nodewright.reasons.verdict import Refused
-from nodewright.releases.release_table import ReleaseTable
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

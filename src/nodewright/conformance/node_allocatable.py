@@ -15,12 +15,12 @@ from nodewright.engine.core.allocatable import (
 )
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, CgroupSettings
 from nodewright.engine.core.cgroups.cgroup_settings import node_level_settings
-from nodewright.hardware.machine_info import HugePages, MachineInfo
-from nodewright.kubernetes.eviction_thresholds import EvictionSettings, parse_thresholds
-from nodewright.kubernetes.objects import ResourceList
-from nodewright.kubernetes.reservations import Reservations
-from nodewright.releases.release_table import ReleaseTable
-from nodewright.values.quantity import Quantity
+from nodewright.model.hardware.machine_info import HugePages, MachineInfo
+from nodewright.model.kubernetes.eviction_thresholds import EvictionSettings, parse_thresholds
+from nodewright.model.kubernetes.objects import ResourceList
+from nodewright.model.kubernetes.reservations import Reservations
+from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.values.quantity import Quantity
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from nodewright.kubernetes.objects import ResourceList
-from nodewright.reasons.predicates import InsufficientResource, PredicateFailure
+from nodewright.model.kubernetes.objects import ResourceList
+from nodewright.model.reasons.predicates import InsufficientResource, PredicateFailure
 
 
 def amount_texts(amounts: ResourceList) -> dict[str, str]:

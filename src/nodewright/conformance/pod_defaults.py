@@ -8,8 +8,8 @@ from nodewright.conformance.question_gates import question_gates
 from nodewright.engine.core.requests.qos_and_priority import qos_class
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Pod, ResourceRequirements
-from nodewright.releases.release_table import ReleaseTable
+from nodewright.model.kubernetes.objects import Pod, ResourceRequirements
+from nodewright.model.releases.release_table import ReleaseTable
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

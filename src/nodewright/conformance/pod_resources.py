@@ -22,8 +22,8 @@ from nodewright.engine.core.requests.effective_resources import (
 from nodewright.engine.core.requests.qos_and_priority import computed_qos_class, qos_class
 from nodewright.engine.core.requests.request_options import RequestOptions
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Pod
-from nodewright.releases.release_table import ReleaseTable
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.releases.release_table import ReleaseTable
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

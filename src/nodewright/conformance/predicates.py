@@ -13,12 +13,12 @@ from nodewright.engine.core.predicates.predicate_check import (
 )
 from nodewright.engine.core.predicates.requested_resources import node_usage
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.cluster_objects import APINode
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.reason import NodeUnavailable
-from nodewright.reasons.texts import kubelet_text
-from nodewright.reasons.verdict import Refused
-from nodewright.releases.release_table import ReleaseTable
+from nodewright.model.kubernetes.cluster_objects import APINode
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.reason import NodeUnavailable
+from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.reasons.verdict import Refused
+from nodewright.model.releases.release_table import ReleaseTable
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

@@ -8,15 +8,15 @@ from nodewright.conformance.question_gates import question_gates
 from nodewright.engine.core.preemption.greedy import victims_for
 from nodewright.engine.core.requests.request_options import RequestRules
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.predicates import (
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.predicates import (
     InsufficientResource,
     NoVictimsSuffice,
     OtherPredicate,
     PredicateFailure,
 )
-from nodewright.reasons.verdict import Refused
-from nodewright.releases.release_table import ReleaseTable
+from nodewright.model.reasons.verdict import Refused
+from nodewright.model.releases.release_table import ReleaseTable
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

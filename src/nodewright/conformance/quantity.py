@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nodewright.releases.release_table import ReleaseTable
-from nodewright.values.quantity import ZERO, Quantity, QuantityError, QuantityFormat
+from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.values.quantity import ZERO, Quantity, QuantityError, QuantityFormat
 
 Question = dict[str, Any]
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodewright.releases.feature_gates import FeatureGates, gates_set
-from nodewright.releases.release_table import ReleaseTable
+from nodewright.model.releases.feature_gates import FeatureGates, gates_set
+from nodewright.model.releases.release_table import ReleaseTable
 
 
 def question_gates(question: Mapping[str, Any], release: ReleaseTable) -> FeatureGates:

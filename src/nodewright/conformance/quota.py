@@ -17,8 +17,8 @@ from nodewright.engine.admission.quota.quota_usage import usage_of
 from nodewright.engine.admission.quota.resource_claims import ClaimContext, resource_claim_evaluator
 from nodewright.engine.admission.quota.volume_claims import volume_claim_evaluator
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.api_request import APIRequest, GroupResource, Operation
-from nodewright.kubernetes.namespace_objects import (
+from nodewright.model.kubernetes.api_request import APIRequest, GroupResource, Operation
+from nodewright.model.kubernetes.namespace_objects import (
     LimitedResource,
     PartialObjectMetadata,
     PersistentVolumeClaim,
@@ -28,11 +28,11 @@ from nodewright.kubernetes.namespace_objects import (
     ScopeTerm,
     Service,
 )
-from nodewright.kubernetes.objects import ObjectMeta, Pod, ResourceList
-from nodewright.reasons.quota import must_specify_message, quota_error
-from nodewright.releases.feature_gates import FeatureGates
-from nodewright.releases.release_table import ReleaseTable
-from nodewright.values.instant import ZERO_TIME, Instant
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod, ResourceList
+from nodewright.model.reasons.quota import must_specify_message, quota_error
+from nodewright.model.releases.feature_gates import FeatureGates
+from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.values.instant import ZERO_TIME, Instant
 
 Question = dict[str, Any]
 _Function = Callable[[Question, FeatureGates], Any]

@@ -7,12 +7,12 @@ from nodewright.conformance.question_gates import question_gates
 from nodewright.engine.core.topology.hint_merge import merged_hint
 from nodewright.engine.core.topology.manager_config import topology_manager
 from nodewright.formats.decode import decode
-from nodewright.hardware.machine_info import NUMANode
-from nodewright.reasons.texts import kubelet_text
-from nodewright.reasons.verdict import Refused
-from nodewright.releases.release_table import ReleaseTable
-from nodewright.values.idset import NUMASet
-from nodewright.values.topology_hints import Hint, HintList, Offer
+from nodewright.model.hardware.machine_info import NUMANode
+from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.reasons.verdict import Refused
+from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.topology_hints import Hint, HintList, Offer
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

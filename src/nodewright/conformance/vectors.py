@@ -17,10 +17,10 @@ from typing import IO, Any
 
 import msgspec
 
-from nodewright.errors import Fault, InputError
 from nodewright.formats.regular_files import error_text
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES, ReleaseTable
 from nodewright.profiles.catalogue import recorded_machines
-from nodewright.releases.release_table import NEWEST, RELEASE_TABLES, ReleaseTable
 
 STANDARD_STREAM = "-"
 RELEASES_TEXT = ", ".join(RELEASE_TABLES)

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.pod_spec_fields import PodSecurityContext
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.pod_spec_fields import PodSecurityContext
 
 ROOT, MAX_USER_ID = 0, 2**31 - 1
 CAPABILITIES = [

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod
-from nodewright.releases.feature_gates import FeatureGates
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod
+from nodewright.model.releases.feature_gates import FeatureGates
 
 CRITICAL_PRIORITY = 2_000_000_000
 TERMINATED_REASON = "Terminated"

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from nodewright.errors import JSON_ERRORS
-from nodewright.kubernetes.namespace_objects import Secret
+from nodewright.model.errors import JSON_ERRORS
+from nodewright.model.kubernetes.namespace_objects import Secret
 
 DOCKER_CONFIG_JSON_KEY, DOCKERCFG_KEY = ".dockerconfigjson", ".dockercfg"
 _KEY_OF_TYPE = {

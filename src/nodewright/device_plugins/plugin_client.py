@@ -11,15 +11,15 @@ from grpc import aio as grpc_aio
 from nodewright.device_plugins import deviceplugin_pb2 as api
 from nodewright.device_plugins import pluginregistration_pb2 as registration_api
 from nodewright.device_plugins.protocols import DevicePluginOptions, PluginInfo
-from nodewright.errors import HostError
 from nodewright.host.grpc_calls import (
     ChannelClosedError,
     MalformedResponseError,
     stream_responses,
     unary_response,
 )
-from nodewright.kubernetes.node_profile import Device
-from nodewright.reasons.devices import PreferenceWanted
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.node_profile import Device
+from nodewright.model.reasons.devices import PreferenceWanted
 
 Response = TypeVar("Response", bound=Message)
 HEALTHY = "Healthy"

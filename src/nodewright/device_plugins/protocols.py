@@ -8,8 +8,8 @@ import msgspec
 
 from nodewright.host.ports import DeviceSpec as DeviceFile
 from nodewright.host.ports import Mount
-from nodewright.kubernetes.node_profile import Device
-from nodewright.reasons.devices import PreferenceWanted
+from nodewright.model.kubernetes.node_profile import Device
+from nodewright.model.reasons.devices import PreferenceWanted
 
 DEVICE_PLUGIN_API_VERSION = "v1beta1"
 """The API version of device plugins."""

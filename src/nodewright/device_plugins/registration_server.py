@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nodewright.device_plugins.protocols import RegisterPlugin
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 
 SOCKET_NAME, INNER_SOCKET_NAME = "kubelet.sock", ".nodewright.sock"
 """The socket that plugins connect to, and the gRPC server's socket behind it."""

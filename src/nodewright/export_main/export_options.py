@@ -9,9 +9,9 @@ from typing import Any
 import click
 import msgspec
 
-from nodewright.errors import Fault, InputError
 from nodewright.host.peer_access import PeerAccess
-from nodewright.kubernetes.name_validation import dns1123_subdomain_errors
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
 from nodewright.node_export.exporter import MIN_POLL_PERIOD_S, POLL_PERIOD_S
 from nodewright.node_export.kubelet_client import KubeletEndpoint
 from nodewright.node_export.node_reader import ExportSettings

@@ -19,13 +19,13 @@ from nodewright.api.http_server import ListenAddress, log_to_stderr, serve_netwo
 from nodewright.api.middleware import AuthMiddleware, RefusalLog, RequestMetrics
 from nodewright.api.routes import bare_routes
 from nodewright.api.tls import ReloadingTLS, serving_tls
-from nodewright.errors import Fault, InputError
 from nodewright.export_main.export_options import ExportOptions
 from nodewright.host.clock import HostClock
 from nodewright.host.free_memory import return_free_memory
 from nodewright.host.key_pair import KeyPair, ensure_key_pair
 from nodewright.host.stop_signal import stop_event
 from nodewright.host.tokens import TokenFile
+from nodewright.model.errors import Fault, InputError
 from nodewright.node_export.export_feed import ExportFeed
 from nodewright.node_export.exporter import Exporter
 from nodewright.node_export.kubelet_client import KubeletClient

@@ -10,10 +10,10 @@ from nodewright.cluster.export_places import EXPORT_URL, ExportPlaces, NodeAddre
 from nodewright.cluster.node_sources import NodeReading, cluster_node
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.reflector import Reflector
-from nodewright.errors import Fault, InputError
 from nodewright.host.ports import Clock
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.scheduling.disruption_budgets import ClusterBudget
 from nodewright.scheduling.extender_protocol import decode_pod
 from nodewright.scheduling.pod_queries import PodQuery, pod_query

@@ -19,9 +19,10 @@ from nodewright.api.routes import (
     on_api_error,
     status_response,
 )
-from nodewright.errors import Fault, InputError
 from nodewright.extender_main.extender_service import NotReadyError
 from nodewright.extender_main.scheduler_calls import SchedulerCalls
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.values.custom_policy import CustomPolicyError
 from nodewright.output.exposition import CONTENT_TYPE
 from nodewright.scheduling.admit_answer import (
     ADMIT_PATH,
@@ -29,7 +30,6 @@ from nodewright.scheduling.admit_answer import (
     AdmitRequest,
     openapi_document,
 )
-from nodewright.values.custom_policy import CustomPolicyError
 
 MAX_CALL_BYTES = 256 << 20
 """Thousands of Node objects, as sent to extenders without a cache of their own."""

@@ -7,7 +7,7 @@ from nodewright.cluster.api_error import ApiError
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.node_lease import micro_time
 from nodewright.host.ports import Clock
-from nodewright.values.instant import Instant
+from nodewright.model.values.instant import Instant
 
 LEASE_S, RENEW_S, RETRY_S = 15, 10.0, 2.0
 _NS_PER_US = 1_000

@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from nodewright.errors import InputError
 from nodewright.extender_main.extender_service import ExtenderService
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.admit.pod_review import EmptyNodes
 from nodewright.scheduling.tracked_nodes import Basis, TrackedNode
 

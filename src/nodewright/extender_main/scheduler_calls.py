@@ -6,7 +6,7 @@ from typing import Protocol
 from nodewright.extender_main.extender_metrics import ExtenderCounts
 from nodewright.extender_main.extender_service import ExtenderService
 from nodewright.extender_main.pod_reviews import ClusterReviews
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.scheduling.admit_answer import AdmitAnswer, AdmitRequest
 
 

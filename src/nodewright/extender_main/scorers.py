@@ -6,10 +6,10 @@ from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
 from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.engine.node.managers.hint_providers import CPUProvider
 from nodewright.engine.node.node_state import NodeState
-from nodewright.errors import Fault, InputError
 from nodewright.fleet.simulation.custom_scorers import CandidateNode, NodeScorer
 from nodewright.fleet.sweep_runs import load_node_scorers
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.scheduling.placement_decisions import Scorer
 from nodewright.scheduling.pod_queries import PodQuery
 from nodewright.scheduling.tracked_cluster import TrackedCluster

@@ -3,7 +3,6 @@
 from collections import OrderedDict
 from typing import assert_never
 
-from nodewright.errors import InputError
 from nodewright.extender_main.extender_service import EXPORT_WAIT_S, ExtenderService
 from nodewright.extender_main.pod_reviews import ClusterReviews
 from nodewright.extender_main.shard_messages import (
@@ -25,6 +24,8 @@ from nodewright.extender_main.shard_messages import (
     VictimAnswer,
     VictimShare,
 )
+from nodewright.model.errors import InputError
+from nodewright.model.values.custom_policy import CustomPolicyError
 from nodewright.output.terminal import print_log_line
 from nodewright.scheduling.admit_answer import candidate_answers
 from nodewright.scheduling.extender_protocol import decode_sent_pod
@@ -34,7 +35,6 @@ from nodewright.scheduling.placement_decisions import (
     sufficient_victims,
 )
 from nodewright.scheduling.pod_queries import PodQuery, pod_query
-from nodewright.values.custom_policy import CustomPolicyError
 
 _MAX_PODS = 64
 

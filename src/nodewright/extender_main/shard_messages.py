@@ -4,8 +4,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from nodewright.errors import Fault
 from nodewright.extender_main.extender_metrics import ExtenderCounts
+from nodewright.model.errors import Fault
 from nodewright.scheduling.admit_answer import RankedCandidates
 from nodewright.scheduling.placement_decisions import ProposedVictims
 

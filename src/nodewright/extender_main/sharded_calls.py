@@ -9,7 +9,6 @@ from typing import TypeVar
 import msgspec
 
 from nodewright.cluster.api_error import ApiError
-from nodewright.errors import InputError
 from nodewright.extender_main.extender_metrics import ExtenderCounts, ExtenderMetrics
 from nodewright.extender_main.extender_service import NOT_READY, Binder, NotReadyError, ServiceOptions
 from nodewright.extender_main.shard_messages import (
@@ -32,7 +31,8 @@ from nodewright.extender_main.shard_messages import (
     VictimShare,
 )
 from nodewright.extender_main.worker_link import WorkerLostError
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.profiles.profile_yaml import object_document
 from nodewright.scheduling.admit_answer import (
     AdmitAnswer,

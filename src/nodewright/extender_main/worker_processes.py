@@ -6,10 +6,10 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from nodewright.errors import HostError
 from nodewright.extender_main.extender_options import ExtenderOptions
 from nodewright.extender_main.shard_messages import ShareAnswer, ShareRequest, framed
 from nodewright.extender_main.worker_link import WorkerLink, WorkerLostError
+from nodewright.model.errors import HostError
 
 STOP_S = 5.0
 MODULE = "nodewright.extender_main.shard_process"

@@ -8,8 +8,8 @@ import msgspec
 
 from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.fleet.workload import FleetPod
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.resource_names import PODS
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import PODS
 
 Amounts = Mapping[str, int]
 

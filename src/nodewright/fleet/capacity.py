@@ -13,9 +13,9 @@ from nodewright.engine.node.pod_placement import unallocated_resources
 from nodewright.engine.node.step import Decision, step
 from nodewright.fleet.simulation.outcomes import NodeRecord
 from nodewright.fleet.workload import FleetNode
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.tolerations import tolerates
-from nodewright.reasons.reason import Reason
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.tolerations import tolerates
+from nodewright.model.reasons.reason import Reason
 
 _HARD_EFFECTS = ("NoSchedule", "NoExecute")
 

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from nodewright.engine.node.node_state import NodeState
-from nodewright.errors import JSON_ERRORS
 from nodewright.fleet.simulation.cluster_view import AssignedPod
 from nodewright.fleet.simulation.fleet_simulation import FleetSimulation, PodCompletion, SimulationSetup
 from nodewright.fleet.simulation.node_pressure import EvictionCheck
@@ -28,6 +27,7 @@ from nodewright.fleet.simulation.outcomes import (
 from nodewright.fleet.simulation.pending_queue import QueuedPod
 from nodewright.fleet.value_rows import RowError, field_names, row_classes, rows_of, value_of
 from nodewright.fleet.workload import FleetNode, FleetPod
+from nodewright.model.errors import JSON_ERRORS
 
 MAX_CHECKPOINT_BYTES = 4 << 30
 _KIND, _VERSION = "nodewright fleet checkpoint", 5

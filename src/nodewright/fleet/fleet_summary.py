@@ -17,9 +17,9 @@ from nodewright.fleet.simulation.outcomes import (
     PodOutcome,
     RefusalCount,
 )
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.idset import CPUSet
 from nodewright.output.json_yaml import Report
-from nodewright.values.idset import CPUSet
 
 FRAGMENT_SIZES = (1, 2, 4, 8, 16, 32, 64)
 """Sizes of the pods for which free CPUs are counted."""

@@ -10,7 +10,7 @@ from importlib import import_module
 from math import ceil
 from typing import Any
 
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 
 _MAX_ROUNDS = 300
 _TOLERANCE = 1e-6

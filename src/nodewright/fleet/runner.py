@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 
 from nodewright.engine.node.node_state import NodeState
-from nodewright.errors import Fault, InputError
 from nodewright.fleet.checkpoint import (
     MAX_CHECKPOINT_BYTES,
     CheckpointError,
@@ -39,9 +38,10 @@ from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod
 from nodewright.formats.regular_files import read_regular_file
 from nodewright.garbage import rare_collections
 from nodewright.host.file_store import write_atomically
-from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.values.custom_policy import CustomPolicy
 from nodewright.predict.node import Node
-from nodewright.values.custom_policy import CustomPolicy
 
 __all__ = [
     "SCORES",

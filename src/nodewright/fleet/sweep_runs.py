@@ -13,7 +13,6 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.core.predicates.requested_resources import allocatable_amounts
-from nodewright.errors import Fault, HostError, InputError
 from nodewright.fleet import SCORES as KNOWN
 from nodewright.fleet import NodeScorer, Options, RunCheckpoint, run
 from nodewright.fleet.engines import Engine, EngineMissingError, map_chunks
@@ -24,8 +23,9 @@ from nodewright.fleet.simulation.outcomes import FleetResult
 from nodewright.fleet.unschedulable import report_unschedulable
 from nodewright.fleet.workload import FleetNode, FleetPod
 from nodewright.formats.kubectl_yaml import read_yaml
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import Fault, HostError, InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node_from_profile import node_parts
 from nodewright.predict.policy_registry import load_policies
 

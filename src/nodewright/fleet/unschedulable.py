@@ -7,7 +7,7 @@ import msgspec
 from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.fleet.capacity import tolerates_and_selects
 from nodewright.fleet.workload import FleetNode, FleetPod
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 
 Amounts = Mapping[str, int]
 

@@ -4,7 +4,7 @@ A row is the name of a class and the values of its fields; an object within a fi
 are those that the type of the last row can contain, a closed list, and every field is compared with its type. So rows
 can be read from a file that is not trusted: nothing but values comes out of them.
 
->>> from nodewright.values.topology_hints import Hint
+>>> from nodewright.model.values.topology_hints import Hint
 >>> rows = rows_of(Hint(NUMASet.of(0, 1), preferred=True))
 >>> rows, value_of(rows, Hint)
 ([['Hint', '0-1', True]], Hint(numa=NUMASet('0-1'), preferred=True))
@@ -21,12 +21,12 @@ from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from nodewright.values.duration import Duration
-from nodewright.values.idset import CPUSet, IdSet, NUMASet
-from nodewright.values.instant import Instant
-from nodewright.values.quantity import Quantity, QuantityFormat
-from nodewright.values.quantity_text import MAX_EXPONENT
-from nodewright.values.units import INT64_MAX, INT64_MIN, fits_int64
+from nodewright.model.values.duration import Duration
+from nodewright.model.values.idset import CPUSet, IdSet, NUMASet
+from nodewright.model.values.instant import Instant
+from nodewright.model.values.quantity import Quantity, QuantityFormat
+from nodewright.model.values.quantity_text import MAX_EXPONENT
+from nodewright.model.values.units import INT64_MAX, INT64_MIN, fits_int64
 
 T = TypeVar("T")
 Rows: TypeAlias = Sequence[Any]

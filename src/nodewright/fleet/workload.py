@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod, Taint
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod, Taint
 
 
 class FleetNode(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from nodewright.errors import InputError
 from nodewright.formats.kubectl_yaml import CONSTANTS, MAX_YAML_BYTES, YAMLDocument, read_documents
+from nodewright.model.errors import InputError
 
 _MARK = "\n---\n"
 _TEXT = re.compile(r": ([A-Za-z][-A-Za-z0-9_./@]*(?::[-A-Za-z0-9_./@]+)*)$", re.MULTILINE)

@@ -9,10 +9,10 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.errors import ENCODING_ERRORS
 from nodewright.formats.schema import CheckedDocument, checked
-from nodewright.kubernetes.objects import Container, Pod, PodSpec
-from nodewright.patterns import lazy_pattern
+from nodewright.model.errors import ENCODING_ERRORS
+from nodewright.model.kubernetes.objects import Container, Pod, PodSpec
+from nodewright.model.patterns import lazy_pattern
 
 _MAX_KEPT = 4096
 _WORTH_COMPILING = 100

@@ -18,12 +18,12 @@ from nodewright.engine.admission.validation.quotas_and_limit_ranges import (
     quota_violations,
 )
 from nodewright.engine.admission.validation.violation import Violation, metadata_violations
-from nodewright.errors import Fault
 from nodewright.formats.decode import decode
 from nodewright.formats.object_location import ObjectLocation
 from nodewright.formats.schema import checked
-from nodewright.kubernetes.api_request import APIObject, GroupResource
-from nodewright.kubernetes.namespace_objects import (
+from nodewright.model.errors import Fault
+from nodewright.model.kubernetes.api_request import APIObject, GroupResource
+from nodewright.model.kubernetes.namespace_objects import (
     DeviceClass,
     LimitRange,
     Namespace,
@@ -34,7 +34,7 @@ from nodewright.kubernetes.namespace_objects import (
     ResourceQuota,
     Service,
 )
-from nodewright.kubernetes.objects import ObjectMeta
+from nodewright.model.kubernetes.objects import ObjectMeta
 
 _CLUSTER_WIDE = frozenset(
     {

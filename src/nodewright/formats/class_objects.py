@@ -11,8 +11,8 @@ from nodewright.engine.admission.admission_plugins import (
 )
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.admission.validation.violation import ErrorType, Violation, metadata_violations
-from nodewright.kubernetes.cluster_objects import PriorityClass, RuntimeClass
-from nodewright.kubernetes.objects import Pod, PodSpec
+from nodewright.model.kubernetes.cluster_objects import PriorityClass, RuntimeClass
+from nodewright.model.kubernetes.objects import Pod, PodSpec
 
 
 def priority_class_violations(priority_class: PriorityClass) -> Iterator[Violation]:

@@ -11,7 +11,7 @@ import msgspec
 
 from nodewright.formats.decode import parse_quantity
 from nodewright.formats.schema import INTEGER_BOUNDS, SchemaType, schema_type
-from nodewright.values.instant import Instant
+from nodewright.model.values.instant import Instant
 
 
 def is_plain(document: Any, type_name: str) -> bool:

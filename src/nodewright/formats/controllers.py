@@ -13,9 +13,16 @@ except ImportError:
 
 from nodewright.engine.admission.validation.violation import Violation
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.api_request import APIObject, GroupResource, WorkloadController
-from nodewright.kubernetes.namespace_objects import PartialObjectMetadata, PersistentVolumeClaim
-from nodewright.kubernetes.objects import ObjectMeta, OwnerReference, Pod, PodSpec, PodStatus, Toleration
+from nodewright.model.kubernetes.api_request import APIObject, GroupResource, WorkloadController
+from nodewright.model.kubernetes.namespace_objects import PartialObjectMetadata, PersistentVolumeClaim
+from nodewright.model.kubernetes.objects import (
+    ObjectMeta,
+    OwnerReference,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Toleration,
+)
 
 _REPLICA_SETS, _JOBS = GroupResource("replicasets", "apps"), GroupResource("jobs", "batch")
 _REVISIONS = GroupResource("controllerrevisions", "apps")

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from nodewright.errors import Fault, InputError
+from nodewright.model.errors import Fault, InputError
 
 
 class TemplatePath(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from nodewright.errors import InputError
 from nodewright.formats.documents import parse_documents
+from nodewright.model.errors import InputError
 
 _REVISION_FIELDS = (
     "containerConcurrency",

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from nodewright.errors import Fault
 from nodewright.formats.custom_pod_forms import PARAMETER
 from nodewright.formats.custom_templates import CustomPod, custom_pods, template_paths
 from nodewright.formats.object_location import ObjectLocation
+from nodewright.model.errors import Fault
 
 if TYPE_CHECKING:
     from nodewright.formats.manifests import ManifestLoader

@@ -5,10 +5,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from nodewright.errors import ENCODING_ERRORS
 from nodewright.formats.kubectl_yaml import number_text
-from nodewright.values.instant import Instant, InstantError
-from nodewright.values.quantity import Quantity, QuantityError
+from nodewright.model.errors import ENCODING_ERRORS
+from nodewright.model.values.instant import Instant, InstantError
+from nodewright.model.values.quantity import Quantity, QuantityError
 
 T = TypeVar("T")
 _CONTAINERS = frozenset({dict, list})

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, BinaryIO, NamedTuple
 
-from nodewright.errors import Fault, InputError, shortened
 from nodewright.formats.json_documents import JSON_BLANKS, NotJSONError, json_documents
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES, YAMLDocument, read_documents
 from nodewright.formats.large_lists import large_list
 from nodewright.formats.provided_files import provided_content
 from nodewright.formats.regular_files import is_directory, is_there, read_bounded, read_regular_file
+from nodewright.model.errors import Fault, InputError, shortened
 
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),

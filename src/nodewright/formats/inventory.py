@@ -14,7 +14,7 @@ from nodewright.formats.object_location import ObjectLocation
 from nodewright.formats.object_selection import ALL_OBJECTS, ObjectSelection
 from nodewright.formats.quota_refusals import object_manifest, workload_manifest
 from nodewright.formats.workloads import Workload
-from nodewright.kubernetes.api_request import Manifest
+from nodewright.model.kubernetes.api_request import Manifest
 
 
 class InventoryObject(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from nodewright.errors import JSON_ERRORS, Fault, InputError
 from nodewright.formats.kubectl_yaml import MAX_DEPTH, YAMLDocument, as_integer_if_whole, read_documents
-from nodewright.patterns import lazy_pattern
+from nodewright.model.errors import JSON_ERRORS, Fault, InputError
+from nodewright.model.patterns import lazy_pattern
 
 JSON_BLANKS = " \t\r\n"
 _ESCAPED_COLON = lazy_pattern(rb"\\u003[aA]")

@@ -27,9 +27,9 @@ from yaml.events import (
     StreamStartEvent,
 )
 
-from nodewright.errors import Fault, InputError
-from nodewright.patterns import lazy_pattern
-from nodewright.values.units import INT64_MAX, INT64_MIN
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.patterns import lazy_pattern
+from nodewright.model.values.units import INT64_MAX, INT64_MIN
 
 CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),

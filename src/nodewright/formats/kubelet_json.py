@@ -12,9 +12,9 @@ from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from nodewright.values.duration import Duration, DurationError
-from nodewright.values.golang import float_text
-from nodewright.values.quantity import ZERO, Quantity, QuantityError
+from nodewright.model.values.duration import Duration, DurationError
+from nodewright.model.values.golang import float_text
+from nodewright.model.values.quantity import ZERO, Quantity, QuantityError
 
 T = TypeVar("T", bound=msgspec.Struct)
 _NO_VALUE = object()

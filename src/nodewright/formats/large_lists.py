@@ -9,7 +9,6 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 import msgspec
 
-from nodewright.errors import JSON_ERRORS, InputError
 from nodewright.formats.json_documents import (
     JSONValueDecoder,
     NotJSONError,
@@ -18,7 +17,8 @@ from nodewright.formats.json_documents import (
     quick_json_value,
 )
 from nodewright.formats.kubectl_yaml import MAX_DEPTH, YAMLDocument
-from nodewright.patterns import lazy_pattern
+from nodewright.model.errors import JSON_ERRORS, InputError
+from nodewright.model.patterns import lazy_pattern
 
 NoteProgress: TypeAlias = Callable[[str], None]
 """Receives a line about how far the work is."""

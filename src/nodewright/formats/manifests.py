@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from nodewright.engine.admission.api_server.pod_creation import ClusterObjects
 from nodewright.engine.admission.validation.violation import Violation
-from nodewright.errors import Fault, InputError
 from nodewright.formats.alike_pods import AlikePods, CheckedPod
 from nodewright.formats.controllers import POD_KIND, POD_TEMPLATES, controller_violations, derived_uid
 from nodewright.formats.decode import decode
@@ -47,10 +46,11 @@ from nodewright.formats.workloads import (
     terminating_namespace,
 )
 from nodewright.garbage import rare_collections
-from nodewright.kubernetes.api_request import APIObject
-from nodewright.kubernetes.cluster_objects import PriorityClass, RuntimeClass
-from nodewright.kubernetes.namespace_objects import LimitRange, ResourceQuota
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.api_request import APIObject
+from nodewright.model.kubernetes.cluster_objects import PriorityClass, RuntimeClass
+from nodewright.model.kubernetes.namespace_objects import LimitRange, ResourceQuota
+from nodewright.model.kubernetes.objects import Pod
 
 if TYPE_CHECKING:
     from nodewright.formats.api_objects import OtherObjects

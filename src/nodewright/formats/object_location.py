@@ -19,11 +19,11 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from nodewright.errors import Fault, InputError
 from nodewright.formats.documents import decode_text
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES, Loader
 from nodewright.formats.large_lists import ListItems
-from nodewright.patterns import lazy_pattern
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.patterns import lazy_pattern
 
 _STEP = lazy_pattern(r"\[([^\]]*)\]|([^.\[\]]+)")
 

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from nodewright.errors import Fault, InputError
 from nodewright.formats.custom_kinds import CustomKind
-from nodewright.patterns import lazy_pattern
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.patterns import lazy_pattern
 
 _PARTS = lazy_pattern(r",(?![^(]*\))")
 _SET = lazy_pattern(r"(?P<key>[^\s,()!=]+)\s+(?P<operator>in|notin)\s+\((?P<values>[^()]*)\)")

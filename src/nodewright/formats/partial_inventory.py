@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from nodewright.errors import Fault, InputError
 from nodewright.formats.api_objects import OtherObjects
 from nodewright.formats.documents import (
     InputFile,
@@ -23,7 +22,8 @@ from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.formats.manifests import ManifestLoader
 from nodewright.formats.object_location import ObjectLocation, with_type_meta
 from nodewright.formats.object_selection import ALL_OBJECTS, ObjectSelection
-from nodewright.patterns import lazy_pattern
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.patterns import lazy_pattern
 
 _MARK = lazy_pattern(r"^---(?=\s|$)", re.MULTILINE)
 _MAX_PARTS = 2_000

@@ -13,15 +13,15 @@ from msgspec.structs import replace
 from nodewright.engine.admission.admission_plugins import defaulted_pod
 from nodewright.engine.admission.validation.references import config_object_violations
 from nodewright.engine.admission.validation.violation import metadata_violations
-from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.documents import parse_documents
 from nodewright.formats.manifests import ManifestLoader
 from nodewright.formats.object_location import ObjectLocation
 from nodewright.formats.schema import checked
-from nodewright.kubernetes.cluster_objects import RuntimeClass
-from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
-from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, Toleration
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.cluster_objects import RuntimeClass
+from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, Toleration
 
 MAX_MANIFEST_BYTES = 10 * 2**20
 CONFIG_HASH_ANNOTATION, CONFIG_SOURCE_ANNOTATION = "kubernetes.io/config.hash", "kubernetes.io/config.source"

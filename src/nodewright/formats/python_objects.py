@@ -11,8 +11,8 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from nodewright.errors import Fault, InputError
 from nodewright.formats.controllers import POD_TEMPLATES
+from nodewright.model.errors import Fault, InputError
 
 _CLIENT_CLASS = re.compile(r"V\d+(?:(?:alpha|beta)\d+)?(\w+)")
 _KINDS_OF_CORE = ("Pod", "PodTemplate", "ReplicationController", "LimitRange", "ResourceQuota", "Node")

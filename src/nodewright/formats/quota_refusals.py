@@ -16,7 +16,7 @@ from nodewright.engine.admission.api_server.rejections import rejection_error
 from nodewright.formats.api_objects import LoadedObject, RESTMapper, with_namespace
 from nodewright.formats.controllers import applied_object, controller_of, ephemeral_claims
 from nodewright.formats.workloads import Workload, api_server_refusal
-from nodewright.kubernetes.api_request import APIObject, Manifest
+from nodewright.model.kubernetes.api_request import APIObject, Manifest
 
 
 def with_quota_refusals(

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from nodewright.errors import Fault
 from nodewright.formats.decode import parse_quantity
-from nodewright.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.values.instant import Instant, InstantError
-from nodewright.values.quantity import QuantityError
-from nodewright.values.units import INT64_MAX, INT64_MIN
+from nodewright.model.errors import Fault
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.values.instant import Instant, InstantError
+from nodewright.model.values.quantity import QuantityError
+from nodewright.model.values.units import INT64_MAX, INT64_MIN
 
 KUBERNETES = "kubernetes-1.36"
 NODEWRIGHT = "nodewright-v1alpha1"

@@ -16,7 +16,7 @@ from nodewright.formats.controllers import POD_TEMPLATES, first_pod, with_identi
 from nodewright.formats.decode import decode
 from nodewright.formats.object_location import ObjectLocation
 from nodewright.formats.workloads import UnadmittedWorkload, Workload
-from nodewright.kubernetes.objects import ObjectMeta, Pod, PodSpec
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodSpec
 
 
 class SubmittedPod(NamedTuple):

@@ -29,15 +29,15 @@ from nodewright.engine.admission.api_server.pod_creation import (
 )
 from nodewright.engine.admission.limit_ranger import DefaultedByLimitRange
 from nodewright.engine.admission.validation.violation import ErrorType, Violation, violation_fault
-from nodewright.errors import Fault
 from nodewright.formats.alike_pods import AlikeSpec, SharedSpec
 from nodewright.formats.object_location import ObjectLocation
-from nodewright.kubernetes.objects import ObjectMeta, Pod, PodSpec
-from nodewright.reasons.api_errors import forbidden_error, terminating_error
-from nodewright.reasons.pod_creation import APIServerRefusal
-from nodewright.reasons.reason import NotJudged
-from nodewright.releases.feature_gates import FeatureGates, default_gates
-from nodewright.releases.release import AppliedRules, release_warning
+from nodewright.model.errors import Fault
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodSpec
+from nodewright.model.reasons.api_errors import forbidden_error, terminating_error
+from nodewright.model.reasons.pod_creation import APIServerRefusal
+from nodewright.model.reasons.reason import NotJudged
+from nodewright.model.releases.feature_gates import FeatureGates, default_gates
+from nodewright.model.releases.release import AppliedRules, release_warning
 
 _ABSENCE_ERRORS = (ErrorType.REQUIRED, ErrorType.FORBIDDEN)  # "HugePages require cpu or memory"
 

@@ -27,7 +27,7 @@ from yaml.events import (
 
 from nodewright.formats.documents import parse_documents
 from nodewright.formats.kubectl_yaml import Loader, resolve
-from nodewright.patterns import lazy_pattern
+from nodewright.model.patterns import lazy_pattern
 
 STEP = lazy_pattern(r"\[([^\]]*)\]|([^.\[\]]+)")
 _PLAIN = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._/-]*")

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 
 _PEM = serialization.Encoding.PEM
 

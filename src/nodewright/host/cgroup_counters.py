@@ -11,7 +11,7 @@ import msgspec
 
 from nodewright.host.cgroup_files import flat_keyed_values
 from nodewright.host.ports import CgroupManager
-from nodewright.values.cpu_time import CFS_PERIOD, Weight, weight_to_shares
+from nodewright.model.values.cpu_time import CFS_PERIOD, Weight, weight_to_shares
 
 _MEMORY_FILES = {
     1: (

@@ -10,11 +10,11 @@ import msgspec
 
 from nodewright.engine.core.cgroups.cgroup_comparison import value_matches
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.errors import HostError
 from nodewright.host.cgroup_files import CGROUP_ROOT, CONTROLLERS_FILE, is_unified
 from nodewright.host.file_store import try_flock
 from nodewright.host.process_kill import cgroup_pids, file_text, kill_all, pids_by_group, thaw_all
-from nodewright.values.path_component import path_component_fault
+from nodewright.model.errors import HostError
+from nodewright.model.values.path_component import path_component_fault
 
 _CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "freezer")
 """The hierarchies of version 1 in which cgroups are created, as far as the machine has them."""

@@ -7,9 +7,9 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from nodewright.errors import HostError
 from nodewright.host.file_store import open_regular_file
 from nodewright.host.streams import STDERR, STDOUT
+from nodewright.model.errors import HostError
 
 _BLOCK_BYTES = 1 << 16
 _POLL_PERIOD_S = 0.1

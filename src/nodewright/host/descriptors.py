@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 
 RESERVED_DESCRIPTORS = 24
 """For the agent's own files, sockets and pipes, besides those that are open while nothing happens."""

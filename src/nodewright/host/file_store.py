@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from nodewright.errors import HostError
-from nodewright.values.path_component import PathComponent, PathComponentError
+from nodewright.model.errors import HostError
+from nodewright.model.values.path_component import PathComponent, PathComponentError
 
 # Commands that need no Linux write files on systems without these flags.
 _NOFOLLOW, _CLOEXEC, _NONBLOCK, _BINARY = (

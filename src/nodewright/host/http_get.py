@@ -15,8 +15,8 @@ from urllib.parse import quote, urljoin, urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.releases.release_table import NEWEST
-from nodewright.values.golang import quoted
+from nodewright.model.releases.release_table import NEWEST
+from nodewright.model.values.golang import quoted
 
 MAX_BODY_BYTES = 10 * 1024
 _MAX_REDIRECTS, _MAX_HEADER_BYTES, _PART_BYTES = 10, 64 * 1024, 64 * 1024

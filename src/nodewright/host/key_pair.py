@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from nodewright.errors import HostError
 from nodewright.host.file_store import write_atomically
 from nodewright.host.root_directory import require_trusted
+from nodewright.model.errors import HostError
 
 RENEWAL_MARGIN_S = 30 * 86_400
 _CREATION_TIMEOUT_S = 60.0

@@ -7,9 +7,15 @@ from pathlib import Path
 
 import msgspec
 
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.stats_summary import ContainerStats, FsStats, PodReference, PodStats, VolumeStats
-from nodewright.values.instant import Instant
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.stats_summary import (
+    ContainerStats,
+    FsStats,
+    PodReference,
+    PodStats,
+    VolumeStats,
+)
+from nodewright.model.values.instant import Instant
 
 BLOCK_BYTES = 512
 

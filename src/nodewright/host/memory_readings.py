@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
-from nodewright.errors import HostError
 from nodewright.host.cgroup_files import CGROUP_ROOT, STAT, is_unified, memory_file_names
-from nodewright.kubernetes.stats_summary import (
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.stats_summary import (
     ContainerStats,
     FsStats,
     MemoryStats,
@@ -17,7 +17,7 @@ from nodewright.kubernetes.stats_summary import (
     RuntimeStats,
     SwapStats,
 )
-from nodewright.values.instant import Instant
+from nodewright.model.values.instant import Instant
 
 KIB = 1024
 UNLIMITED = 1 << 62

@@ -7,8 +7,8 @@ import ctypes
 import os
 from pathlib import Path
 
-from nodewright.errors import HostError
 from nodewright.host.openat2 import c_library
+from nodewright.model.errors import HostError
 
 _NOSUID_NODEV, _BIND, _DETACH, _NOFOLLOW = 0x2 | 0x4, 0x1000, 0x2, 0x8
 _ESCAPED = {"\\040": " ", "\\011": "\t", "\\012": "\n", "\\134": "\\"}

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from nodewright.errors import HostError
-from nodewright.values.path_component import PathComponent, PathComponentError
+from nodewright.model.errors import HostError
+from nodewright.model.values.path_component import PathComponent, PathComponentError
 
 _OPENAT2 = 437
 _NO_MAGIC_LINKS, _BENEATH = 0x02, 0x08

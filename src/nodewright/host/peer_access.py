@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 
 
 class PeerAccess(msgspec.Struct, frozen=True, kw_only=True):

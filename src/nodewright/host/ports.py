@@ -12,9 +12,9 @@ import msgspec
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.runtime_status import RuntimePodStatus
-from nodewright.kubernetes.stats_summary import NodeStats, PodStats
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.kubernetes.stats_summary import NodeStats, PodStats
 
 
 class RuntimeFacts(msgspec.Struct, frozen=True, kw_only=True):

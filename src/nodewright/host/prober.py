@@ -5,7 +5,6 @@ import importlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from nodewright.errors import HostError
 from nodewright.host.http_get import (
     HTTPFailure,
     HTTPRequest,
@@ -15,9 +14,10 @@ from nodewright.host.http_get import (
     join_host_port,
 )
 from nodewright.host.ports import Clock, ContainerRuntime, ExecResult, ProbeWarning
-from nodewright.releases.release_table import NEWEST
-from nodewright.values.duration import Duration
-from nodewright.values.golang import quoted
+from nodewright.model.errors import HostError
+from nodewright.model.releases.release_table import NEWEST
+from nodewright.model.values.duration import Duration
+from nodewright.model.values.golang import quoted
 
 _CHECK = "/grpc.health.v1.Health/Check"
 _SERVING_STATUSES = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")

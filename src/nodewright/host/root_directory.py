@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 
 PASS_THROUGH, CLOSED = 0o711, 0o750
 SUBDIRECTORIES = {"volumes": PASS_THROUGH, "containers": PASS_THROUGH, "logs": CLOSED}

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from nodewright.errors import Fault, InputError
-from nodewright.values.instant import Instant, InstantError
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.values.instant import Instant, InstantError
 
 MAX_BYTES = 1 << 20
 CHECK_PERIOD_S = 1.0

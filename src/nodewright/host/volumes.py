@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nodewright.core.environment.volume_payload import FileContent
-from nodewright.errors import HostError
 from nodewright.host.mounts import mount_points_below
 from nodewright.host.openat2 import (
     directory_beneath,
@@ -22,7 +21,8 @@ from nodewright.host.openat2 import (
     write_beneath,
 )
 from nodewright.host.root_directory import CLOSED, PASS_THROUGH, admit_users
-from nodewright.values.path_component import path_component_fault
+from nodewright.model.errors import HostError
+from nodewright.model.values.path_component import path_component_fault
 
 _DATA_LINK, _NEW_DATA_LINK = "..data", "..data_tmp"
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.values.instant import Instant
 from nodewright.profiles.node_export import (
     ExportedProfile,
     ExportSource,
@@ -15,7 +16,6 @@ from nodewright.profiles.node_export import (
     encode_node_export,
     node_export,
 )
-from nodewright.values.instant import Instant
 
 if TYPE_CHECKING:
     from nodewright.host.ports import Clock

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from nodewright.errors import HostError, InputError
 from nodewright.host.directory_watch import DirectoryWatch
+from nodewright.model.errors import HostError, InputError
 from nodewright.node_export.export_feed import ExportFeed
 from nodewright.node_export.node_reader import ExportSettings, NodeReader
 from nodewright.profiles.kubelet_root import DEVICE_PLUGINS_DIRECTORY, PODS_DIRECTORY

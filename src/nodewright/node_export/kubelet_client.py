@@ -4,9 +4,9 @@ import re
 
 import msgspec
 
-from nodewright.errors import HostError
 from nodewright.host.http_get import HTTPFailure, HTTPRequest, http_get
 from nodewright.host.peer_access import PeerAccess
+from nodewright.model.errors import HostError
 
 MAX_PODS_BYTES = 64 << 20
 _TIMEOUT_S = 10.0

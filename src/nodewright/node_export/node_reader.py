@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.errors import Fault, HostError, InputError
 from nodewright.formats.documents import InputFile
-from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.model.errors import Fault, HostError, InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.reasons.verdict import Granted
+from nodewright.model.releases.release import release_table
 from nodewright.node_export.export_feed import ExportReading, SourceReading
 from nodewright.node_export.kubelet_client import KubeletClient
 from nodewright.pod_resources.snapshot import read_snapshot_apart
@@ -29,8 +31,6 @@ from nodewright.profiles.kubelet_root import CONFIG_FILE, KubeletRoot, RootReadO
 from nodewright.profiles.machine.captured_machine import capture_copy, capture_this_machine
 from nodewright.profiles.machine.missing_facts import MachineFact, missing_fact_sentence
 from nodewright.profiles.node_export import SourceState
-from nodewright.reasons.verdict import Granted
-from nodewright.releases.release import release_table
 
 if TYPE_CHECKING:
     from nodewright.host.ports import Clock

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TextIO
 
-from nodewright.patterns import lazy_pattern
+from nodewright.model.patterns import lazy_pattern
 
 _RED, _GREEN, _YELLOW, _CYAN, _BOLD = "31", "32", "33", "36", "1"
 _BY_WORD = {

@@ -7,7 +7,7 @@ from html import escape
 
 import msgspec
 
-from nodewright.printable import printable_text
+from nodewright.model.printable import printable_text
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c1e21; --paper: #fff; --soft: #5c6370; --line: #c9ced6; --panel: #f5f6f8;

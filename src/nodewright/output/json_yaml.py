@@ -13,12 +13,12 @@ import msgspec
 import yaml
 
 from nodewright.formats.kubectl_yaml import NotJSONValueError, resolve
-from nodewright.kubernetes.objects import Pod
-from nodewright.printable import needs_quotes, printable_json, printable_text
-from nodewright.values.duration import Duration
-from nodewright.values.idset import IdSet
-from nodewright.values.instant import Instant
-from nodewright.values.quantity import Quantity
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.printable import needs_quotes, printable_json, printable_text
+from nodewright.model.values.duration import Duration
+from nodewright.model.values.idset import IdSet
+from nodewright.model.values.instant import Instant
+from nodewright.model.values.quantity import Quantity
 
 _ACRONYMS = {"cpu": "CPU", "cpus": "CPUs", "id": "ID"}
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from nodewright.patterns import lazy_pattern
+from nodewright.model.patterns import lazy_pattern
 
 # Characters that XML cannot represent, not even escaped.
 _NOT_IN_XML = lazy_pattern("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

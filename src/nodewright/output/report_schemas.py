@@ -12,7 +12,7 @@ from typing import Any, Literal, NewType, TypeAlias, Union, get_args, get_origin
 
 import msgspec
 
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.output.json_yaml import TEXT_TYPES, Inlined, Report, fact_field_name
 
 Schema: TypeAlias = dict[str, Any]

@@ -33,7 +33,7 @@ from nodewright.engine.core.requests.resource_defaults import (
     RequestFromLimit,
     RoundedUp,
 )
-from nodewright.kubernetes.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, resource_sort_key
+from nodewright.model.kubernetes.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, resource_sort_key
 
 POD_LEVEL = "the pod level"
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from nodewright.kubernetes.resource_names import readable_amount
+from nodewright.model.kubernetes.resource_names import readable_amount
 
 WIDTH, HEIGHT = 960, 300
 LEFT, RIGHT, TOP, BOTTOM = 70, 30, 16, 34

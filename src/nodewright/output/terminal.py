@@ -10,9 +10,9 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TextIO
 
-from nodewright.errors import shortened
+from nodewright.model.errors import shortened
+from nodewright.model.printable import printable, printable_text
 from nodewright.output.colours import ColourMode, coloured, has_colours
-from nodewright.printable import printable, printable_text
 
 if TYPE_CHECKING:
     from nodewright.output.workflow_commands import WorkflowCommand

@@ -5,7 +5,7 @@ from itertools import zip_longest
 
 import msgspec
 
-from nodewright.printable import printable
+from nodewright.model.printable import printable
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

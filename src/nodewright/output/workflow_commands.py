@@ -7,9 +7,9 @@ from typing import Literal
 
 import msgspec
 
+from nodewright.model.patterns import lazy_pattern
+from nodewright.model.printable import printable
 from nodewright.output.sarif import SARIFLevel, SourcePosition
-from nodewright.patterns import lazy_pattern
-from nodewright.printable import printable
 
 _LEGACY_COMMANDS = lazy_pattern(r"##(?=\w*\[)")
 COMMAND_BY_LEVEL: dict[SARIFLevel, Literal["error", "warning", "notice"]] = {

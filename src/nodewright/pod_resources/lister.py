@@ -9,16 +9,16 @@ from typing import TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from nodewright.errors import HostError
-from nodewright.kubernetes.node_profile import MemoryBlock
-from nodewright.kubernetes.pod_resources_api import (
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.node_profile import MemoryBlock
+from nodewright.model.kubernetes.pod_resources_api import (
     AllocatableResources,
     ContainerDevices,
     ContainerResources,
     PodResources,
 )
+from nodewright.model.values.idset import LARGEST_ID, CPUSet
 from nodewright.pod_resources import api_pb2 as v1
-from nodewright.values.idset import LARGEST_ID, CPUSet
 
 SERVICE = "v1.PodResourcesLister"
 

@@ -6,10 +6,10 @@ from nodewright.engine.admission.admission_plugins import with_canonical_quantit
 from nodewright.engine.node.events import PodRecovered
 from nodewright.engine.node.node_state import pod_as_stored
 from nodewright.engine.node.step import step
-from nodewright.kubernetes.node_profile import NodeProfile, kubelet_labels
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.node_profile import NodeProfile, kubelet_labels
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.predict.node import Node
-from nodewright.releases.feature_gates import FeatureGates
 
 
 class AlikeNodes:

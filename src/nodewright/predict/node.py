@@ -17,18 +17,18 @@ from nodewright.engine.node.pod_placement import Placement, placement_of
 from nodewright.engine.node.resource_holders import FullNames, with_pod_names
 from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.engine.node.step import Decision, step
-from nodewright.errors import Fault, InputError
-from nodewright.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod, ResourceList
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod, ResourceList
+from nodewright.model.reasons.fact import KubeletText
+from nodewright.model.reasons.kubelet_start import over_reservation_message
+from nodewright.model.reasons.pod_creation import APIServerRefusal
+from nodewright.model.reasons.reason import NotJudged, Reason
+from nodewright.model.reasons.texts import kubelet_start_error, kubelet_text, sentence
+from nodewright.model.reasons.verdict import Refused
+from nodewright.model.values.custom_policy import CustomPolicy
 from nodewright.predict.node_from_profile import node_parts, state_with_pods
-from nodewright.reasons.fact import KubeletText
-from nodewright.reasons.kubelet_start import over_reservation_message
-from nodewright.reasons.pod_creation import APIServerRefusal
-from nodewright.reasons.reason import NotJudged, Reason
-from nodewright.reasons.texts import kubelet_start_error, kubelet_text, sentence
-from nodewright.reasons.verdict import Refused
-from nodewright.values.custom_policy import CustomPolicy
 
 if TYPE_CHECKING:
     from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig

@@ -17,22 +17,28 @@ from nodewright.engine.node.node_config import (
 )
 from nodewright.engine.node.node_state import NodeState, pod_as_stored
 from nodewright.engine.node.step import Decision, step
-from nodewright.errors import Fault, InputError
-from nodewright.kubernetes.node_profile import (
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.node_profile import (
     NodePart,
     NodeProfile,
     NodeProfileSpec,
     PolicyNames,
     kubelet_labels,
 )
-from nodewright.kubernetes.resource_names import is_extended
+from nodewright.model.kubernetes.resource_names import is_extended
+from nodewright.model.reasons.texts import kubelet_start_error, kubelet_text, sentence
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.releases.release import (
+    AppliedRules,
+    Release,
+    ReleaseError,
+    applied_rules,
+    release_warning,
+)
+from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.values.custom_policy import CustomPolicy
 from nodewright.profiles.allocations import allocation_faults, allocation_policy_faults, pod_allocations
 from nodewright.profiles.kubelet_config_files import ConfigHost, kubelet_config_from, load_kubelet_config
-from nodewright.reasons.texts import kubelet_start_error, kubelet_text, sentence
-from nodewright.reasons.verdict import Granted, Refused
-from nodewright.releases.release import AppliedRules, Release, ReleaseError, applied_rules, release_warning
-from nodewright.releases.release_table import ReleaseTable
-from nodewright.values.custom_policy import CustomPolicy
 
 DEFAULT_NAME = "node1"
 

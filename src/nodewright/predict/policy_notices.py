@@ -1,12 +1,12 @@
 """How reports name the custom policies of a node; every report of such a node does."""
 
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.printable import printable_lines
-from nodewright.reasons.cpu import PickerRefuses
-from nodewright.reasons.pod_creation import APIServerRefusal
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.topology import HintsMerged, JudgedBy, NoCommonNUMA, PodUnfit
-from nodewright.values.custom_policy import CustomPolicy
+from nodewright.model.printable import printable_lines
+from nodewright.model.reasons.cpu import PickerRefuses
+from nodewright.model.reasons.pod_creation import APIServerRefusal
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.topology import HintsMerged, JudgedBy, NoCommonNUMA, PodUnfit
+from nodewright.model.values.custom_policy import CustomPolicy
 
 
 def policy_notice(policy: CustomPolicy) -> str:

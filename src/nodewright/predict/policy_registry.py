@@ -15,9 +15,9 @@ from nodewright.engine.core.eviction.eviction_policy import KUBELET, EvictionPol
 from nodewright.engine.core.eviction.eviction_policy import POLICIES as EVICTION
 from nodewright.engine.core.topology.custom import TopologyPolicy, annotated_policy
 from nodewright.engine.node.node_config import CustomPolicies
-from nodewright.errors import Fault, InputError
-from nodewright.kubernetes.node_profile import PolicyNames
-from nodewright.values.custom_policy import CustomPolicy
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.node_profile import PolicyNames
+from nodewright.model.values.custom_policy import CustomPolicy
 
 BUILT_IN_POLICIES: tuple[CustomPolicy, ...] = (annotated_policy, whole_caches, *EVICTION.values())
 ENTRY_POINT_GROUP = "nodewright.policies"

@@ -6,17 +6,17 @@ import msgspec
 
 from nodewright.engine.admission.admission_plugins import with_uid
 from nodewright.engine.core.memory.memory_policy import huge_pages_name
-from nodewright.errors import Fault
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.kubernetes.node_profile import (
+from nodewright.model.errors import Fault
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.node_profile import (
     ContainerAllocation,
     MemoryBlock,
     NodeProfileSpec,
     PodAllocations,
 )
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.resource_names import MEMORY
-from nodewright.values.idset import CPUSet, IdSetError
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import MEMORY
+from nodewright.model.values.idset import CPUSet, IdSetError
 
 
 def allocation_faults(spec: NodeProfileSpec) -> Iterator[Fault]:

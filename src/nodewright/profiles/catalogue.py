@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from nodewright.hardware.machine_info import MachineInfo
-from nodewright.hardware.machine_shape import (
+from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware.machine_shape import (
     GIB,
     HUGE_PAGE_SIZES_ARM_KIB,
     HUGE_PAGE_SIZES_X86_KIB,
@@ -19,7 +19,7 @@ from nodewright.hardware.machine_shape import (
     MachineShape,
     machine_from_shape,
 )
-from nodewright.kubernetes.node_profile import Device
+from nodewright.model.kubernetes.node_profile import Device
 
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from nodewright.errors import Fault, InputError
-from nodewright.hardware.machine_info import MachineInfo
-from nodewright.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec, kubelet_labels
-from nodewright.kubernetes.objects import ObjectMeta
-from nodewright.kubernetes.resource_names import is_extended
-from nodewright.patterns import lazy_pattern
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec, kubelet_labels
+from nodewright.model.kubernetes.objects import ObjectMeta
+from nodewright.model.kubernetes.resource_names import is_extended
+from nodewright.model.patterns import lazy_pattern
 from nodewright.profiles.catalogue import catalogue
 from nodewright.profiles.machine_shapes import parse_shape_rules, resized, shape_machine
 from nodewright.profiles.node_lookup import DEFAULT_PID_MAX, DEFAULT_ROOT_FS_BYTES, catalogue_profile

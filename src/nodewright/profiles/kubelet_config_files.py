@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from nodewright.engine.core.config.complete_config import CompleteConfig, complete_config, defaulted
-from nodewright.errors import Fault, InputError
 from nodewright.formats.documents import parse_documents, read_file
 from nodewright.formats.kubelet_json import Decoded, decode_as_go
 from nodewright.formats.object_location import ObjectLocation
-from nodewright.hardware.machine_info import MachineInfo
-from nodewright.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
-from nodewright.kubernetes.kubelet_configuration import GROUP_VERSION, KIND, KubeletConfiguration
-from nodewright.releases.feature_gates import FeatureGates, resolve_gates
-from nodewright.releases.release_table import NEWEST, ReleaseTable
-from nodewright.values.duration import Duration
-from nodewright.values.golang import quoted
-from nodewright.values.quantity import Quantity
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
+from nodewright.model.kubernetes.kubelet_configuration import GROUP_VERSION, KIND, KubeletConfiguration
+from nodewright.model.releases.feature_gates import FeatureGates, resolve_gates
+from nodewright.model.releases.release_table import NEWEST, ReleaseTable
+from nodewright.model.values.duration import Duration
+from nodewright.model.values.golang import quoted
+from nodewright.model.values.quantity import Quantity
 
 if TYPE_CHECKING:
     from pathlib import Path

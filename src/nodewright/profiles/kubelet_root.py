@@ -9,8 +9,10 @@ import msgspec
 
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.memory.memory_state import MemoryState
-from nodewright.errors import Fault, InputError
 from nodewright.formats.regular_files import read_regular_file
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.reasons.state_files import StateFile
+from nodewright.model.reasons.verdict import Verdict
 from nodewright.profiles.kubelet_config_files import (
     ConfigHost,
     LoadedConfig,
@@ -26,8 +28,6 @@ from nodewright.profiles.state_files.cpu_manager_state import (
 from nodewright.profiles.state_files.device_checkpoint import DeviceCheckpoint, read_device_checkpoint
 from nodewright.profiles.state_files.memory_manager_state import MemoryStateReadOptions, read_memory_state
 from nodewright.profiles.state_files.pod_resource_state import PodResourceInfo, read_resources_state
-from nodewright.reasons.state_files import StateFile
-from nodewright.reasons.verdict import Verdict
 
 T = TypeVar("T")
 

@@ -9,10 +9,10 @@ from math import prod
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.errors import Fault, InputError
-from nodewright.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode
-from nodewright.hardware.machine_shape import MachineShape, machine_from_shape
-from nodewright.patterns import lazy_pattern
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode
+from nodewright.model.hardware.machine_shape import MachineShape, machine_from_shape
+from nodewright.model.patterns import lazy_pattern
 from nodewright.profiles.catalogue import catalogue
 
 SOURCE = "--shapes"

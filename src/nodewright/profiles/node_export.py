@@ -12,19 +12,19 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.documents import parse_documents
 from nodewright.formats.object_location import ObjectLocation
 from nodewright.formats.schema import checked
-from nodewright.kubernetes.node_profile import API_VERSION, NodeProfile, NodeProfileSpec
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.resource_names import MEMORY
-from nodewright.kubernetes.secret_fields import without_secret_fields
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.node_profile import API_VERSION, NodeProfile, NodeProfileSpec
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import MEMORY
+from nodewright.model.kubernetes.secret_fields import without_secret_fields
+from nodewright.model.values.instant import Instant
 from nodewright.output.json_yaml import plain_value
 from nodewright.profiles.node_shape import pod_shape, shape_document
 from nodewright.profiles.profile_yaml import object_document, profile_document
-from nodewright.values.instant import Instant
 
 KIND, PROFILE_KIND = "NodeExport", "NodeProfile"
 MAX_EXPORT_BYTES = 32 << 20

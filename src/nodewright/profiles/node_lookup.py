@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from nodewright.errors import Fault, InputError
 from nodewright.formats.documents import read_file
 from nodewright.formats.provided_files import provided_content
 from nodewright.formats.regular_files import is_there
-from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec, kubelet_labels
-from nodewright.kubernetes.objects import ObjectMeta, Pod
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec, kubelet_labels
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod
 from nodewright.profiles.profile_files import profile_from_bytes
 
 if TYPE_CHECKING:

@@ -10,19 +10,25 @@ from nodewright.engine.admission.admission_plugins import with_uid
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.core.devices.device_manager import PREFERENCES
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.documents import parse_documents, read_file
 from nodewright.formats.object_location import ObjectLocation
 from nodewright.formats.schema import checked
-from nodewright.hardware.machine_info import MachineInfo
-from nodewright.kubernetes.name_validation import dns1123_subdomain_errors
-from nodewright.kubernetes.node_profile import API_VERSION, Device, NodePart, NodeProfile, NodeProfileSpec
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
+from nodewright.model.kubernetes.node_profile import (
+    API_VERSION,
+    Device,
+    NodePart,
+    NodeProfile,
+    NodeProfileSpec,
+)
+from nodewright.model.releases.release import release_table
+from nodewright.model.values.idset import NUMASet
 from nodewright.profiles.allocations import allocation_faults
 from nodewright.profiles.kubelet_config_files import ConfigHost, kubelet_config_from
 from nodewright.profiles.machine.cadvisor import contradictions
-from nodewright.releases.release import release_table
-from nodewright.values.idset import NUMASet
 
 if TYPE_CHECKING:
     from pathlib import Path

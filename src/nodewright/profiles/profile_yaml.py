@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import yaml
 
-from nodewright.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode, UncoreCache
-from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode, UncoreCache
+from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.model.printable import printable_text
 from nodewright.output.json_yaml import KubectlYAMLDumper, plain_value
-from nodewright.printable import printable_text
 
 # Machine types are written with their zeros, only without empty lists.
 _EXPANDED_FIELDS = (MachineInfo, NUMANode, Core, UncoreCache, HugePages)

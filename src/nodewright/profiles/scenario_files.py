@@ -9,16 +9,16 @@ from msgspec.structs import replace
 from nodewright.engine.admission.admission_plugins import defaulted_pod, with_canonical_quantities
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.documents import InputFile, parse_documents, read_file
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.formats.object_location import ObjectLocation
 from nodewright.formats.schema import schema_faults
 from nodewright.formats.workloads import defaulting_warning_text
-from nodewright.kubernetes.node_profile import API_VERSION, NodeProfile
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.scenario import (
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.node_profile import API_VERSION, NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.scenario import (
     EVENT_DETAIL_FIELDS,
     EVENT_KINDS,
     JournalHeader,
@@ -26,12 +26,12 @@ from nodewright.kubernetes.scenario import (
     ScenarioEvent,
     ScenarioObservation,
 )
+from nodewright.model.reasons.state_files import StateFile
+from nodewright.model.releases.release import RELEASES_WITH_RULES
+from nodewright.model.values.duration import Duration, DurationError
 from nodewright.profiles.machine.cadvisor import contradictions
 from nodewright.profiles.profile_files import preferred_allocation_faults, profile_faults
 from nodewright.profiles.usage_files import node_usage_faults
-from nodewright.reasons.state_files import StateFile
-from nodewright.releases.release import RELEASES_WITH_RULES
-from nodewright.values.duration import Duration, DurationError
 from nodewright.version import __version__
 
 _OBSERVATION_KINDS = ("summary", "usage", "failed", "conditions")

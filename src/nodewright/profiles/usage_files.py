@@ -8,17 +8,17 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.documents import InputFile, decode_text, parse_documents, read_file
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.formats.object_location import ObjectLocation
 from nodewright.formats.schema import schema_faults
-from nodewright.kubernetes.eviction_thresholds import Signal
-from nodewright.kubernetes.node_profile import API_VERSION
-from nodewright.kubernetes.scenario import UsageRow, UsageTable
-from nodewright.kubernetes.stats_summary import StatsSummary
-from nodewright.values.quantity import Quantity, QuantityError
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.node_profile import API_VERSION
+from nodewright.model.kubernetes.scenario import UsageRow, UsageTable
+from nodewright.model.kubernetes.stats_summary import StatsSummary
+from nodewright.model.values.quantity import Quantity, QuantityError
 
 KIND = "NodeUsage"
 UsageReading: TypeAlias = StatsSummary | UsageTable

@@ -10,7 +10,6 @@ from msgspec.structs import asdict, replace
 
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.errors import HostError
 from nodewright.host.ports import (
     Clock,
     ContainerConfig,
@@ -19,7 +18,8 @@ from nodewright.host.ports import (
     PodSandboxConfig,
     RuntimeFacts,
 )
-from nodewright.kubernetes.runtime_status import (
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.runtime_status import (
     COMPLETED,
     ERROR,
     ContainerPhase,

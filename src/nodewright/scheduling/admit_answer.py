@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.node.step import Decision
-from nodewright.errors import Fault, InputError
+from nodewright.model.errors import Fault, InputError
 from nodewright.scheduling.extender_protocol import MAX_CANDIDATES, decode_pod
 from nodewright.scheduling.placement_decisions import placement_ranks, ranked_scores
 from nodewright.scheduling.pod_queries import PodQuery, pod_query

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from nodewright.fleet.simulation.pod_terms import LabelMatcher
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 
 
 class ClusterBudget(NamedTuple):

@@ -12,8 +12,9 @@ from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.formats.decode import decode, decode_json
 from nodewright.formats.schema import checked
-from nodewright.kubernetes.node_profile import ContainerAllocation, NodeProfile, NodeProfileSpec
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.node_profile import ContainerAllocation, NodeProfile, NodeProfileSpec
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.instant import Instant
 from nodewright.profiles.node_export import (
     MAX_EXPORT_BYTES,
     ExportSource,
@@ -22,7 +23,6 @@ from nodewright.profiles.node_export import (
     memory_faults,
     read_node_export,
 )
-from nodewright.values.instant import Instant
 
 MAX_NODE_PARTS = 20_000
 

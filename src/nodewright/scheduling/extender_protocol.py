@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.instant import InstantError
+from nodewright.model.values.quantity import QuantityError
 from nodewright.scheduling.placement_decisions import FilteredNodes, NodeScores, ProposedVictims
 from nodewright.scheduling.pod_queries import PodQuery, pod_query
-from nodewright.values.instant import InstantError
-from nodewright.values.quantity import QuantityError
 
 MAX_CANDIDATES = 100_000
 T = TypeVar("T")

@@ -6,14 +6,14 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.kubernetes.node_profile import (
+from nodewright.model.kubernetes.node_profile import (
     ContainerAllocation,
     NodePart,
     NodeProfile,
     NodeProfileSpec,
     UnknownNodePart,
 )
-from nodewright.kubernetes.objects import ContainerState, ContainerStatus, ObjectMeta, Pod, PodStatus
+from nodewright.model.kubernetes.objects import ContainerState, ContainerStatus, ObjectMeta, Pod, PodStatus
 from nodewright.scheduling.pod_queries import digest_of, shape_of
 
 _NODE = "node"

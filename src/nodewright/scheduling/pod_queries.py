@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
 from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR, CONFIG_SOURCE
-from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
-from nodewright.reasons.predicates import NodeAffinityMismatch
+from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
+from nodewright.model.reasons.predicates import NodeAffinityMismatch
 
 _KEPT_ANNOTATIONS = (CONFIG_MIRROR, CONFIG_SOURCE)
 _APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"

@@ -10,13 +10,13 @@ from nodewright.engine.node.node_config import NO_CUSTOM_POLICIES
 from nodewright.engine.node.node_state import NodeState, pod_as_stored
 from nodewright.engine.node.placement_cost import NO_COST, NUMALayout, PlacementCost
 from nodewright.engine.node.step import Decision, Step, step
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.texts import kubelet_text, sentence
+from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import state_with_pods
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.texts import kubelet_text, sentence
-from nodewright.releases.feature_gates import FeatureGates
 from nodewright.scheduling.nameless_profiles import NamelessProfile, NodeNames, named_pod
 from nodewright.scheduling.pod_queries import PodQuery
 

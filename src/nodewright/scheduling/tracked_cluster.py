@@ -5,8 +5,8 @@ from itertools import chain
 from typing import NamedTuple
 
 from nodewright.engine.node.step import Decision
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.reasons.texts import kubelet_text, sentence
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.reasons.texts import kubelet_text, sentence
 from nodewright.scheduling.disruption_budgets import ClusterBudget
 from nodewright.scheduling.nameless_profiles import pod_number
 from nodewright.scheduling.pod_queries import PodQuery

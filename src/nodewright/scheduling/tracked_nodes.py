@@ -6,7 +6,7 @@ from itertools import chain
 
 import msgspec
 
-from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.scheduling.nameless_profiles import NodeNames
 from nodewright.scheduling.pod_queries import PodQuery
 from nodewright.scheduling.shared_states import SharedState

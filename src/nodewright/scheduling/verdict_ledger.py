@@ -5,8 +5,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from nodewright.engine.node.step import Decision
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.status_evidence import FailureCause, status_evidence
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.status_evidence import FailureCause, status_evidence
 from nodewright.scheduling.tracked_cluster import BasedVerdict
 from nodewright.scheduling.tracked_nodes import Basis
 

@@ -15,14 +15,14 @@ from nodewright.engine.core.memory.memory_policy import (
     create_memory_policy,
 )
 from nodewright.engine.core.memory.memory_state import MemoryState
-from nodewright.hardware.machine_info import HugePages, NUMANode
-from nodewright.kubernetes.node_profile import Device
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.reasons.verdict import Granted
+from nodewright.model.hardware.machine_info import HugePages, NUMANode
+from nodewright.model.kubernetes.node_profile import Device
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.reasons.verdict import Granted
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.topology_hints import Hint
 from nodewright.testing import objects
 from nodewright.testing.objects import a_pod, amounts, container
-from nodewright.values.idset import NUMASet
-from nodewright.values.topology_hints import Hint
 
 GPU = "example.com/gpu"
 

@@ -8,8 +8,8 @@ from nodewright.fleet.simulation.cluster_view import AssignedPod, ClusterView, N
 from nodewright.fleet.simulation.pod_shapes import PodShape
 from nodewright.fleet.workload import FleetNode, FleetPod
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod, Taint
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod, Taint
 from nodewright.testing.nodes import a_profile
 
 HOSTNAME = "kubernetes.io/hostname"

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodewright.hardware.machine_shape import GIB
-from nodewright.kubernetes.node_profile import ContainerAllocation, Device, NodeProfile, NodeProfileSpec
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.hardware.machine_shape import GIB
+from nodewright.model.kubernetes.node_profile import ContainerAllocation, Device, NodeProfile, NodeProfileSpec
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.testing.machines import regular_machine
 
 STATIC_CPUS: Mapping[str, Any] = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}

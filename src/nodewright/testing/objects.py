@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.cluster_objects import APINode
-from nodewright.kubernetes.objects import (
+from nodewright.model.kubernetes.cluster_objects import APINode
+from nodewright.model.kubernetes.objects import (
     Container,
     ObjectMeta,
     Pod,
@@ -17,8 +17,8 @@ from nodewright.kubernetes.objects import (
     ResourceList,
     ResourceRequirements,
 )
-from nodewright.kubernetes.resource_names import CPU, MEMORY
-from nodewright.values.quantity import Quantity
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY
+from nodewright.model.values.quantity import Quantity
 
 Amounts: TypeAlias = str | Mapping[str, str | int]
 

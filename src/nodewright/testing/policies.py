@@ -27,11 +27,11 @@ from nodewright.engine.core.topology.custom import (
     topology_manager_for,
 )
 from nodewright.engine.core.topology.manager_config import TopologyManager
-from nodewright.kubernetes.objects import ObjectMeta, Pod
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod
+from nodewright.model.values.custom_policy import CustomPolicy
+from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.model.values.topology_hints import Offer
 from nodewright.testing.strategies import distance_tables, hint_lists, pods, rule_hint_lists, topologies
-from nodewright.values.custom_policy import CustomPolicy
-from nodewright.values.idset import CPUSet, NUMASet
-from nodewright.values.topology_hints import Offer
 
 MAX_NUMA_NODES = 4
 

@@ -7,7 +7,7 @@ Machines in a few words, and strategies for them.
 from hypothesis import strategies as st
 
 from nodewright.engine.core.cpu.cpu_topology import CPUInfo, CPUTopology
-from nodewright.kubernetes.objects import (
+from nodewright.model.kubernetes.objects import (
     Container,
     ObjectMeta,
     Pod,
@@ -15,10 +15,10 @@ from nodewright.kubernetes.objects import (
     ResourceList,
     ResourceRequirements,
 )
-from nodewright.values.idset import NUMASet
-from nodewright.values.quantity import Quantity
-from nodewright.values.subsets import Demand, NUMADistances
-from nodewright.values.topology_hints import Fitting, Hint, HintList
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.quantity import Quantity
+from nodewright.model.values.subsets import Demand, NUMADistances
+from nodewright.model.values.topology_hints import Fitting, Hint, HintList
 
 SUFFIXES = (
     "",

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.eviction.eviction_ranking import ActivePod
 from nodewright.engine.core.eviction.eviction_thresholds import EvictionConfig
-from nodewright.kubernetes.eviction_thresholds import EvictionSettings, parse_thresholds
-from nodewright.kubernetes.stats_summary import (
+from nodewright.model.kubernetes.eviction_thresholds import EvictionSettings, parse_thresholds
+from nodewright.model.kubernetes.stats_summary import (
     ContainerStats,
     FsStats,
     MemoryStats,
@@ -23,10 +23,10 @@ from nodewright.kubernetes.stats_summary import (
     StatsSummary,
     VolumeStats,
 )
+from nodewright.model.values.instant import Instant
+from nodewright.model.values.quantity import Quantity
 from nodewright.predict.timeline import Assumptions, ContainerMemory, Growth, PodMemory, TimelineSetup
 from nodewright.testing.objects import a_pod
-from nodewright.values.instant import Instant
-from nodewright.values.quantity import Quantity
 
 
 def a_reading(*pods: PodStats, at_s: int | None = None, **signals: str) -> StatsSummary:

@@ -8,7 +8,7 @@ import pytest
 
 from nodewright.agent import agent_client
 from nodewright.agent.agent_client import AgentClient
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 
 
 def test_an_agent_that_does_not_answer_is_an_error(tmp_path: Path) -> None:

@@ -29,11 +29,11 @@ from nodewright.agent.supervision import (
     report_failure,
     run_supervised,
 )
-from nodewright.errors import HostError
 from nodewright.host.bounded_read import read_stamped_file
 from nodewright.host.http_get import HTTPFailure, HTTPRequest, http_get
 from nodewright.host.volumes import Volumes
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.runtimes.simulated import FakeClock, settle
 from nodewright.testing.objects import a_pod
 

@@ -8,7 +8,7 @@ import pytest
 from nodewright.agent_main.kubelet_flag_table import flag_uses
 from nodewright.agent_main.kubelet_flags import kubelet_settings, overridden, parse_kubelet_flags
 from nodewright.cli.app import run
-from nodewright.errors import InputError
+from nodewright.model.errors import InputError
 from nodewright.output.exit_codes import ERROR
 
 NODE_SUITE = shlex.split(

@@ -20,9 +20,9 @@ from nodewright.agent_main.node_options import (
     saved_node_object,
 )
 from nodewright.device_plugins.protocols import DevicePlugins
-from nodewright.errors import InputError
 from nodewright.host.clock import HostClock
-from nodewright.kubernetes.objects import Taint
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.objects import Taint
 
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 

@@ -15,9 +15,9 @@ from nodewright.agent_main.agent_settings import AgentSettings
 from nodewright.agent_main.cluster_tasks import cluster_credentials
 from nodewright.agent_main.tls_bootstrap import node_credentials, serving_subject
 from nodewright.cluster.tls import tls_context
-from nodewright.errors import InputError
 from nodewright.host.certificates import CertificateSubject, certificate_facts, new_key
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.runtimes.simulated import FakeClock
 
 SERVER = {"server": "https://127.0.0.1:6443", "insecure-skip-tls-verify": True}

@@ -4,11 +4,11 @@ from msgspec.structs import replace
 
 from nodewright.agent.observe.container_counters import CountedGroup, GroupCounters, MachineIds
 from nodewright.api.cadvisor_metrics import cadvisor_metrics, failed_cadvisor_metrics
-from nodewright.hardware.machine_info import MachineInfo
 from nodewright.host.cgroup_counters import CgroupCounters, CPUCounters, DeviceIO, MemoryCounters
 from nodewright.host.disk_counters import DiskCounters
 from nodewright.host.process_counters import InterfaceCounters, ProcessCounters
-from nodewright.kubernetes.stats_summary import FsStats
+from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.kubernetes.stats_summary import FsStats
 
 MACHINE = MachineInfo(num_cores=4, num_physical_cores=2, num_sockets=1, memory_capacity=1024)
 POD = CountedGroup(path="/pods/p1", started_ns=5 * 10**9, namespace="shop", pod="web", has_own_network=True)

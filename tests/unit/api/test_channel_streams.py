@@ -15,7 +15,6 @@ from tests.support.channel_client import CLOSE, STDIN, channels
 from tests.support.kubelet_api import HTTPSAgent, http_request
 
 from nodewright.api import channel_streams
-from nodewright.errors import HostError
 from nodewright.host.streams import (
     STDERR,
     STDOUT,
@@ -24,6 +23,7 @@ from nodewright.host.streams import (
     ProcessSession,
     StandardStreams,
 )
+from nodewright.model.errors import HostError
 from nodewright.testing.objects import a_pod
 
 EXEC = "/exec/default/web/main?command=cat&input=1&output=1&error=1"

@@ -8,8 +8,8 @@ import pytest
 from starlette.requests import Request
 
 from nodewright.api.container_routes import _unless_disconnected
-from nodewright.errors import HostError
 from nodewright.host.ports import ExecResult
+from nodewright.model.errors import HostError
 
 DONE = ExecResult(0, b"done")
 

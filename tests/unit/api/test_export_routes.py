@@ -12,7 +12,7 @@ from nodewright.api.export_routes import ExportMetricsRoutes, ExportRoutes, Heal
 from nodewright.api.middleware import RefusalLog
 from nodewright.api.routes import bare_routes
 from nodewright.host.clock import HostClock
-from nodewright.kubernetes.objects import ObjectMeta
+from nodewright.model.kubernetes.objects import ObjectMeta
 from nodewright.node_export.export_feed import ExportFeed, ExportReading, SourceReading
 from nodewright.profiles.node_export import SourceState, read_node_export
 from nodewright.testing.nodes import a_profile

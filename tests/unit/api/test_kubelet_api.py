@@ -14,7 +14,7 @@ from nodewright.api.http_server import ListenAddress
 from nodewright.api.metrics_pages import FRESH_S
 from nodewright.formats.documents import InputFile
 from nodewright.host.volumes import volume_plugin
-from nodewright.kubernetes.stats_summary import StatsSummary
+from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.profiles.capture.from_cluster import read_configz
 from nodewright.profiles.usage_files import usage_from_file
 from nodewright.runtimes.simulated import ContainerScript

@@ -20,9 +20,9 @@ from nodewright.api.access import ANONYMOUS, Authorizer, Grants, Unauthenticated
 from nodewright.api.request_user import User
 from nodewright.api.routes import AccessRole
 from nodewright.host.key_pair import make_key_pair
+from nodewright.model.values.instant import Instant
 from nodewright.runtimes.simulated import settle
 from nodewright.testing.objects import a_pod
-from nodewright.values.instant import Instant
 
 JSON = "application/json"
 

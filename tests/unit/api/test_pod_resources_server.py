@@ -19,8 +19,8 @@ from nodewright.api.api_status_objects import NodeSystemInfo
 from nodewright.api.pod_resources_server import RateLimit, serve_pod_resources
 from nodewright.api.served_agent import ServedAgent
 from nodewright.api.unix_sockets import serve_on_demand
-from nodewright.errors import HostError
-from nodewright.kubernetes.pod_resources_api import PodResources
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.pod_resources_api import PodResources
 from nodewright.pod_resources import api_pb2 as v1
 from nodewright.pod_resources.lister import PodResourcesClient
 from nodewright.runtimes.simulated import FakeClock, settle

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodewright.api.summary_document import resource_metrics
-from nodewright.kubernetes.stats_summary import (
+from nodewright.model.kubernetes.stats_summary import (
     ContainerStats,
     CPUStats,
     MemoryStats,
@@ -16,8 +16,8 @@ from nodewright.kubernetes.stats_summary import (
     StatsSummary,
     SwapStats,
 )
+from nodewright.model.values.instant import Instant
 from nodewright.output.exposition import CONTENT_TYPE
-from nodewright.values.instant import Instant
 
 AT_MS = 1_795_297_804_179
 AT = Instant(AT_MS * 10**6 + 999_999)

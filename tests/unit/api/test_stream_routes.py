@@ -11,7 +11,6 @@ from tests.support.fake_streams import SWITCHING, UPGRADE, FakeStreamingServer, 
 from tests.support.kubelet_api import HTTPSAgent, http_request
 
 from nodewright.api import upgrade_proxy
-from nodewright.errors import HostError
 from nodewright.host.streams import (
     AttachStreamRequest,
     ExecStreamRequest,
@@ -20,6 +19,7 @@ from nodewright.host.streams import (
     StreamingServer,
     StreamRequest,
 )
+from nodewright.model.errors import HostError
 from nodewright.testing.objects import a_pod
 
 EXEC = "/exec/default/web/main?command=sh&command=-c&command=id%20-u&input=1&output=1"

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from nodewright.api.tls import server_context
-from nodewright.errors import InputError
 from nodewright.host.key_pair import KeyPair, make_key_pair
-from nodewright.kubernetes.kubelet_configuration import (
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.kubelet_configuration import (
     KubeletAuthentication,
     KubeletConfiguration,
     KubeletX509Authentication,

@@ -19,7 +19,7 @@ from nodewright.api.http_server import serve_unix_socket
 from nodewright.api.middleware import Receive, RefusalLog, Scope, Send
 from nodewright.api.served_agent import ServedAgent
 from nodewright.api.unix_sockets import ServerFactory, remove_socket, serve_on_demand
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 from nodewright.runtimes.simulated import settle
 from nodewright.testing.nodes import a_profile
 

@@ -16,7 +16,7 @@ from nodewright.api.routes import AccessRole
 from nodewright.api.webhooks import AccessReviews, CacheTimes, ReviewError, TokenReviews
 from nodewright.cluster.api_error import ApiError
 from nodewright.host.tokens import TokenFile
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 
 ALICE = {"username": "alice", "uid": "7", "groups": ["dev"], "extra": {"scopes": ["a", "b"]}}
 PODS = RequestAttributes("get", ("pods", "proxy"))

@@ -15,8 +15,8 @@ pytest.importorskip("grpc")
 
 from nodewright.agent_main.agent_shutdown import run_unless_stopped
 from nodewright.agent_main.runtime_setup import RuntimeParts, wait_for_runtime
-from nodewright.errors import HostError
 from nodewright.host.clock import HostClock
+from nodewright.model.errors import HostError
 from nodewright.runtimes.cri import CRIChannel, CRIImageStore, CRIRuntime
 from nodewright.runtimes.simulated import FakeClock, FakeRuntime, settle
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.kubernetes.eviction_thresholds import eviction_settings_from_flags, parse_thresholds
+from nodewright.model.kubernetes.eviction_thresholds import eviction_settings_from_flags, parse_thresholds
 from nodewright.predict.node import Node
 
 NODE = "examples/eviction/node.yaml"

@@ -8,7 +8,7 @@ import pytest
 
 from nodewright.cli.app import run
 from nodewright.engine.node.step import Decision
-from nodewright.kubernetes.node_profile import NodePart, NodeProfile
+from nodewright.model.kubernetes.node_profile import NodePart, NodeProfile
 from nodewright.output.exit_codes import ERROR, USAGE, YES
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import node_parts

@@ -15,8 +15,8 @@ from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.listed_nodes import ListedNodes
 from nodewright.cluster.node_sources import NodeReading, cluster_node
 from nodewright.cluster.object_list import ObjectPage, decode_page
-from nodewright.errors import InputError
-from nodewright.kubernetes.node_profile import NodePart
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.node_profile import NodePart
 from nodewright.predict.alike_nodes import AlikeNodes
 from nodewright.predict.node import Node
 

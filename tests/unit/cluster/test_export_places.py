@@ -3,7 +3,7 @@
 import pytest
 
 from nodewright.cluster.export_places import ExportPlaces, NodeAddress
-from nodewright.errors import InputError
+from nodewright.model.errors import InputError
 
 ADDRESSES = (
     NodeAddress("Hostname", "worker-1"),

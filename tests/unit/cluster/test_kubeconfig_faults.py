@@ -9,7 +9,7 @@ from tests.support.cluster_access import access, kubeconfig, write
 
 from nodewright.cluster.access import AccessOptions
 from nodewright.cluster.kubeconfig import load_access
-from nodewright.errors import InputError
+from nodewright.model.errors import InputError
 
 V1 = "client.authentication.k8s.io/v1"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from nodewright.cluster.object_names import KINDS, split_words
-from nodewright.errors import InputError
+from nodewright.model.errors import InputError
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from nodewright.cluster.proxies import environment_proxy
-from nodewright.errors import InputError
+from nodewright.model.errors import InputError
 
 PROXY = "http://proxy:3128"
 

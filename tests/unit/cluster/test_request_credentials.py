@@ -17,7 +17,7 @@ from tests.support.fake_api_server import FakeApiServer, fake_api_server
 from nodewright.cluster.access import ClusterAccess, ExecPlugin, Impersonation, UserCredentials
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.request_credentials import RequestCredentials, impersonation_headers, run_plugin
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 
 V1 = "client.authentication.k8s.io/v1"
 

@@ -12,7 +12,7 @@ from tests.support.fake_api_server import FakeApiServer, fake_api_server
 
 from nodewright.cluster.access import ClusterAccess
 from nodewright.cluster.object_list import collected_pages
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from nodewright.cluster.api_error import ApiError
 from nodewright.cluster_node.certificate_rotation import CertificateRotation
 from nodewright.cluster_node.certificate_store import CLIENT, CertificateStore
 from nodewright.cluster_node.signing_requests import CLIENT_SIGNER, SERVING_SIGNER
-from nodewright.errors import HostError
 from nodewright.host.certificates import CertificateSubject, new_key
+from nodewright.model.errors import HostError
 from nodewright.runtimes.simulated import FakeClock, settle
 
 NODE = CertificateSubject("system:node:a", ("system:nodes",))

@@ -22,12 +22,12 @@ from nodewright.cluster_node.node_object import (
 )
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.host.ports import RuntimeHandler
-from nodewright.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.kubernetes.objects import Taint
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.kubernetes.objects import Taint
+from nodewright.model.values.instant import Instant
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod
-from nodewright.values.instant import Instant
 
 STATE = AgentState(node=Node.from_profile(a_profile()).state)
 NOW, LATER = (NodeReadings(now=Instant(seconds * 10**9)) for seconds in (100, 200))

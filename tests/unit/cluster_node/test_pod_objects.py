@@ -20,8 +20,8 @@ from nodewright.cluster_node.reflector import Reflector
 from nodewright.cluster_node.service_account_tokens import ServiceAccountTokens
 from nodewright.core.environment.value_sources import ReferenceSources, TokenSpec, UnresolvedReference
 from nodewright.engine.core.memory.memory_state import MemoryState
-from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.runtimes.simulated import FakeClock, settle
 from nodewright.testing.objects import a_pod
 

@@ -14,8 +14,12 @@ from nodewright.cluster_node.pod_status_patch import (
 )
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import PodStatus
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
+from nodewright.model.kubernetes.objects import PodStatus
+from nodewright.model.kubernetes.runtime_status import (
+    ContainerPhase,
+    RuntimeContainerStatus,
+    RuntimePodStatus,
+)
 from nodewright.testing.objects import a_pod, a_static_pod
 
 ENDED = PodRecord(

@@ -17,9 +17,9 @@ from nodewright.cluster_node.node_lease import NodeLease
 from nodewright.cluster_node.node_object import NodeReadings
 from nodewright.cluster_node.node_registration import NodeRegistration, ReportTimes
 from nodewright.cluster_node.reflector import Reflector
-from nodewright.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.values.instant import Instant
 from nodewright.runtimes.simulated import FakeClock, settle
-from nodewright.values.instant import Instant
 
 NODE, LEASE = f"{NODES}/worker", f"{LEASES}/worker"
 

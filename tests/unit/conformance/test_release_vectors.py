@@ -9,7 +9,7 @@ import pytest
 
 from nodewright.conformance.release_vectors import vectors_of_release
 from nodewright.conformance.vectors import NOT_RECORDED, Vector
-from nodewright.errors import Fault, InputError
+from nodewright.model.errors import Fault, InputError
 
 
 def a_line(name: str, **more: Any) -> str:

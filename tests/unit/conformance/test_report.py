@@ -1,6 +1,6 @@
 from nodewright.conformance.judge import Mismatch
 from nodewright.conformance.vector_run import ConformanceReport, VectorOutcome
-from nodewright.errors import Fault
+from nodewright.model.errors import Fault
 from nodewright.output.json_yaml import plain_value
 
 RIGHT = VectorOutcome("a", "quota", is_judged=True)

@@ -5,7 +5,7 @@ import pytest
 
 from nodewright.conformance.vector_run import UNANSWERED, run_vector, run_vectors
 from nodewright.conformance.vectors import Vector
-from nodewright.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_table import ReleaseTable
 
 VECTOR = Vector("a", "quota", {"x": 1}, {"x": [1]})
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.conformance.vectors import NOT_RECORDED, Vector, read_machines, read_vectors
-from nodewright.errors import Fault, InputError
+from nodewright.model.errors import Fault, InputError
 
 GOOD = '{"id":"a","family":"quota","input":{"x":1,"tag":"as written"},"expect":null}'
 

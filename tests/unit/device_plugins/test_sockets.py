@@ -20,10 +20,10 @@ from nodewright.agent.observations import PodApplied
 from nodewright.agent_main.plugin_setup import _plugin_client, _registration_client
 from nodewright.device_plugins.protocols import PluginRegistration
 from nodewright.device_plugins.registration_server import RegistrationServer, remove_sockets
-from nodewright.errors import HostError
 from nodewright.host.clock import HostClock
+from nodewright.model.errors import HostError
+from nodewright.model.values.idset import NUMASet
 from nodewright.testing.objects import a_guaranteed_pod
-from nodewright.values.idset import NUMASet
 
 GPU = "example.com/gpu"
 REFERENCE = Path(__file__).parents[3] / "examples" / "device-plugin" / "plugin.py"

@@ -16,7 +16,6 @@ from tests.unit.scheduling.test_tracked_cluster import a_profile
 
 from nodewright.api.http_server import ListenAddress
 from nodewright.api.tls import ReloadingTLS
-from nodewright.errors import InputError
 from nodewright.extender_main import extender_routes, run_extender
 from nodewright.extender_main.export_followers import ExportFollowers
 from nodewright.extender_main.extender_options import ExtenderOptions
@@ -31,11 +30,12 @@ from nodewright.fleet import CandidateNode, node_scorer
 from nodewright.host.clock import HostClock
 from nodewright.host.key_pair import ensure_key_pair
 from nodewright.host.peer_access import PeerAccess
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.values.custom_policy import CustomPolicyError
 from nodewright.scheduling.admit_answer import openapi_document
 from nodewright.scheduling.pod_queries import PodQuery
 from nodewright.scheduling.tracked_nodes import Basis
-from nodewright.values.custom_policy import CustomPolicyError
 
 
 def options(**given: Any) -> ExtenderOptions:

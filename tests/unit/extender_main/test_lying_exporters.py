@@ -23,10 +23,10 @@ from nodewright.extender_main.export_followers import ExportFollowers
 from nodewright.extender_main.run_extender import token_warning
 from nodewright.host.clock import HostClock
 from nodewright.host.peer_access import PeerAccess
-from nodewright.kubernetes.objects import ObjectMeta
+from nodewright.model.kubernetes.objects import ObjectMeta
+from nodewright.model.values.instant import Instant
 from nodewright.profiles.node_export import encode_node_export, node_export
 from nodewright.scheduling.tracked_nodes import Basis
-from nodewright.values.instant import Instant
 
 _LIMIT_S = 30.0
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from nodewright.api.review_routes import MAX_REVIEW_BYTES, ReviewRoutes
 from nodewright.extender_main.extender_service import ExtenderService
 from nodewright.extender_main.pod_reviews import ClusterReviews
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.admit.pod_review import finding_text
 from nodewright.scheduling.tracked_cluster import TrackedCluster
 from nodewright.testing.nodes import a_profile

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from tests.unit.scheduling.test_tracked_cluster import a_cluster, a_profile, a_query
 
-from nodewright.errors import InputError
 from nodewright.extender_main.scorers import scorer_of
+from nodewright.model.errors import InputError
+from nodewright.model.values.custom_policy import CustomPolicyError
 from nodewright.scheduling.placement_decisions import node_scores
-from nodewright.values.custom_policy import CustomPolicyError
 
 SCORER = """
 from nodewright.policies import CandidateNode, node_scorer

@@ -28,7 +28,7 @@ from nodewright.extender_main.shard_messages import (
 from nodewright.extender_main.sharded_calls import ShardedCalls
 from nodewright.extender_main.worker_link import WorkerLink, WorkerLostError, answer_requests
 from nodewright.host.clock import HostClock
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.scheduling.admit_answer import AdmitRequest
 from nodewright.scheduling.node_owners import NodeOwners
 from nodewright.testing.objects import a_pod

@@ -10,10 +10,10 @@ import pytest
 from tests.support.fake_api_server import fake_api_server, kubeconfig_text
 from tests.unit.extender_main.test_extender_network import options
 
-from nodewright.errors import HostError
 from nodewright.extender_main.shard_messages import CountsAnswer, CountsShare
 from nodewright.extender_main.worker_link import WorkerLostError
 from nodewright.extender_main.worker_processes import ExtenderWorker
+from nodewright.model.errors import HostError
 
 NODE = {"metadata": {"name": "node-0", "uid": "uid-0"}}
 DEFAULTS = {

@@ -10,7 +10,7 @@ from nodewright.fleet.fleet_summary import free_cpus_by_numa
 from nodewright.fleet.load.assembled_nodes import NodeDefaults, NodeEntry, assembled_nodes
 from nodewright.fleet.simulation.outcomes import NodeRecord
 from nodewright.fleet.workload import FleetNode
-from nodewright.kubernetes.objects import (
+from nodewright.model.kubernetes.objects import (
     Container,
     ObjectMeta,
     Pod,
@@ -19,9 +19,9 @@ from nodewright.kubernetes.objects import (
     Taint,
     Toleration,
 )
+from nodewright.model.values.quantity import Quantity
 from nodewright.predict.node import Node
 from nodewright.profiles.machine_shapes import parse_shape_rules
-from nodewright.values.quantity import Quantity
 
 SPLIT = {"cpuManagerPolicy": "static", "topologyManagerPolicy": "single-numa-node"}
 

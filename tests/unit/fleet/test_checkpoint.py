@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.errors import InputError
 from nodewright.fleet import Options, Retry, RunCheckpoint, run
 from nodewright.fleet.checkpoint import run_identity
 from nodewright.fleet.simulation.fleet_simulation import Progress, SimulationSetup
 from nodewright.fleet.simulation.outcomes import FleetResult
 from nodewright.fleet.workload import FleetNode, FleetPod, UsageStep
+from nodewright.model.errors import InputError
 from nodewright.testing.fleets import a_template, some_nodes, some_pods
 from nodewright.testing.nodes import a_profile
 

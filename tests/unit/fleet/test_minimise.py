@@ -8,9 +8,9 @@ from nodewright.fleet.bound import PodDemand, node_lower_bound, peak_demands
 from nodewright.fleet.minimise import SearchInterruptedError, minimum_nodes, node_copies
 from nodewright.fleet.packing import packing_lower_bound
 from nodewright.fleet.workload import FleetNode, FleetPod
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
-from nodewright.values.quantity import Quantity
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
+from nodewright.model.values.quantity import Quantity
 
 SMALL, LARGE = (FleetNode(name=name, profile=NodeProfile()) for name in ("small", "large"))
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from nodewright.engine.node.node_state import NodeState
 from nodewright.fleet.checkpoint import SavedSimulation
 from nodewright.fleet.value_rows import RowError, row_classes, rows_of, value_of
-from nodewright.kubernetes.objects import Container, Pod, ResourceRequirements
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceRequirements
+from nodewright.model.values.topology_hints import Hint
 from nodewright.testing.objects import a_pod
-from nodewright.values.topology_hints import Hint
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

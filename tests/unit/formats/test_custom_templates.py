@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 import yaml
 
-from nodewright.errors import InputError
 from nodewright.formats.custom_kinds import parsed_template_path
 from nodewright.formats.custom_templates import custom_pods, known_kinds, template_paths
 from nodewright.formats.documents import InputFile
 from nodewright.formats.manifests import ManifestLoader
 from nodewright.formats.object_selection import ObjectSelection
 from nodewright.formats.workloads import LoadedWorkloads
+from nodewright.model.errors import InputError
 
 SPEC = "{spec: {containers: [{name: a, image: x, resources: {requests: {cpu: 2}}}]}}"
 

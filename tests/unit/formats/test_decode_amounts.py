@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from nodewright.formats.decode import decode, parse_quantity
-from nodewright.kubernetes.objects import ObjectMeta, ResourceRequirements
-from nodewright.values.instant import Instant
-from nodewright.values.quantity import QuantityError
+from nodewright.model.kubernetes.objects import ObjectMeta, ResourceRequirements
+from nodewright.model.values.instant import Instant
+from nodewright.model.values.quantity import QuantityError
 
 
 def test_blanks_around_an_amount_do_not_count() -> None:

@@ -1,7 +1,7 @@
 import pytest
 
-from nodewright.errors import InputError
 from nodewright.formats.documents import parse_documents
+from nodewright.model.errors import InputError
 
 
 def values(content: bytes) -> list[object]:

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import InputError
 from nodewright.formats.documents import InputFile, named_files, read_file
+from nodewright.model.errors import InputError
 
 
 def test_a_directory_stands_for_its_manifests_by_name(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from nodewright.errors import InputError
 from nodewright.formats.inventory import InventoryObject, inventory_from_bytes, without_duplicates
-from nodewright.kubernetes.namespace_objects import (
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.namespace_objects import (
     LimitRange,
     PersistentVolumeClaim,
     ResourceClaimTemplate,

@@ -1,7 +1,7 @@
 import pytest
 
-from nodewright.errors import InputError
 from nodewright.formats.kubectl_yaml import read_documents, read_yaml
+from nodewright.model.errors import InputError
 
 
 def refusal(text: str) -> list[str]:

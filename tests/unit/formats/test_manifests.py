@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import InputError
 from nodewright.formats.manifests import load_workloads, workloads_from
 from nodewright.formats.workloads import LoadedWorkloads
+from nodewright.model.errors import InputError
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples" / "manifests"

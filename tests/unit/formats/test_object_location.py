@@ -1,7 +1,7 @@
 import pytest
 
-from nodewright.errors import Fault
 from nodewright.formats.object_location import ObjectLocation
+from nodewright.model.errors import Fault
 
 TEXT = b"""# two documents
 a:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodewright.errors import InputError
 from nodewright.formats.object_selection import ObjectSelection, parsed_selector
+from nodewright.model.errors import InputError
 
 LABELS = {"app": "web", "tier": "front"}
 

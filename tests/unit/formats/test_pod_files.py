@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from nodewright.errors import InputError
 from nodewright.formats.pod_files import ManifestOrigin, ManifestSource, is_safe_uid, read_manifest
+from nodewright.model.errors import InputError
 
 CONTAINER = {"name": "c", "image": "x", "command": ["sleep", "9"]}
 

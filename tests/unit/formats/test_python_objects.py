@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from nodewright.errors import InputError
 from nodewright.formats.python_objects import mapping_of
+from nodewright.model.errors import InputError
 
 
 class OfficialObject:

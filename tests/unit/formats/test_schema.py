@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from nodewright.formats.schema import KUBERNETES, NODEWRIGHT, checked, schema_faults, schema_type, table_lines
-from nodewright.kubernetes.node_profile import NodeProfileSpec
+from nodewright.model.kubernetes.node_profile import NodeProfileSpec
 
 
 def faults(document: Any, kind: str = "Pod") -> list[str]:

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from nodewright.formats.controllers import derived_uid, first_pod
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 
 TEMPLATE = {"metadata": {"labels": {"app": "web"}, "annotations": {"a": "b"}}, "spec": {"nodeName": "here"}}
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.errors import InputError
 from nodewright.formats.manifests import workloads_from
+from nodewright.model.errors import InputError
 
 RECORDED = Path(__file__).parents[2] / "golden/errors/workloads.jsonl"
 CASES = [json.loads(line) for line in RECORDED.read_text("utf-8").splitlines()]

@@ -3,7 +3,6 @@
 import pytest
 from cryptography import x509
 
-from nodewright.errors import HostError
 from nodewright.host.certificates import (
     CertificateFacts,
     CertificateSubject,
@@ -13,6 +12,7 @@ from nodewright.host.certificates import (
     is_request_of_key,
     new_key,
 )
+from nodewright.model.errors import HostError
 
 NODE = CertificateSubject("system:node:a", ("system:nodes",), ("a",), ("192.0.2.1", "fd00::1"))
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import InputError
 from nodewright.host.cgroup_files import CgroupTree
+from nodewright.model.errors import InputError
 
 
 def a_tree(root: Path, *files: str) -> CgroupTree:

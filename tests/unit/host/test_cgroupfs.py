@@ -6,9 +6,9 @@ import pytest
 
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, MemoryCeiling
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.errors import HostError
 from nodewright.host.cgroupfs import CgroupFS
-from nodewright.values.units import Bytes
+from nodewright.model.errors import HostError
+from nodewright.model.values.units import Bytes
 
 BECAUSE = MemoryCeiling(Bytes(0), AmountOrigin.LIMIT)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import HostError
 from nodewright.host.descriptors import DescriptorBudget
+from nodewright.model.errors import HostError
 
 SCRIPT = """
 import os

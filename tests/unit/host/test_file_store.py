@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import HostError
 from nodewright.host.file_store import (
     LocalFileStore,
     NotRegularFileError,
     read_regular_file,
     try_flock,
 )
+from nodewright.model.errors import HostError
 
 
 def _socket(path: Path) -> None:

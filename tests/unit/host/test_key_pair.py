@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import HostError
 from nodewright.host import key_pair
 from nodewright.host.key_pair import ensure_key_pair, make_key_pair
+from nodewright.model.errors import HostError
 
 
 def test_a_pair_is_made_once_and_kept(tmp_path: Path) -> None:

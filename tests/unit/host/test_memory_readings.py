@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
-from nodewright.errors import HostError
 from nodewright.host.memory_readings import HostStatsProvider, PolledFile
-from nodewright.kubernetes.eviction_thresholds import Signal
-from nodewright.kubernetes.stats_summary import StatsSummary
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.stats_summary import StatsSummary
 
 KIB, MIB = 1024, 1 << 20
 MEMINFO = """MemTotal:       1000 kB

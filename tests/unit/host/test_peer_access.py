@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import HostError
 from nodewright.host.key_pair import make_key_pair
 from nodewright.host.peer_access import PeerAccess
+from nodewright.model.errors import HostError
 
 
 def test_a_token_is_read_for_each_request(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.errors import HostError
 from nodewright.host.ports import ContainerConfig, ExecResult, PodSandboxConfig
 from nodewright.host.prober import HostProber, _health_check_request, _serving_status
+from nodewright.model.errors import HostError
 from nodewright.runtimes.simulated import ContainerScript, FakeClock, FakeRuntime, settle
 from nodewright.testing.objects import a_pod
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import HostError
 from nodewright.host.root_directory import admit_users, prepare_root_directory
+from nodewright.model.errors import HostError
 
 NOBODY, OTHER = 65534, 12345
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="changes owners and users")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import InputError
 from nodewright.host.tokens import TokenFile, TokenOwner, read_tokens
-from nodewright.values.instant import Instant
+from nodewright.model.errors import InputError
+from nodewright.model.values.instant import Instant
 
 NOW = Instant.parse("2026-01-31T12:00:00Z")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import HostError
 from nodewright.host.file_store import output_file, write_atomically, write_output
+from nodewright.model.errors import HostError
 
 
 def test_temporary_files_have_names_that_cannot_be_guessed(

@@ -10,10 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.engine.core.cpu.cpu_state import CPUState
-from nodewright.errors import HostError, InputError
 from nodewright.host.clock import HostClock
-from nodewright.kubernetes.objects import ResourceRequirements
-from nodewright.kubernetes.pod_resources_api import AllocatableResources, ContainerDevices
+from nodewright.model.errors import HostError, InputError
+from nodewright.model.kubernetes.objects import ResourceRequirements
+from nodewright.model.kubernetes.pod_resources_api import AllocatableResources, ContainerDevices
+from nodewright.model.values.idset import CPUSet
 from nodewright.node_export import node_reader
 from nodewright.node_export.export_feed import ExportFeed, ExportReading, SourceReading
 from nodewright.node_export.exporter import Exporter
@@ -26,7 +27,6 @@ from nodewright.profiles.state_files.device_checkpoint import DeviceCheckpoint, 
 from nodewright.profiles.state_files.pod_resource_state import PodResourceInfo, resources_state_file
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import amounts
-from nodewright.values.idset import CPUSet
 
 GPU = "vendor.example/gpu"
 ONE_CPU = ResourceRequirements(requests=amounts("1/1Gi"), limits=amounts("1/1Gi"))

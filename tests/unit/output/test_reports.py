@@ -12,11 +12,11 @@ from msgspec import UNSET, UnsetType
 from tests.support.json_schema import violations
 
 from nodewright.cli.schema import OBJECTS, REPORTS, schema_of
+from nodewright.model.reasons.reason import OSFieldMismatch, SysctlForbidden
+from nodewright.model.values.idset import CPUSet
 from nodewright.output.exit_codes import ERROR
 from nodewright.output.json_yaml import Inlined, Report, ReportDocument, as_json
 from nodewright.output.report_schemas import report_schema
-from nodewright.reasons.reason import OSFieldMismatch, SysctlForbidden
-from nodewright.values.idset import CPUSet
 from tools.consoles import PROGRAM, blocks, console_commands, execute, words
 from tools.reference import SCHEMAS, schema_pages
 from tools.refresh_guide import documents

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.fake_servers import serve_raw_answers
 
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 from nodewright.pod_resources import api_pb2 as v1
 from nodewright.pod_resources.lister import PodResourcesClient
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from nodewright.errors import InputError
+from nodewright.model.errors import InputError
+from nodewright.model.values.idset import CPUSet, IdSetError
 from nodewright.predict.node import Node, load_pods
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod
-from nodewright.values.idset import CPUSet, IdSetError
 
 NAMES = ("\0", "a\0b", "1" * 1_000_000, "../" * 5_000, "")
 READERS: tuple[Callable[[str], object], ...] = (

@@ -1,7 +1,7 @@
 import pytest
 
-from nodewright.errors import InputError
-from nodewright.hardware.machine_faults import machine_faults
+from nodewright.model.errors import InputError
+from nodewright.model.hardware.machine_faults import machine_faults
 from nodewright.profiles.catalogue import catalogue, catalogue_machine, real_machines, recorded_machines
 from nodewright.profiles.node_lookup import find_profile
 from nodewright.profiles.profile_files import profile_faults, profile_from_bytes

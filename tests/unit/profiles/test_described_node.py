@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.errors import InputError
-from nodewright.kubernetes.node_profile import NodePart
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.node_profile import NodePart
 from nodewright.output.exit_codes import ERROR, NO, USAGE, YES
 from nodewright.profiles.described_node import shape_profile, with_devices
 from nodewright.profiles.node_lookup import find_profile

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 import yaml
 
-from nodewright.errors import InputError
-from nodewright.hardware.machine_info import Core, MachineInfo, NUMANode
+from nodewright.model.errors import InputError
+from nodewright.model.hardware.machine_info import Core, MachineInfo, NUMANode
+from nodewright.model.values.duration import Duration
+from nodewright.model.values.quantity import Quantity
 from nodewright.profiles.kubelet_config_files import (
     ConfigHost,
     LoadedConfig,
@@ -15,8 +17,6 @@ from nodewright.profiles.kubelet_config_files import (
     load_kubelet_config,
     merge_patch,
 )
-from nodewright.values.duration import Duration
-from nodewright.values.quantity import Quantity
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 

@@ -7,10 +7,14 @@ import pytest
 
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.memory.memory_state import MemoryState
-from nodewright.errors import InputError
 from nodewright.formats.go.go_types import STRING
 from nodewright.formats.go.marshal import checksum, marshal
-from nodewright.kubernetes.objects import ResourceRequirements
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.objects import ResourceRequirements
+from nodewright.model.reasons.state_files import FormatTried, StateFile, StateFileDamaged, StatePolicyDiffers
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.values.idset import CPUSet
+from nodewright.model.values.quantity import Quantity
 from nodewright.profiles.kubelet_root import KubeletRoot, RootReadOptions, read_kubelet_root
 from nodewright.profiles.state_files.cpu_manager_state import cpu_state_file
 from nodewright.profiles.state_files.device_checkpoint import (
@@ -24,10 +28,6 @@ from nodewright.profiles.state_files.pod_resource_state import (
     read_resources_state,
     resources_state_file,
 )
-from nodewright.reasons.state_files import FormatTried, StateFile, StateFileDamaged, StatePolicyDiffers
-from nodewright.reasons.verdict import Granted, Refused
-from nodewright.values.idset import CPUSet
-from nodewright.values.quantity import Quantity
 
 CONFIG = """\
 apiVersion: kubelet.config.k8s.io/v1beta1

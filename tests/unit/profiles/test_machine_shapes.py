@@ -1,6 +1,6 @@
 import pytest
 
-from nodewright.errors import Fault, InputError
+from nodewright.model.errors import Fault, InputError
 from nodewright.profiles.machine_shapes import (
     chosen_machine,
     default_shape,

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodewright.errors import InputError
-from nodewright.hardware.machine_shape import GIB
-from nodewright.kubernetes.node_profile import ContainerAllocation, MemoryBlock, NodeProfile, ReadSource
-from nodewright.kubernetes.objects import ObjectMeta
+from nodewright.model.errors import InputError
+from nodewright.model.hardware.machine_shape import GIB
+from nodewright.model.kubernetes.node_profile import ContainerAllocation, MemoryBlock, NodeProfile, ReadSource
+from nodewright.model.kubernetes.objects import ObjectMeta
+from nodewright.model.values.instant import Instant
 from nodewright.profiles.node_export import (
     MAX_EXPORT_BYTES,
     ExportSource,
@@ -27,7 +28,6 @@ from nodewright.profiles.node_export import (
 from nodewright.profiles.node_shape import shape_document
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod
-from nodewright.values.instant import Instant
 
 GPU = "nvidia.com/gpu"
 NOW = Instant.parse("2026-01-31T12:00:00.25Z")

@@ -1,6 +1,6 @@
 import pytest
 
-from nodewright.errors import InputError
+from nodewright.model.errors import InputError
 from nodewright.profiles.node_lookup import find_profile
 
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import InputError
+from nodewright.model.errors import InputError
 from nodewright.profiles.profile_files import load_profile, profile_from_bytes
 
 HEAD = b"apiVersion: nodewright.dev/v1alpha1\nkind: NodeProfile\n"

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from nodewright.errors import InputError
 from nodewright.formats.documents import InputFile
+from nodewright.model.errors import InputError
 from nodewright.profiles.scenario_files import (
     LoadedScenario,
     journal_header,

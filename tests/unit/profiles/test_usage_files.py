@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import InputError
 from nodewright.formats.documents import InputFile
-from nodewright.kubernetes.scenario import UsageTable
-from nodewright.kubernetes.stats_summary import StatsSummary
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.scenario import UsageTable
+from nodewright.model.kubernetes.stats_summary import StatsSummary
+from nodewright.model.values.quantity import Quantity
 from nodewright.profiles.usage_files import UsageReading, load_usage, usage_from_file
-from nodewright.values.quantity import Quantity
 
 HEAD = "apiVersion: nodewright.dev/v1alpha1\nkind: NodeUsage\n"
 

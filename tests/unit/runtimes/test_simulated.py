@@ -6,7 +6,6 @@ import pytest
 
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, ContainerSettings, CPUShares
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.errors import HostError
 from nodewright.host.ports import (
     CgroupManager,
     Clock,
@@ -15,11 +14,12 @@ from nodewright.host.ports import (
     ExecResult,
     PodSandboxConfig,
 )
-from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
-from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.values.cpu_time import Shares
+from nodewright.model.values.units import MilliCPU
 from nodewright.runtimes.simulated import ContainerScript, FakeCgroups, FakeClock, FakeRuntime, settle
-from nodewright.values.cpu_time import Shares
-from nodewright.values.units import MilliCPU
 
 APP = Container(name="app")
 POD = Pod(ObjectMeta(name="web", namespace="default", uid="u1"), PodSpec(containers=(APP,)))

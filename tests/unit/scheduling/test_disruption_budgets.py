@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.support.small_nodes import a_numa_pod
 
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.scheduling.disruption_budgets import ClusterBudget, violating_uids
 
 WEB = {"matchLabels": {"app": "web"}}

@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from tests.support.small_nodes import a_numa_pod
 from tests.unit.scheduling.test_tracked_cluster import a_profile, with_pods
 
-from nodewright.errors import InputError
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.instant import Instant
 from nodewright.profiles.node_export import encode_node_export, node_export, profile_digest, read_node_export
 from nodewright.profiles.node_shape import shape_document
 from nodewright.scheduling.export_reader import ExportReader, NodePartCache
 from nodewright.scheduling.tracked_cluster import TrackedCluster
-from nodewright.values.instant import Instant
 
 NOW = Instant.parse("2026-01-31T12:00:00Z")
 PODS = [a_numa_pod(f"p{at}", {"cpu": 1000 * (at % 3 + 1), "memory": 16}) for at in range(5)]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.errors import InputError
+from nodewright.model.errors import InputError
 from nodewright.scheduling.extender_protocol import (
     BindCall,
     binding_result,

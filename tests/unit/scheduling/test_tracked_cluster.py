@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from tests.support.small_nodes import a_numa_pod, a_small_profile
 
 from nodewright.engine.node.step import Decision
-from nodewright.errors import InputError
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node
 from nodewright.predict.replay.scenario_journal import current_profile
 from nodewright.scheduling.pod_queries import PodQuery, pod_query

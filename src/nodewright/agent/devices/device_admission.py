@@ -20,8 +20,8 @@ from nodewright.engine.node.actions import GetPreferredAllocation
 from nodewright.engine.node.events import DevicesAllocated, DevicesObserved, PodAdded
 from nodewright.engine.node.node_state import NodeState, container_names
 from nodewright.engine.node.step import Step
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.devices import PreferenceWanted
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.devices import PreferenceWanted
 
 
 def devices_of_pod(node: NodeState, pod: Pod) -> tuple[AllocatedDevices, ...]:

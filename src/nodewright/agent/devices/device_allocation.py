@@ -13,9 +13,9 @@ from nodewright.agent.devices.device_observations import (
 )
 from nodewright.device_plugins.protocols import DevicePlugins, DeviceRunContainerOptions
 from nodewright.engine.core.devices.device_manager import DevicePluginError
-from nodewright.errors import HostError
 from nodewright.host.ports import ContainerConfig
-from nodewright.reasons.devices import DeviceAllocationFailed
+from nodewright.model.errors import HostError
+from nodewright.model.reasons.devices import DeviceAllocationFailed
 
 
 class DeviceAllocationError(Exception):

@@ -6,9 +6,9 @@ from typing import TypeAlias
 import msgspec
 
 from nodewright.engine.core.devices.device_manager import DevicePluginError
-from nodewright.kubernetes.node_profile import Device
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.devices import DeviceAllocationFailed, PreferenceWanted
+from nodewright.model.kubernetes.node_profile import Device
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.devices import DeviceAllocationFailed, PreferenceWanted
 
 # ---------------------------------------------------------------- state
 

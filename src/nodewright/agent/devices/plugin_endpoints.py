@@ -21,13 +21,13 @@ from nodewright.device_plugins.protocols import (
     PluginRegistrationError,
 )
 from nodewright.engine.core.devices.device_manager import ASK_PLUGIN
-from nodewright.errors import HostError
 from nodewright.host.ports import Clock
-from nodewright.kubernetes.node_profile import Device
-from nodewright.kubernetes.resource_names import is_extended
-from nodewright.reasons.devices import PreferenceWanted
-from nodewright.values.golang import quoted
-from nodewright.values.idset import NUMASet
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.node_profile import Device
+from nodewright.model.kubernetes.resource_names import is_extended
+from nodewright.model.reasons.devices import PreferenceWanted
+from nodewright.model.values.golang import quoted
+from nodewright.model.values.idset import NUMASet
 
 T = TypeVar("T")
 CONNECT_TIMEOUT_S, PREFERRED_ALLOCATION_TIMEOUT_S, ALLOCATE_TIMEOUT_S, PRE_START_TIMEOUT_S = (

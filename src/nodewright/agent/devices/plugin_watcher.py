@@ -19,11 +19,11 @@ from nodewright.device_plugins.protocols import (
     PluginRegistrationClient,
     PluginRegistrationError,
 )
-from nodewright.errors import HostError
 from nodewright.host.directory_watch import DirectoryWatch
 from nodewright.host.ports import Clock
-from nodewright.kubernetes.resource_names import is_extended
-from nodewright.values.golang import quoted
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.resource_names import is_extended
+from nodewright.model.values.golang import quoted
 
 MAX_SOCKETS = 256
 _MAX_DEPTH = 3

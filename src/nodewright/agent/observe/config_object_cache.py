@@ -6,9 +6,9 @@ from typing import Protocol, TypeVar
 
 from nodewright.agent.agent_state import PodSource
 from nodewright.core.environment.value_sources import ReferenceSources
-from nodewright.kubernetes.cluster_objects import RuntimeClass
-from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.cluster_objects import RuntimeClass
+from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.objects import Pod
 
 T = TypeVar("T")
 ConfigObject = TypeVar("ConfigObject", ConfigMap, Secret)

@@ -25,8 +25,8 @@ from nodewright.host.process_counters import (
     counters_of_processes,
     interface_counters,
 )
-from nodewright.kubernetes.runtime_status import ContainerPhase
-from nodewright.kubernetes.stats_summary import FsStats
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.kubernetes.stats_summary import FsStats
 from nodewright.profiles.machine.host_load import boot_time
 
 _CACHE_TTL_S = 1.0

@@ -11,11 +11,11 @@ from nodewright.engine.node.managers.hint_providers import CPUProvider, MemoryPr
 from nodewright.engine.node.managers.manager_trace import AllocationCall, ManagerTrace, manager_trace
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.step import Decision, Step
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.eviction import NodeUnderPressure
-from nodewright.reasons.reason import SysctlForbidden
-from nodewright.reasons.verdict import Granted, Refused
-from nodewright.values.idset import CPUSet
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.eviction import NodeUnderPressure
+from nodewright.model.reasons.reason import SysctlForbidden
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.values.idset import CPUSet
 
 LabelledCounter: TypeAlias = tuple[CounterMetric, Labels]
 """A counter and its labels."""

@@ -17,9 +17,9 @@ from nodewright.engine.core.eviction.eviction_state import Eviction
 from nodewright.engine.core.eviction.eviction_thresholds import signal_observations
 from nodewright.engine.node.actions import KillPod
 from nodewright.engine.node.events import PodAdded
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
-from nodewright.reasons.eviction import (
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
+from nodewright.model.reasons.eviction import (
     ContainerStorageOverLimit,
     EmptyDirOverLimit,
     NodeRanShort,

@@ -5,9 +5,13 @@ from collections.abc import Mapping
 from nodewright.agent.agent_state import PodRecord, PodStage
 from nodewright.agent.pods.image_manager import ImageManager
 from nodewright.engine.core.eviction.eviction_state import NodeReclaim
-from nodewright.errors import HostError
 from nodewright.host.ports import ContainerRuntime
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.runtime_status import (
+    ContainerPhase,
+    RuntimeContainerStatus,
+    RuntimePodStatus,
+)
 
 
 async def reclaim_node_resources(

@@ -17,8 +17,8 @@ from nodewright.agent.observations import (
 from nodewright.agent.pods.pod_sync import CRASH_LOOP
 from nodewright.core.image_policy import IMAGE_MISSING_REASONS
 from nodewright.core.lifecycle.pod_actions import KillReason
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
 
 CREATED, STARTED, KILLING, BACK_OFF = "Created", "Started", "Killing", "BackOff"
 FAILED = "Failed"

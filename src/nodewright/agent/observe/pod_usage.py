@@ -10,8 +10,8 @@ from nodewright.agent.pods.termination import COUNTED_STAGES, overdue_evictions
 from nodewright.engine.core.eviction.eviction_ranking import ActivePod
 from nodewright.host.cgroup_files import cgroup_memory
 from nodewright.host.ports import CgroupManager
-from nodewright.kubernetes.runtime_status import ContainerPhase
-from nodewright.kubernetes.stats_summary import (
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.kubernetes.stats_summary import (
     ContainerStats,
     MemoryStats,
     PodReference,
@@ -19,7 +19,7 @@ from nodewright.kubernetes.stats_summary import (
     ProcessStats,
     SwapStats,
 )
-from nodewright.values.instant import Instant
+from nodewright.model.values.instant import Instant
 
 
 class PodUsageReader:

@@ -36,7 +36,6 @@ from nodewright.engine.core.eviction.eviction_thresholds import (
 )
 from nodewright.engine.node.node_cgroups import cgroup_rules, cgroup_tree
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.errors import HostError
 from nodewright.host.local_storage import DiskStorageStats, PodDirectories
 from nodewright.host.memory_readings import HostStatsProvider
 from nodewright.host.ports import (
@@ -46,10 +45,16 @@ from nodewright.host.ports import (
     PressureNotifier,
 )
 from nodewright.host.pressure_events import KernelPressureNotifier
-from nodewright.kubernetes.eviction_thresholds import SIGNAL_CONDITIONS, NodeCondition, Signal, Threshold
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.stats_summary import NodeStats, PodStats, StatsSummary
-from nodewright.values.instant import Instant
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.eviction_thresholds import (
+    SIGNAL_CONDITIONS,
+    NodeCondition,
+    Signal,
+    Threshold,
+)
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.stats_summary import NodeStats, PodStats, StatsSummary
+from nodewright.model.values.instant import Instant
 
 STORAGE_PERIOD_S = 60.0
 """The kubelet's minimum interval between readings of the pods' files."""

@@ -14,8 +14,8 @@ from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.engine.admission.admission_plugins import with_runtime_class
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.formats.pod_files import ManifestContent
-from nodewright.kubernetes.cluster_objects import RuntimeClass
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.cluster_objects import RuntimeClass
+from nodewright.model.kubernetes.objects import Pod
 
 _PODS_BETWEEN_YIELDS = 50
 

@@ -17,8 +17,8 @@ from nodewright.engine.node.node_cgroups import cgroup_rules, cgroup_tree
 from nodewright.host.cgroup_counters import MemoryCounters, memory_counters
 from nodewright.host.cgroup_files import cgroup_usage
 from nodewright.host.ports import CgroupManager, ContainerUsage
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
-from nodewright.kubernetes.stats_summary import (
+from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
+from nodewright.model.kubernetes.stats_summary import (
     ContainerStats,
     CPUStats,
     FsStats,
@@ -33,6 +33,7 @@ from nodewright.kubernetes.stats_summary import (
     StatsSummary,
     SwapStats,
 )
+from nodewright.model.values.instant import Instant
 from nodewright.profiles.machine.host_load import (
     boot_time,
     cpu_time_ns,
@@ -41,7 +42,6 @@ from nodewright.profiles.machine.host_load import (
     pressure_stalls,
 )
 from nodewright.profiles.machine.machine_usage import parsed_pressure
-from nodewright.values.instant import Instant
 
 CACHE_TTL_S = 1.0
 """Requests within this time get the same answer."""

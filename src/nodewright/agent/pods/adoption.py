@@ -6,9 +6,9 @@ from nodewright.agent.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.iteration import Iteration
 from nodewright.agent.observations import RuntimeRelisted
 from nodewright.agent.pods.pod_resize import retry_pending_resizes
-from nodewright.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Container, ObjectMeta, Pod, PodSpec
-from nodewright.kubernetes.runtime_status import RuntimePodStatus
-from nodewright.values.instant import Instant
+from nodewright.model.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Container, ObjectMeta, Pod, PodSpec
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.values.instant import Instant
 
 
 def with_runtime_status(

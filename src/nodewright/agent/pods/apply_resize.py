@@ -4,8 +4,8 @@ from nodewright.agent.effects import UpdateContainerResources
 from nodewright.agent.observations import EffectFailure
 from nodewright.agent.pods.pod_resize import RESIZE_ERROR
 from nodewright.engine.core.cgroups.cgroup_plan import UNLIMITED, CgroupFile, PlannedCgroup
-from nodewright.errors import HostError
 from nodewright.host.ports import CgroupManager, ContainerRuntime
+from nodewright.model.errors import HostError
 
 
 async def apply_resize(

@@ -17,10 +17,10 @@ from nodewright.engine.core.cgroups.cgroup_comparison import (
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, CgroupFact, MemoryCeiling
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
 from nodewright.engine.node.node_cgroups import AllocatedPod, cgroup_rules, node_and_pod_cgroups
-from nodewright.errors import HostError
 from nodewright.host.ports import CgroupManager, Clock
-from nodewright.kubernetes.runtime_status import ContainerPhase
-from nodewright.values.units import Bytes
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.values.units import Bytes
 
 PERIOD_S = 10.0
 """The kubelet's interval for reconciling the CPUs of containers."""

@@ -19,14 +19,14 @@ from nodewright.core.lifecycle.pod_actions import spec_hash
 from nodewright.core.lifecycle.pod_addresses import sorted_pod_ips
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.errors import HostError
 from nodewright.formats.pod_files import is_safe_uid
 from nodewright.host.local_storage import PodDirectories
 from nodewright.host.openat2 import path_beneath, read_beneath
 from nodewright.host.ports import ContainerConfig, Mount
 from nodewright.host.volumes import MEMORY_VOLUME_TYPES, VolumeError, Volumes, volume_path
-from nodewright.kubernetes.objects import Container, EphemeralContainer, Pod, ResourceList
-from nodewright.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Container, EphemeralContainer, Pod, ResourceList
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _HOSTS, _TERMINATION_LOG = "/etc/hosts", "/dev/termination-log"

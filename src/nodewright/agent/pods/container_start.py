@@ -12,10 +12,14 @@ from nodewright.agent.supervision import error_text
 from nodewright.core.lifecycle.pod_termination import grace_period_s
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel
-from nodewright.errors import HostError
 from nodewright.host.ports import ContainerConfig, ContainerRuntime, PodSandboxConfig, Prober
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.runtime_status import (
+    ContainerPhase,
+    RuntimeContainerStatus,
+    RuntimePodStatus,
+)
 
 REMOVE_ERROR = "RemoveContainerError"
 

@@ -9,10 +9,14 @@ from nodewright.agent.pods.hooks import HookError, container_named, run_pre_stop
 from nodewright.agent.timing import elapsed_s, gather_all
 from nodewright.core.lifecycle.pod_actions import KillReason
 from nodewright.core.lifecycle.pod_termination import MIN_GRACE_PERIOD_S, grace_period_s, termination_ordering
-from nodewright.errors import HostError
 from nodewright.host.ports import Clock, ContainerRuntime, Prober
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.runtime_status import (
+    ContainerPhase,
+    RuntimeContainerStatus,
+    RuntimePodStatus,
+)
 
 _HOOK_EXTRA_S = 1.0
 """A hook that is still running when its time is up has not failed."""

@@ -44,10 +44,10 @@ from nodewright.agent.supervision import error_text, report_failure
 from nodewright.agent.timing import monotonic_ns
 from nodewright.device_plugins.protocols import SimulatedDevicePlugins
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
-from nodewright.errors import HostError
 from nodewright.host.ports import CgroupManager, Clock, ContainerRuntime, Prober
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 
 _STATUS_RETRY_S = 5.0
 

@@ -10,7 +10,7 @@ from nodewright.core.environment.value_sources import UnresolvedReference
 from nodewright.core.environment.variables import probe_handler, resolved_handler
 from nodewright.core.lifecycle.pod_actions import ProbeResult
 from nodewright.host.ports import Clock, Prober, ProbeWarning
-from nodewright.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.objects import Container, Pod
 
 _POST_START_TIMEOUT_S = 120.0
 

@@ -27,11 +27,11 @@ from nodewright.core.image_policy import (
     updated_image_records,
 )
 from nodewright.core.lifecycle.restart_policy import BackOff, BackOffRule
-from nodewright.errors import HostError
 from nodewright.host.ports import Clock, Credentials, ImageStore
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.values.duration import Duration
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.values.duration import Duration
 
 IMAGE_GC_PERIOD_S = 300.0
 """Interval of image garbage collection.

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from nodewright.agent.pods.log_rotation import log_directory
-from nodewright.errors import HostError
 from nodewright.host.ports import ContainerConfig
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimePodStatus
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimePodStatus
 
 CONTAINER_LOGS = Path("/var/log/containers")
 _SUFFIX, _MAX_NAME_LENGTH = ".log", 255

@@ -10,13 +10,17 @@ from pathlib import Path
 
 import msgspec
 
-from nodewright.errors import HostError
 from nodewright.host.file_store import open_regular_file
 from nodewright.host.openat2 import path_beneath
 from nodewright.host.ports import Clock, ContainerRuntime
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
-from nodewright.values.quantity import Quantity, QuantityError
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.runtime_status import (
+    ContainerPhase,
+    RuntimeContainerStatus,
+    RuntimePodStatus,
+)
+from nodewright.model.values.quantity import Quantity, QuantityError
 
 _COMPRESSED, _UNFINISHED = ".gz", ".tmp"
 _STAMP = "%Y%m%d-%H%M%S"

@@ -16,8 +16,8 @@ from nodewright.engine.core.resize.resize_checks import container_restarts
 from nodewright.engine.node.actions import KillPod
 from nodewright.engine.node.events import PodResized
 from nodewright.engine.node.resize.resize_attempts import ResizeAttempt, ResizeOutcome, api_server_rejection
-from nodewright.kubernetes.objects import Pod, PodStatus
-from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.kubernetes.objects import Pod, PodStatus
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
 
 RESIZE_ERROR = "ResizeError"
 """Reason of a failed resource update."""

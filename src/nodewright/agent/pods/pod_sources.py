@@ -26,9 +26,9 @@ from nodewright.agent.supervision import error_text
 from nodewright.core.lifecycle.pod_status import StatusOverride
 from nodewright.engine.node.actions import AdmitPod, KillPod, RecordPodEvent, RejectPod
 from nodewright.engine.node.resource_holders import FullNames, with_pod_names
-from nodewright.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod, PodStatus
-from nodewright.reasons.reason import Reason
-from nodewright.values.instant import Instant
+from nodewright.model.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod, PodStatus
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.values.instant import Instant
 
 _MAX_APPLIED = 20
 """Pods of lists that one decision applies: what else is observed waits for some milliseconds only."""

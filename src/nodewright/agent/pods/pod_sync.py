@@ -30,10 +30,14 @@ from nodewright.core.lifecycle.probe_state import (
 )
 from nodewright.core.lifecycle.restart_policy import BackOff
 from nodewright.engine.node.events import PodStarted
-from nodewright.kubernetes.objects import Container, ContainerStateWaiting, Pod
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
-from nodewright.values.duration import Duration
-from nodewright.values.instant import Instant
+from nodewright.model.kubernetes.objects import Container, ContainerStateWaiting, Pod
+from nodewright.model.kubernetes.runtime_status import (
+    ContainerPhase,
+    RuntimeContainerStatus,
+    RuntimePodStatus,
+)
+from nodewright.model.values.duration import Duration
+from nodewright.model.values.instant import Instant
 
 CRASH_LOOP = "CrashLoopBackOff"
 

@@ -13,8 +13,8 @@ from nodewright.core.registry_credentials import (
     matching_logins,
 )
 from nodewright.host.ports import Credentials
-from nodewright.kubernetes.namespace_objects import Secret
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.namespace_objects import Secret
+from nodewright.model.kubernetes.objects import Pod
 
 
 class PullSecrets:

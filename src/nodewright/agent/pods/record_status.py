@@ -9,10 +9,14 @@ from nodewright.core.lifecycle.pod_status import StatusContext, pod_status
 from nodewright.core.lifecycle.probe_state import ProbeKind
 from nodewright.engine.core.requests.effective_resources import pod_requests
 from nodewright.engine.core.requests.qos_and_priority import qos_class
-from nodewright.kubernetes.objects import ContainerStatus, Pod, PodStatus
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
-from nodewright.reasons.status_evidence import REJECTION_PREFIX
-from nodewright.values.instant import Instant
+from nodewright.model.kubernetes.objects import ContainerStatus, Pod, PodStatus
+from nodewright.model.kubernetes.runtime_status import (
+    ContainerPhase,
+    RuntimeContainerStatus,
+    RuntimePodStatus,
+)
+from nodewright.model.reasons.status_evidence import REJECTION_PREFIX
+from nodewright.model.values.instant import Instant
 
 
 def record_status(record: PodRecord, now: Instant, constants: AgentConstants) -> PodStatus:

@@ -29,8 +29,8 @@ from nodewright.engine.node.node_cgroups import (
 )
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState, without_ungated_resources
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
 
 ContainerUpdate = UpdateContainerResources | UpdateStartingContainer
 

@@ -38,8 +38,8 @@ from nodewright.core.lifecycle.pod_addresses import sorted_pod_ips
 from nodewright.host.ports import ContainerConfig, Mount, PodSandboxConfig
 from nodewright.host.root_directory import CLOSED
 from nodewright.host.volumes import Volumes
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _HOSTS = "/etc/hosts"

@@ -15,7 +15,7 @@ from nodewright.host.ports import (
     PodSandboxConfig,
     RuntimeFacts,
 )
-from nodewright.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 
 T = TypeVar("T")
 OPERATION_TIMEOUT_S = 120.0

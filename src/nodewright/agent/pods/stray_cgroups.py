@@ -7,9 +7,9 @@ from nodewright.agent.effects import RecordEvent
 from nodewright.agent.pods.resource_updates import pod_cgroup
 from nodewright.engine.core.cgroups.cgroup_names import QOSCgroupNames, pod_uid_from_cgroup
 from nodewright.engine.node.node_cgroups import cgroup_tree
-from nodewright.errors import HostError
 from nodewright.host.ports import CgroupManager
-from nodewright.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 
 
 def end_stray_pods(

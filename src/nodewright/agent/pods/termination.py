@@ -12,8 +12,8 @@ from nodewright.agent.iteration import Iteration
 from nodewright.core.lifecycle.pod_conditions import NO_RESIZE
 from nodewright.core.lifecycle.pod_status import StatusOverride
 from nodewright.engine.node.actions import KillPod
-from nodewright.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod
-from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
 
 ADMITTED_STAGES = (PodStage.ALLOCATING, PodStage.WAITING, PodStage.ACTIVE)
 """Stages of pods that the node has admitted and that are not being terminated."""

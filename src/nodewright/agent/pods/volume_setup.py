@@ -14,11 +14,11 @@ from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.core.environment.value_sources import NodeVolume, ReferenceSources, UnresolvedReference
 from nodewright.core.environment.volume_payload import volume_payload
 from nodewright.engine.core.requests.effective_resources import pod_limits
-from nodewright.errors import HostError
 from nodewright.host.openat2 import path_beneath
 from nodewright.host.volumes import OBJECT_VOLUME_TYPES, VolumeError, Volumes, volume_path, volume_plugin
-from nodewright.kubernetes.objects import Pod, ResourceList
-from nodewright.values.quantity import ZERO, Quantity
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Pod, ResourceList
+from nodewright.model.values.quantity import ZERO, Quantity
 
 _DIRECTORY_MODE, _FILE_MODE = stat.S_ISGID | 0o770, 0o660
 _CLAIMS = ("persistentVolumeClaim", "ephemeral")

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from nodewright.agent.outcome import NodeStep
 from nodewright.engine.node.node_state import NodeState
-from nodewright.errors import JSON_ERRORS
+from nodewright.model.errors import JSON_ERRORS
 
 JOURNAL_END = "\n]}}\n"
 

@@ -16,8 +16,8 @@ from nodewright.engine.node.node_config import NodeParts
 from nodewright.engine.node.node_state import NodeState, container_names
 from nodewright.engine.node.restart.kubelet_startup import StoredState, start_kubelet, with_all_pods_known
 from nodewright.engine.node.step import Decision, ReadmittedPod, readmit_pods
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 
 
 class SavedState(msgspec.Struct, frozen=True, kw_only=True):

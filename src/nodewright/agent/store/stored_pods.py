@@ -14,13 +14,13 @@ from nodewright.core.lifecycle.pod_conditions import NO_RESIZE, PodResizeStatus
 from nodewright.core.lifecycle.pod_status import StatusOverride
 from nodewright.core.lifecycle.restart_policy import BackOff
 from nodewright.engine.core.memory.memory_state import MemoryState
-from nodewright.errors import Fault, InputError
-from nodewright.kubernetes.objects import ContainerStateWaiting, Pod, PodStatus
-from nodewright.reasons.reason import Reason
-from nodewright.values.duration import Duration
-from nodewright.values.idset import IdSet
-from nodewright.values.instant import Instant
-from nodewright.values.quantity import Quantity
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.objects import ContainerStateWaiting, Pod, PodStatus
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.values.duration import Duration
+from nodewright.model.values.idset import IdSet
+from nodewright.model.values.instant import Instant
+from nodewright.model.values.quantity import Quantity
 
 T = TypeVar("T")
 FORMAT_VERSION = 1

@@ -18,12 +18,12 @@ from nodewright.api.served_agent import ServedAgent
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.previews import node_eviction_forecast
-from nodewright.errors import HostError
 from nodewright.host.ports import CgroupManager, NodeStatsProvider
-from nodewright.kubernetes.stats_summary import NodeStats, StatsSummary
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.stats_summary import NodeStats, StatsSummary
+from nodewright.model.reasons.texts import sentence
+from nodewright.model.values.instant import Instant
 from nodewright.profiles.machine.host_load import CPUTicks, cpu_ticks, pressure_stalls
-from nodewright.reasons.texts import sentence
-from nodewright.values.instant import Instant
 
 SAMPLE_PERIOD_S = 1.0
 HISTORY_PERIOD_S = 10.0

@@ -10,8 +10,8 @@ from nodewright.api.dashboard.sections.explanations import explanation_section
 from nodewright.api.dashboard.sections.view_sections import plan_sections
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.what_if.explanation import explanation
-from nodewright.errors import HostError, InputError
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import HostError, InputError
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.admit.admission_report import AdmissionEntry
 
 POLL_PERIOD_S = 0.5

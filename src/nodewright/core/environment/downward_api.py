@@ -7,11 +7,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodewright.core.environment.value_sources import ReferenceSources, UnresolvedReference
-from nodewright.kubernetes.field_labels import SUBSCRIPTED_FIELDS, field_label_error, split_subscript
-from nodewright.kubernetes.name_validation import is_label_key
-from nodewright.kubernetes.objects import Container, Pod, ResourceList
-from nodewright.values.golang import quoted
-from nodewright.values.quantity import ZERO, Quantity, QuantityError
+from nodewright.model.kubernetes.field_labels import SUBSCRIPTED_FIELDS, field_label_error, split_subscript
+from nodewright.model.kubernetes.name_validation import is_label_key
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
+from nodewright.model.values.golang import quoted
+from nodewright.model.values.quantity import ZERO, Quantity, QuantityError
 
 _DEFAULTED = ("cpu", "memory", "ephemeral-storage")
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.pod_spec_fields import HostAlias
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.pod_spec_fields import HostAlias
 
 _LONGEST_HOSTNAME, _LONGEST_FQDN = 63, 64
 _MOST_NAMESERVERS, _MOST_SEARCHES, _LONGEST_SEARCHES, _LONGEST_DOMAIN = 3, 32, 2048, 253

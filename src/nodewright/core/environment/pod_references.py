@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from nodewright.core.environment.value_sources import DEFAULT_TOKEN_LIFETIME_S, TokenSpec
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 
 CONFIG_MAPS, SECRETS = "configmaps", "secrets"
 _DAY_S = 24 * 3600.0

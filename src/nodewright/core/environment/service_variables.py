@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from nodewright.kubernetes.namespace_objects import Service, ServicePort
+from nodewright.model.kubernetes.namespace_objects import Service, ServicePort
 
 _DEFAULT_NAMESPACE, _API_SERVER = "default", "kubernetes"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
-from nodewright.kubernetes.objects import ResourceList
+from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.objects import ResourceList
 
 DEFAULT_TOKEN_LIFETIME_S = 3600
 

@@ -17,10 +17,10 @@ from nodewright.core.environment.value_sources import (
     is_omitted,
     secret,
 )
-from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.pod_spec_fields import EnvVar
-from nodewright.values.golang import NumberError, parse_int, quoted
+from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.pod_spec_fields import EnvVar
+from nodewright.model.values.golang import NumberError, parse_int, quoted
 
 _OPERATOR = re.compile(r"\$(?:(\$)|\(([^)]*)\)|.)", re.DOTALL)
 _UNCLOSED_OPERATOR = re.compile(r"\$(\$|.|$)", re.DOTALL)

@@ -12,9 +12,9 @@ from nodewright.core.environment.value_sources import (
     is_omitted,
     secret,
 )
-from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
-from nodewright.kubernetes.objects import Pod
-from nodewright.values.golang import clean_path
+from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.golang import clean_path
 
 DEFAULT_FILE_MODE = 0o644
 _LONGEST_PATH, _LONGEST_NAME = 4096, 255

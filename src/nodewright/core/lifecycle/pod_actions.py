@@ -11,9 +11,13 @@ from nodewright.core.lifecycle.restart_policy import (
     restarts_all_containers,
     should_be_started,
 )
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
-from nodewright.values.golang import fnv1a_32
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.runtime_status import (
+    ContainerPhase,
+    RuntimeContainerStatus,
+    RuntimePodStatus,
+)
+from nodewright.model.values.golang import fnv1a_32
 
 
 class ProbeResult(StrEnum):

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from nodewright.kubernetes.objects import Pod, PodStatus
-from nodewright.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.kubernetes.objects import Pod, PodStatus
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 
 
 def sorted_pod_ips(addresses: Iterable[str], node_ip: str) -> tuple[str, ...]:

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.kubernetes.objects import ContainerStatus, Pod, PodCondition, PodStatus
-from nodewright.values.instant import Instant
+from nodewright.model.kubernetes.objects import ContainerStatus, Pod, PodCondition, PodStatus
+from nodewright.model.values.instant import Instant
 
 RESIZE_PENDING, RESIZE_IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 RESIZE_ERROR = "Error"

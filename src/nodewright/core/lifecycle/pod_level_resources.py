@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from nodewright.engine.core.requests.effective_resources import pod_limits, pod_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.kubernetes.objects import Pod, ResourceList, ResourceRequirements
-from nodewright.kubernetes.resource_names import CPU, MEMORY
+from nodewright.model.kubernetes.objects import Pod, ResourceList, ResourceRequirements
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY
 
 _CGROUP_RESOURCES = (CPU, MEMORY)
 

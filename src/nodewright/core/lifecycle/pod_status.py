@@ -16,7 +16,7 @@ from nodewright.core.lifecycle.pod_conditions import (
 )
 from nodewright.core.lifecycle.restart_policy import should_be_started, should_restart
 from nodewright.engine.core.requests.qos_and_priority import qos_class
-from nodewright.kubernetes.objects import (
+from nodewright.model.kubernetes.objects import (
     Container,
     ContainerState,
     ContainerStateRunning,
@@ -28,8 +28,12 @@ from nodewright.kubernetes.objects import (
     PodSpec,
     PodStatus,
 )
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
-from nodewright.values.instant import Instant
+from nodewright.model.kubernetes.runtime_status import (
+    ContainerPhase,
+    RuntimeContainerStatus,
+    RuntimePodStatus,
+)
+from nodewright.model.values.instant import Instant
 
 
 class _ContainerCounts:

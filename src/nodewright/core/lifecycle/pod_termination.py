@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 
 from nodewright.core.lifecycle.pod_actions import KillReason
 from nodewright.core.lifecycle.pod_status import StatusOverride
-from nodewright.kubernetes.objects import Container, Pod, PodStatus
-from nodewright.values.instant import Instant, InstantError
+from nodewright.model.kubernetes.objects import Container, Pod, PodStatus
+from nodewright.model.values.instant import Instant, InstantError
 
 MIN_GRACE_PERIOD_S = 2
 """The shortest grace period of a container."""
@@ -41,7 +41,7 @@ def termination_ordering(pod: Pod, running: Collection[str]) -> Mapping[str, tup
     Follows: v1.36, kubelet/kuberuntime/kuberuntime_termination_order.go, newTerminationOrdering.
 
     >>> proxy, log = (Container(name=name, restart_policy="Always") for name in ("proxy", "log"))
-    >>> from nodewright.kubernetes.objects import PodSpec
+    >>> from nodewright.model.kubernetes.objects import PodSpec
     >>> pod = Pod(spec=PodSpec(containers=(Container(name="app"),), init_containers=(proxy, log)))
     >>> termination_ordering(pod, {"app", "proxy", "log"})
     {'app': (), 'proxy': ('app', 'log'), 'log': ('app',)}

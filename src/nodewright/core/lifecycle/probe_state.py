@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.core.lifecycle.pod_actions import ProbeResult
-from nodewright.kubernetes.objects import Container, ContainerStatus
+from nodewright.model.kubernetes.objects import Container, ContainerStatus
 
 _NS_PER_S = 10**9
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.kubernetes.objects import Container, Pod, PodSpec
-from nodewright.kubernetes.runtime_status import OOM_KILLED, ContainerPhase, RuntimeContainerStatus
-from nodewright.releases.feature_gates import FeatureGates
-from nodewright.values.duration import Duration
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.objects import Container, Pod, PodSpec
+from nodewright.model.kubernetes.runtime_status import OOM_KILLED, ContainerPhase, RuntimeContainerStatus
+from nodewright.model.releases.feature_gates import FeatureGates
+from nodewright.model.values.duration import Duration
 
 RESTART_ALL = "RestartAllContainers"
 """The action of a restart rule that restarts all containers of the pod."""

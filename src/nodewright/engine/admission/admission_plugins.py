@@ -7,9 +7,9 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.kubernetes.cluster_objects import PriorityClass, RuntimeClass, RuntimeScheduling
-from nodewright.kubernetes.name_validation import dns1123_subdomain_errors, path_segment_errors
-from nodewright.kubernetes.objects import (
+from nodewright.model.kubernetes.cluster_objects import PriorityClass, RuntimeClass, RuntimeScheduling
+from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors, path_segment_errors
+from nodewright.model.kubernetes.objects import (
     Container,
     ObjectMeta,
     Pod,
@@ -19,8 +19,8 @@ from nodewright.kubernetes.objects import (
     ResourceRequirements,
     Toleration,
 )
-from nodewright.kubernetes.tolerations import merged_tolerations
-from nodewright.values.golang import quoted
+from nodewright.model.kubernetes.tolerations import merged_tolerations
+from nodewright.model.values.golang import quoted
 
 HIGHEST_USER_DEFINABLE_PRIORITY = 1_000_000_000
 SYSTEM_PRIORITY_CLASS_PREFIX = "system-"
@@ -146,7 +146,7 @@ def defaulted_pod(
     A priority that is already set stays, as in pods from a cluster. Quantities are in their canonical form.
     Departs: as of `mutated_pod`.
 
-    >>> from nodewright.kubernetes.objects import PodSpec
+    >>> from nodewright.model.kubernetes.objects import PodSpec
     >>> defaulted_pod(Pod(spec=PodSpec(priority_class_name="system-node-critical"))).pod.spec.priority
     2000001000
     """

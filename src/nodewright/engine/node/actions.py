@@ -5,9 +5,9 @@ from typing import TypeAlias
 import msgspec
 
 from nodewright.engine.core.eviction.eviction_state import NodeReclaim
-from nodewright.reasons.devices import PreferenceWanted
-from nodewright.reasons.eviction import LimitExceeded, NodeRanShort
-from nodewright.reasons.reason import Reason
+from nodewright.model.reasons.devices import PreferenceWanted
+from nodewright.model.reasons.eviction import LimitExceeded, NodeRanShort
+from nodewright.model.reasons.reason import Reason
 
 
 class StatusChange(msgspec.Struct, frozen=True, kw_only=True):

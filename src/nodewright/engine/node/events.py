@@ -8,12 +8,12 @@ import msgspec
 from nodewright.engine.core.devices.device_manager import DevicePluginError
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
 from nodewright.engine.node.node_config import NodeParts
-from nodewright.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.kubernetes.node_profile import Device
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.stats_summary import StatsSummary
-from nodewright.reasons.devices import DeviceAllocationFailed
-from nodewright.reasons.verdict import Verdict
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.kubernetes.node_profile import Device
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.stats_summary import StatsSummary
+from nodewright.model.reasons.devices import DeviceAllocationFailed
+from nodewright.model.reasons.verdict import Verdict
 
 if TYPE_CHECKING:
     from nodewright.engine.node.restart.kubelet_startup import StoredState

@@ -13,11 +13,11 @@ from nodewright.engine.node.actions import Action, EvictPod, ReclaimNode, Record
 from nodewright.engine.node.events import UsageObserved
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState
-from nodewright.kubernetes.eviction_thresholds import SIGNAL_RESOURCES
-from nodewright.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod
-from nodewright.kubernetes.resource_names import EPHEMERAL_STORAGE, MEMORY
-from nodewright.reasons.reason import Reason
-from nodewright.values.quantity import Quantity
+from nodewright.model.kubernetes.eviction_thresholds import SIGNAL_RESOURCES
+from nodewright.model.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod
+from nodewright.model.kubernetes.resource_names import EPHEMERAL_STORAGE, MEMORY
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.values.quantity import Quantity
 
 
 def evict_under_pressure(state: NodeState, event: UsageObserved) -> EvictionPass:

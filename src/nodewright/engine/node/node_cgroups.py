@@ -22,11 +22,11 @@ from nodewright.engine.core.requests.effective_resources import pod_level_resour
 from nodewright.engine.node.managers.hint_providers import CPUProvider
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState, without_ungated_resources
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.resource_names import MEMORY
-from nodewright.releases.feature_gates import FeatureGates
-from nodewright.values.idset import CPUSet, NUMASet
-from nodewright.values.units import Bytes, Microseconds
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.resource_names import MEMORY
+from nodewright.model.releases.feature_gates import FeatureGates
+from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.model.values.units import Bytes, Microseconds
 
 
 class AllocatedPod(msgspec.Struct, frozen=True):

@@ -13,19 +13,19 @@ from nodewright.engine.core.pod_features import SysctlAllowlist
 from nodewright.engine.core.predicates.predicate_check import NodeView, PredicateRules
 from nodewright.engine.core.requests.request_options import NEWEST_REQUEST_RULES, RequestRules
 from nodewright.engine.node.managers.manager_admission import ResourceManagers
-from nodewright.hardware.machine_info import MachineInfo
-from nodewright.kubernetes.cluster_objects import APINode, NodeFeatures, NodeSpec, NodeStatus
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.kubernetes.node_profile import Device, ImageFS, NodePart, ReadSource, UnknownNodePart
-from nodewright.kubernetes.objects import ObjectMeta, ResourceList, Taint
-from nodewright.releases.feature_gates import FeatureGates
-from nodewright.releases.release import AppliedRules
+from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.kubernetes.cluster_objects import APINode, NodeFeatures, NodeSpec, NodeStatus
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.node_profile import Device, ImageFS, NodePart, ReadSource, UnknownNodePart
+from nodewright.model.kubernetes.objects import ObjectMeta, ResourceList, Taint
+from nodewright.model.releases.feature_gates import FeatureGates
+from nodewright.model.releases.release import AppliedRules
 
 if TYPE_CHECKING:
     from nodewright.engine.core.cpu.custom_picker import CPUPicker
     from nodewright.engine.core.eviction.eviction_policy import EvictionPolicy
     from nodewright.engine.core.topology.custom import TopologyPolicy
-    from nodewright.values.custom_policy import CustomPolicy
+    from nodewright.model.values.custom_policy import CustomPolicy
 
 
 class KubeletDefects(StrEnum):

@@ -17,10 +17,10 @@ from nodewright.engine.core.requests.qos_and_priority import is_static
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.managers.hint_providers import ActiveContainers, Holdings
 from nodewright.engine.node.node_config import KubeletDefects, NodeConfig
-from nodewright.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.kubernetes.objects import Pod, ResourceRequirements
-from nodewright.reasons.reason import Reason
-from nodewright.releases.feature_gates import FeatureGates
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.kubernetes.objects import Pod, ResourceRequirements
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.releases.feature_gates import FeatureGates
 
 T = TypeVar("T")
 

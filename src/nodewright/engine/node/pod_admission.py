@@ -17,9 +17,9 @@ from nodewright.engine.node.managers.hint_providers import Holdings
 from nodewright.engine.node.managers.manager_admission import AlignmentResult, align_pod
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState, without_ungated_resources
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.reason import NotJudged, Reason
-from nodewright.reasons.verdict import Granted, Refused
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.reason import NotJudged, Reason
+from nodewright.model.reasons.verdict import Granted, Refused
 
 
 class AdmissionResult(msgspec.Struct, frozen=True):

@@ -16,9 +16,9 @@ from nodewright.engine.core.topology.manager_config import NONE_POLICY
 from nodewright.engine.node.managers.hint_providers import CPUProvider, Holdings, MemoryProvider
 from nodewright.engine.node.managers.manager_admission import ResourceManagers
 from nodewright.engine.node.node_state import NodeState, container_names
-from nodewright.kubernetes.objects import Pod
-from nodewright.values.idset import CPUSet, NUMASet
-from nodewright.values.topology_hints import Hint
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.model.values.topology_hints import Hint
 
 
 class ContainerPlacement(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,15 +9,15 @@ from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as St
 from nodewright.engine.node.managers.hint_providers import CPUProvider, MemoryProvider
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState
-from nodewright.kubernetes.node_profile import Device, MemoryBlock
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.pod_resources_api import (
+from nodewright.model.kubernetes.node_profile import Device, MemoryBlock
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.pod_resources_api import (
     AllocatableResources,
     ContainerDevices,
     ContainerResources,
     PodResources,
 )
-from nodewright.values.idset import CPUSet
+from nodewright.model.values.idset import CPUSet
 
 
 def pod_resources_of(state: NodeState, pod: Pod) -> PodResources:

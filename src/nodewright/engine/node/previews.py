@@ -29,10 +29,10 @@ from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState, without_ungated_resources
 from nodewright.engine.node.pod_admission import predicate_result
 from nodewright.engine.node.step import Step, step
-from nodewright.kubernetes.eviction_thresholds import Signal
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.stats_summary import StatsSummary
-from nodewright.reasons.predicates import NoVictimsSuffice
+from nodewright.model.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.stats_summary import StatsSummary
+from nodewright.model.reasons.predicates import NoVictimsSuffice
 
 
 class PreemptionPreview(msgspec.Struct, frozen=True, kw_only=True):

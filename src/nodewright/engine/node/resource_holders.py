@@ -12,10 +12,10 @@ from nodewright.engine.core.devices.device_state import EMPTY_DEVICE_LIST, Devic
 from nodewright.engine.core.memory.memory_state import MemoryState, free_memory
 from nodewright.engine.node.managers.hint_providers import CPUProvider, Holdings
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.resource_names import CPU
-from nodewright.reasons.cpu import CPUsOfNUMA, NotEnoughCPUs, NotEnoughWholeCores
-from nodewright.reasons.devices import (
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import CPU
+from nodewright.model.reasons.cpu import CPUsOfNUMA, NotEnoughCPUs, NotEnoughWholeCores
+from nodewright.model.reasons.devices import (
     DeviceHolder,
     DevicesAt,
     DeviceStock,
@@ -23,9 +23,9 @@ from nodewright.reasons.devices import (
     NoHealthyDevices,
     NotEnoughDevices,
 )
-from nodewright.reasons.memory import NUMAMemoryLeft
-from nodewright.reasons.reason import Reason
-from nodewright.values.idset import NUMASet
+from nodewright.model.reasons.memory import NUMAMemoryLeft
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.values.idset import NUMASet
 
 T = TypeVar("T")
 PodNames: TypeAlias = Mapping[str, str]

@@ -35,10 +35,10 @@ from nodewright.engine.node.pod_admission import (
     without_victims,
 )
 from nodewright.engine.node.unknowns import assumptions_for, unjudged_features
-from nodewright.kubernetes.objects import ContainerState, Pod
-from nodewright.reasons.devices import PreferenceWanted
-from nodewright.reasons.reason import NotJudged, Reason
-from nodewright.reasons.verdict import Refused
+from nodewright.model.kubernetes.objects import ContainerState, Pod
+from nodewright.model.reasons.devices import PreferenceWanted
+from nodewright.model.reasons.reason import NotJudged, Reason
+from nodewright.model.reasons.verdict import Refused
 
 if TYPE_CHECKING:
     from nodewright.engine.core.eviction.eviction_state import EvictionPass

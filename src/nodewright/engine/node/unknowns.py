@@ -10,10 +10,10 @@ from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.core.topology.manager_config import RESTRICTED, SINGLE_NUMA_NODE
 from nodewright.engine.node.managers.hint_providers import CPUProvider, MemoryProvider
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.kubernetes.node_profile import NodePart
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.resource_names import MEMORY, is_extended, is_huge_page
-from nodewright.reasons.reason import NotJudged
+from nodewright.model.kubernetes.node_profile import NodePart
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.resource_names import MEMORY, is_extended, is_huge_page
+from nodewright.model.reasons.reason import NotJudged
 
 
 def unjudged_features(config: NodeConfig, pod: Pod) -> tuple[NotJudged, ...]:

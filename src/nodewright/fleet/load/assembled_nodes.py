@@ -10,18 +10,22 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.errors import Fault, InputError
 from nodewright.fleet.workload import FleetNode
-from nodewright.hardware.machine_info import MachineInfo
-from nodewright.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec
-from nodewright.kubernetes.objects import ObjectMeta, ResourceList, Taint
-from nodewright.kubernetes.resource_names import (
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec
+from nodewright.model.kubernetes.objects import ObjectMeta, ResourceList, Taint
+from nodewright.model.kubernetes.resource_names import (
     EPHEMERAL_STORAGE,
     HUGE_PAGE_RULE,
     huge_page_bytes,
     is_extended,
     is_huge_page,
 )
+from nodewright.model.releases.release import reported_release
+from nodewright.model.releases.release_table import NEWEST
+from nodewright.model.values.quantity import ZERO, Quantity, QuantityFormat
+from nodewright.model.values.units import INT64_MAX
 from nodewright.profiles.machine_shapes import (
     MachineChoice,
     ShapeRule,
@@ -30,10 +34,6 @@ from nodewright.profiles.machine_shapes import (
     with_memory,
     with_system_core,
 )
-from nodewright.releases.release import reported_release
-from nodewright.releases.release_table import NEWEST
-from nodewright.values.quantity import ZERO, Quantity, QuantityFormat
-from nodewright.values.units import INT64_MAX
 
 DEFAULT_CONFIGURATION: Mapping[str, Any] = {
     "cpuManagerPolicy": "static",

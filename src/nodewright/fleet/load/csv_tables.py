@@ -14,11 +14,11 @@ from typing import IO, Any, NamedTuple
 
 import msgspec
 
-from nodewright.errors import Fault, InputError
 from nodewright.fleet.workload import FleetPod, UsageStep
 from nodewright.formats.decode import parse_quantity
 from nodewright.formats.regular_files import error_text, open_regular
-from nodewright.values.quantity import QuantityError
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.values.quantity import QuantityError
 
 _UNREADABLE = (csv.Error, UnicodeDecodeError, OSError, EOFError, zlib.error)
 _GZIP = b"\x1f\x8b"

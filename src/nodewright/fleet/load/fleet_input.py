@@ -11,7 +11,6 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.core.predicates.daemon_pods import daemon_pod_obstacle
-from nodewright.errors import Fault, InputError
 from nodewright.fleet.load.assembled_nodes import (
     AssembledNodes,
     NodeDefaults,
@@ -39,7 +38,8 @@ from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.formats.large_lists import NoteProgress
 from nodewright.formats.regular_files import error_text
 from nodewright.garbage import rare_collections
-from nodewright.kubernetes.name_validation import dns1123_subdomain_errors
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
 
 _MAX_REFUSALS = 5
 

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
 from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.errors import ENCODING_ERRORS, Fault, InputError
 from nodewright.fleet.load.assembled_nodes import NodeEntry, missing_node_facts, node_images, node_release
 from nodewright.fleet.load.gpu_annotations import GPUAnnotations
 from nodewright.fleet.load.pod_controllers import (
@@ -42,9 +41,10 @@ from nodewright.formats.large_lists import NoteProgress, noted
 from nodewright.formats.manifests import ManifestLoader
 from nodewright.formats.object_location import ObjectLocation, listed_items, with_type_meta
 from nodewright.formats.schema import checked
-from nodewright.kubernetes.cluster_objects import APINode
-from nodewright.kubernetes.objects import Pod
-from nodewright.values.duration import Duration, DurationError
+from nodewright.model.errors import ENCODING_ERRORS, Fault, InputError
+from nodewright.model.kubernetes.cluster_objects import APINode
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.duration import Duration, DurationError
 
 ARRIVAL_ANNOTATION, RUNTIME_ANNOTATION = "nodewright.dev/arrives", "nodewright.dev/runs"
 """Annotations of a pod: when it arrives and how long it runs, as `90s` or `1h30m`."""

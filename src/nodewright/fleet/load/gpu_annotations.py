@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.errors import Fault, InputError
-from nodewright.kubernetes.objects import Container, Pod, ResourceRequirements
-from nodewright.kubernetes.resource_names import is_extended
-from nodewright.values.quantity import Quantity
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceRequirements
+from nodewright.model.kubernetes.resource_names import is_extended
+from nodewright.model.values.quantity import Quantity
 
 WHOLE_MILLI = 1000
 _COUNT, _MILLI = "count", "milli"

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from nodewright.engine.admission.admission_plugins import defaulted_pod
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.errors import Fault, InputError
 from nodewright.fleet.load.assembled_nodes import DEFAULT_MAX_PODS, NodeEntry
 from nodewright.fleet.load.csv_tables import Row, Table
 from nodewright.fleet.load.gpu_annotations import WHOLE_MILLI, gpu_requests, with_added_requests
 from nodewright.fleet.workload import FleetPod
-from nodewright.kubernetes.node_profile import kubelet_labels
-from nodewright.kubernetes.objects import (
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.node_profile import kubelet_labels
+from nodewright.model.kubernetes.objects import (
     Affinity,
     Container,
     NodeAffinity,
@@ -27,7 +27,7 @@ from nodewright.kubernetes.objects import (
     PodSpec,
     ResourceRequirements,
 )
-from nodewright.values.quantity import Quantity, QuantityFormat
+from nodewright.model.values.quantity import Quantity, QuantityFormat
 
 GPU, GPU_MILLI = "nvidia.com/gpu", "nodewright.dev/gpu-milli"
 MODEL_LABEL = "alibabacloud.com/gpu-card-model"

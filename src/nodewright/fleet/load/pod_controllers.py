@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from nodewright.errors import Fault
 from nodewright.fleet.workload import DisruptionBudget, IntOrPercent
 from nodewright.formats.object_location import ObjectLocation
-from nodewright.values.instant import Instant, InstantError
+from nodewright.model.errors import Fault
+from nodewright.model.values.instant import Instant, InstantError
 
 MAX_REPLICAS = 200_000
 """Default limit of the pods that controllers create: nine lines can ask for any number."""

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from math import inf
 
-from nodewright.errors import Fault, InputError
 from nodewright.fleet.workload import FleetPod
+from nodewright.model.errors import Fault, InputError
 
 _MIN_SIZE = 1024
 

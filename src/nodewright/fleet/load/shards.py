@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from nodewright.errors import Fault, InputError
 from nodewright.fleet.load.assembled_nodes import NodeEntry
 from nodewright.fleet.workload import FleetPod
+from nodewright.model.errors import Fault, InputError
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True):

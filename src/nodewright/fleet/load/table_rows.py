@@ -8,13 +8,13 @@ import msgspec
 from nodewright.engine.admission.admission_plugins import defaulted_pod, with_canonical_quantities
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.errors import Fault, InputError
 from nodewright.fleet.load.assembled_nodes import DEFAULT_MAX_PODS, NodeEntry
 from nodewright.fleet.load.csv_tables import Row, Table, column_indexes
 from nodewright.fleet.workload import FleetPod
 from nodewright.formats.decode import parse_quantity
-from nodewright.kubernetes.node_profile import kubelet_labels
-from nodewright.kubernetes.objects import (
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.node_profile import kubelet_labels
+from nodewright.model.kubernetes.objects import (
     Container,
     ObjectMeta,
     Pod,
@@ -23,8 +23,8 @@ from nodewright.kubernetes.objects import (
     ResourceRequirements,
     Taint,
 )
-from nodewright.kubernetes.resource_names import is_extended
-from nodewright.values.quantity import Quantity, QuantityError
+from nodewright.model.kubernetes.resource_names import is_extended
+from nodewright.model.values.quantity import Quantity, QuantityError
 
 NODE_COLUMNS = {
     "name": True,

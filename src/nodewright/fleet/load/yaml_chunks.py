@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from nodewright.errors import InputError
 from nodewright.formats.kubectl_yaml import NotJSONValueError, read_documents, resolve
+from nodewright.model.errors import InputError
 
 _MARK = re.compile(r"^---[ \t]*(?:#[^\n]*)?\n", re.MULTILINE)
 _OTHER_MARKS = re.compile(r"^(?:---[ \t]*[^ \t\n#]|\.\.\.|%)|\r|\t", re.MULTILINE)

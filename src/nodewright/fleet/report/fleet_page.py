@@ -18,7 +18,7 @@ from nodewright.fleet.report.fleet_text import (
 )
 from nodewright.fleet.report.heat_map import HEAT_STYLE, heat_sections
 from nodewright.fleet.simulation.outcomes import FleetPodRecord, FleetResult, PodOutcome
-from nodewright.kubernetes.resource_names import PODS, readable_amount, resource_sort_key
+from nodewright.model.kubernetes.resource_names import PODS, readable_amount, resource_sort_key
 from nodewright.output.html_page import PLOT_STYLE, PageOrigin, curve_legend, html_page, html_table
 from nodewright.output.svg_plot import (
     WIDTH,

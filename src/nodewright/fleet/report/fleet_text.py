@@ -8,7 +8,7 @@ from nodewright.fleet.capacity import ShapeCapacity, total_capacity
 from nodewright.fleet.fleet_summary import FleetSummary, ShapeSummary
 from nodewright.fleet.simulation.outcomes import FilterRejections, FleetPodRecord, FleetResult, PodOutcome
 from nodewright.fleet.unschedulable import UnschedulablePod
-from nodewright.kubernetes.resource_names import (
+from nodewright.model.kubernetes.resource_names import (
     CPU,
     MEMORY,
     PODS,
@@ -16,11 +16,11 @@ from nodewright.kubernetes.resource_names import (
     readable_amount,
     resource_sort_key,
 )
+from nodewright.model.printable import printable_line, printable_lines
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.values.idset import NUMASet
 from nodewright.output.text_layout import table
-from nodewright.printable import printable_line, printable_lines
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.texts import kubelet_text
-from nodewright.values.idset import NUMASet
 
 
 def duration_text(amount: float) -> str:

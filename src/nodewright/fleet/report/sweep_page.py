@@ -10,7 +10,7 @@ from nodewright.fleet.report.fleet_page import BAR_STYLE, SEED, ShareCurve, axis
 from nodewright.fleet.report.fleet_text import duration_text, percent_text, short_name
 from nodewright.fleet.report.sweep_report import SweepSummaries
 from nodewright.fleet.simulation.outcomes import PodOutcome
-from nodewright.kubernetes.resource_names import PODS, resource_sort_key
+from nodewright.model.kubernetes.resource_names import PODS, resource_sort_key
 from nodewright.output.html_page import PLOT_STYLE, PageOrigin, curve_legend, html_page, html_table
 from nodewright.output.svg_plot import WIDTH, svg_element
 

@@ -15,10 +15,10 @@ from nodewright.fleet.report.fleet_text import duration_text, percent_text
 from nodewright.fleet.simulation.outcomes import PodOutcome
 from nodewright.fleet.sweep_runs import SweepPoint
 from nodewright.fleet.workload import FleetNode
-from nodewright.kubernetes.resource_names import CPU
+from nodewright.model.kubernetes.resource_names import CPU
+from nodewright.model.reasons.texts import kubelet_text
 from nodewright.output.json_yaml import Report, ReportDocument
 from nodewright.output.text_layout import table
-from nodewright.reasons.texts import kubelet_text
 
 _SIZES = (8, 16, 32)
 _WIDE = 120

@@ -8,7 +8,7 @@ import msgspec
 
 from nodewright.engine.core.predicates.requested_resources import HostPort
 from nodewright.fleet.simulation.pod_shapes import PodShape
-from nodewright.kubernetes.objects import Taint
+from nodewright.model.kubernetes.objects import Taint
 
 _MIN_LOG_LENGTH = 1024
 

@@ -6,8 +6,13 @@ from typing import ClassVar
 from nodewright.fleet.simulation.cluster_view import NodeSlot
 from nodewright.fleet.simulation.pod_shapes import PodShape
 from nodewright.fleet.simulation.scores import MAX_NODE_SCORE
-from nodewright.kubernetes.objects import Pod
-from nodewright.values.custom_policy import CustomPolicy, CustomPolicyError, docstring_summary, failure_text
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.custom_policy import (
+    CustomPolicy,
+    CustomPolicyError,
+    docstring_summary,
+    failure_text,
+)
 
 
 class CandidateNode:

@@ -37,8 +37,8 @@ from nodewright.fleet.simulation.scheduler_preemption import (
 )
 from nodewright.fleet.simulation.scores import default_score
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.values.event_queue import EventQueue
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.values.event_queue import EventQueue
 
 
 class Retry(StrEnum):

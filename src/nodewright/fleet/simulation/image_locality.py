@@ -11,7 +11,7 @@ from nodewright.fleet.simulation.cluster_view import NodeSlot
 from nodewright.fleet.simulation.pod_shapes import PodShape
 from nodewright.fleet.simulation.scores import MAX_NODE_SCORE
 from nodewright.fleet.workload import FleetNode
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 
 _MIB = 1 << 20
 _MIN_BYTES, _MAX_BYTES_PER_CONTAINER = 23 * _MIB, 1000 * _MIB

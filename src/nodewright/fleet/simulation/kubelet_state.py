@@ -17,7 +17,7 @@ from nodewright.fleet.simulation.shared_decisions import (
     free_cpus,
 )
 from nodewright.fleet.workload import FleetNode
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 
 
 class PlacedPod(msgspec.Struct, frozen=True, gc=False):

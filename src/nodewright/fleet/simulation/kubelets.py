@@ -36,10 +36,10 @@ from nodewright.fleet.simulation.outcomes import SHARED_POOL_PLACEMENT
 from nodewright.fleet.simulation.pod_shapes import PodShape
 from nodewright.fleet.simulation.shared_decisions import GrantedAlignment, SharedDecisions
 from nodewright.fleet.workload import FleetNode
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod, Taint
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.verdict import Refused
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod, Taint
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.verdict import Refused
 
 _MAX_CACHED_REFUSALS = 4096
 """Maximum number of cached refusals."""

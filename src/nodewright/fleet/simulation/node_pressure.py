@@ -12,7 +12,7 @@ from nodewright.engine.node.events import UsageObserved
 from nodewright.engine.node.eviction_pass import eviction_capacities
 from nodewright.engine.node.node_state import NodeState
 from nodewright.fleet.workload import UsageStep
-from nodewright.kubernetes.stats_summary import (
+from nodewright.model.kubernetes.stats_summary import (
     ContainerStats,
     MemoryStats,
     NodeStats,
@@ -20,7 +20,7 @@ from nodewright.kubernetes.stats_summary import (
     PodStats,
     StatsSummary,
 )
-from nodewright.values.instant import Instant
+from nodewright.model.values.instant import Instant
 
 _PODS = "pods"
 _CHECKS_WITHOUT_CHANGE = 60

@@ -13,8 +13,8 @@ from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import Placement
 from nodewright.fleet.simulation.cluster_view import ClusterView
 from nodewright.fleet.workload import FleetNode, FleetPod
-from nodewright.kubernetes.resource_names import PODS
-from nodewright.reasons.reason import Reason
+from nodewright.model.kubernetes.resource_names import PODS
+from nodewright.model.reasons.reason import Reason
 
 _MAX_DISTINCT_WAITS = 65_536
 """Maximum number of distinct waiting times that are counted exactly; beyond it, to three significant digits."""

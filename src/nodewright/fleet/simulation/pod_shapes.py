@@ -16,8 +16,15 @@ from nodewright.fleet.simulation.pod_terms import (
     TopologySpreadConstraint,
 )
 from nodewright.fleet.workload import FleetPod
-from nodewright.kubernetes.objects import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, Pod, PodSpec
-from nodewright.values.quantity import ZERO, Quantity
+from nodewright.model.kubernetes.objects import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    Pod,
+    PodSpec,
+)
+from nodewright.model.values.quantity import ZERO, Quantity
 
 # Assumed requests of a container without requests, so that such pods are not all scored onto one node.
 NONZERO_DEFAULT_REQUESTS = {"cpu": Quantity.parse("100m"), "memory": Quantity.parse("200Mi")}

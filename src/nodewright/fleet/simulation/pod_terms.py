@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 
 Labels: TypeAlias = Mapping[str, str]
 _Requirement: TypeAlias = Callable[[Labels], bool]

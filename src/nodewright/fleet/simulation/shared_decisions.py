@@ -21,9 +21,9 @@ from nodewright.engine.node.managers.manager_admission import align_pod
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import Placement, placement_by
 from nodewright.fleet.simulation.outcomes import SHARED_POOL_PLACEMENT
-from nodewright.kubernetes.objects import Pod
-from nodewright.values.idset import CPUSet
-from nodewright.values.topology_hints import Hint
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.idset import CPUSet
+from nodewright.model.values.topology_hints import Hint
 
 _MAX_DECISIONS = 32_768
 """Maximum number of remembered decisions of all nodes."""

@@ -16,7 +16,7 @@ from nodewright.formats.go.go_types import (
     StringType,
     Struct,
 )
-from nodewright.values.golang import fnv1a_32
+from nodewright.model.values.golang import fnv1a_32
 
 _ESCAPES = {
     **{chr(code): f"\\u{code:04x}" for code in range(32)},

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from nodewright.values.golang import quoted
+from nodewright.model.values.golang import quoted
 
 MAX_NESTING_DEPTH = 10_000
 

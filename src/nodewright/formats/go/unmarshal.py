@@ -22,7 +22,7 @@ from nodewright.formats.go.go_types import (
     zero_value,
 )
 from nodewright.formats.go.syntax import GoJSONError, JSONNode, Members, NumberText, parse
-from nodewright.values.golang import NumberError, parse_int
+from nodewright.model.values.golang import NumberError, parse_int
 
 _MAX_UINT64_DIGITS = 20
 _BYTE = IntegerType("uint8", 0, 255)

@@ -1,6 +1,6 @@
 """Durations as kubectl prints them in columns."""
 
-from nodewright.values.instant import Instant
+from nodewright.model.values.instant import Instant
 
 UNKNOWN = "<unknown>"
 

@@ -4,17 +4,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nodewright.engine.core.requests.effective_resources import pod_limits, pod_requests
-from nodewright.kubernetes.node_profile import Device
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_extended, is_huge_page
+from nodewright.model.kubernetes.node_profile import Device
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    is_extended,
+    is_huge_page,
+)
+from nodewright.model.printable import printable_line
+from nodewright.model.values.instant import Instant
+from nodewright.model.values.quantity import Quantity
 from nodewright.output.kubectl.ages import age
 from nodewright.output.kubectl.describe_pod import NONE, aligned, events_section, named_values
 from nodewright.output.kubectl.listing import roles_text
 from nodewright.output.kubectl.pod_rows import DEVICES_ANNOTATION
 from nodewright.output.text_layout import table
-from nodewright.printable import printable_line
-from nodewright.values.instant import Instant
-from nodewright.values.quantity import Quantity
 
 _INDENT = "  "
 _OVER = ("Succeeded", "Failed")

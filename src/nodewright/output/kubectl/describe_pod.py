@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nodewright.kubernetes.objects import Container, ContainerState, ContainerStatus, Pod
-from nodewright.kubernetes.pod_spec_fields import EnvVar
+from nodewright.model.kubernetes.objects import Container, ContainerState, ContainerStatus, Pod
+from nodewright.model.kubernetes.pod_spec_fields import EnvVar
+from nodewright.model.printable import printable_line, printable_lines
+from nodewright.model.values.instant import Instant
 from nodewright.output.kubectl.ages import age
 from nodewright.output.kubectl.pod_rows import (
     CPUS_ANNOTATION,
@@ -14,8 +16,6 @@ from nodewright.output.kubectl.pod_rows import (
     pod_source_text,
 )
 from nodewright.output.text_layout import table
-from nodewright.printable import printable_line, printable_lines
-from nodewright.values.instant import Instant
 
 _UNSET = "<unset>"
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.instant import Instant
 from nodewright.output.kubectl.ages import age
 from nodewright.output.kubectl.pod_rows import POD_HEADERS, WIDE_POD_HEADERS, pod_row
 from nodewright.output.text_layout import table
-from nodewright.values.instant import Instant
 
 NONE, UNKNOWN = "<none>", "<unknown>"
 _MIB = 1 << 20

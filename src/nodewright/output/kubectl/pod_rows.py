@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from nodewright.kubernetes.objects import Container, ContainerStateTerminated, ContainerStatus, Pod
+from nodewright.model.kubernetes.objects import Container, ContainerStateTerminated, ContainerStatus, Pod
+from nodewright.model.values.instant import Instant
 from nodewright.output.kubectl.ages import age
-from nodewright.values.instant import Instant
 
 SOURCE_ANNOTATION, CPUS_ANNOTATION, NUMA_ANNOTATION = (
     "nodewright.dev/source",

@@ -13,8 +13,12 @@ from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import Placement
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.unknowns import UnknownResource
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.resource_names import amount_text
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import amount_text
+from nodewright.model.printable import printable_lines
+from nodewright.model.reasons.fact import KubeletText
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.texts import kubelet_text, sentence
 from nodewright.output.json_yaml import Inlined, ReportDocument
 from nodewright.output.text_layout import table
 from nodewright.predict.node_report.allocation_tables import placement_tables
@@ -32,10 +36,6 @@ from nodewright.predict.node_report.report_parts import (
     reported_unknown_resources,
 )
 from nodewright.predict.policy_notices import message_origin
-from nodewright.printable import printable_lines
-from nodewright.reasons.fact import KubeletText
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.texts import kubelet_text, sentence
 
 if TYPE_CHECKING:
     from nodewright.output.workflow_commands import WorkflowCommand

@@ -7,11 +7,11 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
-from nodewright.errors import Fault, InputError
 from nodewright.formats.controllers import derived_uid
 from nodewright.formats.workloads import Workload
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.reasons.texts import sentence
 from nodewright.predict.node import Node
-from nodewright.reasons.texts import sentence
 
 MAX_PODS = 100_000
 """Limit of the pods that --replicas creates."""

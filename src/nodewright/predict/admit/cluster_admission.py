@@ -14,17 +14,22 @@ from nodewright.engine.node.what_if.changes import PodLeaves
 from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Suggestion
 from nodewright.engine.node.what_if.explanation import suggested_changes
 from nodewright.formats.workloads import Workload
-from nodewright.kubernetes.objects import Pod, Taint
-from nodewright.kubernetes.tolerations import tolerates
+from nodewright.model.kubernetes.objects import Pod, Taint
+from nodewright.model.kubernetes.tolerations import tolerates
+from nodewright.model.reasons.cpu import CPUReason
+from nodewright.model.reasons.devices import DeviceReason
+from nodewright.model.reasons.memory import MemoryReason
+from nodewright.model.reasons.predicates import (
+    HostPortsTaken,
+    InsufficientResource,
+    NoVictimsSuffice,
+    taint_text,
+)
+from nodewright.model.reasons.reason import NotJudged, Reason
+from nodewright.model.reasons.texts import kubelet_text, sentence
+from nodewright.model.reasons.topology import TopologyReason
 from nodewright.predict.explain.suggestion_text import suggestion_text
 from nodewright.predict.node import Node
-from nodewright.reasons.cpu import CPUReason
-from nodewright.reasons.devices import DeviceReason
-from nodewright.reasons.memory import MemoryReason
-from nodewright.reasons.predicates import HostPortsTaken, InsufficientResource, NoVictimsSuffice, taint_text
-from nodewright.reasons.reason import NotJudged, Reason
-from nodewright.reasons.texts import kubelet_text, sentence
-from nodewright.reasons.topology import TopologyReason
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 MAX_SEARCHES = 1_000

@@ -7,10 +7,10 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType, field
 
-from nodewright.kubernetes.node_profile import ReadSource
+from nodewright.model.kubernetes.node_profile import ReadSource
+from nodewright.model.printable import printable, printable_lines
 from nodewright.output.json_yaml import Inlined, ReportDocument
 from nodewright.predict.admit.cluster_admission import AnswerGroup, ClusterAdmission, NodeAnswer, Outcome
-from nodewright.printable import printable, printable_lines
 
 _MAX_NAMES = 4
 _MIN_WIDTH, _MAX_WIDTH = 60, 100

@@ -5,7 +5,7 @@ from math import gcd
 from typing import Any
 
 from nodewright.engine.core.preemption.set_cover import Cover
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 
 MAX_NODES = 5_000
 _LARGEST_EXACT_FLOAT = 2**53

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.requests.qos_and_priority import is_mirror
 from nodewright.engine.node.step import Decision
-from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.schema import checked
-from nodewright.kubernetes.node_profile import NodePart, NodeProfile
-from nodewright.kubernetes.objects import ObjectMeta, Pod
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.node_profile import NodePart, NodeProfile
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod
 from nodewright.predict.node import Node
 
 API_VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"

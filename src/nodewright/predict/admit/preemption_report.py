@@ -16,15 +16,15 @@ from nodewright.engine.core.preemption.optimal import PreemptionCost, SmallestPr
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.engine.node.previews import PreemptionPreview
 from nodewright.engine.node.step import Decision
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.resource_names import readable_amount
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import readable_amount
+from nodewright.model.printable import printable_line, printable_lines
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.texts import kubelet_text, sentence
 from nodewright.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.output.text_layout import table
 from nodewright.predict.node_report.report_parts import NodeOfReport
 from nodewright.predict.policy_notices import message_origin
-from nodewright.printable import printable_line, printable_lines
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.texts import kubelet_text, sentence
 
 SHOWN_CANDIDATES = 5
 """Number of candidates that each round shows without `-o wide`."""

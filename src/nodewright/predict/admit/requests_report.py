@@ -14,6 +14,8 @@ from nodewright.engine.core.requests.resource_breakdown import (
     ResourceDerivation,
 )
 from nodewright.engine.core.requests.resource_defaults import AppliedDefault
+from nodewright.model.releases.release import RELEASES_WITH_RULES
+from nodewright.model.values.quantity import Quantity
 from nodewright.output.json_yaml import Report, ReportDocument
 from nodewright.output.request_sentences import (
     qos_sentence,
@@ -21,8 +23,6 @@ from nodewright.output.request_sentences import (
 )
 from nodewright.predict.admit.requests_text import RequestsEntry
 from nodewright.predict.node_report.report_parts import OpenQuestion, open_questions
-from nodewright.releases.release import RELEASES_WITH_RULES
-from nodewright.values.quantity import Quantity
 
 
 class ReportedAddend(Report, frozen=True, kw_only=True):

@@ -10,7 +10,10 @@ from nodewright.engine.core.requests.resource_breakdown import (
     PodResourceBreakdown,
     ResourceDerivation,
 )
-from nodewright.kubernetes.resource_names import CPU, MEMORY, resource_sort_key
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY, resource_sort_key
+from nodewright.model.printable import printable, printable_line, printable_lines
+from nodewright.model.reasons.pod_creation import APIServerRefusal
+from nodewright.model.reasons.reason import NotJudged
 from nodewright.output.request_sentences import (
     POD_LEVEL,
     containers_without_limit,
@@ -24,9 +27,6 @@ from nodewright.output.request_sentences import (
     score_sentence,
 )
 from nodewright.output.text_layout import table
-from nodewright.printable import printable, printable_line, printable_lines
-from nodewright.reasons.pod_creation import APIServerRefusal
-from nodewright.reasons.reason import NotJudged
 
 INDENT = "  "
 

@@ -11,8 +11,12 @@ from nodewright.engine.core.resize.resize_allocation import RESIZABLE
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.resize.resize_attempts import ResizeAttempt, ResizeOutcome, resize_condition
 from nodewright.engine.node.resize.resize_plan import ResizePlan, ResizeReport
-from nodewright.kubernetes.objects import Pod, ResourceList
-from nodewright.kubernetes.resource_names import MEMORY, readable_amount
+from nodewright.model.kubernetes.objects import Pod, ResourceList
+from nodewright.model.kubernetes.resource_names import MEMORY, readable_amount
+from nodewright.model.printable import printable_line, printable_lines
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.texts import sentence
+from nodewright.model.values.quantity import ZERO, Quantity
 from nodewright.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.output.text_layout import table
 from nodewright.predict.explain.suggestion_text import (
@@ -27,10 +31,6 @@ from nodewright.predict.node_report.report_parts import (
     referenced_pod,
     remaining_text,
 )
-from nodewright.printable import printable_line, printable_lines
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.texts import sentence
-from nodewright.values.quantity import ZERO, Quantity
 
 
 def resize_text(answers: Sequence[ResizeReport], after: NodeState, *, wide: bool = False) -> str:

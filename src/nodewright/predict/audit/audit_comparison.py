@@ -7,8 +7,9 @@ from typing import NamedTuple
 from nodewright.engine.core.cgroups.cgroup_names import uid_on_node
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel
 from nodewright.engine.node.pod_resources_view import allocatable_cpus_and_memory
-from nodewright.kubernetes.node_profile import MemoryBlock
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.node_profile import MemoryBlock
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.idset import CPUSet
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,
     AuditResult,
@@ -38,7 +39,6 @@ from nodewright.predict.audit.container_check import (
     sorted_blocks,
 )
 from nodewright.predict.audit.removed_pods import merged_by_uid
-from nodewright.values.idset import CPUSet
 
 
 def audit_of(evidence: AuditEvidence) -> AuditResult:

@@ -13,10 +13,10 @@ from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.devices.device_state import PodDevices
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.kubernetes.node_profile import MemoryBlock
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.pod_resources_api import AllocatableResources, PodResources
-from nodewright.values.idset import CPUSet, NUMASet
+from nodewright.model.kubernetes.node_profile import MemoryBlock
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.pod_resources_api import AllocatableResources, PodResources
+from nodewright.model.values.idset import CPUSet, NUMASet
 
 
 class EvidenceSource(StrEnum):

@@ -5,8 +5,10 @@ from typing import Literal, TypeAlias, assert_never
 
 from msgspec import UNSET, UnsetType
 
-from nodewright.kubernetes.node_profile import MemoryBlock
-from nodewright.kubernetes.resource_names import amount_text
+from nodewright.model.kubernetes.node_profile import MemoryBlock
+from nodewright.model.kubernetes.resource_names import amount_text
+from nodewright.model.printable import printable_line, printable_lines
+from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.output.json_yaml import Report, ReportDocument
 from nodewright.output.text_layout import table
 from nodewright.predict.audit.audit_evidence import (
@@ -25,8 +27,6 @@ from nodewright.predict.audit.audit_evidence import (
     UncomparedReason,
 )
 from nodewright.predict.node_report.report_parts import AllocatedMemory
-from nodewright.printable import printable_line, printable_lines
-from nodewright.values.idset import CPUSet, NUMASet
 
 _HEADERS = {
     EvidenceSource.STATE: "STATE FILES",

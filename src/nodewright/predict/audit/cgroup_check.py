@@ -22,7 +22,8 @@ from nodewright.engine.node.managers.hint_providers import CPUProvider
 from nodewright.engine.node.node_cgroups import cgroup_tree
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import without_ungated_resources
-from nodewright.kubernetes.objects import ContainerState, ContainerStatus, Pod
+from nodewright.model.kubernetes.objects import ContainerState, ContainerStatus, Pod
+from nodewright.model.values.cpu_time import kubelet_weight, runtime_weight
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,
     CgroupEvidence,
@@ -34,7 +35,6 @@ from nodewright.predict.audit.audit_evidence import (
     Presence,
     SourceText,
 )
-from nodewright.values.cpu_time import kubelet_weight, runtime_weight
 
 CPUS, MEMS = "cpuset.cpus", "cpuset.mems"
 _WEIGHT = "cpu.weight"

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from nodewright.engine.core.requests.integer_requests import scheduler_requests
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.resource_names import amount_text
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import amount_text
 from nodewright.predict.audit.audit_evidence import (
     AuditResult,
     Discrepancy,

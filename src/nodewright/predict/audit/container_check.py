@@ -11,9 +11,10 @@ from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as St
 from nodewright.engine.core.requests.effective_resources import pod_level_resources_set
 from nodewright.engine.node.managers.hint_providers import CPUProvider, MemoryProvider
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.kubernetes.node_profile import MemoryBlock
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.pod_resources_api import ContainerResources
+from nodewright.model.kubernetes.node_profile import MemoryBlock
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.pod_resources_api import ContainerResources
+from nodewright.model.values.idset import CPUSet, IdSetError, NUMASet
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,
     DeviceIdSet,
@@ -27,7 +28,6 @@ from nodewright.predict.audit.audit_evidence import (
     SourceText,
 )
 from nodewright.predict.audit.cgroup_check import CPUS, MEMS
-from nodewright.values.idset import CPUSet, IdSetError, NUMASet
 
 SourceValues = dict[EvidenceSource, EvidenceValue]
 

@@ -22,12 +22,14 @@ from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.engine.node.node_cgroups import CgroupOverrides, cgroup_rules, cgroup_tree
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.errors import JSON_ERRORS, Fault, HostError, InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.regular_files import read_regular_file
 from nodewright.host.cgroup_files import CGROUP_ROOT, CgroupTree
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import JSON_ERRORS, Fault, HostError, InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.verdict import Refused
+from nodewright.model.releases.release import release_table
 from nodewright.pod_resources.snapshot import read_snapshot
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,
@@ -54,8 +56,6 @@ from nodewright.profiles.kubelet_root import (
 from nodewright.profiles.node_lookup import find_profile
 from nodewright.profiles.profile_files import profile_from_bytes
 from nodewright.profiles.state_files.device_checkpoint import device_state_from_checkpoint
-from nodewright.reasons.verdict import Refused
-from nodewright.releases.release import release_table
 
 
 def read_pod_resources(socket: Path) -> PodResourcesSnapshot:

@@ -6,6 +6,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from nodewright.engine.core.devices.device_state import DeviceIdSet
+from nodewright.model.values.idset import CPUSet
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,
     Discrepancy,
@@ -13,7 +14,6 @@ from nodewright.predict.audit.audit_evidence import (
     EvidenceSource,
     Presence,
 )
-from nodewright.values.idset import CPUSet
 
 PodAllocation: TypeAlias = Mapping[tuple[str, str], CPUSet | DeviceIdSet]
 """A pod's exclusive CPUs and devices by container and resource."""

@@ -18,9 +18,10 @@ from nodewright.engine.core.eviction.eviction_thresholds import (
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.node.node_config import KubeletDefects
 from nodewright.engine.node.previews import NodeEvictionForecast
-from nodewright.kubernetes.eviction_thresholds import NodeCondition, Signal, Threshold
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.stats_summary import PSIStats
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signal, Threshold
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.stats_summary import PSIStats
+from nodewright.model.reasons.eviction import EVICTED_REASON, EvictionReason, NodeRanShort
 from nodewright.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.predict.evict.evict_text import reprieve_sentence
 from nodewright.predict.node_report.report_parts import (
@@ -29,7 +30,6 @@ from nodewright.predict.node_report.report_parts import (
     node_of_report,
     referenced_pod,
 )
-from nodewright.reasons.eviction import EVICTED_REASON, EvictionReason, NodeRanShort
 
 
 class DedicatedFilesystems(Report, frozen=True, kw_only=True):

@@ -10,19 +10,19 @@ from nodewright.engine.core.eviction.eviction_state import MetThreshold, reclaim
 from nodewright.engine.core.eviction.eviction_thresholds import signal_observations, threshold_amount
 from nodewright.engine.core.requests.qos_and_priority import qos_class
 from nodewright.engine.node.previews import NodeEvictionForecast
-from nodewright.kubernetes.eviction_thresholds import SIGNAL_RESOURCES, Signal, Threshold
-from nodewright.kubernetes.resource_names import (
+from nodewright.model.kubernetes.eviction_thresholds import SIGNAL_RESOURCES, Signal, Threshold
+from nodewright.model.kubernetes.resource_names import (
     INODES,
     PIDS,
     amount_text,
     distinguishable_amounts,
     readable_amount,
 )
-from nodewright.kubernetes.stats_summary import PSIStats
+from nodewright.model.kubernetes.stats_summary import PSIStats
+from nodewright.model.printable import printable, printable_line, printable_lines
+from nodewright.model.reasons.eviction import EVICTED_REASON
+from nodewright.model.values.duration import Duration
 from nodewright.output.text_layout import table
-from nodewright.printable import printable, printable_line, printable_lines
-from nodewright.reasons.eviction import EVICTED_REASON
-from nodewright.values.duration import Duration
 
 MAX_SHOWN_PODS = 10
 """Number of evictions shown in detail without `-o wide`."""

@@ -13,10 +13,10 @@ from nodewright.engine.core.eviction.usage_inputs import (
     usage_with_available,
 )
 from nodewright.engine.node.eviction_pass import eviction_capacities, eviction_claims
-from nodewright.errors import Fault, InputError
-from nodewright.kubernetes.eviction_thresholds import Signal
-from nodewright.kubernetes.scenario import UsageTable
-from nodewright.kubernetes.stats_summary import StatsSummary
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.scenario import UsageTable
+from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.predict.node import Node
 from nodewright.profiles.usage_files import UsageReading
 

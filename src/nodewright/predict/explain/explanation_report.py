@@ -20,8 +20,13 @@ from nodewright.engine.node.what_if.explanation import (
     RoundView,
     WithoutDefects,
 )
-from nodewright.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.cpu import CPUHolder
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.texts import sentence
+from nodewright.model.reasons.topology import AffinityObstacle
+from nodewright.model.values.idset import CPUSet
 from nodewright.output.json_yaml import Report, ReportDocument
 from nodewright.predict.explain.explanation_text import PodExplanation
 from nodewright.predict.explain.failed_pod_report import FailedPodReport, failed_pod_report
@@ -36,11 +41,6 @@ from nodewright.predict.node_report.report_parts import (
     pod_allocations,
     reported_unknown_resources,
 )
-from nodewright.reasons.cpu import CPUHolder
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.texts import sentence
-from nodewright.reasons.topology import AffinityObstacle
-from nodewright.values.idset import CPUSet
 
 
 class PodName(Report, frozen=True, kw_only=True):

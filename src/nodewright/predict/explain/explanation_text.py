@@ -8,7 +8,11 @@ import msgspec
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.unknowns import unknown_resources
 from nodewright.engine.node.what_if.explanation import Explanation
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.printable import printable, printable_lines
+from nodewright.model.reasons.fact import KubeletText
+from nodewright.model.reasons.status_evidence import StatusEvidence
+from nodewright.model.reasons.texts import kubelet_text
 from nodewright.output.text_layout import wrapped
 from nodewright.predict.explain.failed_pod_report import (
     FailedPodAnalysis,
@@ -23,10 +27,6 @@ from nodewright.predict.explain.suggestion_text import (
     suggestion_text,
 )
 from nodewright.predict.policy_notices import message_origin
-from nodewright.printable import printable, printable_lines
-from nodewright.reasons.fact import KubeletText
-from nodewright.reasons.status_evidence import StatusEvidence
-from nodewright.reasons.texts import kubelet_text
 
 MIN_WIDTH, MAX_WIDTH = 40, 100
 INDENT_STEP = 2

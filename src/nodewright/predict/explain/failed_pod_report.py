@@ -9,16 +9,16 @@ import msgspec
 from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.what_if.explanation import Explanation
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.resource_names import PODS, readable_amount
-from nodewright.output.json_yaml import Report, ReportDocument
-from nodewright.reasons.predicates import InsufficientResource
-from nodewright.reasons.status_evidence import (
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import PODS, readable_amount
+from nodewright.model.reasons.predicates import InsufficientResource
+from nodewright.model.reasons.status_evidence import (
     FailureCause,
     StatusEvidence,
     StatusFact,
 )
-from nodewright.reasons.texts import kubelet_text
+from nodewright.model.reasons.texts import kubelet_text
+from nodewright.output.json_yaml import Report, ReportDocument
 
 
 class VerdictChange(StrEnum):

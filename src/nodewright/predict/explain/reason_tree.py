@@ -11,7 +11,13 @@ from nodewright.engine.node.pod_placement import ContainerPlacement, Placement
 from nodewright.engine.node.resource_holders import ResourceEvidence
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.what_if.explanation import Defect, Explanation, ResourceView, RoundView
-from nodewright.kubernetes.resource_names import CPU, MEMORY, is_in_bytes, readable_amount
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY, is_in_bytes, readable_amount
+from nodewright.model.reasons.cpu import NotEnoughCPUs, NotEnoughWholeCores
+from nodewright.model.reasons.devices import NotEnoughDevices
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.texts import sentence
+from nodewright.model.reasons.topology import AffinityObstacle, NoCommonNUMA, NothingPreferred
+from nodewright.model.values.idset import NUMASet
 from nodewright.predict.explain.resource_sites import (
     consumer_name,
     cpus_text,
@@ -22,12 +28,6 @@ from nodewright.predict.explain.resource_sites import (
     sites_of,
 )
 from nodewright.predict.explain.suggestion_text import kubelet_effect, scheduler_effect
-from nodewright.reasons.cpu import NotEnoughCPUs, NotEnoughWholeCores
-from nodewright.reasons.devices import NotEnoughDevices
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.texts import sentence
-from nodewright.reasons.topology import AffinityObstacle, NoCommonNUMA, NothingPreferred
-from nodewright.values.idset import NUMASet
 
 BranchTone: TypeAlias = Literal["plain", "yes", "no", "warning"]
 

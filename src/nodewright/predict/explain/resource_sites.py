@@ -1,10 +1,10 @@
 """What each NUMA node has of a resource, and which pods hold the rest, as text; equal NUMA nodes together."""
 
 from nodewright.engine.node.resource_holders import DeviceSite, MemorySite, ResourceEvidence
-from nodewright.kubernetes.resource_names import readable_amount
-from nodewright.reasons.cpu import CPUsOfNUMA
-from nodewright.reasons.devices import DeviceHolder, DevicesAt
-from nodewright.values.idset import CPUSet, NUMASet
+from nodewright.model.kubernetes.resource_names import readable_amount
+from nodewright.model.reasons.cpu import CPUsOfNUMA
+from nodewright.model.reasons.devices import DeviceHolder, DevicesAt
+from nodewright.model.values.idset import CPUSet, NUMASet
 
 
 def sites_of(resource: str, sites: ResourceEvidence) -> tuple[str, ...]:

@@ -23,9 +23,9 @@ from nodewright.engine.node.what_if.changes import (
 )
 from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Suggestion
 from nodewright.engine.node.what_if.node_changes import MANAGER_KINDS
-from nodewright.kubernetes.resource_names import CPU, amount_text, readable_amount, resource_sort_key
+from nodewright.model.kubernetes.resource_names import CPU, amount_text, readable_amount, resource_sort_key
+from nodewright.model.reasons.predicates import taint_text
 from nodewright.output.json_yaml import Inlined
-from nodewright.reasons.predicates import taint_text
 
 
 class ReportedSuggestion(Inlined, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from nodewright.engine.core.requests.alike_breakdowns import OS_LABEL
-from nodewright.errors import ENCODING_ERRORS
+from nodewright.model.errors import ENCODING_ERRORS
 from nodewright.predict.lint.lint_model import PodSubject
 
 _IGNORED_METADATA = frozenset({"name", "generateName", "labels", "uid"})

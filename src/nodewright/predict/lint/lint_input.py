@@ -15,20 +15,23 @@ from nodewright.engine.core.config.complete_config import complete_config
 from nodewright.engine.core.requests.qos_and_priority import is_static
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.restart.initial_node import initial_node
-from nodewright.errors import Fault, InputError
 from nodewright.formats.controllers import POD_TEMPLATES
 from nodewright.formats.decode import decode
 from nodewright.formats.documents import read_file
 from nodewright.formats.inventory import Inventory, InventoryObject
 from nodewright.formats.kubelet_json import Decoded, DecodingFault
 from nodewright.formats.object_location import ObjectLocation
-from nodewright.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
-from nodewright.kubernetes.kubelet_configuration import GROUP_VERSION, KubeletConfiguration
-from nodewright.kubernetes.kubelet_configuration import KIND as KUBELET_KIND
-from nodewright.kubernetes.namespace_objects import LimitRange, Namespace, ResourceQuota
-from nodewright.kubernetes.node_profile import API_VERSION, NodeProfile, NodeProfileSpec
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.reservations import parse_reservations
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
+from nodewright.model.kubernetes.kubelet_configuration import GROUP_VERSION, KubeletConfiguration
+from nodewright.model.kubernetes.kubelet_configuration import KIND as KUBELET_KIND
+from nodewright.model.kubernetes.namespace_objects import LimitRange, Namespace, ResourceQuota
+from nodewright.model.kubernetes.node_profile import API_VERSION, NodeProfile, NodeProfileSpec
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.reservations import parse_reservations
+from nodewright.model.reasons.verdict import Refused
+from nodewright.model.releases.release import release_table
+from nodewright.model.releases.release_table import NEWEST, ReleaseTable
 from nodewright.predict.lint.lint_model import (
     ConfigSubject,
     LimitRangeSubject,
@@ -43,9 +46,6 @@ from nodewright.profiles.kubelet_config_files import config_document, decode_kub
 from nodewright.profiles.node_lookup import find_profile
 from nodewright.profiles.profile_files import KIND as PROFILE_KIND
 from nodewright.profiles.profile_files import profile_from_document
-from nodewright.reasons.verdict import Refused
-from nodewright.releases.release import release_table
-from nodewright.releases.release_table import NEWEST, ReleaseTable
 
 STATIC_POD_DIRECTORY = "etc/kubernetes/manifests"
 KUBELET_GROUP, NODEWRIGHT_GROUP = (version.partition("/")[0] for version in (GROUP_VERSION, API_VERSION))

@@ -10,6 +10,12 @@ from msgspec import UNSET, UnsetType, field
 
 from nodewright.engine.node.what_if.counterfactuals import Suggestion
 from nodewright.formats.object_location import ObjectLocation
+from nodewright.model.printable import printable, printable_lines
+from nodewright.model.reasons.limit_ranges import LimitReason
+from nodewright.model.reasons.predicates import InsufficientResource
+from nodewright.model.reasons.quota import MustSpecify, QuotaExceeded
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.texts import kubelet_text, sentence
 from nodewright.output.json_yaml import Report, ReportDocument
 from nodewright.output.junit import JUnitCase, JUnitSuite, junit_text
 from nodewright.output.sarif import SARIFLevel, SARIFResult, SARIFRule, SourcePosition, sarif_document
@@ -29,12 +35,6 @@ from nodewright.predict.lint.pages.namespace_pages import NAMESPACE_PAGES
 from nodewright.predict.lint.pages.node_pages import NODE_PAGES
 from nodewright.predict.lint.pages.qos_pages import QOS_PAGES
 from nodewright.predict.lint.pages.rule_page import RulePage
-from nodewright.printable import printable, printable_lines
-from nodewright.reasons.limit_ranges import LimitReason
-from nodewright.reasons.predicates import InsufficientResource
-from nodewright.reasons.quota import MustSpecify, QuotaExceeded
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.texts import kubelet_text, sentence
 
 PAGES: Mapping[str, RulePage] = {
     **NAMESPACE_PAGES,

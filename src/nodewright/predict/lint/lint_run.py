@@ -8,8 +8,8 @@ import msgspec
 
 from nodewright.formats.documents import decode_text
 from nodewright.formats.object_location import ObjectLocation
+from nodewright.model.patterns import lazy_pattern
 from nodewright.output.sarif import SourcePosition
-from nodewright.patterns import lazy_pattern
 from nodewright.predict.lint.lint_input import LintInput
 from nodewright.predict.lint.lint_model import FieldViolation, LintRule, PodSubject, Subject
 from nodewright.predict.lint.lint_report import LintFinding, finding_text, fix_text

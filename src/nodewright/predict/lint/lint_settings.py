@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from nodewright.errors import Fault, InputError
 from nodewright.formats.documents import parse_documents, read_file
+from nodewright.model.errors import Fault, InputError
 from nodewright.predict.lint.rules import RULES_BY_ID
 
 FILE_NAME, PYPROJECT = ".nodewright.yaml", "pyproject.toml"

@@ -13,12 +13,12 @@ from nodewright.engine.node.pod_placement import (
     placement_of,
     unallocated_resources,
 )
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.resource_names import MEMORY, readable_amount
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import MEMORY, readable_amount
+from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.model.values.quantity import Quantity
+from nodewright.model.values.topology_hints import Hint
 from nodewright.output.text_layout import table
-from nodewright.values.idset import CPUSet, NUMASet
-from nodewright.values.quantity import Quantity
-from nodewright.values.topology_hints import Hint
 
 NOTHING = "-"
 
@@ -182,9 +182,9 @@ def allocatable_table(derivations: Sequence[AllocatableDerivation]) -> str:
 
     A star marks amounts that would be negative and count as zero.
 
-    >>> from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+    >>> from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
     >>> from nodewright.engine.core.allocatable import node_resources
-    >>> from nodewright.hardware.machine_info import MachineInfo
+    >>> from nodewright.model.hardware.machine_info import MachineInfo
     >>> resources = node_resources(MachineInfo(num_cores=2, memory_capacity=2**30), 0, KubeletConfiguration())
     >>> print(allocatable_table(resources.derivations), end="")
     RESOURCE            CAPACITY   EVICTION-HARD   ALLOCATABLE

@@ -12,7 +12,9 @@ from nodewright.engine.core.cgroups.cgroup_facts import CeilingMissing, CgroupFa
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.printable import printable_line, printable_lines
+from nodewright.model.reasons.fact import KubeletText
 from nodewright.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.output.request_sentences import score_sentence
 from nodewright.output.text_layout import table
@@ -22,8 +24,6 @@ from nodewright.predict.node_report.cgroup_sentences import (
     missing_limit_sentence,
 )
 from nodewright.predict.node_report.report_parts import NodeOfReport, node_of_report
-from nodewright.printable import printable_line, printable_lines
-from nodewright.reasons.fact import KubeletText
 
 
 class RejectedPod(msgspec.Struct, frozen=True, kw_only=True):

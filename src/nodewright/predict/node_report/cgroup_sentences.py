@@ -26,7 +26,7 @@ from nodewright.engine.core.cgroups.cgroup_facts import (
     SwapShare,
 )
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.kubernetes.resource_names import CPU, MEMORY, amount_text
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY, amount_text
 from nodewright.output.request_sentences import joined
 
 

@@ -8,9 +8,9 @@ import msgspec
 
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import placement_of, unallocated_resources
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.idset import CPUSet
 from nodewright.output.text_layout import wrapped
-from nodewright.values.idset import CPUSet
 
 RESERVED = "*"
 

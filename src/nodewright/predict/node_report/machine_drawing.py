@@ -5,8 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode, UncoreCache
-from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode, UncoreCache
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.printable import printable_lines
+from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.output.text_layout import (
     ASCII,
     FRAME,
@@ -20,8 +22,6 @@ from nodewright.output.text_layout import (
 )
 from nodewright.predict.node_report.cpu_legend import CPUOwner, legend_lines, marks_by_cpu
 from nodewright.predict.node_report.distances import distance_lines
-from nodewright.printable import printable_lines
-from nodewright.values.idset import CPUSet, NUMASet
 
 CELLS_UP_TO_CPUS = 64
 """Machines up to this size show each core; larger ones list equal cores together."""

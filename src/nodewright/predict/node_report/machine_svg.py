@@ -7,9 +7,9 @@ import msgspec
 
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import unallocated_resources
-from nodewright.hardware.machine_info import Core, NUMANode
+from nodewright.model.hardware.machine_info import Core, NUMANode
+from nodewright.model.values.idset import NUMASet
 from nodewright.predict.node_report.machine_drawing import bytes_text
-from nodewright.values.idset import NUMASet
 
 CELL, GAP, PAD, TITLE = 22, 4, 8, 18
 PAGE = 1080

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 
 from nodewright.engine.node.pod_resources_view import allocatable_resources, pod_resources_of
-from nodewright.hardware.machine_info import MachineInfo, NUMANode
-from nodewright.kubernetes.node_profile import MemoryBlock
-from nodewright.kubernetes.pod_resources_api import AllocatableResources, PodResources
-from nodewright.kubernetes.resource_names import CPU, HUGE_PAGES_PREFIX, MEMORY, is_huge_page
+from nodewright.model.hardware.machine_info import MachineInfo, NUMANode
+from nodewright.model.kubernetes.node_profile import MemoryBlock
+from nodewright.model.kubernetes.pod_resources_api import AllocatableResources, PodResources
+from nodewright.model.kubernetes.resource_names import CPU, HUGE_PAGES_PREFIX, MEMORY, is_huge_page
+from nodewright.model.values.quantity import Quantity, QuantityFormat
 from nodewright.predict.node import Node
-from nodewright.values.quantity import Quantity, QuantityFormat
 
 API_VERSION, KIND = "topology.node.k8s.io/v1alpha2", "NodeResourceTopology"
 

@@ -9,14 +9,14 @@ from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import Placement, unallocated_resources
 from nodewright.engine.node.unknowns import UnknownResource
-from nodewright.kubernetes.node_profile import ReadSource
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.resource_names import amount_text, readable_amount
+from nodewright.model.kubernetes.node_profile import ReadSource
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import amount_text, readable_amount
+from nodewright.model.reasons.reason import NotJudged, Reason
+from nodewright.model.values.idset import CPUSet
+from nodewright.model.values.quantity import Quantity
 from nodewright.output.json_yaml import Inlined, Report
 from nodewright.output.text_layout import table
-from nodewright.reasons.reason import NotJudged, Reason
-from nodewright.values.idset import CPUSet
-from nodewright.values.quantity import Quantity
 
 
 class PolicyNotice(Report, frozen=True, kw_only=True):

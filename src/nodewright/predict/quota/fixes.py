@@ -19,8 +19,8 @@ from nodewright.engine.admission.api_server.charges import NamespacePolicy, Obje
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions, ExpansionPlan
 from nodewright.engine.admission.api_server.rejections import ObjectRejection
 from nodewright.engine.admission.quota.quota_admission import QuotaDelta, combined_delta, max_repetitions
-from nodewright.kubernetes.api_request import Manifest
-from nodewright.values.quantity import Quantity
+from nodewright.model.kubernetes.api_request import Manifest
+from nodewright.model.values.quantity import Quantity
 
 QuotaResourceKey: TypeAlias = tuple[str, int, str]
 """A resource of a quota: namespace, index of the quota, name of the resource."""

@@ -5,10 +5,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from nodewright.errors import Fault, InputError
 from nodewright.formats.controllers import POD_KIND, POD_TEMPLATES
 from nodewright.formats.inventory import Inventory, InventoryObject, inventory_from_objects
 from nodewright.formats.object_location import ObjectLocation
+from nodewright.model.errors import Fault, InputError
 
 _OPTION = re.compile(r"(?P<kind>[A-Za-z]+)/(?P<name>[^/:]+):(?P<path>[^=]+)=(?P<value>.*)", re.DOTALL)
 _FORM = "must be KIND/NAME:PATH=VALUE, e.g. deployment/web:containers.app.requests.cpu=100m"

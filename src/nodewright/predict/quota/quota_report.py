@@ -9,7 +9,12 @@ from nodewright.engine.admission.api_server.apply import ApplyOutcome
 from nodewright.engine.admission.api_server.pod_creation import LimitRangeViolation
 from nodewright.engine.admission.api_server.rejections import ObjectRejection
 from nodewright.engine.admission.limit_ranger import FilledIn
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.printable import printable
+from nodewright.model.reasons.limit_ranges import LimitReason
+from nodewright.model.reasons.quota import MustSpecify, QuotaExceeded
+from nodewright.model.releases.release import RELEASES_WITH_RULES
+from nodewright.model.values.quantity import Quantity
 from nodewright.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.output.junit import JUnitCase, JUnitSuite, junit_text
 from nodewright.output.sarif import SARIFLevel, SARIFResult, SARIFRule, sarif_document
@@ -24,11 +29,6 @@ from nodewright.predict.quota.quota_text import (
     reason_text,
     refusal_text,
 )
-from nodewright.printable import printable
-from nodewright.reasons.limit_ranges import LimitReason
-from nodewright.reasons.quota import MustSpecify, QuotaExceeded
-from nodewright.releases.release import RELEASES_WITH_RULES
-from nodewright.values.quantity import Quantity
 
 
 class ReportedSubject(Inlined, frozen=True, kw_only=True):

@@ -11,16 +11,16 @@ from nodewright.engine.admission.api_server.rejections import ObjectRejection, r
 from nodewright.engine.admission.limit_ranger import FilledIn
 from nodewright.engine.core.requests.effective_resources import ResourceField
 from nodewright.engine.core.requests.resource_breakdown import ResourceDerivation, resource_derivations
-from nodewright.kubernetes.api_request import GroupResource
-from nodewright.kubernetes.namespace_objects import ResourceQuota
-from nodewright.kubernetes.objects import ObjectMeta, Pod, ResourceList
+from nodewright.model.kubernetes.api_request import GroupResource
+from nodewright.model.kubernetes.namespace_objects import ResourceQuota
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod, ResourceList
+from nodewright.model.printable import printable_line, printable_lines
+from nodewright.model.releases.release import RELEASES_WITH_RULES
+from nodewright.model.values.quantity import Quantity
 from nodewright.output.request_sentences import deciding_text, derivation_lines, derivation_summary
 from nodewright.output.sarif import SourcePosition
 from nodewright.output.text_layout import table
 from nodewright.predict.quota.fixes import PodHeadroom, QuotaFixes, QuotaIncrease, ReplicaReduction
-from nodewright.printable import printable_line, printable_lines
-from nodewright.releases.release import RELEASES_WITH_RULES
-from nodewright.values.quantity import Quantity
 
 INDENT_STEP = "  "
 _MAX_LISTED = 5

@@ -9,7 +9,13 @@ from msgspec import UNSET, UnsetType
 from nodewright.engine.node.pod_placement import Placement
 from nodewright.engine.node.restart.kubelet_startup import StartStage
 from nodewright.engine.node.restart.restart_rehearsal import PodRestartOutcome, RestartRehearsal, StartRemedy
-from nodewright.kubernetes.kubelet_configuration import MemoryReservation
+from nodewright.model.kubernetes.kubelet_configuration import MemoryReservation
+from nodewright.model.printable import printable_line, printable_lines
+from nodewright.model.reasons.reason import NotJudged, Reason
+from nodewright.model.reasons.state_files import StateFile
+from nodewright.model.reasons.texts import kubelet_fatal_error, kubelet_text, sentence
+from nodewright.model.releases.release import AppliedRules
+from nodewright.model.values.quantity import Quantity
 from nodewright.output.json_yaml import Inlined, Report, ReportDocument, as_yaml
 from nodewright.output.text_layout import table
 from nodewright.predict.node_report.report_parts import (
@@ -19,12 +25,6 @@ from nodewright.predict.node_report.report_parts import (
     referenced_pod,
 )
 from nodewright.predict.replay.replay_report import all_cpus_text, all_devices_text
-from nodewright.printable import printable_line, printable_lines
-from nodewright.reasons.reason import NotJudged, Reason
-from nodewright.reasons.state_files import StateFile
-from nodewright.reasons.texts import kubelet_fatal_error, kubelet_text, sentence
-from nodewright.releases.release import AppliedRules
-from nodewright.values.quantity import Quantity
 
 _NOTHING = "-"
 _HEADERS = ("POD", "VERDICT", "CPUS", "MEMORY", "DEVICES", "REASON")

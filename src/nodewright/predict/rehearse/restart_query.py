@@ -14,9 +14,12 @@ from nodewright.engine.node.restart.restart_rehearsal import (
     rehearse_restart,
 )
 from nodewright.engine.node.step import running_containers
-from nodewright.errors import InputError
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.state_files import StateFile
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import DEFAULT_NAME, node_parts, profile_release
 from nodewright.predict.rehearse.kubelet_directory import (
@@ -36,9 +39,6 @@ from nodewright.profiles.state_files.checkpoints import (
     stored_state,
     written_state_files,
 )
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.state_files import StateFile
-from nodewright.reasons.verdict import Granted, Refused, Verdict
 
 
 class RehearsedRestart(msgspec.Struct, frozen=True, kw_only=True):

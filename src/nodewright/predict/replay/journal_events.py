@@ -13,12 +13,12 @@ from nodewright.engine.node.actions import (
     RecordPodEvent,
     RecordReclaim,
 )
-from nodewright.kubernetes.node_profile import API_VERSION
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.scenario import JournalHeader
+from nodewright.model.kubernetes.node_profile import API_VERSION
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.scenario import JournalHeader
+from nodewright.model.reasons.eviction import EVICTED_REASON
 from nodewright.output.json_yaml import fact_document, plain_value
 from nodewright.profiles.profile_yaml import object_document
-from nodewright.reasons.eviction import EVICTED_REASON
 
 
 def journal_head(node: Mapping[str, Any], release: JournalHeader) -> dict[str, Any]:

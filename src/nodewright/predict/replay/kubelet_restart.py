@@ -9,9 +9,11 @@ from nodewright.engine.node.node_config import NodeFacts, NodeParts, resources_f
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.kubelet_startup import StoredState, start_kubelet
 from nodewright.engine.node.step import Step, step
-from nodewright.errors import InputError
-from nodewright.kubernetes.kubelet_config_faults import ConfigFault
-from nodewright.kubernetes.scenario import KubeletRestart
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.kubelet_config_faults import ConfigFault
+from nodewright.model.kubernetes.scenario import KubeletRestart
+from nodewright.model.reasons.kubelet_start import ConfigurationRefused
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.profiles.kubelet_config_files import ConfigHost, kubelet_config_from
 from nodewright.profiles.state_files.checkpoints import (
     StateFiles,
@@ -19,8 +21,6 @@ from nodewright.profiles.state_files.checkpoints import (
     stored_state,
     written_state_files,
 )
-from nodewright.reasons.kubelet_start import ConfigurationRefused
-from nodewright.reasons.verdict import Granted, Refused, Verdict
 
 
 def changed_parts(parts: NodeParts, change: KubeletRestart) -> Verdict[NodeParts]:

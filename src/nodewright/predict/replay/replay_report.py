@@ -15,8 +15,11 @@ from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import Placement
 from nodewright.engine.node.resize.resize_attempts import ResizeAttempt, ResizeOutcome, resize_condition
 from nodewright.engine.node.step import Decision
-from nodewright.kubernetes.eviction_thresholds import NodeCondition, Signal
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signal
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.printable import printable_line
+from nodewright.model.reasons.texts import kubelet_fatal_error, kubelet_text
+from nodewright.model.values.idset import CPUSet
 from nodewright.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.output.text_layout import table
 from nodewright.predict.admit.admission_report import (
@@ -37,9 +40,6 @@ from nodewright.predict.node_report.report_parts import (
 )
 from nodewright.predict.replay.journal_events import action_documents
 from nodewright.predict.replay.scenario_run import EventOutcome
-from nodewright.printable import printable_line
-from nodewright.reasons.texts import kubelet_fatal_error, kubelet_text
-from nodewright.values.idset import CPUSet
 
 _NOTHING = "-"
 _HEADERS = ("EVENT", "WHAT", "POD", "VERDICT", "REASON", "CPUS", "DEVICES", "PREEMPTS", "MESSAGE")

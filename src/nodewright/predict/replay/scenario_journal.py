@@ -30,12 +30,12 @@ from nodewright.engine.node.events import (
 )
 from nodewright.engine.node.managers.hint_providers import Holdings
 from nodewright.engine.node.node_state import NodeState
-from nodewright.errors import HostError
 from nodewright.host.file_store import output_file
-from nodewright.kubernetes.node_profile import ContainerAllocation, MemoryBlock, NodeProfile
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.scenario import JournalHeader
-from nodewright.kubernetes.secret_fields import without_secret_fields
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.node_profile import ContainerAllocation, MemoryBlock, NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.scenario import JournalHeader
+from nodewright.model.kubernetes.secret_fields import without_secret_fields
 from nodewright.output.json_yaml import plain_value
 from nodewright.predict.replay.journal_events import (
     action_documents,

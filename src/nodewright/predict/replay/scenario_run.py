@@ -29,20 +29,20 @@ from nodewright.engine.node.node_state import NodeState, pod_as_stored
 from nodewright.engine.node.pod_placement import Placement, placement_of
 from nodewright.engine.node.resize.resize_attempts import ResizeAttempt
 from nodewright.engine.node.step import Decision, Step, step
-from nodewright.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.scenario import (
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.scenario import (
     DeviceAllocationOutcome,
     DeviceListing,
     ScenarioEvent,
     ScenarioObservation,
     UsageTable,
 )
-from nodewright.kubernetes.stats_summary import StatsSummary
+from nodewright.model.kubernetes.stats_summary import StatsSummary
+from nodewright.model.reasons.devices import DeviceAllocationFailed
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.values.duration import Duration
 from nodewright.predict.replay.kubelet_restart import PendingRestart, restart_step
-from nodewright.reasons.devices import DeviceAllocationFailed
-from nodewright.reasons.reason import Reason
-from nodewright.values.duration import Duration
 
 
 class EventOutcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.eviction.eviction_policy import MONITORING_INTERVAL_NS, EvictionPolicy
 from nodewright.engine.core.eviction.eviction_thresholds import threshold_amount
-from nodewright.kubernetes.eviction_thresholds import Signal, Threshold, ThresholdValue
+from nodewright.model.kubernetes.eviction_thresholds import Signal, Threshold, ThresholdValue
+from nodewright.model.values.quantity import Quantity, QuantityFormat
 from nodewright.predict.timeline.moments import Timeline
 from nodewright.predict.timeline.pressure_simulation import simulated_timeline
 from nodewright.predict.timeline.setup import LimitScope, TimelineSetup
-from nodewright.values.quantity import Quantity, QuantityFormat
 
 STEP_BYTES = 1 << 20
 PHASES = 4

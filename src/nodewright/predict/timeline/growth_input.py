@@ -7,14 +7,17 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.documents import InputFile, decode_text, parse_documents, read_file
 from nodewright.formats.object_location import ObjectLocation
 from nodewright.formats.regular_files import is_there
 from nodewright.formats.schema import schema_faults
-from nodewright.kubernetes.node_profile import API_VERSION
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.node_profile import API_VERSION
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.duration import Duration, DurationError
+from nodewright.model.values.instant import Instant, InstantError
+from nodewright.model.values.quantity import Quantity, QuantityError
 from nodewright.predict.timeline.usage_forecast import (
     SECOND_NS,
     Assumptions,
@@ -23,9 +26,6 @@ from nodewright.predict.timeline.usage_forecast import (
     Growth,
     UsageForecast,
 )
-from nodewright.values.duration import Duration, DurationError
-from nodewright.values.instant import Instant, InstantError
-from nodewright.values.quantity import Quantity, QuantityError
 
 KIND = "UsageForecast"
 COLUMNS = ("time", "pod", "container", "memory")

@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from nodewright.kubernetes.eviction_thresholds import NodeCondition, Signal
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signal
+from nodewright.model.reasons.eviction import LimitExceeded, NodeRanShort
 from nodewright.predict.timeline.setup import LimitScope
-from nodewright.reasons.eviction import LimitExceeded, NodeRanShort
 
 
 class ThresholdCrossed(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from nodewright.engine.core.eviction.eviction_policy import MIN_MEMORY_GROWTH_BYTES, EvictionPolicy, Headroom
 from nodewright.engine.core.eviction.eviction_state import MetThreshold
 from nodewright.engine.core.eviction.eviction_thresholds import threshold_amount
-from nodewright.kubernetes.eviction_thresholds import Signal, Threshold
-from nodewright.kubernetes.stats_summary import (
+from nodewright.model.kubernetes.eviction_thresholds import Signal, Threshold
+from nodewright.model.kubernetes.stats_summary import (
     ContainerStats,
     MemoryStats,
     NodeStats,
@@ -18,11 +18,11 @@ from nodewright.kubernetes.stats_summary import (
     StatsSummary,
     SwapStats,
 )
+from nodewright.model.values.instant import Instant
+from nodewright.model.values.quantity import Quantity, QuantityFormat
 from nodewright.predict.timeline.node_memory import NodeMemory
 from nodewright.predict.timeline.setup import SECOND_NS, LimitScope, PodMemory
 from nodewright.predict.timeline.timeline_events import LimitWatch
-from nodewright.values.instant import Instant
-from nodewright.values.quantity import Quantity, QuantityFormat
 
 PODS = "pods"
 

@@ -14,8 +14,8 @@ from nodewright.engine.core.eviction.eviction_state import (
 )
 from nodewright.engine.core.eviction.eviction_thresholds import signal_observations, threshold_amount
 from nodewright.engine.core.eviction.oom_killer import oom_badness, oom_victim
-from nodewright.kubernetes.eviction_thresholds import Threshold
-from nodewright.kubernetes.stats_summary import StatsSummary
+from nodewright.model.kubernetes.eviction_thresholds import Threshold
+from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.predict.timeline.moments import (
     ConditionsChanged,
     Deadlocked,

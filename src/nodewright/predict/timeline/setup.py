@@ -18,15 +18,15 @@ from nodewright.engine.core.eviction.eviction_thresholds import EvictionConfig
 from nodewright.engine.core.requests.oom_adjust import oom_scores
 from nodewright.engine.node.node_cgroups import cgroup_rules
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.errors import Fault, InputError
-from nodewright.kubernetes.eviction_thresholds import Signal
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.resource_names import CPU, MEMORY
-from nodewright.kubernetes.stats_summary import MemoryStats, PodStats, StatsSummary
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY
+from nodewright.model.kubernetes.stats_summary import MemoryStats, PodStats, StatsSummary
+from nodewright.model.values.duration import Duration
+from nodewright.model.values.instant import Instant, InstantError
+from nodewright.model.values.quantity import ZERO
 from nodewright.predict.timeline.usage_forecast import SECOND_NS, Assumptions, Growth
-from nodewright.values.duration import Duration
-from nodewright.values.instant import Instant, InstantError
-from nodewright.values.quantity import ZERO
 
 __all__ = [
     "SECOND_NS",

@@ -6,9 +6,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from nodewright.kubernetes.eviction_thresholds import Threshold
+from nodewright.model.kubernetes.eviction_thresholds import Threshold
+from nodewright.model.values.event_queue import EventQueue
 from nodewright.predict.timeline.setup import Growth, LimitScope
-from nodewright.values.event_queue import EventQueue
 
 NANO = 10**9
 

@@ -6,7 +6,8 @@ from html import escape
 from msgspec.structs import replace
 
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.kubernetes.resource_names import readable_amount
+from nodewright.model.kubernetes.resource_names import readable_amount
+from nodewright.model.values.duration import Duration
 from nodewright.output.html_page import PLOT_STYLE, PageOrigin, curve_legend, html_page
 from nodewright.output.svg_plot import (
     PlotCurve,
@@ -36,7 +37,6 @@ from nodewright.predict.timeline.timeline_text import (
     outcome_sentence,
     time_text,
 )
-from nodewright.values.duration import Duration
 
 _MARGIN_NS = 10**9
 _STYLE = """

@@ -6,7 +6,9 @@ from typing import assert_never
 
 import msgspec
 
-from nodewright.kubernetes.resource_names import distinguishable_amounts, readable_amount
+from nodewright.model.kubernetes.resource_names import distinguishable_amounts, readable_amount
+from nodewright.model.printable import printable, printable_lines
+from nodewright.model.values.duration import Duration
 from nodewright.output.text_layout import table
 from nodewright.predict.timeline.advice import ThresholdAdvice
 from nodewright.predict.timeline.moments import (
@@ -24,8 +26,6 @@ from nodewright.predict.timeline.moments import (
     Timeline,
 )
 from nodewright.predict.timeline.setup import LimitScope, TimelineSetup
-from nodewright.printable import printable, printable_lines
-from nodewright.values.duration import Duration
 
 WIDTH = 80
 MILLISECOND_NS = 1_000_000

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from nodewright.kubernetes.node_profile import API_VERSION
-from nodewright.kubernetes.objects import ObjectMeta
-from nodewright.values.quantity import Quantity
+from nodewright.model.kubernetes.node_profile import API_VERSION
+from nodewright.model.kubernetes.objects import ObjectMeta
+from nodewright.model.values.quantity import Quantity
 
 SECOND_NS = 10**9
 

@@ -6,6 +6,14 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.model.releases.change_rows import ReleaseChange
+from nodewright.model.releases.release_changes import (
+    changes_between,
+    gate_history,
+    unknown_flags,
+    with_change,
+)
+from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES, ReleaseTable
 from nodewright.predict.upgrade.pod_facts import NONE, Aspect, FactName
 from nodewright.predict.upgrade.release_facts import (
     Area,
@@ -18,9 +26,6 @@ from nodewright.predict.upgrade.release_facts import (
     gate_of,
 )
 from nodewright.profiles.state_files.checkpoints import state_as_written, written_state_files
-from nodewright.releases.change_rows import ReleaseChange
-from nodewright.releases.release_changes import changes_between, gate_history, unknown_flags, with_change
-from nodewright.releases.release_table import NEWEST, RELEASE_TABLES, ReleaseTable
 
 _HELD = (Aspect.CPUS, Aspect.MEMORY, Aspect.DEVICES)
 _OF_THE_CONFIGURATION = (Aspect.CONFIG_FIELD, Aspect.SETTING)

@@ -17,10 +17,10 @@ from nodewright.engine.node.eviction_pass import eviction_claims
 from nodewright.engine.node.node_cgroups import AllocatedPod, cgroup_rules, node_and_pod_cgroups
 from nodewright.engine.node.node_state import NodeState, without_ungated_resources
 from nodewright.engine.node.pod_placement import Placement
-from nodewright.errors import Fault, InputError
-from nodewright.kubernetes.eviction_thresholds import Signal
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.stats_summary import MemoryStats, PodReference, PodStats
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.stats_summary import MemoryStats, PodReference, PodStats
 
 NONE = "-"
 """The value of a fact that does not exist."""

@@ -19,10 +19,16 @@ from nodewright.engine.node.restart.restart_rehearsal import (
     rehearse_restart,
 )
 from nodewright.engine.node.step import Decision, running_containers
-from nodewright.errors import Fault, InputError
 from nodewright.formats.workloads import Workload
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.state_files import StateFile
+from nodewright.model.reasons.texts import kubelet_fatal_error, kubelet_text
+from nodewright.model.reasons.verdict import Refused
+from nodewright.model.releases.release_changes import unknown_flags
+from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import node_parts
 from nodewright.predict.upgrade.pod_facts import (
@@ -35,12 +41,6 @@ from nodewright.predict.upgrade.pod_facts import (
 )
 from nodewright.profiles.kubelet_config_files import decode_kubelet_config
 from nodewright.profiles.state_files.checkpoints import StateFiles, stored_state
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.state_files import StateFile
-from nodewright.reasons.texts import kubelet_fatal_error, kubelet_text
-from nodewright.reasons.verdict import Refused
-from nodewright.releases.release_changes import unknown_flags
-from nodewright.releases.release_table import ReleaseTable
 
 CONFIG_SOURCE = "the kubelet's configuration"
 _CONFIGURATION = "configuration"

@@ -11,12 +11,14 @@ from msgspec.structs import replace
 
 from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.errors import Fault, InputError
 from nodewright.formats.documents import parse_documents, read_file
 from nodewright.formats.regular_files import error_text, open_regular, read_regular_file
 from nodewright.formats.workloads import Workload
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.releases.release import Release, ReleaseError, release_warning
+from nodewright.model.releases.release_table import RELEASE_TABLES, ReleaseTable
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import DEFAULT_NAME, node_parts, profile_release
 from nodewright.predict.rehearse.kubelet_directory import (
@@ -31,8 +33,6 @@ from nodewright.profiles.kubelet_root import CONFIG_FILE, RootReadOptions, read_
 from nodewright.profiles.node_lookup import find_profile, with_release
 from nodewright.profiles.profile_files import load_profile
 from nodewright.profiles.state_files.checkpoints import state_as_written, written_state_files
-from nodewright.releases.release import Release, ReleaseError, release_warning
-from nodewright.releases.release_table import RELEASE_TABLES, ReleaseTable
 
 KUBEADM_FLAGS = "kubeadm-flags.env"
 _SUFFIXES = (".yaml", ".yml", ".json")

@@ -7,9 +7,9 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.core.allocatable import node_resources
-from nodewright.errors import InputError
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.kubernetes.node_profile import (
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.node_profile import (
     Device,
     NodePart,
     NodeProfile,
@@ -17,7 +17,11 @@ from nodewright.kubernetes.node_profile import (
     UnknownNodePart,
     architecture_labels,
 )
-from nodewright.kubernetes.resource_names import MEMORY, is_extended, is_huge_page
+from nodewright.model.kubernetes.resource_names import MEMORY, is_extended, is_huge_page
+from nodewright.model.reasons.verdict import Granted
+from nodewright.model.releases.release import Release, ReleaseError, release_table
+from nodewright.model.values.idset import CPUSet
+from nodewright.model.values.quantity import ZERO, Quantity, QuantityFormat
 from nodewright.profiles.allocations import allocation_faults
 from nodewright.profiles.capture.from_cluster import ReportedNode, ResourceTopology
 from nodewright.profiles.capture.from_pod_resources import (
@@ -40,10 +44,6 @@ from nodewright.profiles.capture.warnings import (
 )
 from nodewright.profiles.kubelet_config_files import ConfigHost, kubelet_config_from
 from nodewright.profiles.kubelet_root import KubeletRoot
-from nodewright.reasons.verdict import Granted
-from nodewright.releases.release import Release, ReleaseError, release_table
-from nodewright.values.idset import CPUSet
-from nodewright.values.quantity import ZERO, Quantity, QuantityFormat
 
 _HOSTNAME = "kubernetes.io/hostname"
 _EPHEMERAL = "ephemeral-storage"

@@ -7,15 +7,21 @@ from typing import Any
 
 import msgspec
 
-from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode, parse_quantity
 from nodewright.formats.documents import InputFile, parse_documents, read_file
-from nodewright.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.kubernetes.name_validation import dns1123_subdomain_errors
-from nodewright.kubernetes.objects import Taint
-from nodewright.kubernetes.resource_names import CPU, HUGE_PAGE_RULE, MEMORY, huge_page_bytes, is_huge_page
-from nodewright.values.idset import LARGEST_ID
-from nodewright.values.quantity import Quantity, QuantityError
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
+from nodewright.model.kubernetes.objects import Taint
+from nodewright.model.kubernetes.resource_names import (
+    CPU,
+    HUGE_PAGE_RULE,
+    MEMORY,
+    huge_page_bytes,
+    is_huge_page,
+)
+from nodewright.model.values.idset import LARGEST_ID
+from nodewright.model.values.quantity import Quantity, QuantityError
 
 NRT_GROUP, NRT_KIND = "topology.node.k8s.io", "NodeResourceTopology"
 _MAX_COUNT = LARGEST_ID + 1

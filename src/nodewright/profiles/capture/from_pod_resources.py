@@ -9,22 +9,22 @@ from msgspec.structs import replace
 from nodewright.engine.admission.admission_plugins import with_uid
 from nodewright.engine.core.cpu.exclusive_cpus import PodCPURequests
 from nodewright.engine.core.cpu.policy_options import DEFAULT_CPU_GATES
-from nodewright.hardware.machine_info import MachineInfo, NUMANode
-from nodewright.kubernetes.node_profile import ContainerAllocation, Device, NodePart, UnknownNodePart
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.pod_resources_api import (
+from nodewright.model.hardware.machine_info import MachineInfo, NUMANode
+from nodewright.model.kubernetes.node_profile import ContainerAllocation, Device, NodePart, UnknownNodePart
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.pod_resources_api import (
     AllocatableResources,
     ContainerDevices,
     ContainerResources,
     PodResources,
 )
-from nodewright.kubernetes.resource_names import MEMORY, is_extended
+from nodewright.model.kubernetes.resource_names import MEMORY, is_extended
+from nodewright.model.values.idset import CPUSet
+from nodewright.model.values.quantity import Quantity, QuantityFormat
 from nodewright.profiles.capture.from_state_files import CapturedAllocations, minimum_resources
 from nodewright.profiles.capture.node_pods import NodePods, placeholder_pod
 from nodewright.profiles.capture.warnings import CaptureWarning, PodsNotAdmitted, PodsUndescribed
 from nodewright.profiles.state_files.pod_resource_state import PodResourceInfo
-from nodewright.values.idset import CPUSet
-from nodewright.values.quantity import Quantity, QuantityFormat
 
 DEFAULT_EVICTION_HARD_BYTES = 100 << 20
 """The kubelet's default for the hard eviction threshold of memory."""

@@ -9,16 +9,20 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.memory.memory_state import Block, MemoryState
-from nodewright.kubernetes.node_profile import (
+from nodewright.model.kubernetes.node_profile import (
     ContainerAllocation,
     Device,
     MemoryBlock,
     NodePart,
     UnknownNodePart,
 )
-from nodewright.kubernetes.objects import Pod, ResourceRequirements
-from nodewright.kubernetes.pod_resources_api import ContainerDevices
-from nodewright.kubernetes.resource_names import CPU
+from nodewright.model.kubernetes.objects import Pod, ResourceRequirements
+from nodewright.model.kubernetes.pod_resources_api import ContainerDevices
+from nodewright.model.kubernetes.resource_names import CPU
+from nodewright.model.reasons.state_files import StateFileReason
+from nodewright.model.reasons.verdict import Refused
+from nodewright.model.values.idset import CPUSet
+from nodewright.model.values.quantity import Quantity, QuantityFormat
 from nodewright.profiles.capture.node_pods import STATIC_POD_UID, NodePods, admitted_pods, placeholder_pod
 from nodewright.profiles.capture.warnings import (
     CaptureWarning,
@@ -35,10 +39,6 @@ from nodewright.profiles.state_files.device_checkpoint import (
     unreadable_entries,
 )
 from nodewright.profiles.state_files.pod_resource_state import PodResourceInfo
-from nodewright.reasons.state_files import StateFileReason
-from nodewright.reasons.verdict import Refused
-from nodewright.values.idset import CPUSet
-from nodewright.values.quantity import Quantity, QuantityFormat
 
 T = TypeVar("T")
 

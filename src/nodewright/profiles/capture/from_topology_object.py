@@ -13,16 +13,16 @@ from nodewright.engine.core.cpu.exclusive_cpus import PodCPURequests
 from nodewright.engine.core.cpu.policy_options import DEFAULT_CPU_GATES
 from nodewright.engine.core.memory.memory_demand import PodMemoryDemand
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.errors import Fault, InputError
-from nodewright.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.kubernetes.node_profile import ContainerAllocation, Device, MemoryBlock
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.resource_names import CPU, MEMORY, huge_page_bytes, is_extended, is_huge_page
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.node_profile import ContainerAllocation, Device, MemoryBlock
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY, huge_page_bytes, is_extended, is_huge_page
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.values.idset import CPUSet, IdSetError
+from nodewright.model.values.quantity import Quantity
 from nodewright.profiles.capture.from_cluster import NUMAZone, ReportedNode, ResourceTopology
-from nodewright.reasons.verdict import Granted, Refused
-from nodewright.values.idset import CPUSet, IdSetError
-from nodewright.values.quantity import Quantity
 
 T = TypeVar("T")
 

@@ -10,12 +10,19 @@ from msgspec.structs import replace
 
 from nodewright.engine.admission.admission_plugins import with_uid
 from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR, is_mirror
-from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.documents import InputFile, parse_documents, read_file
 from nodewright.formats.object_location import ObjectLocation
 from nodewright.formats.schema import checked
-from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, PodStatus, ResourceRequirements
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.objects import (
+    Container,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+)
 from nodewright.profiles.capture.warnings import (
     CaptureWarning,
     PodsBeingResized,

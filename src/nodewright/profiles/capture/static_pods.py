@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.requests.qos_and_priority import CONFIG_SOURCE
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.errors import Fault, InputError
-from nodewright.kubernetes.objects import Pod, ResourceRequirements, Toleration
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.objects import Pod, ResourceRequirements, Toleration
 from nodewright.profiles.capture.node_pods import STATIC_POD_UID
 from nodewright.profiles.state_files.pod_resource_state import PodResourceInfo
 

@@ -5,8 +5,8 @@ from typing import TypeAlias, assert_never
 
 import msgspec
 
-from nodewright.kubernetes.node_profile import NodePart, UnknownNodePart
-from nodewright.reasons.state_files import StateFileReason
+from nodewright.model.kubernetes.node_profile import NodePart, UnknownNodePart
+from nodewright.model.reasons.state_files import StateFileReason
 
 
 class PodsEnded(msgspec.Struct, frozen=True, kw_only=True):

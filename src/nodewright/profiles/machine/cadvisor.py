@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.documents import parse_documents, read_file
-from nodewright.hardware.machine_faults import MachineFault, machine_faults
-from nodewright.hardware.machine_info import MachineInfo
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.hardware.machine_faults import MachineFault, machine_faults
+from nodewright.model.hardware.machine_info import MachineInfo
 
 if TYPE_CHECKING:
     from pathlib import Path

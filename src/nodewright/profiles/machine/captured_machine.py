@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 
-from nodewright.hardware.machine_info import MachineInfo
-from nodewright.kubernetes.node_profile import (
+from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.kubernetes.node_profile import (
     NodeProfile,
     NodeProfileSpec,
     architecture_labels,
     kubelet_labels,
 )
-from nodewright.kubernetes.objects import ObjectMeta
+from nodewright.model.kubernetes.objects import ObjectMeta
 from nodewright.profiles.machine import sysfs
 from nodewright.profiles.machine.cadvisor import read_machine_info
 from nodewright.profiles.machine.host_facts import (

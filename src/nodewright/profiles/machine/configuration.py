@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nodewright.errors import Fault, InputError
 from nodewright.formats.documents import parse_documents, read_file
+from nodewright.model.errors import Fault, InputError
 from nodewright.profiles.kubelet_config_files import decode_kubelet_config
 
 _TYPE_META = ("apiVersion", "kind")

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from nodewright.host.cgroup_files import CONTROLLERS_FILE
-from nodewright.kubernetes.node_profile import ImageFS
+from nodewright.model.kubernetes.node_profile import ImageFS
 from nodewright.profiles.machine.host_files import MachineSources
 from nodewright.profiles.machine.missing_facts import MachineFact
 

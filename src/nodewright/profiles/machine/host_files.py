@@ -5,9 +5,9 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from nodewright.errors import Fault, HostError, InputError
+from nodewright.model.errors import Fault, HostError, InputError
+from nodewright.model.values.units import fits_int64
 from nodewright.profiles.machine.missing_facts import MachineFact, MissingFact
-from nodewright.values.units import fits_int64
 
 LARGEST_FILE_BYTES = 4 << 20  # /proc/cpuinfo of a machine with 1,000 CPUs is 1.5 MB
 READ_CHUNK_BYTES = 64 << 10

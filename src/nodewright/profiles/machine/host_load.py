@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from nodewright.errors import HostError
-from nodewright.kubernetes.stats_summary import InterfaceStats, IOStats, NetworkStats, PSIStats
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.stats_summary import InterfaceStats, IOStats, NetworkStats, PSIStats
+from nodewright.model.values.instant import Instant
 from nodewright.profiles.machine.machine_usage import parsed_pressure, usage_of_this_machine
-from nodewright.values.instant import Instant
 
 _TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 _LOOPBACK = "lo"

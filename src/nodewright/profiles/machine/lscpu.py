@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from nodewright.errors import Fault, InputError
 from nodewright.formats.documents import parse_documents, read_file
-from nodewright.hardware.machine_info import (
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.hardware.machine_info import (
     Core,
     MachineInfo,
     NUMANode,
@@ -19,9 +19,9 @@ from nodewright.hardware.machine_info import (
     UncoreCache,
     uncore_and_node_caches,
 )
+from nodewright.model.values.idset import CPUSet, IdSetError
 from nodewright.profiles.machine.cadvisor import contradictions
 from nodewright.profiles.machine.missing_facts import MachineFact, MissingFact
-from nodewright.values.idset import CPUSet, IdSetError
 
 
 class CPURow(msgspec.Struct, frozen=True, kw_only=True):

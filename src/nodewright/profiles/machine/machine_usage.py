@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nodewright.errors import Fault, InputError
 from nodewright.host.cgroup_files import memory_file_names
-from nodewright.kubernetes.stats_summary import (
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.stats_summary import (
     ContainerStats,
     FsStats,
     IOStats,

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from nodewright.errors import HostError
-from nodewright.hardware.machine_info import (
+from nodewright.model.errors import HostError
+from nodewright.model.hardware.machine_info import (
     Core,
     HugePages,
     NUMANode,
@@ -13,10 +13,10 @@ from nodewright.hardware.machine_info import (
     UncoreCache,
     uncore_and_node_caches,
 )
+from nodewright.model.values.idset import CPUSet, IdSetError
 from nodewright.profiles.machine.host_facts import core_and_socket_counts, processors, total_bytes
 from nodewright.profiles.machine.host_files import MachineSources
 from nodewright.profiles.machine.missing_facts import MachineFact
-from nodewright.values.idset import CPUSet, IdSetError
 
 CPUS, NODES, HUGE_PAGES = "devices/system/cpu", "devices/system/node", "kernel/mm/hugepages"
 

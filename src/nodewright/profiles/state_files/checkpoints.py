@@ -12,6 +12,9 @@ from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.engine.node.node_config import NodeParts
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.kubelet_startup import KubeletStartResult, StoredState
+from nodewright.model.reasons.state_files import StateFile, StateFileDamaged, StatePolicyDiffers
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.releases.release_table import NEWEST
 from nodewright.profiles.state_files.cpu_manager_state import (
     ContainerName,
     CPUStateReadOptions,
@@ -29,9 +32,6 @@ from nodewright.profiles.state_files.memory_manager_state import (
     memory_state_file,
     read_memory_state,
 )
-from nodewright.reasons.state_files import StateFile, StateFileDamaged, StatePolicyDiffers
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.releases.release_table import NEWEST
 
 DEFAULT_KUBELET_ROOT = "/var/lib/kubelet"
 _POD_LEVEL = "PodLevelResourceManagers"

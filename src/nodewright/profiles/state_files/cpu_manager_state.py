@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from nodewright.engine.core.cpu.cpu_state import CPUState
-from nodewright.errors import Fault, InputError
 from nodewright.formats.go.go_types import INT, STRING, Converted, Field, MapOf, Struct, zero_value
-from nodewright.profiles.state_files.checkpoint_format import CHECKSUM_FIELD, CheckpointFormat
-from nodewright.reasons.state_files import (
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.reasons.state_files import (
     FormatTried,
     StateContainerUnknown,
     StateCPUsUnreadable,
@@ -17,11 +16,12 @@ from nodewright.reasons.state_files import (
     StateFileDamaged,
     StatePolicyDiffers,
 )
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.releases.release_rules import ReleaseRules
-from nodewright.releases.release_table import NEWEST
-from nodewright.values.golang import NumberError, parse_int, quoted
-from nodewright.values.idset import LARGEST_ID, CPUSet
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.releases.release_rules import ReleaseRules
+from nodewright.model.releases.release_table import NEWEST
+from nodewright.model.values.golang import NumberError, parse_int, quoted
+from nodewright.model.values.idset import LARGEST_ID, CPUSet
+from nodewright.profiles.state_files.checkpoint_format import CHECKSUM_FIELD, CheckpointFormat
 
 
 class ContainerName(NamedTuple):

@@ -25,9 +25,9 @@ from nodewright.formats.go.go_types import (
 )
 from nodewright.formats.go.marshal import checksum, dump, marshal
 from nodewright.formats.go.unmarshal import unmarshal
+from nodewright.model.reasons.state_files import FormatTried, StateFile, StateFileDamaged
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.profiles.state_files.checkpoint_format import CORRUPTED
-from nodewright.reasons.state_files import FormatTried, StateFile, StateFileDamaged
-from nodewright.reasons.verdict import Granted, Refused, Verdict
 
 _VARINT, _FIXED64, _BYTES, _START, _END, _FIXED32 = range(6)
 _WIDTHS = {_FIXED64: 8, _FIXED32: 4}

@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 
 from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
-from nodewright.errors import Fault, InputError
 from nodewright.formats.go.go_types import (
     INT,
     RESOURCE_NAME,
@@ -18,18 +17,19 @@ from nodewright.formats.go.go_types import (
     Struct,
     zero_value,
 )
-from nodewright.profiles.state_files.checkpoint_format import CHECKSUM_FIELD, CheckpointFormat
-from nodewright.reasons.state_files import (
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.reasons.state_files import (
     FormatTried,
     StateEntryNull,
     StateFile,
     StateFileDamaged,
     StatePolicyDiffers,
 )
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.releases.release_rules import ReleaseRules
-from nodewright.releases.release_table import NEWEST
-from nodewright.values.idset import LARGEST_ID, NUMASet
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.releases.release_rules import ReleaseRules
+from nodewright.model.releases.release_table import NEWEST
+from nodewright.model.values.idset import LARGEST_ID, NUMASet
+from nodewright.profiles.state_files.checkpoint_format import CHECKSUM_FIELD, CheckpointFormat
 
 
 class MemoryStateReadOptions(msgspec.Struct, frozen=True, kw_only=True):

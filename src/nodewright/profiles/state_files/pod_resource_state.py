@@ -11,11 +11,11 @@ from nodewright.formats.go.marshal import checksum, marshal
 from nodewright.formats.go.syntax import GoJSONError, parse
 from nodewright.formats.go.unmarshal import unmarshal, unmarshal_type_error
 from nodewright.formats.kubelet_json import decode_as_go, json_kind
-from nodewright.kubernetes.objects import ResourceList, ResourceRequirements
+from nodewright.model.kubernetes.objects import ResourceList, ResourceRequirements
+from nodewright.model.reasons.state_files import FormatTried, StateFile, StateFileDamaged
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.values.golang import saturated_int
 from nodewright.profiles.state_files.checkpoint_format import CHECKSUM_FIELD, CORRUPTED
-from nodewright.reasons.state_files import FormatTried, StateFile, StateFileDamaged
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.values.golang import saturated_int
 
 
 class PodResourceInfo(msgspec.Struct, frozen=True):

@@ -10,13 +10,13 @@ from google.protobuf.message import Message
 from grpc import StatusCode
 from grpc import aio as grpc_aio
 
-from nodewright.errors import HostError
 from nodewright.host.grpc_calls import (
     ChannelClosedError,
     MalformedResponseError,
     stream_responses,
     unary_response,
 )
+from nodewright.model.errors import HostError
 from nodewright.runtimes.cri import api_pb2 as cri
 
 RequestMessage = TypeVar("RequestMessage", bound=Message)

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from nodewright.engine.core.cgroups.cgroup_config import huge_page_size_name
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings, unified_file
 from nodewright.host.ports import ContainerConfig, DeviceSpec, Mount, PodSandboxConfig
-from nodewright.kubernetes.objects import Container, Pod, ResourceList
-from nodewright.kubernetes.pod_spec_fields import ContainerPort
-from nodewright.kubernetes.resource_names import CPU, MEMORY
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
+from nodewright.model.kubernetes.pod_spec_fields import ContainerPort
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY
+from nodewright.model.values.cpu_time import cpu_quota, cpu_shares
+from nodewright.model.values.units import MilliCPU
 from nodewright.runtimes.cri import api_pb2 as cri
 from nodewright.runtimes.cri.security_context import container_security, sandbox_security
-from nodewright.values.cpu_time import cpu_quota, cpu_shares
-from nodewright.values.units import MilliCPU
 
 POD_NAME, POD_NAMESPACE = "io.kubernetes.pod.name", "io.kubernetes.pod.namespace"
 POD_UID, CONTAINER_NAME = "io.kubernetes.pod.uid", "io.kubernetes.container.name"

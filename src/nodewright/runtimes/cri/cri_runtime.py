@@ -7,10 +7,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.errors import HostError
 from nodewright.host.ports import ContainerConfig, ContainerUsage, ExecResult, PodSandboxConfig, RuntimeFacts
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.runtime_status import (
+    ContainerPhase,
+    RuntimeContainerStatus,
+    RuntimePodStatus,
+)
 from nodewright.runtimes.cri import api_pb2 as cri
 from nodewright.runtimes.cri import configs, pleg, status
 from nodewright.runtimes.cri.channel import (

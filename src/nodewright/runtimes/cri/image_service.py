@@ -2,8 +2,8 @@
 
 import os
 
-from nodewright.errors import HostError
 from nodewright.host.ports import Credentials, ImageFsStats, StoredImage
+from nodewright.model.errors import HostError
 from nodewright.runtimes.cri import api_pb2 as cri
 from nodewright.runtimes.cri.channel import (
     IMAGE_FS_INFO,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 from nodewright.runtimes.cri import api_pb2 as cri
 from nodewright.runtimes.cri import containerd_pb2 as containerd
 from nodewright.runtimes.cri.channel import GET_CONTAINER_EVENTS, READ_TIMEOUT_S, CRIChannel, RuntimeCall

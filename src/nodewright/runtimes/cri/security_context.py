@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from nodewright.core.container_security import effective_setting, run_as_non_root_violation
-from nodewright.errors import HostError
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.pod_spec_fields import PodSecurityContext
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.pod_spec_fields import PodSecurityContext
 from nodewright.runtimes.cri import api_pb2 as cri
 
 READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from nodewright.errors import JSON_ERRORS
 from nodewright.host.file_store import open_regular_file
 from nodewright.host.ports import ContainerUsage, RuntimeFacts
-from nodewright.kubernetes.runtime_status import (
+from nodewright.model.errors import JSON_ERRORS
+from nodewright.model.kubernetes.runtime_status import (
     COMPLETED,
     ERROR,
     ContainerPhase,

@@ -1,12 +1,12 @@
 """The URLs at which a container runtime serves interactive streams: exec, attach and port-forward."""
 
-from nodewright.errors import HostError
 from nodewright.host.streams import (
     AttachStreamRequest,
     ExecStreamRequest,
     PortForwardStreamRequest,
     StreamRequest,
 )
+from nodewright.model.errors import HostError
 from nodewright.runtimes.cri import api_pb2 as cri
 from nodewright.runtimes.cri.channel import ATTACH, EXEC, PORT_FORWARD, CRIChannel
 

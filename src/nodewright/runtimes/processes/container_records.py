@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from nodewright.core.container_security import container_privileges, effective_setting
-from nodewright.errors import HostError
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.ports import ContainerConfig
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.pod_spec_fields import PodSecurityContext
-from nodewright.kubernetes.runtime_status import (
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.pod_spec_fields import PodSecurityContext
+from nodewright.model.kubernetes.runtime_status import (
     COMPLETED,
     ERROR,
     OOM_KILLED,

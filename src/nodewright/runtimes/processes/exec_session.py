@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from nodewright.errors import HostError
 from nodewright.host.container_logs import follow_streams
 from nodewright.host.streams import (
     STDERR,
@@ -22,6 +21,7 @@ from nodewright.host.streams import (
     ProcessSession,
     StandardStreams,
 )
+from nodewright.model.errors import HostError
 from nodewright.runtimes.processes import children
 from nodewright.runtimes.processes.container_records import shim_spec
 from nodewright.runtimes.processes.process_runtime import ProcessRuntime

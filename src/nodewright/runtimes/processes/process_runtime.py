@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.errors import HostError
 from nodewright.host.cgroup_files import cgroup_usage
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.descriptors import CONTAINER_BUDGET
 from nodewright.host.file_store import boot_id
 from nodewright.host.ports import ContainerConfig, ContainerUsage, ExecResult, PodSandboxConfig, RuntimeFacts
-from nodewright.kubernetes.runtime_status import (
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.runtime_status import (
     ContainerPhase,
     RuntimeContainerStatus,
     RuntimePodStatus,

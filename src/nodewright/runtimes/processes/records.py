@@ -16,9 +16,9 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from nodewright.errors import HostError
 from nodewright.host.file_store import NotRegularFileError, read_regular_file, try_flock, write_atomically
 from nodewright.host.openat2 import path_beneath
+from nodewright.model.errors import HostError
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from nodewright.device_plugins import deviceplugin_pb2 as api
 from nodewright.device_plugins.protocols import DeviceRunContainerOptions, SimulatedDevicePlugins
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.host.ports import ContainerConfig, DeviceSpec, Mount
-from nodewright.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.objects import Container, Pod
 
 WISH = ContainerConfig(
     pod=Pod(),

@@ -20,8 +20,8 @@ from nodewright.agent.devices.device_observations import PluginDevicesListed
 from nodewright.agent.devices.plugin_endpoints import ENDPOINT_STOP_GRACE_PERIOD_S
 from nodewright.device_plugins.protocols import DevicePluginOptions, PluginRegistrationError
 from nodewright.engine.node.events import PodAdded
-from nodewright.errors import HostError
-from nodewright.kubernetes.node_profile import Device
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.node_profile import Device
 from nodewright.runtimes.simulated import ContainerScript, settle
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 

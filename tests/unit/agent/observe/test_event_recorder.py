@@ -7,7 +7,7 @@ from nodewright.agent.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.outcome import IterationResult, StateChanges
 from nodewright.engine.core.memory.memory_state import MemoryState
-from nodewright.kubernetes.objects import ObjectMeta, Pod
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod
 from nodewright.runtimes.simulated import FakeClock
 
 

@@ -16,7 +16,7 @@ from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.observe.manifest_sources import ManifestDirectory, watch_directory
 from nodewright.agent.observe.manifest_url import ManifestURL
 from nodewright.agent.observe.source_listener import SourceListener
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 
 POD = """
 apiVersion: v1

@@ -13,7 +13,11 @@ from nodewright.core.lifecycle.pod_actions import ProbeResult
 from nodewright.core.lifecycle.pod_status import StatusOverride
 from nodewright.core.lifecycle.probe_state import probes_of
 from nodewright.engine.core.memory.memory_state import MemoryState
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
+from nodewright.model.kubernetes.runtime_status import (
+    ContainerPhase,
+    RuntimeContainerStatus,
+    RuntimePodStatus,
+)
 from nodewright.runtimes.simulated import ContainerScript, settle
 from nodewright.testing.objects import a_pod
 

@@ -10,8 +10,8 @@ from nodewright.agent.pods.termination import KILL_TIMEOUT_S
 from nodewright.engine.core.eviction.eviction_policy import KUBELET
 from nodewright.engine.core.eviction.eviction_state import NodeReclaim
 from nodewright.host.ports import Credentials, ImageFsStats, StoredImage
-from nodewright.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.runtimes.simulated import ContainerScript, settle
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod, a_static_pod

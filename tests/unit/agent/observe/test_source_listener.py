@@ -5,8 +5,8 @@ from nodewright.agent.observations import SourcePodsListed
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.observe.source_listener import SourceListener
 from nodewright.formats.pod_files import ManifestContent
-from nodewright.kubernetes.cluster_objects import RuntimeClass
-from nodewright.kubernetes.objects import ObjectMeta, Pod
+from nodewright.model.kubernetes.cluster_objects import RuntimeClass
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod
 from nodewright.testing.objects import a_pod
 
 PLACE = (PodSource.FILE, "/manifests")

@@ -18,11 +18,11 @@ from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.agent.store.stored_pods import pod_file, read_pod_file
 from nodewright.api.api_status_objects import pod_status_document
 from nodewright.engine.core.memory.memory_state import MemoryState
-from nodewright.errors import HostError
-from nodewright.kubernetes.objects import Container, EphemeralContainer, Pod, PodStatus
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Container, EphemeralContainer, Pod, PodStatus
+from nodewright.model.values.instant import Instant
 from nodewright.runtimes.simulated import ContainerScript, settle
 from nodewright.testing.objects import a_pod
-from nodewright.values.instant import Instant
 
 STUBBORN = ContainerScript(ignores_sigterm=True)
 

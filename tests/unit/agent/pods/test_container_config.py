@@ -8,8 +8,8 @@ from tests.unit.agent.pods.test_runtime_configs import SETTINGS, Bench, a_pod_wi
 
 from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.agent.pods.volume_setup import tmpfs_size_bytes
-from nodewright.kubernetes.objects import EphemeralContainer
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
+from nodewright.model.kubernetes.objects import EphemeralContainer
+from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
 from nodewright.testing.objects import a_pod, amounts
 
 SIZES = """

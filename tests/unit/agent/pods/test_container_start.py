@@ -7,7 +7,7 @@ from nodewright.agent.agent_state import PodSource
 from nodewright.agent.observations import RuntimeRelisted
 from nodewright.agent.store.stored_pods import stored_part
 from nodewright.agent.timing import monotonic_ns
-from nodewright.kubernetes.objects import Container, ContainerStateWaiting, Pod
+from nodewright.model.kubernetes.objects import Container, ContainerStateWaiting, Pod
 from nodewright.runtimes.simulated import settle
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod

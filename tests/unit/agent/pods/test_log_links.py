@@ -8,7 +8,11 @@ from msgspec.structs import replace
 from nodewright.agent.pods.log_links import LogLinks
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.host.ports import ContainerConfig
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
+from nodewright.model.kubernetes.runtime_status import (
+    ContainerPhase,
+    RuntimeContainerStatus,
+    RuntimePodStatus,
+)
 from nodewright.testing.objects import a_pod
 
 ID = "c0ffee1234567890"

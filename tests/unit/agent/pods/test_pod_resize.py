@@ -12,13 +12,13 @@ from nodewright.agent.effects import UpdateContainerResources
 from nodewright.agent.pods.apply_resize import apply_resize
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, ContainerSettings, MemoryCeiling
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
-from nodewright.errors import HostError
-from nodewright.kubernetes.objects import Pod, PodCondition
-from nodewright.kubernetes.pod_spec_fields import ContainerResizePolicy
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Pod, PodCondition
+from nodewright.model.kubernetes.pod_spec_fields import ContainerResizePolicy
+from nodewright.model.values.units import Bytes
 from nodewright.runtimes.simulated import FakeCgroups, FakeClock, FakeRuntime, settle
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
-from nodewright.values.units import Bytes
 
 
 def rewritten(pod: Pod, uid: str) -> Pod:

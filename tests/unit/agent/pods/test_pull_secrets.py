@@ -9,8 +9,8 @@ from nodewright.agent.agent_state import PodSource
 from nodewright.agent.effects import RecordEvent
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.pull_secrets import PullSecrets
-from nodewright.kubernetes.namespace_objects import Secret
-from nodewright.kubernetes.objects import ObjectMeta
+from nodewright.model.kubernetes.namespace_objects import Secret
+from nodewright.model.kubernetes.objects import ObjectMeta
 from nodewright.testing.objects import a_pod
 
 

@@ -20,9 +20,9 @@ from nodewright.formats.decode import decode
 from nodewright.host.local_storage import DiskStorageStats
 from nodewright.host.ports import ContainerConfig, Mount, PodSandboxConfig
 from nodewright.host.volumes import Volumes
-from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
-from nodewright.kubernetes.objects import Container, ObjectMeta, Pod
-from nodewright.kubernetes.runtime_status import RuntimePodStatus, RuntimeSandboxStatus
+from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus, RuntimeSandboxStatus
 from nodewright.runtimes.simulated import settle
 from nodewright.testing.objects import a_pod, amounts
 

@@ -7,8 +7,8 @@ from tests.support.agent_bench import AgentBench, async_test
 
 from nodewright.agent.agent_state import AgentState, PodRecord, PodSource, PodStage
 from nodewright.agent.pods.stray_cgroups import end_stray_pods, stray_pod_cgroups
-from nodewright.errors import HostError
-from nodewright.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.predict.node import Node
 from nodewright.runtimes.simulated import FakeCgroups
 from nodewright.testing.nodes import a_profile

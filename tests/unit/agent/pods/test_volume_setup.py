@@ -14,7 +14,7 @@ from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.agent.pods.volume_setup import VolumeSetup, set_group_of_files
 from nodewright.core.environment.value_sources import NodeVolume, ReferenceSources, UnresolvedReference
 from nodewright.host.volumes import Volumes
-from nodewright.kubernetes.objects import Container
+from nodewright.model.kubernetes.objects import Container
 from nodewright.testing.objects import a_pod
 
 CLAIM = {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}

@@ -12,8 +12,8 @@ from nodewright.agent.store.stored_pods import stored_part
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation
 from nodewright.engine.node.events import PodAdded
 from nodewright.engine.node.eviction_pass import eviction_claims
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.runtimes.simulated import settle
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod

@@ -17,8 +17,8 @@ from nodewright.api.agent_server import serve_agent_api
 from nodewright.api.dashboard import agent_view
 from nodewright.api.dashboard.dashboard_routes import DashboardRoutes
 from nodewright.api.proxy import AgentProxy
-from nodewright.hardware.machine_info import HugePages
-from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.model.hardware.machine_info import HugePages
+from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.runtimes.simulated import settle
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, a_static_pod

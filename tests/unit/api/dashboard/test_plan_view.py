@@ -6,8 +6,8 @@ from tests.support.agent_bench import async_test
 from tests.support.dashboards import admission_plan
 
 from nodewright.api.dashboard.plan_view import AdmissionPlan, PlanView
-from nodewright.errors import Fault, InputError
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, a_static_pod

@@ -11,8 +11,8 @@ from nodewright.core.environment.hosts_and_dns import (
     pod_hostname,
     resolv_conf_text,
 )
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.pod_spec_fields import HostAlias
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.pod_spec_fields import HostAlias
 from nodewright.testing.objects import a_pod
 
 MACHINE = "# mine\ndomain old.example\nnameserver 192.0.2.53\nsearch example.com. .\noptions timeout:1 rotate timeout:2\n"

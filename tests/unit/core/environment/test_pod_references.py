@@ -15,7 +15,7 @@ from nodewright.core.environment.pod_references import (
 )
 from nodewright.core.environment.value_sources import TokenSpec
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 
 CONTAINER = {
     "name": "main",

@@ -8,8 +8,8 @@ from nodewright.core.environment.service_variables import service_variables
 from nodewright.core.environment.value_sources import ReferenceSources, UnresolvedReference
 from nodewright.core.environment.variables import environment_variables
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.namespace_objects import Service
-from nodewright.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.namespace_objects import Service
+from nodewright.model.kubernetes.objects import Container, Pod
 
 
 def a_service(

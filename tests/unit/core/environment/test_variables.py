@@ -14,9 +14,9 @@ from nodewright.core.environment.variables import (
     sub_path,
 )
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.pod_spec_fields import EnvVar
+from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.pod_spec_fields import EnvVar
 from nodewright.testing.objects import amounts
 
 AROUND = ReferenceSources(

@@ -6,7 +6,7 @@ import pytest
 
 from nodewright.core.environment.value_sources import ReferenceSources, TokenSpec, UnresolvedReference
 from nodewright.core.environment.volume_payload import FileContent, volume_payload
-from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
 from nodewright.testing.objects import a_pod, amounts
 
 AROUND = ReferenceSources(

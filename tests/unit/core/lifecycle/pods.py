@@ -5,8 +5,8 @@ startup probe, `+` an ephemeral container). What runs: `a=0` (ended with 0), `a=
 """
 
 from nodewright.core.lifecycle.pod_actions import PodActions, spec_hash
-from nodewright.kubernetes.objects import Container, EphemeralContainer, ObjectMeta, Pod, PodSpec
-from nodewright.kubernetes.runtime_status import (
+from nodewright.model.kubernetes.objects import Container, EphemeralContainer, ObjectMeta, Pod, PodSpec
+from nodewright.model.kubernetes.runtime_status import (
     ContainerPhase,
     RuntimeContainerStatus,
     RuntimePodStatus,

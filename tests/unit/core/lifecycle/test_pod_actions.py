@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from tests.unit.core.lifecycle.pods import actions_text, facts_of, pod_of
 
 from nodewright.core.lifecycle.pod_actions import ProbeResult, ProbeResults, pod_actions, spec_hash
-from nodewright.kubernetes.objects import Container
-from nodewright.values.instant import Instant
+from nodewright.model.kubernetes.objects import Container
+from nodewright.model.values.instant import Instant
 
 CASES = """
     Always: app                       | no sandbox                    | end, sandbox 0, start app

@@ -3,8 +3,8 @@
 import pytest
 
 from nodewright.core.lifecycle.pod_addresses import sorted_pod_ips, with_addresses
-from nodewright.kubernetes.objects import PodStatus
-from nodewright.kubernetes.runtime_status import RuntimePodStatus, RuntimeSandboxStatus
+from nodewright.model.kubernetes.objects import PodStatus
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus, RuntimeSandboxStatus
 from nodewright.testing.objects import a_pod
 
 V4, V6 = "10.0.0.7", "fd00::7"

@@ -6,7 +6,7 @@ import pytest
 
 from nodewright.core.lifecycle.pod_level_resources import pod_level_status
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Pod, ResourceList
+from nodewright.model.kubernetes.objects import Pod, ResourceList
 
 
 def a_pod(*containers: dict[str, dict[str, str]], **spec: Any) -> Pod:

@@ -7,7 +7,7 @@ from tests.unit.core.lifecycle.pods import facts_of, pod_of
 from nodewright.core.lifecycle.pod_actions import KillReason, ProbeResult, ProbeResults
 from nodewright.core.lifecycle.pod_status import StatusContext, StatusOverride, pod_status
 from nodewright.core.lifecycle.pod_termination import deadline_exceeded_status, grace_period_s
-from nodewright.kubernetes.objects import (
+from nodewright.model.kubernetes.objects import (
     ContainerState,
     ContainerStateWaiting,
     ContainerStatus,
@@ -15,8 +15,8 @@ from nodewright.kubernetes.objects import (
     PodCondition,
     PodStatus,
 )
-from nodewright.kubernetes.runtime_status import RuntimePodStatus
-from nodewright.values.instant import Instant
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.values.instant import Instant
 
 NOW = Instant(100 * 10**9)
 WHEN = StatusContext(now=NOW)

@@ -13,11 +13,16 @@ from nodewright.core.lifecycle.probe_state import (
     probes_of,
 )
 from nodewright.core.lifecycle.restart_policy import BackOff, BackOffRule
-from nodewright.kubernetes.kubelet_configuration import CrashLoopBackOffConfig, KubeletConfiguration
-from nodewright.kubernetes.objects import Container, ContainerState, ContainerStateRunning, ContainerStatus
-from nodewright.releases.feature_gates import DEFAULT_GATES
-from nodewright.values.duration import Duration
-from nodewright.values.instant import Instant
+from nodewright.model.kubernetes.kubelet_configuration import CrashLoopBackOffConfig, KubeletConfiguration
+from nodewright.model.kubernetes.objects import (
+    Container,
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStatus,
+)
+from nodewright.model.releases.feature_gates import DEFAULT_GATES
+from nodewright.model.values.duration import Duration
+from nodewright.model.values.instant import Instant
 
 SECOND = 10**9
 RUNS = ContainerStatus(

@@ -9,11 +9,16 @@ from nodewright.engine.admission.admission_plugins import (
     UnknownRuntimeClass,
     defaulted_pod,
 )
-from nodewright.kubernetes.cluster_objects import Overhead, PriorityClass, RuntimeClass, RuntimeScheduling
-from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, Toleration
-from nodewright.kubernetes.pod_spec_fields import ContainerPort
-from nodewright.kubernetes.tolerations import merged_tolerations
-from nodewright.values.quantity import Quantity
+from nodewright.model.kubernetes.cluster_objects import (
+    Overhead,
+    PriorityClass,
+    RuntimeClass,
+    RuntimeScheduling,
+)
+from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, Toleration
+from nodewright.model.kubernetes.pod_spec_fields import ContainerPort
+from nodewright.model.kubernetes.tolerations import merged_tolerations
+from nodewright.model.values.quantity import Quantity
 
 HIGH = PriorityClass(metadata=ObjectMeta(name="high"), value=1000, preemption_policy="Never")
 USUAL = PriorityClass(metadata=ObjectMeta(name="usual"), value=10, global_default=True)

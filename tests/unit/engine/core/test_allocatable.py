@@ -1,11 +1,11 @@
 import pytest
 
 from nodewright.engine.core.allocatable import NodeResources, node_resources, pod_capacity
-from nodewright.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode
-from nodewright.kubernetes.kubelet_config_faults import KubeletConfigError
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.values.idset import CPUSet
-from nodewright.values.quantity import Quantity
+from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode
+from nodewright.model.kubernetes.kubelet_config_faults import KubeletConfigError
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.values.idset import CPUSet
+from nodewright.model.values.quantity import Quantity
 
 GIB = 2**30
 MACHINE = MachineInfo(

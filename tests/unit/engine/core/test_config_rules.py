@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from nodewright.engine.core.config.complete_config import complete_config
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.profiles.kubelet_config_files import decode_kubelet_config
 
 TYPE = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}

@@ -11,7 +11,7 @@ from nodewright.core.container_security import (
     run_as_non_root_violation,
     unsupported_settings,
 )
-from nodewright.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.testing.objects import a_pod
 
 WHERE = '(pod: "web_default(web)", container: main)'

@@ -10,9 +10,9 @@ from nodewright.engine.core.pod_features import (
     missing_features,
 )
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Pod, PodStatus
-from nodewright.kubernetes.sysctl_names import dotted_sysctl, sysctl_namespace
-from nodewright.reasons.reason import (
+from nodewright.model.kubernetes.objects import Pod, PodStatus
+from nodewright.model.kubernetes.sysctl_names import dotted_sysctl, sysctl_namespace
+from nodewright.model.reasons.reason import (
     AppArmorNotEnabled,
     NodeFeaturesMissing,
     PodLevelResourcesDisabled,

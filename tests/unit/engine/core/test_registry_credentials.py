@@ -8,7 +8,7 @@ from nodewright.core.registry_credentials import (
     logins_of_secret,
     matching_logins,
 )
-from nodewright.kubernetes.namespace_objects import Secret
+from nodewright.model.kubernetes.namespace_objects import Secret
 
 WHO = {"username": "ann", "password": "secret"}
 

@@ -6,8 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.engine.node.step import Decision
-from nodewright.kubernetes.node_profile import Device, NodePart, NodeProfile, NodeProfileSpec, UnknownNodePart
-from nodewright.kubernetes.objects import ResourceRequirements
+from nodewright.model.kubernetes.node_profile import (
+    Device,
+    NodePart,
+    NodeProfile,
+    NodeProfileSpec,
+    UnknownNodePart,
+)
+from nodewright.model.kubernetes.objects import ResourceRequirements
 from nodewright.predict.node import Node
 from nodewright.testing.machines import regular_machine
 from nodewright.testing.objects import amounts, container, pod

@@ -12,13 +12,13 @@ from nodewright.engine.node.eviction_pass import eviction_capacities, eviction_c
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.previews import node_eviction_forecast
 from nodewright.engine.node.step import Decision, Step, step
-from nodewright.kubernetes.eviction_thresholds import NodeCondition, Signal
-from nodewright.kubernetes.node_profile import ImageFS
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.stats_summary import StatsSummary
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signal
+from nodewright.model.kubernetes.node_profile import ImageFS
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.stats_summary import StatsSummary
+from nodewright.model.reasons.eviction import EmptyDirOverLimit, NodeRanShort, VolumeUseMissing
+from nodewright.model.reasons.texts import kubelet_text
 from nodewright.predict.node import Node
-from nodewright.reasons.eviction import EmptyDirOverLimit, NodeRanShort, VolumeUseMissing
-from nodewright.reasons.texts import kubelet_text
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod
 from nodewright.testing.usage import a_pod_usage, a_reading

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel
 from nodewright.engine.node.node_cgroups import CgroupOverrides
-from nodewright.errors import InputError
-from nodewright.hardware.machine_info import HugePages
-from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import InputError
+from nodewright.model.hardware.machine_info import HugePages
+from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node, NodeCgroups
 from nodewright.testing.machines import regular_machine
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod

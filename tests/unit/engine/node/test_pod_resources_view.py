@@ -5,9 +5,9 @@ import pytest
 from nodewright.engine.core.devices.device_state import DeviceState
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_resources_view import allocatable_resources, pod_resources_of
-from nodewright.kubernetes.node_profile import ContainerAllocation, Device, MemoryBlock
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.pod_resources_api import AllocatableResources, ContainerDevices, PodResources
+from nodewright.model.kubernetes.node_profile import ContainerAllocation, Device, MemoryBlock
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.pod_resources_api import AllocatableResources, ContainerDevices, PodResources
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod

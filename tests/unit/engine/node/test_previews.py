@@ -3,9 +3,9 @@ from msgspec.structs import replace
 from nodewright.engine.core.preemption.greedy import MissingAmount
 from nodewright.engine.node.previews import PreemptionPreview
 from nodewright.engine.node.step import Decision
-from nodewright.hardware.machine_info import MachineInfo
-from nodewright.kubernetes.node_profile import ContainerAllocation, Device, NodeProfile, NodeProfileSpec
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.kubernetes.node_profile import ContainerAllocation, Device, NodeProfile, NodeProfileSpec
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod

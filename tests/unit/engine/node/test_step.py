@@ -10,19 +10,19 @@ from nodewright.engine.node.events import ConditionsObserved, KillFailed, PodAdd
 from nodewright.engine.node.node_config import KubeletDefects
 from nodewright.engine.node.step import Decision, step
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
-from nodewright.predict.node import Node
-from nodewright.reasons.eviction import NodeUnderPressure
-from nodewright.reasons.predicates import InsufficientResource, NoVictimsSuffice
-from nodewright.reasons.reason import (
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.eviction import NodeUnderPressure
+from nodewright.model.reasons.predicates import InsufficientResource, NoVictimsSuffice
+from nodewright.model.reasons.reason import (
     AppArmorNotEnabled,
     NodeFeaturesMissing,
     NotJudged,
     PodLevelResourcesDisabled,
     SysctlForbidden,
 )
+from nodewright.predict.node import Node
 
 
 def a_node(*pods: Pod, cpus: int = 4, **kubelet: Any) -> Node:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import AdmitResult, Node
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod

@@ -1,7 +1,7 @@
 """Nodes of a fleet have the release that their Node objects report."""
 
 from nodewright.fleet.load.assembled_nodes import NodeDefaults, NodeEntry, assembled_nodes
-from nodewright.values.quantity import Quantity
+from nodewright.model.values.quantity import Quantity
 
 
 def entry(name: str, release: str) -> NodeEntry:

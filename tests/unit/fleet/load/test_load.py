@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import InputError
 from nodewright.fleet import run
 from nodewright.fleet.load.fleet_input import FleetFiles, FleetInput, load_fleet
 from nodewright.fleet.simulation.outcomes import PodOutcome
 from nodewright.fleet.workload import FleetPod
+from nodewright.model.errors import InputError
 
 NODE = """\
 apiVersion: v1

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import InputError
 from nodewright.fleet.load.fleet_input import FleetFiles, load_fleet
 from nodewright.fleet.load.pod_names import PodNames
+from nodewright.model.errors import InputError
 
 HEAD = "name,namespace,cpu,memory,arrives,runs\n"
 NODES = "name,cpu,memory\nn0,8,32Gi\n"

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from nodewright.errors import InputError
 from nodewright.fleet.load.assembled_nodes import (
     DEFAULT_CONFIGURATION,
     NodeDefaults,
     NodeEntry,
     assembled_nodes,
 )
+from nodewright.model.errors import InputError
+from nodewright.model.values.quantity import Quantity
 from nodewright.predict.node import Node
 from nodewright.profiles.machine_shapes import parse_shape_rules
-from nodewright.values.quantity import Quantity
 
 ALL_STATIC = {
     "cpuManagerPolicy": "static",

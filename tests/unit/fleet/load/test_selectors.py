@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import InputError
 from nodewright.fleet.load.fleet_input import FleetFiles, FleetInput, load_fleet
 from nodewright.fleet.workload import DisruptionBudget, IntOrPercent
+from nodewright.model.errors import InputError
 
 NODE = """\
 apiVersion: v1

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import InputError
 from nodewright.fleet.load.fleet_input import FleetFiles, FleetInput, load_fleet
+from nodewright.model.errors import InputError
 
 OPENB_NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,32000,262144,0,\nn1,96000,393216,8,V100M32\n"
 OPENB_PODS = """\

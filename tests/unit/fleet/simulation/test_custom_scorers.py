@@ -2,11 +2,11 @@
 
 import pytest
 
-from nodewright.errors import InputError
 from nodewright.fleet import CandidateNode, NodeScorer, Options, node_scorer, run
+from nodewright.model.errors import InputError
+from nodewright.model.values.custom_policy import CustomPolicyError
 from nodewright.testing.fleets import a_template, some_nodes, some_pods
 from nodewright.testing.nodes import a_profile
-from nodewright.values.custom_policy import CustomPolicyError
 
 
 @node_scorer("by-name")

@@ -11,7 +11,7 @@ from nodewright.fleet.simulation.filters import (
     resource_filter_status,
     static_filter_status,
 )
-from nodewright.kubernetes.objects import Taint
+from nodewright.model.kubernetes.objects import Taint
 from nodewright.testing.fleets import a_cluster_view, a_node_slot, a_shape
 
 TAINTED = Taint(key="gpu", value="yes", effect="NoSchedule")

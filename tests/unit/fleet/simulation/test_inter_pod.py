@@ -12,7 +12,7 @@ import pytest
 from nodewright.fleet.simulation.cluster_view import ClusterView
 from nodewright.fleet.simulation.inter_pod import InterPodView
 from nodewright.fleet.simulation.pod_shapes import PodShape
-from nodewright.kubernetes.objects import Taint
+from nodewright.model.kubernetes.objects import Taint
 from nodewright.testing.fleets import HOSTNAME, a_cluster_view, a_node_slot, a_shape, a_template
 
 FOO = {"matchExpressions": [{"key": "foo", "operator": "Exists"}]}

@@ -20,7 +20,7 @@ from nodewright.fleet.simulation.scheduler import (
     normalized_scores,
 )
 from nodewright.fleet.simulation.scores import default_score
-from nodewright.kubernetes.objects import Taint
+from nodewright.model.kubernetes.objects import Taint
 from nodewright.testing.fleets import a_cluster_view, a_node_slot, a_shape
 
 FOO, KEY, AZ = {"foo": "bar"}, {"key": "value"}, {"az": "az1"}

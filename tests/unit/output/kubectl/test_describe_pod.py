@@ -3,9 +3,9 @@
 from msgspec.structs import replace
 
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.instant import Instant
 from nodewright.output.kubectl.describe_pod import describe_pod_text
-from nodewright.values.instant import Instant
 
 POD = {
     "metadata": {"name": "web", "namespace": "shop", "uid": "u"},

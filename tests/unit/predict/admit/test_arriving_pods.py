@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.errors import InputError
 from nodewright.formats.manifests import workloads_from
-from nodewright.kubernetes.objects import Taint
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.objects import Taint
 from nodewright.predict.admit.arriving_pods import MAX_PODS, ArrivingPods, arriving_pods
 from nodewright.predict.node import Node
 

@@ -4,7 +4,7 @@ from random import Random
 import pytest
 
 from nodewright.engine.core.preemption.set_cover import Cover, CoverItem, smallest_cover
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 from nodewright.predict.admit.highs import cheapest_cover
 
 

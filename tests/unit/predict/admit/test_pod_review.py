@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from nodewright.errors import InputError
-from nodewright.kubernetes.node_profile import NodePart, NodeProfile, UnknownNodePart
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.node_profile import NodePart, NodeProfile, UnknownNodePart
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.admit.pod_review import EmptyNodes, decode_review, encode_review
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod

@@ -2,9 +2,9 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.preemption.optimal import smallest_preemption
 from nodewright.engine.node.step import Decision
-from nodewright.hardware.machine_info import MachineInfo
-from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.admit.preemption_report import PreemptionEntry, preemption_text
 from nodewright.predict.node import Node
 from nodewright.testing.objects import a_pod

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.requests.request_options import RequestOptions
 from nodewright.engine.core.requests.resource_breakdown import pod_resource_breakdown
-from nodewright.kubernetes.objects import (
+from nodewright.model.kubernetes.objects import (
     ContainerStatus,
     NodeAllocatableResourceClaimStatus,
     Pod,

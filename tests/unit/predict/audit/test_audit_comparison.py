@@ -7,7 +7,8 @@ from tests.support.agent_bench import AgentBench
 from tests.support.audit_evidence import audit_evidence
 
 from nodewright.engine.core.cpu.cpu_state import CPUState
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.idset import CPUSet
 from nodewright.predict.audit.audit_comparison import audit_of
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,
@@ -20,7 +21,6 @@ from nodewright.predict.audit.audit_evidence import (
 )
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
-from nodewright.values.idset import CPUSet
 
 
 def of(*pods: Pod) -> AuditEvidence:

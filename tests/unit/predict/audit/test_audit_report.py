@@ -2,7 +2,8 @@
 
 import pytest
 
-from nodewright.kubernetes.node_profile import MemoryBlock
+from nodewright.model.kubernetes.node_profile import MemoryBlock
+from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.output.json_yaml import plain_value
 from nodewright.predict.audit.audit_evidence import (
     AuditResult,
@@ -26,7 +27,6 @@ from nodewright.predict.audit.audit_report import (
     meaning,
     uncompared_sentence,
 )
-from nodewright.values.idset import CPUSet, NUMASet
 
 S = EvidenceSource
 

@@ -5,8 +5,8 @@ from xml.etree import ElementTree as ET
 
 from msgspec.structs import replace
 
-from nodewright.kubernetes.node_profile import Device, NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.node_profile import Device, NodeProfile
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.explain.explanation_page import explanation_page
 from nodewright.predict.explain.explanation_text import PodExplanation
 from nodewright.predict.node import Node

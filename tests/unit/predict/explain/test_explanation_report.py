@@ -6,9 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.engine.node.what_if.changes import Label, LabelsChanged, PodLeaves, Setting, SettingsChanged
-from nodewright.hardware.machine_shape import MachineShape, machine_from_shape
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.hardware.machine_shape import MachineShape, machine_from_shape
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.idset import NUMASet
 from nodewright.predict.explain.explanation_report import MergeStall, explained_pod
 from nodewright.predict.explain.explanation_text import PodExplanation, explanation_text
 from nodewright.predict.explain.reason_tree import duration_text, numa_sets_text
@@ -16,7 +17,6 @@ from nodewright.predict.explain.suggestion_text import change_text
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod
-from nodewright.values.idset import NUMASet
 
 ALIGNED = {**STATIC_CPUS, "topologyManagerPolicy": "best-effort"}
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from nodewright.reasons.container_evidence import ContainerEnded, ContainerOOMKilled
-from nodewright.reasons.eviction_evidence import (
+from nodewright.model.reasons.container_evidence import ContainerEnded, ContainerOOMKilled
+from nodewright.model.reasons.eviction_evidence import (
     ConditionsThen,
     LowOnResource,
     MoreThanRequested,
     OverLimit,
 )
-from nodewright.reasons.status_evidence import (
+from nodewright.model.reasons.status_evidence import (
     StatusFact,
     TooFewDevices,
 )

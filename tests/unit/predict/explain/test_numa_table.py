@@ -1,7 +1,7 @@
 """What is free on each NUMA node, as a table."""
 
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.explain.numa_table import NUMATable, numa_tables
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
+from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.predict.lint.lint_report import rule_page
 from nodewright.predict.lint.rules import RULES_BY_ID
-from nodewright.releases.release_table import RELEASE_TABLES
 
 EMPTY_LEVEL = """\
 apiVersion: v1

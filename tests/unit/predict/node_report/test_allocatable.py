@@ -1,12 +1,12 @@
 from nodewright.engine.core.allocatable import NodeResources, node_resources
-from nodewright.hardware.machine_info import HugePages, MachineInfo
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.hardware.machine_info import HugePages, MachineInfo
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.reasons.kubelet_start import over_reservation_message
+from nodewright.model.releases.release import Release, applied_rules, release_warning
+from nodewright.model.values.quantity import Quantity
 from nodewright.predict.node_report.allocation_tables import (
     allocatable_table,
 )
-from nodewright.reasons.kubelet_start import over_reservation_message
-from nodewright.releases.release import Release, applied_rules, release_warning
-from nodewright.values.quantity import Quantity
 
 GIB = 2**30
 

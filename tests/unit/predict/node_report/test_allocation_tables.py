@@ -1,7 +1,7 @@
 import pytest
 
 from nodewright.engine.node.pod_placement import unallocated_resources
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.output.json_yaml import plain_value
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.allocation_tables import placement_tables

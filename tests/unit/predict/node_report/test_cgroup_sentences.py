@@ -23,15 +23,15 @@ from nodewright.engine.core.cgroups.cgroup_facts import (
     SwapShare,
 )
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
+from nodewright.model.values.cpu_time import Shares
+from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.model.values.units import Bytes, Microseconds, MilliCPU
 from nodewright.predict.node_report.cgroup_sentences import (
     difference_reason,
     fact_sentence,
     file_value_reason,
     missing_limit_sentence,
 )
-from nodewright.values.cpu_time import Shares
-from nodewright.values.idset import CPUSet, NUMASet
-from nodewright.values.units import Bytes, Microseconds, MilliCPU
 
 GIB = Bytes(1 << 30)
 TWO_MB = Bytes(2 << 20)

@@ -4,6 +4,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
+from nodewright.model.values.idset import CPUSet
 from nodewright.output.text_layout import ASCII
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.cpu_legend import (
@@ -16,7 +17,6 @@ from nodewright.predict.node_report.cpu_legend import (
 from nodewright.predict.node_report.machine_drawing import machine_lines
 from nodewright.profiles.catalogue import catalogue
 from nodewright.profiles.node_lookup import find_profile
-from nodewright.values.idset import CPUSet
 
 SPLIT = "examples/numa/split-node.yaml"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode
-from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode
+from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.output.text_layout import ASCII, UNICODE
 from nodewright.predict.node_report.machine_drawing import machine_lines, node_picture
 from nodewright.profiles.catalogue import catalogue

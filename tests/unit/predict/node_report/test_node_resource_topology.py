@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from nodewright.engine.node.pod_resources_view import allocatable_resources, pod_resources_of
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.pod_resources_api import ContainerDevices
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.pod_resources_api import ContainerDevices
 from nodewright.output.json_yaml import as_yaml
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.node_resource_topology import TopologySource, node_resource_topology

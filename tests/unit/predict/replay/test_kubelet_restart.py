@@ -9,22 +9,22 @@ from msgspec.structs import replace
 from nodewright.engine.node.actions import AdmitPod, ExitKubelet, RejectPod
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.kubelet_startup import start_kubelet
-from nodewright.kubernetes.node_profile import Device, NodeProfile
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.scenario import KubeletRestart, ScenarioEvent
+from nodewright.model.kubernetes.node_profile import Device, NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.scenario import KubeletRestart, ScenarioEvent
+from nodewright.model.reasons.state_files import StateFile
+from nodewright.model.reasons.texts import kubelet_fatal_error, kubelet_text
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.values.idset import CPUSet
+from nodewright.model.values.instant import Instant
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import node_parts
 from nodewright.predict.replay.kubelet_restart import PendingRestart, changed_parts, restart_step
 from nodewright.predict.replay.scenario_run import EventOutcome, replay
 from nodewright.profiles.state_files.checkpoints import StateFiles, stored_state, written_state_files
-from nodewright.reasons.state_files import StateFile
-from nodewright.reasons.texts import kubelet_fatal_error, kubelet_text
-from nodewright.reasons.verdict import Granted, Refused
 from nodewright.testing.machines import regular_machine
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod
-from nodewright.values.idset import CPUSet
-from nodewright.values.instant import Instant
 
 STATIC = {**STATIC_CPUS, **STATIC_MEMORY}
 GIB = 1 << 30

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nodewright.engine.node.node_state import NodeState
-from nodewright.kubernetes.scenario import ScenarioEvent
+from nodewright.model.kubernetes.scenario import ScenarioEvent
 from nodewright.predict.node import Node
 from nodewright.predict.replay.scenario_run import EventOutcome, replay
 from nodewright.testing.nodes import STATIC_CPUS, a_profile

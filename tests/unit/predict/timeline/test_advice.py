@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.engine.core.eviction.eviction_policy import ADAPTIVE, KUBELET
-from nodewright.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.predict.timeline import LimitScope, simulated_timeline, threshold_advice, with_hard_threshold
 from nodewright.testing.usage import a_timeline_pod, a_timeline_setting
 

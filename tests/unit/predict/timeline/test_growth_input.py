@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import InputError
+from nodewright.model.errors import InputError
 from nodewright.predict.timeline.growth_input import GrowthForecast, parse_moment, parse_rate
 from nodewright.predict.timeline.usage_forecast import Assumptions, Growth
 from nodewright.testing.objects import a_pod

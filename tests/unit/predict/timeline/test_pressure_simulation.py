@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.engine.core.eviction.eviction_policy import ADAPTIVE, KUBELET, SWAP_AWARE, EvictionPolicy
-from nodewright.kubernetes.eviction_thresholds import EvictionSettings, NodeCondition, parse_thresholds
+from nodewright.model.kubernetes.eviction_thresholds import EvictionSettings, NodeCondition, parse_thresholds
 from nodewright.predict.timeline import Growth, LimitScope, Timeline, TimelineSetup, simulated_timeline
 from nodewright.predict.timeline.moments import (
     ConditionsChanged,

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.engine.core.eviction.eviction_policy import POLICIES
-from nodewright.kubernetes.eviction_thresholds import (
+from nodewright.model.kubernetes.eviction_thresholds import (
     EvictionSettings,
     NodeCondition,
     Signal,

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from nodewright.errors import InputError
+from nodewright.model.errors import InputError
+from nodewright.model.values.quantity import Quantity
 from nodewright.profiles.capture.from_cluster import (
     NUMAZone,
     ZoneResource,
@@ -14,7 +15,6 @@ from nodewright.profiles.capture.from_cluster import (
     read_node,
     read_topology,
 )
-from nodewright.values.quantity import Quantity
 
 TWELVE = ZoneResource(capacity=16, allocatable=14, available=12)
 

@@ -2,21 +2,21 @@
 
 from msgspec.structs import replace
 
-from nodewright.kubernetes.node_profile import NodePart
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.pod_resources_api import (
+from nodewright.model.kubernetes.node_profile import NodePart
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.pod_resources_api import (
     AllocatableResources,
     ContainerDevices,
     ContainerResources,
     PodResources,
 )
+from nodewright.model.values.idset import CPUSet
 from nodewright.profiles.capture.from_pod_resources import (
     PodResourcesSnapshot,
     allocations_from_pod_resources,
 )
 from nodewright.profiles.capture.node_pods import NodePods
 from nodewright.testing.objects import container, pod, sidecar
-from nodewright.values.idset import CPUSet
 
 NIC = "example.com/nic"
 

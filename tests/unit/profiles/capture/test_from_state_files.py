@@ -6,7 +6,9 @@ import pytest
 
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
-from nodewright.kubernetes.node_profile import ContainerAllocation, Device, MemoryBlock, NodePart
+from nodewright.model.kubernetes.node_profile import ContainerAllocation, Device, MemoryBlock, NodePart
+from nodewright.model.reasons.state_files import StateFile, StateFileDamaged
+from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.profiles.capture.from_state_files import (
     BrokenStateError,
     CapturedAllocations,
@@ -28,9 +30,7 @@ from nodewright.profiles.state_files.device_checkpoint import (
     device_checkpoint_bytes,
 )
 from nodewright.profiles.state_files.memory_manager_state import memory_state_file
-from nodewright.reasons.state_files import StateFile, StateFileDamaged
 from nodewright.testing.objects import container, pod
-from nodewright.values.idset import CPUSet, NUMASet
 
 CONFIG = """\
 apiVersion: kubelet.config.k8s.io/v1beta1

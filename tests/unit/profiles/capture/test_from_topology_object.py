@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from nodewright.hardware.machine_info import HugePages
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration, MemoryReservation
-from nodewright.kubernetes.node_profile import ContainerAllocation, Device, MemoryBlock
+from nodewright.model.hardware.machine_info import HugePages
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration, MemoryReservation
+from nodewright.model.kubernetes.node_profile import ContainerAllocation, Device, MemoryBlock
+from nodewright.model.values.quantity import Quantity
 from nodewright.profiles.capture.from_cluster import NUMAZone, ReportedNode, ResourceTopology, ZoneResource
 from nodewright.profiles.capture.from_topology_object import assumed_machine, zone_allocations, zone_devices
 from nodewright.testing.objects import container, pod, sidecar
-from nodewright.values.quantity import Quantity
 
 GIB = 1 << 30
 STATIC = KubeletConfiguration(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nodewright.errors import InputError
-from nodewright.kubernetes.objects import ResourceRequirements
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.objects import ResourceRequirements
 from nodewright.profiles.capture.node_pods import NodePods, admitted_pods, placeholder_pod, read_pods
 from nodewright.profiles.capture.warnings import (
     PodsBeingResized,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import InputError
-from nodewright.kubernetes.objects import Pod, ResourceRequirements, Toleration
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.objects import Pod, ResourceRequirements, Toleration
 from nodewright.profiles.capture.static_pods import matched_static_pods, read_static_pods
 from nodewright.profiles.state_files.pod_resource_state import PodResourceInfo
 from nodewright.testing.objects import amounts, container, pod

@@ -2,14 +2,14 @@
 
 import pytest
 
-from nodewright.kubernetes.node_profile import NodePart, UnknownNodePart
+from nodewright.model.kubernetes.node_profile import NodePart, UnknownNodePart
+from nodewright.model.reasons.state_files import FormatTried, StateFile, StateFileDamaged
 from nodewright.profiles.capture import warnings
 from nodewright.profiles.capture.warnings import (
     broken_state_text,
     capture_warning_sentence,
     not_judged_sentence,
 )
-from nodewright.reasons.state_files import FormatTried, StateFile, StateFileDamaged
 
 TORN = StateFileDamaged(
     file=StateFile.DEVICES, path="f", tried=(FormatTried(version=1, error="unexpected end of JSON input"),)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodewright.errors import InputError
+from nodewright.model.errors import InputError
 from nodewright.profiles.catalogue import catalogue
 from nodewright.profiles.machine.captured_machine import capture_machine_info
 from nodewright.profiles.machine.missing_facts import MachineFact

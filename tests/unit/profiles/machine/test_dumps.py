@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.hardware.machine_info import MachineInfo
+from nodewright.model.hardware.machine_info import MachineInfo
 from nodewright.profiles.machine.captured_machine import CapturedMachine, capture_copy, capture_lscpu
 from nodewright.profiles.machine.missing_facts import MachineFact
 from nodewright.testing.machines import files_from_dump, write_machine_files

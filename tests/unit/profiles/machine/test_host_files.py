@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import HostError, InputError
-from nodewright.kubernetes.node_profile import ImageFS
+from nodewright.model.errors import HostError, InputError
+from nodewright.model.kubernetes.node_profile import ImageFS
 from nodewright.profiles.machine import host_facts
 from nodewright.profiles.machine.captured_machine import capture_this_machine
 from nodewright.profiles.machine.configuration import read_written_config

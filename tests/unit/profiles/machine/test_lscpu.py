@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from nodewright.errors import InputError
-from nodewright.hardware.machine_info import MachineInfo
+from nodewright.model.errors import InputError
+from nodewright.model.hardware.machine_info import MachineInfo
 from nodewright.profiles.machine.captured_machine import capture_lscpu
 from nodewright.profiles.machine.missing_facts import MachineFact
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from nodewright.engine.core.eviction.eviction_thresholds import signal_observations
-from nodewright.errors import InputError
-from nodewright.kubernetes.eviction_thresholds import Signal
-from nodewright.kubernetes.stats_summary import FsStats, StatsSummary
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.stats_summary import FsStats, StatsSummary
 from nodewright.profiles.machine.host_files import HostTree, MachineSources
 from nodewright.profiles.machine.machine_usage import read_usage, usage_of_this_machine
 

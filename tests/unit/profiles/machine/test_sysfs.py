@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import InputError
-from nodewright.hardware.machine_info import MachineInfo
+from nodewright.model.errors import InputError
+from nodewright.model.hardware.machine_info import MachineInfo
 from nodewright.profiles.catalogue import catalogue
 from nodewright.profiles.machine.captured_machine import CapturedMachine, capture_copy
 from nodewright.profiles.machine.missing_facts import MachineFact

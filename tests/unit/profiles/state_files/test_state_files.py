@@ -7,8 +7,19 @@ import pytest
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.devices.device_state import DeviceState
 from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
-from nodewright.errors import InputError
-from nodewright.kubernetes.node_profile import Device
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.node_profile import Device
+from nodewright.model.reasons.state_files import (
+    FormatTried,
+    StateContainerUnknown,
+    StateCPUsUnreadable,
+    StateEntryNull,
+    StateFile,
+    StateFileDamaged,
+    StatePolicyDiffers,
+)
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.profiles.state_files.cpu_manager_state import (
     ContainerName,
     CPUStateReadOptions,
@@ -28,17 +39,6 @@ from nodewright.profiles.state_files.memory_manager_state import (
     memory_state_file,
     read_memory_state,
 )
-from nodewright.reasons.state_files import (
-    FormatTried,
-    StateContainerUnknown,
-    StateCPUsUnreadable,
-    StateEntryNull,
-    StateFile,
-    StateFileDamaged,
-    StatePolicyDiffers,
-)
-from nodewright.reasons.verdict import Granted, Refused
-from nodewright.values.idset import CPUSet, NUMASet
 
 STATIC = CPUStateReadOptions(path="cpus", policy="static")
 POD_LEVEL = CPUStateReadOptions(path="cpus", policy="static", pod_level=True)

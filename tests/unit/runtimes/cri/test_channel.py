@@ -13,7 +13,7 @@ import grpc
 import pytest
 from grpc import aio as grpc_aio
 
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 from nodewright.runtimes.cri import CRIChannel
 from nodewright.runtimes.cri import api_pb2 as cri
 from nodewright.runtimes.cri.channel import GET_CONTAINER_EVENTS, VERSION, DeadlineExceededError

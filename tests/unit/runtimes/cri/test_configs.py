@@ -15,17 +15,17 @@ from nodewright.engine.core.cgroups.cgroup_facts import (
     MemoryProtection,
     RunsOn,
 )
-from nodewright.errors import HostError
 from nodewright.host.ports import ContainerConfig, DeviceSpec, Mount, PodSandboxConfig
-from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
-from nodewright.kubernetes.pod_spec_fields import ContainerPort, EnvVar, PodSecurityContext, Sysctl
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
+from nodewright.model.kubernetes.pod_spec_fields import ContainerPort, EnvVar, PodSecurityContext, Sysctl
+from nodewright.model.values.cpu_time import Shares
+from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.model.values.quantity import Quantity
+from nodewright.model.values.units import Bytes, Microseconds, MilliCPU
 from nodewright.runtimes.cri import api_pb2 as cri
 from nodewright.runtimes.cri.configs import OWNER, container_config, linux_container_resources, sandbox_config
 from nodewright.runtimes.cri.security_context import container_security, namespaces, sandbox_security
-from nodewright.values.cpu_time import Shares
-from nodewright.values.idset import CPUSet, NUMASet
-from nodewright.values.quantity import Quantity
-from nodewright.values.units import Bytes, Microseconds, MilliCPU
 
 ROOT = (0, "")
 WEB = ObjectMeta(name="web", namespace="shop", uid="u1", labels={"tier": "front"}, annotations={"a": "b"})

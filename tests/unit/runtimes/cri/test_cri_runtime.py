@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.support.fake_servers import FakeCRIServer, cri_endpoint
 
-from nodewright.errors import HostError
 from nodewright.host.ports import Credentials, PodSandboxConfig, RuntimeFacts
-from nodewright.kubernetes.objects import ObjectMeta, Pod, PodSpec
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodSpec
 from nodewright.runtimes.cri import CRIChannel, CRIImageStore, CRIRuntime, pleg
 from nodewright.runtimes.cri import api_pb2 as cri
 from nodewright.runtimes.cri.configs import CGROUP_PARENT, LOG_DIRECTORY, OWNER

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.host.ports import ContainerUsage
-from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
 from nodewright.runtimes.cri import api_pb2 as cri
 from nodewright.runtimes.cri.configs import (
     LOG_DIRECTORY,

@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.errors import HostError
 from nodewright.host.ports import ContainerConfig, Mount
-from nodewright.kubernetes.objects import Container
-from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Container
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
 from nodewright.runtimes.processes.container_records import (
     ProcessIdentity,
     container_facts,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.errors import HostError
+from nodewright.model.errors import HostError
 from nodewright.runtimes.processes.records import (
     ContainerId,
     ContainerRecord,

@@ -9,8 +9,9 @@ from nodewright.engine.core.eviction.eviction_ranking import EvictionCandidate
 from nodewright.engine.node.previews import NodeEvictionForecast
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.what_if.explanation import Explanation
-from nodewright.kubernetes.eviction_thresholds import SIGNAL_RESOURCES
-from nodewright.kubernetes.resource_names import PIDS, readable_amount
+from nodewright.model.kubernetes.eviction_thresholds import SIGNAL_RESOURCES
+from nodewright.model.kubernetes.resource_names import PIDS, readable_amount
+from nodewright.model.reasons.texts import kubelet_text
 from nodewright.predict.evict.evict_text import ranking_key_text
 from nodewright.predict.explain.numa_table import numa_tables
 from nodewright.predict.explain.reason_tree import ReasonBranch, reason_tree
@@ -21,7 +22,6 @@ from nodewright.predict.explain.suggestion_text import (
 )
 from nodewright.predict.node_report.cgroup_report import ReportedCgroup
 from nodewright.predict.policy_notices import message_origin
-from nodewright.reasons.texts import kubelet_text
 
 
 def explanation_section(explained: Explanation) -> dict[str, Any]:

@@ -6,11 +6,11 @@ from typing import Any
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import unallocated_resources
-from nodewright.hardware.machine_info import Core, NUMANode
-from nodewright.kubernetes.resource_names import MEMORY, readable_amount
+from nodewright.model.hardware.machine_info import Core, NUMANode
+from nodewright.model.kubernetes.resource_names import MEMORY, readable_amount
+from nodewright.model.values.idset import CPUSet
 from nodewright.predict.node_report.report_parts import requested_and_allocatable
 from nodewright.predict.policy_notices import policy_notices
-from nodewright.values.idset import CPUSet
 
 
 def machine_section(config: NodeConfig) -> dict[str, Any]:

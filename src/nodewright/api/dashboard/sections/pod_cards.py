@@ -14,8 +14,8 @@ from nodewright.engine.core.requests.qos_and_priority import is_critical, qos_cl
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import Placement, placement_of
 from nodewright.engine.node.step import Decision
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.resource_names import readable_amount
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import readable_amount
 from nodewright.output.json_yaml import plain_value
 from nodewright.output.kubectl.pod_rows import pod_columns
 from nodewright.predict.admit.admission_report import AdmissionEntry

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from nodewright.engine.core.eviction.eviction_thresholds import SignalObservations, threshold_amount
-from nodewright.kubernetes.eviction_thresholds import SIGNAL_CONDITIONS, Signal, Threshold
-from nodewright.kubernetes.stats_summary import PSIStats
-from nodewright.values.duration import Duration
+from nodewright.model.kubernetes.eviction_thresholds import SIGNAL_CONDITIONS, Signal, Threshold
+from nodewright.model.kubernetes.stats_summary import PSIStats
+from nodewright.model.values.duration import Duration
 
 _TITLES = {
     Signal.MEMORY_AVAILABLE: ("Memory available", "bytes"),

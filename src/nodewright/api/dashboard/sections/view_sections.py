@@ -16,7 +16,7 @@ from nodewright.api.dashboard.sections.node_sections import (
 )
 from nodewright.api.dashboard.sections.pod_cards import PlannedPod, agent_pods, plan_pods, pod_marks
 from nodewright.engine.node.node_state import NodeState
-from nodewright.kubernetes.node_profile import API_VERSION
+from nodewright.model.kubernetes.node_profile import API_VERSION
 from nodewright.predict.admit.admission_report import AdmissionEntry
 
 MAX_EVENTS = 200

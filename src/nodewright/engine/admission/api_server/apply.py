@@ -35,9 +35,9 @@ from nodewright.engine.admission.quota.quota_usage import (
     charged_quota_as_stored,
     with_calculated_usage,
 )
-from nodewright.kubernetes.api_request import APIObject, GroupResource, Manifest
-from nodewright.kubernetes.cluster_objects import PriorityClass, RuntimeClass
-from nodewright.kubernetes.namespace_objects import (
+from nodewright.model.kubernetes.api_request import APIObject, GroupResource, Manifest
+from nodewright.model.kubernetes.cluster_objects import PriorityClass, RuntimeClass
+from nodewright.model.kubernetes.namespace_objects import (
     DeviceClass,
     LimitRange,
     Namespace,
@@ -46,7 +46,7 @@ from nodewright.kubernetes.namespace_objects import (
     ResourceQuota,
     ResourceQuotaStatus,
 )
-from nodewright.kubernetes.objects import ObjectMeta, ResourceList
+from nodewright.model.kubernetes.objects import ObjectMeta, ResourceList
 
 _GUARDS = (ResourceQuota, LimitRange)
 _OBJECTS_OF_CONTROLLERS = (

@@ -32,13 +32,13 @@ from nodewright.engine.admission.quota.quota_admission import BeyondQuota, Quota
 from nodewright.engine.admission.quota.quota_pods import pod_evaluator
 from nodewright.engine.admission.quota.resource_claims import ClaimContext, resource_claim_evaluator
 from nodewright.engine.admission.quota.volume_claims import volume_claim_evaluator
-from nodewright.kubernetes.api_request import APIObject, GroupResource, create_request
-from nodewright.kubernetes.cluster_objects import PriorityClass, RuntimeClass
-from nodewright.kubernetes.namespace_objects import LimitRange, PersistentVolumeClaim, ResourceQuota
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.api_errors import terminating_error
-from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
-from nodewright.values.instant import ZERO_TIME
+from nodewright.model.kubernetes.api_request import APIObject, GroupResource, create_request
+from nodewright.model.kubernetes.cluster_objects import PriorityClass, RuntimeClass
+from nodewright.model.kubernetes.namespace_objects import LimitRange, PersistentVolumeClaim, ResourceQuota
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.api_errors import terminating_error
+from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from nodewright.model.values.instant import ZERO_TIME
 
 POD_RESOURCE = PODS
 VOLUME_CLAIM_RESOURCE = GroupResource("persistentvolumeclaims")

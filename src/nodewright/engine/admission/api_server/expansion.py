@@ -12,21 +12,21 @@ from nodewright.engine.admission.api_server.charges import (
     RESOURCE_CLAIM_RESOURCE,
     VOLUME_CLAIM_RESOURCE,
 )
-from nodewright.kubernetes.api_request import (
+from nodewright.model.kubernetes.api_request import (
     APIObject,
     GroupResource,
     Manifest,
     RollingUpdate,
     WorkloadController,
 )
-from nodewright.kubernetes.namespace_objects import (
+from nodewright.model.kubernetes.namespace_objects import (
     PartialObjectMetadata,
     PersistentVolumeClaim,
     ResourceClaim,
     ResourceClaimTemplate,
 )
-from nodewright.kubernetes.objects import ObjectMeta, Pod
-from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod
+from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
 
 _PERCENT = re.compile(r"([0-9]+)%", re.ASCII)
 

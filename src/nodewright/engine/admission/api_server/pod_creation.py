@@ -25,12 +25,12 @@ from nodewright.engine.admission.limit_ranger import (
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.admission.validation.violation import Violation
 from nodewright.engine.node.node_state import pod_as_stored
-from nodewright.kubernetes.api_request import GroupResource
-from nodewright.kubernetes.cluster_objects import PriorityClass, RuntimeClass
-from nodewright.kubernetes.namespace_objects import LimitRange
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.reasons.limit_ranges import LimitReason
-from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from nodewright.model.kubernetes.api_request import GroupResource
+from nodewright.model.kubernetes.cluster_objects import PriorityClass, RuntimeClass
+from nodewright.model.kubernetes.namespace_objects import LimitRange
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.reasons.limit_ranges import LimitReason
+from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
 
 PODS = GroupResource("pods")
 PRIORITY_CLASS_FIELD, RUNTIME_CLASS_FIELD = "spec.priorityClassName", "spec.runtimeClassName"

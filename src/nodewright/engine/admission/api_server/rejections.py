@@ -5,12 +5,12 @@ from typing import TypeAlias
 from nodewright.engine.admission.admission_plugins import PluginRefusal
 from nodewright.engine.admission.api_server.pod_creation import InvalidPod, LimitRangeViolation, PodRefusal
 from nodewright.engine.admission.validation.violation import violation_fault
-from nodewright.kubernetes.api_request import GroupResource
-from nodewright.kubernetes.objects import ObjectMeta
-from nodewright.reasons.api_errors import aggregate_error, forbidden_error
-from nodewright.reasons.limit_ranges import limit_range_error
-from nodewright.reasons.quota import QuotaReason, quota_error
-from nodewright.values.golang import quoted
+from nodewright.model.kubernetes.api_request import GroupResource
+from nodewright.model.kubernetes.objects import ObjectMeta
+from nodewright.model.reasons.api_errors import aggregate_error, forbidden_error
+from nodewright.model.reasons.limit_ranges import limit_range_error
+from nodewright.model.reasons.quota import QuotaReason, quota_error
+from nodewright.model.values.golang import quoted
 
 ObjectRejection: TypeAlias = PodRefusal | QuotaReason
 """Why the API server refuses an object."""

@@ -5,12 +5,12 @@ from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from nodewright.kubernetes.api_request import APIObject, APIRequest, GroupResource, Operation
-from nodewright.kubernetes.name_validation import is_label_value
-from nodewright.kubernetes.namespace_objects import ResourceQuota, ScopeTerm, Service
-from nodewright.kubernetes.objects import ResourceList
-from nodewright.reasons.quota import SelectorFault, SelectorRule, UnreadableScope, Unspecified
-from nodewright.values.quantity import Quantity
+from nodewright.model.kubernetes.api_request import APIObject, APIRequest, GroupResource, Operation
+from nodewright.model.kubernetes.name_validation import is_label_value
+from nodewright.model.kubernetes.namespace_objects import ResourceQuota, ScopeTerm, Service
+from nodewright.model.kubernetes.objects import ResourceList
+from nodewright.model.reasons.quota import SelectorFault, SelectorRule, UnreadableScope, Unspecified
+from nodewright.model.values.quantity import Quantity
 
 T = TypeVar("T", bound=APIObject)
 

@@ -17,15 +17,15 @@ from nodewright.engine.admission.quota.quota_usage import (
     used_as_stored,
     without_zeros,
 )
-from nodewright.kubernetes.api_request import APIObject, APIRequest, Operation
-from nodewright.kubernetes.namespace_objects import (
+from nodewright.model.kubernetes.api_request import APIObject, APIRequest, Operation
+from nodewright.model.kubernetes.namespace_objects import (
     LimitedResource,
     ResourceQuota,
     ResourceQuotaStatus,
     ScopeTerm,
 )
-from nodewright.kubernetes.objects import ResourceList
-from nodewright.reasons.quota import (
+from nodewright.model.kubernetes.objects import ResourceList
+from nodewright.model.reasons.quota import (
     MustSpecify,
     NegativeUsage,
     NoQuotaForResources,
@@ -37,9 +37,9 @@ from nodewright.reasons.quota import (
     QuotaUnreadable,
     StatusUnknown,
 )
-from nodewright.releases.release_rules import ReleaseRules
-from nodewright.releases.release_table import NEWEST
-from nodewright.values.quantity import Quantity
+from nodewright.model.releases.release_rules import ReleaseRules
+from nodewright.model.releases.release_table import NEWEST
+from nodewright.model.values.quantity import Quantity
 
 T = TypeVar("T", bound=APIObject)
 
@@ -283,7 +283,7 @@ def max_repetitions(delta: QuotaDelta, quotas: Sequence[ResourceQuota]) -> int |
 
     The result equals that of successive charges, because no charge is negative.
 
-    >>> from nodewright.kubernetes.namespace_objects import ResourceQuotaStatus
+    >>> from nodewright.model.kubernetes.namespace_objects import ResourceQuotaStatus
     >>> status = ResourceQuotaStatus(hard={"pods": Quantity.of(10)}, used={"pods": Quantity.of(3)})
     >>> max_repetitions(QuotaDelta(items=((0, {"pods": Quantity.of(2)}),)), [ResourceQuota(status=status)])
     3

@@ -19,10 +19,10 @@ from nodewright.engine.core.requests.effective_resources import (
 )
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.core.requests.request_options import RequestRules
-from nodewright.kubernetes.api_request import APIRequest, GroupResource, Operation
-from nodewright.kubernetes.namespace_objects import ScopeTerm
-from nodewright.kubernetes.objects import Pod, ResourceList
-from nodewright.kubernetes.resource_names import (
+from nodewright.model.kubernetes.api_request import APIRequest, GroupResource, Operation
+from nodewright.model.kubernetes.namespace_objects import ScopeTerm
+from nodewright.model.kubernetes.objects import Pod, ResourceList
+from nodewright.model.kubernetes.resource_names import (
     CPU,
     EPHEMERAL_STORAGE,
     HUGE_PAGES_PREFIX,
@@ -33,12 +33,12 @@ from nodewright.kubernetes.resource_names import (
     is_huge_page,
     is_native,
 )
-from nodewright.reasons.quota import Unspecified
-from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
-from nodewright.releases.release_rules import ReleaseRules
-from nodewright.releases.release_table import NEWEST
-from nodewright.values.instant import Instant
-from nodewright.values.units import wrap_int64
+from nodewright.model.reasons.quota import Unspecified
+from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from nodewright.model.releases.release_rules import ReleaseRules
+from nodewright.model.releases.release_table import NEWEST
+from nodewright.model.values.instant import Instant
+from nodewright.model.values.units import wrap_int64
 
 POD_RESOURCE = GroupResource("pods")
 DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from nodewright.engine.admission.quota.evaluator import QuotaEvaluator
 from nodewright.engine.core.requests.resource_defaults import rounded_to_milli
-from nodewright.kubernetes.api_request import APIObject
-from nodewright.kubernetes.namespace_objects import ResourceQuota, ResourceQuotaStatus, ScopeTerm
-from nodewright.kubernetes.objects import ResourceList
-from nodewright.values.quantity import Quantity, QuantityFormat
+from nodewright.model.kubernetes.api_request import APIObject
+from nodewright.model.kubernetes.namespace_objects import ResourceQuota, ResourceQuotaStatus, ScopeTerm
+from nodewright.model.kubernetes.objects import ResourceList
+from nodewright.model.values.quantity import Quantity, QuantityFormat
 
 ZERO_AMOUNT = Quantity(0, 0, QuantityFormat.DECIMAL_SI)
 

@@ -15,13 +15,13 @@ from nodewright.engine.admission.quota.evaluator import (
 )
 from nodewright.engine.admission.quota.quota_pods import DEVICE_CLASS_PREFIX, is_extended_in_quota
 from nodewright.engine.admission.quota.quota_usage import ZERO_AMOUNT
-from nodewright.kubernetes.api_request import GroupResource
-from nodewright.kubernetes.namespace_objects import DeviceRequest, ExactDeviceRequest, ResourceClaim
-from nodewright.kubernetes.objects import ObjectMeta, OwnerReference, Pod, ResourceList
-from nodewright.kubernetes.resource_names import QUOTA_REQUESTS_PREFIX
-from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
-from nodewright.values.instant import ZERO_TIME, Instant
-from nodewright.values.quantity import Quantity
+from nodewright.model.kubernetes.api_request import GroupResource
+from nodewright.model.kubernetes.namespace_objects import DeviceRequest, ExactDeviceRequest, ResourceClaim
+from nodewright.model.kubernetes.objects import ObjectMeta, OwnerReference, Pod, ResourceList
+from nodewright.model.kubernetes.resource_names import QUOTA_REQUESTS_PREFIX
+from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from nodewright.model.values.instant import ZERO_TIME, Instant
+from nodewright.model.values.quantity import Quantity
 
 CLAIM_RESOURCE = GroupResource("resourceclaims", "resource.k8s.io")
 MAX_DEVICES = 32

@@ -10,11 +10,11 @@ from nodewright.engine.admission.quota.evaluator import (
     object_count_name,
     selects,
 )
-from nodewright.kubernetes.api_request import APIRequest, GroupResource
-from nodewright.kubernetes.namespace_objects import PersistentVolumeClaim, ScopeTerm
-from nodewright.kubernetes.objects import ResourceList
-from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
-from nodewright.values.quantity import Quantity
+from nodewright.model.kubernetes.api_request import APIRequest, GroupResource
+from nodewright.model.kubernetes.namespace_objects import PersistentVolumeClaim, ScopeTerm
+from nodewright.model.kubernetes.objects import ResourceList
+from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from nodewright.model.values.quantity import Quantity
 
 VOLUME_CLAIM_RESOURCE = GroupResource("persistentvolumeclaims")
 

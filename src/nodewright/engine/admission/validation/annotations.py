@@ -14,9 +14,9 @@ from nodewright.engine.admission.validation.violation import (
     forbidden,
     invalid,
 )
-from nodewright.errors import JSON_ERRORS
-from nodewright.kubernetes.objects import Pod, Toleration
-from nodewright.values.golang import quoted
+from nodewright.model.errors import JSON_ERRORS
+from nodewright.model.kubernetes.objects import Pod, Toleration
+from nodewright.model.values.golang import quoted
 
 MIRROR = "kubernetes.io/config.mirror"
 _TOLERATIONS = "scheduler.alpha.kubernetes.io/tolerations"

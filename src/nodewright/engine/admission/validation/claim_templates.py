@@ -14,8 +14,8 @@ from nodewright.engine.admission.validation.violation import (
     not_supported,
     required,
 )
-from nodewright.kubernetes.name_validation import dns1123_label_errors, dns1123_subdomain_errors
-from nodewright.values.quantity import Quantity
+from nodewright.model.kubernetes.name_validation import dns1123_label_errors, dns1123_subdomain_errors
+from nodewright.model.values.quantity import Quantity
 
 Fields = Mapping[str, Any]
 

@@ -13,9 +13,9 @@ from nodewright.engine.admission.validation.violation import (
     not_supported,
     required,
 )
-from nodewright.kubernetes.name_validation import dns1123_label_errors, label_key_errors
-from nodewright.kubernetes.objects import ResourceList, ResourceRequirements
-from nodewright.kubernetes.resource_names import (
+from nodewright.model.kubernetes.name_validation import dns1123_label_errors, label_key_errors
+from nodewright.model.kubernetes.objects import ResourceList, ResourceRequirements
+from nodewright.model.kubernetes.resource_names import (
     CPU,
     HUGE_PAGES_PREFIX,
     MEMORY,
@@ -25,8 +25,8 @@ from nodewright.kubernetes.resource_names import (
     is_supported_pod_level,
     resource_sort_key,
 )
-from nodewright.values.quantity import Quantity, QuantityError
-from nodewright.values.units import INT64_MAX, fits_int64
+from nodewright.model.values.quantity import Quantity, QuantityError
+from nodewright.model.values.units import INT64_MAX, fits_int64
 
 NameRule = Callable[[str], tuple[tuple[ErrorType, str], ...]]
 

@@ -23,9 +23,9 @@ from nodewright.engine.admission.validation.violation import (
     not_supported,
     required,
 )
-from nodewright.kubernetes.name_validation import dns1123_label_errors, port_name_errors
-from nodewright.kubernetes.objects import Container, PodSpec
-from nodewright.kubernetes.pod_spec_fields import ContainerPort
+from nodewright.model.kubernetes.name_validation import dns1123_label_errors, port_name_errors
+from nodewright.model.kubernetes.objects import Container, PodSpec
+from nodewright.model.kubernetes.pod_spec_fields import ContainerPort
 
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")

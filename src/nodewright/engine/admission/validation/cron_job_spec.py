@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from nodewright.engine.admission.validation.job_spec import job_violations
 from nodewright.engine.admission.validation.label_selectors import shown_selector
 from nodewright.engine.admission.validation.violation import Violation, invalid, not_supported, required
-from nodewright.values.duration import Duration, DurationError
-from nodewright.values.golang import parse_int
+from nodewright.model.values.duration import Duration, DurationError
+from nodewright.model.values.golang import parse_int
 
 Fields = Mapping[str, Any]
 

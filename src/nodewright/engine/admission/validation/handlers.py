@@ -11,8 +11,8 @@ from nodewright.engine.admission.validation.violation import (
     not_supported,
     required,
 )
-from nodewright.kubernetes.name_validation import header_name_errors, port_name_errors
-from nodewright.kubernetes.objects import Container
+from nodewright.model.kubernetes.name_validation import header_name_errors, port_name_errors
+from nodewright.model.kubernetes.objects import Container
 
 _SCHEMES = ("HTTP", "HTTPS")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")

@@ -22,9 +22,13 @@ from nodewright.engine.admission.validation.violation import (
     too_long,
     too_many,
 )
-from nodewright.kubernetes.name_validation import dns1123_subdomain_errors, http_path_errors, label_key_errors
-from nodewright.kubernetes.objects import ObjectMeta
-from nodewright.values.golang import NumberError, parse_int, quoted
+from nodewright.model.kubernetes.name_validation import (
+    dns1123_subdomain_errors,
+    http_path_errors,
+    label_key_errors,
+)
+from nodewright.model.kubernetes.objects import ObjectMeta
+from nodewright.model.values.golang import NumberError, parse_int, quoted
 
 Fields = Mapping[str, Any]
 

@@ -13,13 +13,13 @@ from nodewright.engine.admission.validation.violation import (
     not_supported,
     required,
 )
-from nodewright.kubernetes.name_validation import (
+from nodewright.model.kubernetes.name_validation import (
     dns1123_label_errors,
     dns1123_subdomain_errors,
     label_key_errors,
     label_value_errors,
 )
-from nodewright.kubernetes.objects import (
+from nodewright.model.kubernetes.objects import (
     Affinity,
     NodeAffinity,
     NodeSelector,

@@ -20,16 +20,16 @@ from nodewright.engine.admission.validation.violation import (
     required,
 )
 from nodewright.engine.admission.validation.windows import windows_option_violations
-from nodewright.kubernetes.name_validation import (
+from nodewright.model.kubernetes.name_validation import (
     dns1123_label_errors,
     dns1123_subdomain_errors,
     ip_errors,
     search_domain_errors,
 )
-from nodewright.kubernetes.objects import PodSpec
-from nodewright.kubernetes.pod_spec_fields import PodDNSConfig, PodSecurityContext, Sysctl
-from nodewright.kubernetes.sysctl_names import dotted_sysctl, sysctl_namespace
-from nodewright.patterns import lazy_pattern
+from nodewright.model.kubernetes.objects import PodSpec
+from nodewright.model.kubernetes.pod_spec_fields import PodDNSConfig, PodSecurityContext, Sysctl
+from nodewright.model.kubernetes.sysctl_names import dotted_sysctl, sysctl_namespace
+from nodewright.model.patterns import lazy_pattern
 
 _MAX_ID = 2**31 - 1
 _SYSCTL = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"

@@ -42,16 +42,16 @@ from nodewright.engine.admission.validation.windows import (
     operating_system_violations,
 )
 from nodewright.engine.core.requests.effective_resources import container_limits, container_requests
-from nodewright.kubernetes.name_validation import (
+from nodewright.model.kubernetes.name_validation import (
     dns1123_subdomain_errors,
     label_key_errors,
 )
-from nodewright.kubernetes.objects import (
+from nodewright.model.kubernetes.objects import (
     Pod,
     PodSpec,
     ResourceRequirements,
 )
-from nodewright.kubernetes.resource_names import resource_sort_key
+from nodewright.model.kubernetes.resource_names import resource_sort_key
 
 _INT32_MAX = 2**31 - 1
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
@@ -77,8 +77,8 @@ def pod_violations(
     Follows: v1.36, pkg/apis/core/validation/validation.go, ValidatePodCreate; default feature gates.
     Departs: a container without an image is accepted, and the options of security modules are not checked. Amounts that do not fit into 64 bits are refused. The order is fixed where the API server walks maps.
 
-    >>> from nodewright.kubernetes.objects import Container, ObjectMeta
-    >>> from nodewright.values.quantity import Quantity
+    >>> from nodewright.model.kubernetes.objects import Container, ObjectMeta
+    >>> from nodewright.model.values.quantity import Quantity
     >>> greedy = ResourceRequirements(requests={"cpu": Quantity.parse("2")}, limits={"cpu": Quantity.parse("1")})
     >>> spec = PodSpec(containers=(Container(name="main", resources=greedy),))
     >>> [(violation.path, violation.rule) for violation in pod_violations(Pod(metadata=ObjectMeta(name="web"), spec=spec))]

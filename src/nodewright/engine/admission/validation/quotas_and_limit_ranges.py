@@ -18,8 +18,8 @@ from nodewright.engine.admission.validation.violation import (
     metadata_violations,
     required,
 )
-from nodewright.kubernetes.name_validation import label_key_errors
-from nodewright.kubernetes.namespace_objects import (
+from nodewright.model.kubernetes.name_validation import label_key_errors
+from nodewright.model.kubernetes.namespace_objects import (
     LimitRange,
     LimitRangeItem,
     ResourceQuota,
@@ -27,8 +27,8 @@ from nodewright.kubernetes.namespace_objects import (
     ScopeSelector,
     ScopeTerm,
 )
-from nodewright.kubernetes.objects import ResourceList
-from nodewright.kubernetes.resource_names import (
+from nodewright.model.kubernetes.objects import ResourceList
+from nodewright.model.kubernetes.resource_names import (
     CPU,
     MEMORY,
     PODS,
@@ -37,8 +37,8 @@ from nodewright.kubernetes.resource_names import (
     is_native,
     resource_sort_key,
 )
-from nodewright.values.quantity import Quantity
-from nodewright.values.units import INT64_MAX
+from nodewright.model.values.quantity import Quantity
+from nodewright.model.values.units import INT64_MAX
 
 _POD_RESOURCES = frozenset(
     {PODS, *(prefix + name for prefix in ("", "requests.", "limits.") for name in (CPU, MEMORY))}
@@ -70,7 +70,7 @@ def quota_violations(quota: ResourceQuota) -> tuple[Violation, ...]:
     Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateResourceQuota.
     Departs: resources in a fixed order, where the API server walks maps.
 
-    >>> from nodewright.kubernetes.objects import ObjectMeta
+    >>> from nodewright.model.kubernetes.objects import ObjectMeta
     >>> spec = ResourceQuotaSpec(scopes=("BestEffort", "NotBestEffort"))
     >>> quota = ResourceQuota(metadata=ObjectMeta(name="team"), spec=spec)
     >>> [(violation.path, violation.value, violation.rule) for violation in quota_violations(quota)]
@@ -187,8 +187,8 @@ def limit_range_violations(limit_range: LimitRange) -> tuple[Violation, ...]:
     Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateLimitRange.
     Departs: resources in a fixed order, where the API server walks maps.
 
-    >>> from nodewright.kubernetes.objects import ObjectMeta
-    >>> from nodewright.kubernetes.namespace_objects import LimitRangeSpec
+    >>> from nodewright.model.kubernetes.objects import ObjectMeta
+    >>> from nodewright.model.kubernetes.namespace_objects import LimitRangeSpec
     >>> item = LimitRangeItem(type="Container", default={"cpu": Quantity.parse("2")}, max={"cpu": _ONE})
     >>> limit_range = LimitRange(metadata=ObjectMeta(name="bounds"), spec=LimitRangeSpec(limits=(item,)))
     >>> [(violation.path, violation.value, violation.rule) for violation in limit_range_violations(limit_range)]

@@ -13,18 +13,18 @@ from nodewright.engine.admission.validation.violation import (
     not_supported,
     required,
 )
-from nodewright.kubernetes.field_labels import SUBSCRIPTED_FIELDS, field_label_error, split_subscript
-from nodewright.kubernetes.name_validation import (
+from nodewright.model.kubernetes.field_labels import SUBSCRIPTED_FIELDS, field_label_error, split_subscript
+from nodewright.model.kubernetes.name_validation import (
     config_key_errors,
     dns1123_label_errors,
     dns1123_subdomain_errors,
     env_name_errors,
     label_key_errors,
 )
-from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.pod_spec_fields import EnvVar
-from nodewright.values.quantity import Quantity, QuantityError
+from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.pod_spec_fields import EnvVar
+from nodewright.model.values.quantity import Quantity, QuantityError
 
 Fields = Mapping[str, Any]
 """A mapping of a manifest that passed the schema check."""

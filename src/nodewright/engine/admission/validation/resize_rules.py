@@ -12,8 +12,8 @@ from nodewright.engine.core.requests.qos_and_priority import (
     is_static,
     qos_class,
 )
-from nodewright.kubernetes.objects import Container, Pod, ResourceList, ResourceRequirements
-from nodewright.kubernetes.resource_names import CPU, MEMORY
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceList, ResourceRequirements
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY
 
 _NO_FIELD = "[]"
 """The field path that the API server prints for an error without a field."""

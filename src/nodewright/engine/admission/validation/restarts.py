@@ -12,8 +12,8 @@ from nodewright.engine.admission.validation.violation import (
     required,
     too_many,
 )
-from nodewright.kubernetes.objects import Container, PodSpec
-from nodewright.kubernetes.pod_spec_fields import ContainerResizePolicy
+from nodewright.model.kubernetes.objects import Container, PodSpec
+from nodewright.model.kubernetes.pod_spec_fields import ContainerResizePolicy
 
 _JOBS, _JOB_POLICIES = ("Job", "CronJob"), ("OnFailure", "Never")
 _NAMES_IN_MESSAGES = {

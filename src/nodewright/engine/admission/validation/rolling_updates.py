@@ -11,8 +11,8 @@ from nodewright.engine.admission.validation.violation import (
     not_supported,
     required,
 )
-from nodewright.kubernetes.api_request import RollingUpdate
-from nodewright.values.golang import saturated_int
+from nodewright.model.kubernetes.api_request import RollingUpdate
+from nodewright.model.values.golang import saturated_int
 
 Fields = Mapping[str, Any]
 

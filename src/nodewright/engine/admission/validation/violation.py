@@ -7,14 +7,14 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from nodewright.errors import Fault
-from nodewright.kubernetes.name_validation import (
+from nodewright.model.errors import Fault
+from nodewright.model.kubernetes.name_validation import (
     dns1123_label_errors,
     dns1123_subdomain_errors,
     label_key_errors,
     label_value_errors,
 )
-from nodewright.kubernetes.objects import Container, ObjectMeta, PodSpec
+from nodewright.model.kubernetes.objects import Container, ObjectMeta, PodSpec
 
 
 class ErrorType(StrEnum):

@@ -13,8 +13,8 @@ from nodewright.engine.admission.validation.violation import (
     not_supported,
     required,
 )
-from nodewright.kubernetes.name_validation import dns1123_label_errors, dns1123_subdomain_errors
-from nodewright.patterns import lazy_pattern
+from nodewright.model.kubernetes.name_validation import dns1123_label_errors, dns1123_subdomain_errors
+from nodewright.model.patterns import lazy_pattern
 
 Rule: TypeAlias = Callable[[Mapping[str, Any], str], Iterator[Violation]]
 """The violations in a source at a path."""

@@ -24,9 +24,9 @@ from nodewright.engine.admission.validation.violation import (
     required,
 )
 from nodewright.engine.admission.validation.volume_plugins import PLUGIN_RULES, SECOND_SOURCE_PATHS, Rule
-from nodewright.kubernetes.name_validation import dns1123_label_errors, dns1123_subdomain_errors
-from nodewright.kubernetes.objects import Pod
-from nodewright.values.quantity import Quantity, QuantityError
+from nodewright.model.kubernetes.name_validation import dns1123_label_errors, dns1123_subdomain_errors
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.quantity import Quantity, QuantityError
 
 _HOST_PATH_TYPES = (
     "",

@@ -10,10 +10,10 @@ from nodewright.engine.admission.validation.violation import (
     forbidden,
     invalid,
 )
-from nodewright.kubernetes.name_validation import dns1123_subdomain_errors
-from nodewright.kubernetes.objects import PodSpec
-from nodewright.kubernetes.pod_spec_fields import PodSecurityContext
-from nodewright.patterns import lazy_pattern
+from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
+from nodewright.model.kubernetes.objects import PodSpec
+from nodewright.model.kubernetes.pod_spec_fields import PodSecurityContext
+from nodewright.model.patterns import lazy_pattern
 
 Options = Mapping[str, Any] | None
 """The field `windowsOptions` of a security context."""

@@ -26,8 +26,8 @@ from nodewright.engine.admission.validation.violation import (
     not_supported,
     required,
 )
-from nodewright.kubernetes.name_validation import dns1123_label_errors, dns1123_subdomain_errors
-from nodewright.kubernetes.objects import ObjectMeta
+from nodewright.model.kubernetes.name_validation import dns1123_label_errors, dns1123_subdomain_errors
+from nodewright.model.kubernetes.objects import ObjectMeta
 
 Fields = Mapping[str, Any]
 """A mapping of a manifest that passed the schema check."""

@@ -9,8 +9,8 @@ from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig, huge_page
 from nodewright.engine.core.cgroups.cgroup_facts import CgroupFact, HugePageCeiling
 from nodewright.engine.core.cgroups.cgroup_names import QOSCgroupNames, pod_uid_from_cgroup
 from nodewright.engine.core.cgroups.cgroup_plan import UNLIMITED, CgroupFile, CgroupLevel, PlannedCgroup
-from nodewright.values.cpu_time import CFS_PERIOD
-from nodewright.values.idset import CPUSet, IdSetError
+from nodewright.model.values.cpu_time import CFS_PERIOD
+from nodewright.model.values.idset import CPUSet, IdSetError
 
 FileTexts: TypeAlias = Mapping[str, str]
 """The contents of a cgroup's files by name."""

@@ -9,9 +9,9 @@ from typing import TypeAlias, assert_never
 import msgspec
 
 from nodewright.engine.core.requests.oom_adjust import OOMScore
-from nodewright.values.cpu_time import Shares
-from nodewright.values.idset import CPUSet, NUMASet
-from nodewright.values.units import Bytes, Microseconds, MilliCPU
+from nodewright.model.values.cpu_time import Shares
+from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.model.values.units import Bytes, Microseconds, MilliCPU
 
 MEMORY_MIN, MEMORY_LOW, MEMORY_HIGH = "memory.min", "memory.low", "memory.high"
 

@@ -7,8 +7,8 @@ from typing import Self
 import msgspec
 
 from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR, QOSClass, is_mirror, qos_class
-from nodewright.kubernetes.objects import Pod
-from nodewright.values.golang import base_path, clean_path, quoted
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.golang import base_path, clean_path, quoted
 
 KUBEPODS = "kubepods"
 SLICE_SUFFIX = ".slice"

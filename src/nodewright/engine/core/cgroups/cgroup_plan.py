@@ -49,10 +49,10 @@ from nodewright.engine.core.cgroups.cgroup_settings import (
 from nodewright.engine.core.cgroups.container_settings import ContainerCpuset, settings_by_container
 from nodewright.engine.core.requests.oom_adjust import OOMScore
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.kubernetes.objects import Pod, ResourceList
-from nodewright.values.cpu_time import Weight, kubelet_weight, runtime_weight
-from nodewright.values.idset import CPUSet
-from nodewright.values.units import Bytes, Microseconds
+from nodewright.model.kubernetes.objects import Pod, ResourceList
+from nodewright.model.values.cpu_time import Weight, kubelet_weight, runtime_weight
+from nodewright.model.values.idset import CPUSet
+from nodewright.model.values.units import Bytes, Microseconds
 
 UNLIMITED = "max"
 

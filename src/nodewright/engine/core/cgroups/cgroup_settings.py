@@ -28,11 +28,11 @@ from nodewright.engine.core.requests.effective_resources import (
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.core.requests.request_options import NEWEST_REQUEST_RULES, RequestRules
 from nodewright.engine.core.requests.spec_cache import cached_by_spec
-from nodewright.kubernetes.objects import Pod, ResourceList
-from nodewright.kubernetes.resource_names import CPU, MEMORY
-from nodewright.values.cpu_time import MIN_SHARES, NO_QUOTA, cpu_shares
-from nodewright.values.quantity import ZERO
-from nodewright.values.units import Bytes, MilliCPU
+from nodewright.model.kubernetes.objects import Pod, ResourceList
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY
+from nodewright.model.values.cpu_time import MIN_SHARES, NO_QUOTA, cpu_shares
+from nodewright.model.values.quantity import ZERO
+from nodewright.model.values.units import Bytes, MilliCPU
 
 
 def pod_cgroup_settings(pod: Pod, rules: CgroupConfig, *, has_exclusive_cpus: bool = False) -> CgroupSettings:

@@ -33,11 +33,11 @@ from nodewright.engine.core.requests.effective_resources import (
 )
 from nodewright.engine.core.requests.oom_adjust import OOMScore, oom_scores
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, is_critical, qos_class
-from nodewright.kubernetes.objects import Container, Pod, ResourceList
-from nodewright.kubernetes.resource_names import CPU, MEMORY, is_huge_page
-from nodewright.values.cpu_time import NO_QUOTA, cpu_shares
-from nodewright.values.quantity import ZERO, Quantity
-from nodewright.values.units import Bytes, MilliCPU
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY, is_huge_page
+from nodewright.model.values.cpu_time import NO_QUOTA, cpu_shares
+from nodewright.model.values.quantity import ZERO, Quantity
+from nodewright.model.values.units import Bytes, MilliCPU
 
 
 class ContainerCpuset(msgspec.Struct, frozen=True, kw_only=True):

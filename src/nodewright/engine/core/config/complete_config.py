@@ -11,26 +11,26 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from nodewright.engine.core.config.config_validation import validation_faults
-from nodewright.hardware.machine_info import MachineInfo
-from nodewright.kubernetes.eviction_thresholds import (
+from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.kubernetes.eviction_thresholds import (
     DEFAULT_EVICTION_HARD,
     EvictionSettings,
     parse_thresholds,
 )
-from nodewright.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
-from nodewright.kubernetes.kubelet_configuration import (
+from nodewright.model.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
+from nodewright.model.kubernetes.kubelet_configuration import (
     CrashLoopBackOffConfig,
     KubeletAuthentication,
     KubeletAuthorization,
     KubeletConfiguration,
     LoggingConfiguration,
 )
-from nodewright.kubernetes.reservations import parse_reservations
-from nodewright.patterns import lazy_pattern
-from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates, ResolvedGates, resolve_gates
-from nodewright.releases.release_table import NEWEST, ReleaseTable
-from nodewright.values.duration import Duration
-from nodewright.values.golang import quoted
+from nodewright.model.kubernetes.reservations import parse_reservations
+from nodewright.model.patterns import lazy_pattern
+from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates, ResolvedGates, resolve_gates
+from nodewright.model.releases.release_table import NEWEST, ReleaseTable
+from nodewright.model.values.duration import Duration
+from nodewright.model.values.golang import quoted
 
 MAX_CONTAINER_BACKOFF = Duration.seconds(300)
 
@@ -44,7 +44,7 @@ def defaulted(config: KubeletConfiguration, gates: FeatureGates) -> KubeletConfi
     Follows: v1.36, kubelet/apis/config/v1beta1/defaults.go, SetDefaults_KubeletConfiguration; the default
         eviction thresholds: cmd/kubelet/app/server.go, loadConfigFile.
 
-    >>> from nodewright.releases.feature_gates import DEFAULT_GATES
+    >>> from nodewright.model.releases.feature_gates import DEFAULT_GATES
     >>> config = defaulted(KubeletConfiguration(max_pods=0, pod_pids_limit=-5), DEFAULT_GATES)
     >>> config.max_pods, config.pod_pids_limit, str(config.node_status_report_frequency)
     (110, -1, '5m0s')

@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nodewright.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.patterns import lazy_pattern
-from nodewright.releases.feature_gates import FeatureGates
-from nodewright.releases.release_rules import ReleaseRules
-from nodewright.values.duration import Duration
-from nodewright.values.golang import float_text, quoted
+from nodewright.model.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.patterns import lazy_pattern
+from nodewright.model.releases.feature_gates import FeatureGates
+from nodewright.model.releases.release_rules import ReleaseRules
+from nodewright.model.values.duration import Duration
+from nodewright.model.values.golang import float_text, quoted
 
 ZERO_DURATION = Duration()
 SECOND = Duration.seconds(1)

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from nodewright.engine.core.config.component_validation import component_faults
-from nodewright.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.kubernetes.reservations import parse_cpu_list
-from nodewright.releases.feature_gates import FeatureGates
-from nodewright.values.duration import Duration
-from nodewright.values.golang import NumberError, float_text, quoted, quoted_list
+from nodewright.model.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.reservations import parse_cpu_list
+from nodewright.model.releases.feature_gates import FeatureGates
+from nodewright.model.values.duration import Duration
+from nodewright.model.values.golang import NumberError, float_text, quoted, quoted_list
 
 ZERO_DURATION = Duration()
 TOPOLOGY_POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
@@ -33,7 +33,7 @@ def validation_faults(
     """All faults of the values of a defaulted configuration.
 
     >>> from nodewright.engine.core.config.complete_config import defaulted
-    >>> from nodewright.releases.feature_gates import DEFAULT_GATES
+    >>> from nodewright.model.releases.feature_gates import DEFAULT_GATES
     >>> config = defaulted(KubeletConfiguration(max_pods=-1), DEFAULT_GATES)
     >>> [fault.path for fault in validation_faults(config, DEFAULT_GATES)]
     ['maxPods']

@@ -10,8 +10,8 @@ from nodewright.engine.core.cpu.cpu_policy import CPUPolicy, NoneCPUPolicy, Stat
 from nodewright.engine.core.cpu.cpu_state import NO_CPUS, CPUState
 from nodewright.engine.core.cpu.cpu_topology import Mask
 from nodewright.engine.core.cpu.exclusive_cpus import PodCPURequests
-from nodewright.kubernetes.objects import Container
-from nodewright.reasons.cpu import (
+from nodewright.model.kubernetes.objects import Container
+from nodewright.model.reasons.cpu import (
     CPUHolder,
     CPUsOfNUMA,
     CPUsStranded,
@@ -20,9 +20,9 @@ from nodewright.reasons.cpu import (
     NotEnoughWholeCores,
     NotWholeCores,
 )
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.values.idset import CPUSet, NUMASet
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.values.idset import CPUSet, NUMASet
 
 ReasonT = TypeVar("ReasonT")
 

@@ -3,11 +3,11 @@
 from nodewright.engine.core.cpu.cpu_policy import CPUPolicy, NoneCPUPolicy, StaticCPUPolicy
 from nodewright.engine.core.cpu.cpu_state import NO_CPUS, CPUState
 from nodewright.engine.core.cpu.exclusive_cpus import PodCPURequests
-from nodewright.kubernetes.objects import Container
-from nodewright.kubernetes.resource_names import CPU
-from nodewright.values.idset import CPUSet, NUMASet
-from nodewright.values.subsets import Demand
-from nodewright.values.topology_hints import IMPOSSIBLE, Fitting, HintList, ProviderHints
+from nodewright.model.kubernetes.objects import Container
+from nodewright.model.kubernetes.resource_names import CPU
+from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.model.values.subsets import Demand
+from nodewright.model.values.topology_hints import IMPOSSIBLE, Fitting, HintList, ProviderHints
 
 
 def container_hints(

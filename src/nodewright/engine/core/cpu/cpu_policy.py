@@ -17,15 +17,15 @@ from nodewright.engine.core.cpu.policy_options import (
     read_options,
     unsuitable_option,
 )
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.cpu import (
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.cpu import (
     CPUsNotFree,
     DistributionOverwritten,
     KubeletCrashes,
     KubeletHangs,
     NotEnoughCPUs,
 )
-from nodewright.reasons.cpu_start import (
+from nodewright.model.reasons.cpu_start import (
     AssignmentShared,
     CPUPolicyTakesNoOptions,
     CPUPolicyUnknown,
@@ -39,10 +39,10 @@ from nodewright.reasons.cpu_start import (
     ReservedCPUUnknown,
     SharedPoolEmpty,
 )
-from nodewright.reasons.reason import NotJudged
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.values.idset import CPUSet
-from nodewright.values.quantity import Quantity
+from nodewright.model.reasons.reason import NotJudged
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.values.idset import CPUSet
+from nodewright.model.values.quantity import Quantity
 
 if TYPE_CHECKING:
     from nodewright.engine.core.cpu.custom_picker import CPUPicker

@@ -6,8 +6,8 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.reasons.cpu import CPUHolder
-from nodewright.values.idset import CPUSet
+from nodewright.model.reasons.cpu import CPUHolder
+from nodewright.model.values.idset import CPUSet
 
 NO_CPUS = CPUSet()
 

@@ -6,15 +6,15 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 from msgspec.structs import force_setattr
 
-from nodewright.hardware.machine_info import Core, MachineInfo
-from nodewright.reasons.cpu_start import (
+from nodewright.model.hardware.machine_info import Core, MachineInfo
+from nodewright.model.reasons.cpu_start import (
     CoreThreadsRepeated,
     CoreWithoutThreads,
     CPUCountUnknown,
     CPUMachineFault,
 )
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.values.idset import CPUSet, NUMASet
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.values.idset import CPUSet, NUMASet
 
 Mask: TypeAlias = int
 """A set of CPUs as bits. Assignment works on plain integers; public functions take and return CPUSet."""

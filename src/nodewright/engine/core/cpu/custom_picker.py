@@ -10,10 +10,15 @@ import msgspec
 
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology
 from nodewright.engine.core.cpu.policy_options import CPUOptions
-from nodewright.reasons.cpu import PickedBy, PickerRefuses
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.values.custom_policy import CustomPolicy, CustomPolicyError, docstring_summary, failure_text
-from nodewright.values.idset import CPUSet
+from nodewright.model.reasons.cpu import PickedBy, PickerRefuses
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.values.custom_policy import (
+    CustomPolicy,
+    CustomPolicyError,
+    docstring_summary,
+    failure_text,
+)
+from nodewright.model.values.idset import CPUSet
 
 
 class PickRequest(msgspec.Struct, frozen=True, kw_only=True):

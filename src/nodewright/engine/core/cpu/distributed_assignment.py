@@ -8,7 +8,7 @@ import msgspec
 
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology, Mask
 from nodewright.engine.core.cpu.packed_assignment import PackingOptions, numa_order, take_packed
-from nodewright.reasons.cpu import (
+from nodewright.model.reasons.cpu import (
     CPUAccountingWrong,
     CPURefusal,
     DistributionOverwritten,
@@ -16,8 +16,8 @@ from nodewright.reasons.cpu import (
     KubeletHangs,
     NotEnoughCPUs,
 )
-from nodewright.reasons.reason import NotJudged
-from nodewright.values.idset import NUMASet
+from nodewright.model.reasons.reason import NotJudged
+from nodewright.model.values.idset import NUMASet
 
 MAX_COMBINATIONS = 200_000
 """Combinations of NUMA nodes that are examined before the result is `NotJudged`."""

@@ -10,12 +10,12 @@ from nodewright.engine.core.requests.effective_resources import pod_level_resour
 from nodewright.engine.core.requests.manager_requests import manager_requests, managers_ignore_pod_level
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.core.requests.spec_cache import cached_by_spec
-from nodewright.kubernetes.objects import Container, Pod, ResourceRequirements
-from nodewright.kubernetes.resource_names import CPU, MEMORY
-from nodewright.reasons.cpu import PodSharedPoolEmpty
-from nodewright.releases.release_rules import AllocatedInStatus
-from nodewright.values.quantity import ZERO, Quantity
-from nodewright.values.units import wrap_int64
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceRequirements
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY
+from nodewright.model.reasons.cpu import PodSharedPoolEmpty
+from nodewright.model.releases.release_rules import AllocatedInStatus
+from nodewright.model.values.quantity import ZERO, Quantity
+from nodewright.model.values.units import wrap_int64
 
 
 class PodCPURequests(msgspec.Struct, frozen=True):

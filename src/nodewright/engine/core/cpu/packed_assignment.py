@@ -6,7 +6,7 @@ from typing import TypeAlias
 import msgspec
 
 from nodewright.engine.core.cpu.cpu_topology import CorePattern, CPUTopology, Mask, TopologyParts
-from nodewright.reasons.cpu import CPURefusal, KubeletCrashes, NotEnoughCPUs
+from nodewright.model.reasons.cpu import CPURefusal, KubeletCrashes, NotEnoughCPUs
 
 UnitOrder: TypeAlias = Iterable[tuple[int, int]]
 """Units in the order of assignment, each as (free CPUs, id). Nested units are ordered when they are reached."""

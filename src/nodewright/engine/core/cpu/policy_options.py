@@ -7,7 +7,7 @@ import msgspec
 
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology
 from nodewright.engine.core.requests.manager_requests import allocated_in_status
-from nodewright.reasons.cpu_start import (
+from nodewright.model.reasons.cpu_start import (
     AlignBySocketAgainstMachine,
     AlignBySocketAgainstPolicy,
     CPUOptionGated,
@@ -16,10 +16,10 @@ from nodewright.reasons.cpu_start import (
     CPUOptionValueInvalid,
     CPUPolicyFault,
 )
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.releases.feature_gates import FeatureGates
-from nodewright.releases.release_rules import AllocatedInStatus, ReleaseRules
-from nodewright.releases.release_table import NEWEST
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.releases.feature_gates import FeatureGates
+from nodewright.model.releases.release_rules import AllocatedInStatus, ReleaseRules
+from nodewright.model.releases.release_table import NEWEST
 
 _BOOLEANS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "FALSE", "false", "False"), False

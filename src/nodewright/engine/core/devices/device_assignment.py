@@ -19,8 +19,8 @@ from nodewright.engine.core.devices.device_state import (
     ReusableDevices,
     device_stock,
 )
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.reasons.devices import (
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.reasons.devices import (
     DeviceAllocationFailed,
     DevicePluginMissing,
     DevicePreferenceFailed,
@@ -38,8 +38,8 @@ from nodewright.reasons.devices import (
     PreferenceWanted,
     UnhealthyDevicesReused,
 )
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.values.idset import NUMASet
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.values.idset import NUMASet
 
 TierReason: TypeAlias = Literal["reuse", "aligned", "preferred", "unaligned", "withoutTopology"]
 

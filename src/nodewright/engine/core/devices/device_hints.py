@@ -13,12 +13,12 @@ from nodewright.engine.core.devices.device_state import (
 )
 from nodewright.engine.core.requests.effective_resources import pod_limits
 from nodewright.engine.core.requests.request_options import RequestOptions
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.reasons.devices import DeviceUnlisted
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.values.idset import NUMASet
-from nodewright.values.subsets import Demand, MinimumSize, minimum_size
-from nodewright.values.topology_hints import IMPOSSIBLE, Fitting, HintList, ProviderHints
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.reasons.devices import DeviceUnlisted
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.subsets import Demand, MinimumSize, minimum_size
+from nodewright.model.values.topology_hints import IMPOSSIBLE, Fitting, HintList, ProviderHints
 
 _NO_HINTS: Granted[ProviderHints | None] = Granted({})
 _WITHOUT_OVERHEAD = RequestOptions(exclude_overhead=True)

@@ -5,10 +5,10 @@ from typing import Self, TypeAlias
 
 import msgspec
 
-from nodewright.hardware.machine_info import NUMANode
-from nodewright.kubernetes.node_profile import Device
-from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
-from nodewright.values.idset import NUMASet
+from nodewright.model.hardware.machine_info import NUMANode
+from nodewright.model.kubernetes.node_profile import Device
+from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from nodewright.model.values.idset import NUMASet
 
 
 class DevicePluginError(msgspec.Struct, frozen=True):

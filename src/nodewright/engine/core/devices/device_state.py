@@ -7,10 +7,10 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.core.devices.device_manager import DevicePluginError
-from nodewright.kubernetes.node_profile import Device
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.devices import DeviceHolder, DevicesAt, DeviceStock
-from nodewright.values.idset import LARGEST_ID, NUMASet
+from nodewright.model.kubernetes.node_profile import Device
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.devices import DeviceHolder, DevicesAt, DeviceStock
+from nodewright.model.values.idset import LARGEST_ID, NUMASet
 
 DeviceIdSet: TypeAlias = frozenset[str]
 PodDevices: TypeAlias = Mapping[str, Mapping[str, Mapping[str, DeviceIdSet]]]

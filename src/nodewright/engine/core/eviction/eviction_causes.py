@@ -7,11 +7,11 @@ from nodewright.engine.core.eviction.eviction_thresholds import (
     threshold_amount,
 )
 from nodewright.engine.core.requests.effective_resources import pod_level_resources_set
-from nodewright.kubernetes.eviction_thresholds import SIGNAL_RESOURCES, Threshold
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.resource_names import EPHEMERAL_STORAGE, MEMORY
-from nodewright.kubernetes.stats_summary import ContainerStats, PodStats
-from nodewright.reasons.eviction import (
+from nodewright.model.kubernetes.eviction_thresholds import SIGNAL_RESOURCES, Threshold
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import EPHEMERAL_STORAGE, MEMORY
+from nodewright.model.kubernetes.stats_summary import ContainerStats, PodStats
+from nodewright.model.reasons.eviction import (
     ContainerStorageOverLimit,
     EmptyDirOverLimit,
     LimitExceeded,
@@ -19,8 +19,8 @@ from nodewright.reasons.eviction import (
     OverRequest,
     PodStorageOverLimit,
 )
-from nodewright.values.quantity import ZERO, Quantity, QuantityFormat
-from nodewright.values.units import wrap_int64
+from nodewright.model.values.quantity import ZERO, Quantity, QuantityFormat
+from nodewright.model.values.units import wrap_int64
 
 
 def exceeded_limit(

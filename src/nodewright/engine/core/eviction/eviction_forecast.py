@@ -22,9 +22,9 @@ from nodewright.engine.core.eviction.eviction_thresholds import (
     NodeFilesystems,
     signal_observations,
 )
-from nodewright.kubernetes.eviction_thresholds import Signal
-from nodewright.kubernetes.stats_summary import FsStats, MemoryStats, PodStats, StatsSummary
-from nodewright.values.quantity import Quantity
+from nodewright.model.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.stats_summary import FsStats, MemoryStats, PodStats, StatsSummary
+from nodewright.model.values.quantity import Quantity
 
 MONITORING_PERIOD_S = 10
 """The interval between passes that evict no pod.

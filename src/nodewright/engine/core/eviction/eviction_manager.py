@@ -24,11 +24,16 @@ from nodewright.engine.core.eviction.eviction_thresholds import (
     thresholds_met,
     watched_thresholds,
 )
-from nodewright.kubernetes.eviction_thresholds import SIGNAL_CONDITIONS, NodeCondition, Signal, Threshold
-from nodewright.kubernetes.stats_summary import StatsSummary
-from nodewright.reasons.eviction import SplitFilesystemsUnsupported, VolumeUseMissing
-from nodewright.values.duration import Duration
-from nodewright.values.instant import Instant
+from nodewright.model.kubernetes.eviction_thresholds import (
+    SIGNAL_CONDITIONS,
+    NodeCondition,
+    Signal,
+    Threshold,
+)
+from nodewright.model.kubernetes.stats_summary import StatsSummary
+from nodewright.model.reasons.eviction import SplitFilesystemsUnsupported, VolumeUseMissing
+from nodewright.model.values.duration import Duration
+from nodewright.model.values.instant import Instant
 
 IMMEDIATE_GRACE_PERIOD_S = 1
 """The grace period of an immediate eviction: one second, not zero."""

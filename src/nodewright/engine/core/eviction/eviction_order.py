@@ -16,8 +16,8 @@ from nodewright.engine.core.eviction.eviction_ranking import (
     ranked_pods,
 )
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
-from nodewright.kubernetes.eviction_thresholds import SIGNAL_RESOURCES, Signal
-from nodewright.kubernetes.resource_names import EPHEMERAL_STORAGE, INODES, MEMORY, PIDS
+from nodewright.model.kubernetes.eviction_thresholds import SIGNAL_RESOURCES, Signal
+from nodewright.model.kubernetes.resource_names import EPHEMERAL_STORAGE, INODES, MEMORY, PIDS
 
 HIGHEST_USER_DEFINABLE_PRIORITY = 1_000_000_000
 """The highest priority of pods that are not system-critical.

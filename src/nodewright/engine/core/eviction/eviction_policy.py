@@ -11,9 +11,14 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.eviction.eviction_state import EvictionState
 from nodewright.engine.core.eviction.eviction_thresholds import SignalObservations, threshold_amount
-from nodewright.kubernetes.eviction_thresholds import SIGNAL_CONDITIONS, NodeCondition, Threshold
-from nodewright.kubernetes.stats_summary import MemoryStats, PodStats, StatsSummary, SwapStats
-from nodewright.values.custom_policy import CustomPolicy, CustomPolicyError, docstring_summary, failure_text
+from nodewright.model.kubernetes.eviction_thresholds import SIGNAL_CONDITIONS, NodeCondition, Threshold
+from nodewright.model.kubernetes.stats_summary import MemoryStats, PodStats, StatsSummary, SwapStats
+from nodewright.model.values.custom_policy import (
+    CustomPolicy,
+    CustomPolicyError,
+    docstring_summary,
+    failure_text,
+)
 
 SECOND_NS = 10**9
 MONITORING_INTERVAL_NS = 10 * SECOND_NS

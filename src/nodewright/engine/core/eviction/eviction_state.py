@@ -15,18 +15,18 @@ from nodewright.engine.core.eviction.eviction_thresholds import (
     SignalObservations,
     watched_thresholds,
 )
-from nodewright.kubernetes.eviction_thresholds import SIGNAL_RESOURCES, NodeCondition, Signal, Threshold
-from nodewright.kubernetes.resource_names import EPHEMERAL_STORAGE, INODES
-from nodewright.kubernetes.stats_summary import StatsSummary
-from nodewright.reasons.eviction import (
+from nodewright.model.kubernetes.eviction_thresholds import SIGNAL_RESOURCES, NodeCondition, Signal, Threshold
+from nodewright.model.kubernetes.resource_names import EPHEMERAL_STORAGE, INODES
+from nodewright.model.kubernetes.stats_summary import StatsSummary
+from nodewright.model.reasons.eviction import (
     LimitExceeded,
     NodeRanShort,
     SplitFilesystemsUnsupported,
     VolumeUseMissing,
 )
-from nodewright.values.duration import Duration
-from nodewright.values.instant import Instant
-from nodewright.values.quantity import Quantity
+from nodewright.model.values.duration import Duration
+from nodewright.model.values.instant import Instant
+from nodewright.model.values.quantity import Quantity
 
 
 class EvictionState(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,14 +6,19 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace as with_changes
 
-from nodewright.kubernetes.eviction_thresholds import EvictionSettings, Signal, Threshold, parse_thresholds
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.kubernetes.stats_summary import FsStats, MemoryStats, RlimitStats, StatsSummary
-from nodewright.releases.feature_gates import FeatureGates
-from nodewright.values.duration import Duration
-from nodewright.values.instant import ZERO_TIME, Instant
-from nodewright.values.quantity import Quantity, QuantityFormat
-from nodewright.values.units import wrap_int64
+from nodewright.model.kubernetes.eviction_thresholds import (
+    EvictionSettings,
+    Signal,
+    Threshold,
+    parse_thresholds,
+)
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.stats_summary import FsStats, MemoryStats, RlimitStats, StatsSummary
+from nodewright.model.releases.feature_gates import FeatureGates
+from nodewright.model.values.duration import Duration
+from nodewright.model.values.instant import ZERO_TIME, Instant
+from nodewright.model.values.quantity import Quantity, QuantityFormat
+from nodewright.model.values.units import wrap_int64
 
 
 class NodeFilesystems(msgspec.Struct, frozen=True, kw_only=True):

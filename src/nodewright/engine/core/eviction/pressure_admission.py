@@ -11,10 +11,10 @@ from nodewright.engine.core.requests.qos_and_priority import (
     is_static,
     qos_class,
 )
-from nodewright.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.kubernetes.objects import Pod, Taint
-from nodewright.kubernetes.tolerations import tolerates
-from nodewright.reasons.eviction import NodeUnderPressure
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.kubernetes.objects import Pod, Taint
+from nodewright.model.kubernetes.tolerations import tolerates
+from nodewright.model.reasons.eviction import NodeUnderPressure
 
 MEMORY_PRESSURE_ONLY = (NodeCondition.MEMORY_PRESSURE,)
 

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.eviction.eviction_ranking import ActivePod
 from nodewright.engine.core.eviction.eviction_thresholds import PODS_CGROUP, NodeFilesystems
-from nodewright.kubernetes.eviction_thresholds import Signal
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.scenario import UsageRow, UsageTable
-from nodewright.kubernetes.stats_summary import (
+from nodewright.model.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.scenario import UsageRow, UsageTable
+from nodewright.model.kubernetes.stats_summary import (
     ContainerStats,
     FsStats,
     MemoryStats,
@@ -24,7 +24,7 @@ from nodewright.kubernetes.stats_summary import (
     StatsSummary,
     VolumeStats,
 )
-from nodewright.values.quantity import Quantity
+from nodewright.model.values.quantity import Quantity
 
 
 class SignalCapacities(msgspec.Struct, frozen=True, kw_only=True):

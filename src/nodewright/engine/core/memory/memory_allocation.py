@@ -24,8 +24,8 @@ from nodewright.engine.core.memory.memory_state import (
     with_block,
     without_block,
 )
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.reasons.memory import (
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.reasons.memory import (
     AffinityCannotGrow,
     DefaultNotPreferred,
     ExtensionNotPreferred,
@@ -34,9 +34,9 @@ from nodewright.reasons.memory import (
     MemoryRequestInexact,
     NoNUMAFits,
 )
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.values.idset import NUMASet
-from nodewright.values.topology_hints import Hint
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.topology_hints import Hint
 
 NO_NUMA_NODES = Hint(None, preferred=False)
 

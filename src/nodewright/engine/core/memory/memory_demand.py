@@ -13,13 +13,13 @@ from nodewright.engine.core.requests.manager_requests import (
 )
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.core.requests.spec_cache import cached_by_spec
-from nodewright.kubernetes.objects import Container, Pod, ResourceList, ResourceRequirements
-from nodewright.kubernetes.resource_names import CPU, MEMORY, is_huge_page
-from nodewright.reasons.memory import MemoryRequestInexact, PodSharedMemoryEmpty
-from nodewright.releases.feature_gates import FeatureGates
-from nodewright.releases.release_rules import AllocatedInStatus, ReleaseRules
-from nodewright.releases.release_table import NEWEST
-from nodewright.values.quantity import ZERO
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceList, ResourceRequirements
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY, is_huge_page
+from nodewright.model.reasons.memory import MemoryRequestInexact, PodSharedMemoryEmpty
+from nodewright.model.releases.feature_gates import FeatureGates
+from nodewright.model.releases.release_rules import AllocatedInStatus, ReleaseRules
+from nodewright.model.releases.release_table import NEWEST
+from nodewright.model.values.quantity import ZERO
 
 MemoryAmounts: TypeAlias = Mapping[str, int]
 """Bytes by kind of memory."""

@@ -7,11 +7,11 @@ from operator import itemgetter
 from nodewright.engine.core.memory.memory_demand import UINT64_MODULUS, MemoryAmounts, PodMemoryDemand
 from nodewright.engine.core.memory.memory_policy import MemoryPolicy, NoneMemoryPolicy
 from nodewright.engine.core.memory.memory_state import Block, MemoryState, NUMAMemory, NUMANodeMap
-from nodewright.kubernetes.objects import Container
-from nodewright.reasons.memory import MemoryRequestInexact, MemoryTypeMissing
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.values.idset import NUMASet
-from nodewright.values.subsets import (
+from nodewright.model.kubernetes.objects import Container
+from nodewright.model.reasons.memory import MemoryRequestInexact, MemoryTypeMissing
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.subsets import (
     Demand,
     MinimumSize,
     minimum_size,
@@ -19,7 +19,7 @@ from nodewright.values.subsets import (
     nonempty_subsets,
     singletons,
 )
-from nodewright.values.topology_hints import (
+from nodewright.model.values.topology_hints import (
     IMPOSSIBLE,
     Fitting,
     Hint,

@@ -20,10 +20,10 @@ from nodewright.engine.core.memory.memory_state import (
     NUMANodeMap,
     with_block,
 )
-from nodewright.hardware.machine_info import HugePages, NUMANode
-from nodewright.kubernetes.objects import Pod, ResourceList
-from nodewright.kubernetes.resource_names import MEMORY, is_huge_page
-from nodewright.reasons.memory import (
+from nodewright.model.hardware.machine_info import HugePages, NUMANode
+from nodewright.model.kubernetes.objects import Pod, ResourceList
+from nodewright.model.kubernetes.resource_names import MEMORY, is_huge_page
+from nodewright.model.reasons.memory import (
     MachineMemoryChanged,
     MemoryAssignedElsewhere,
     MemoryAssignedWithoutMachine,
@@ -36,10 +36,10 @@ from nodewright.reasons.memory import (
     ReservedMemoryElsewhere,
     ReservedMemoryInexact,
 )
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.values.idset import NUMASet
-from nodewright.values.quantity import ZERO, Quantity, QuantityFormat
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.quantity import ZERO, Quantity, QuantityFormat
 
 KIB = 1024
 

@@ -10,8 +10,8 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.reasons.memory import NUMAMemoryLeft
-from nodewright.values.idset import NUMASet
+from nodewright.model.reasons.memory import NUMAMemoryLeft
+from nodewright.model.values.idset import NUMASet
 
 NO_BLOCKS: Mapping[str, "tuple[Block, ...]"] = MappingProxyType({})
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
-from nodewright.kubernetes.objects import PodSpec, Taint
-from nodewright.kubernetes.tolerations import tolerates
-from nodewright.reasons.predicates import NodeAffinityMismatch, UntoleratedTaints
+from nodewright.model.kubernetes.objects import PodSpec, Taint
+from nodewright.model.kubernetes.tolerations import tolerates
+from nodewright.model.reasons.predicates import NodeAffinityMismatch, UntoleratedTaints
 
 
 def daemon_pod_obstacle(

@@ -3,11 +3,16 @@
 import re
 from collections.abc import Mapping
 
-from nodewright.kubernetes.name_validation import is_label_key, is_label_value
-from nodewright.kubernetes.objects import NodeSelectorRequirement, NodeSelectorTerm, PodSpec
-from nodewright.patterns import lazy_pattern
-from nodewright.reasons.predicates import LabelMissing, NodeAffinityMismatch, RequirementUnmet, TermUnmet
-from nodewright.values.units import fits_int64
+from nodewright.model.kubernetes.name_validation import is_label_key, is_label_value
+from nodewright.model.kubernetes.objects import NodeSelectorRequirement, NodeSelectorTerm, PodSpec
+from nodewright.model.patterns import lazy_pattern
+from nodewright.model.reasons.predicates import (
+    LabelMissing,
+    NodeAffinityMismatch,
+    RequirementUnmet,
+    TermUnmet,
+)
+from nodewright.model.values.units import fits_int64
 
 _INTEGER = lazy_pattern(r"[+-]?[0-9]{1,4000}", re.ASCII)
 

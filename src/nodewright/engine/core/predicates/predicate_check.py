@@ -16,11 +16,11 @@ from nodewright.engine.core.predicates.requested_resources import (
 from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import is_static
 from nodewright.engine.core.requests.request_options import NEWEST_REQUEST_RULES, RequestRules
-from nodewright.kubernetes.cluster_objects import APINode
-from nodewright.kubernetes.objects import Container, Pod, Taint, Toleration
-from nodewright.kubernetes.resource_names import is_extended, is_scalar
-from nodewright.kubernetes.tolerations import tolerates
-from nodewright.reasons.predicates import (
+from nodewright.model.kubernetes.cluster_objects import APINode
+from nodewright.model.kubernetes.objects import Container, Pod, Taint, Toleration
+from nodewright.model.kubernetes.resource_names import is_extended, is_scalar
+from nodewright.model.kubernetes.tolerations import tolerates
+from nodewright.model.reasons.predicates import (
     HostPortsTaken,
     InsufficientResource,
     NodeAffinityMismatch,
@@ -28,7 +28,7 @@ from nodewright.reasons.predicates import (
     PredicateFailure,
     UntoleratedTaints,
 )
-from nodewright.reasons.reason import (
+from nodewright.model.reasons.reason import (
     NodeUnavailable,
     OSFieldMismatch,
     OSLabelMismatch,
@@ -36,10 +36,10 @@ from nodewright.reasons.reason import (
     SidecarForbidden,
     SupplementalGroupsPolicyUnsupported,
 )
-from nodewright.reasons.verdict import Granted, Refused
-from nodewright.releases.feature_gates import FeatureGates
-from nodewright.releases.release_rules import ClaimedInPredicates
-from nodewright.values.quantity import ZERO
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.releases.feature_gates import FeatureGates
+from nodewright.model.releases.release_rules import ClaimedInPredicates
+from nodewright.model.values.quantity import ZERO
 
 
 def untolerated_taints(

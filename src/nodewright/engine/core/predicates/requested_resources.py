@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.requests.integer_requests import scheduler_usage
 from nodewright.engine.core.requests.request_options import NEWEST_REQUEST_RULES, RequestRules
-from nodewright.kubernetes.objects import Pod, ResourceList
-from nodewright.kubernetes.resource_names import is_scalar
-from nodewright.reasons.predicates import InsufficientResource, PortConflict
-from nodewright.values.units import INT64_MAX, INT64_MIN, wrap_int64
+from nodewright.model.kubernetes.objects import Pod, ResourceList
+from nodewright.model.kubernetes.resource_names import is_scalar
+from nodewright.model.reasons.predicates import InsufficientResource, PortConflict
+from nodewright.model.values.units import INT64_MAX, INT64_MIN, wrap_int64
 
 ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - Kubernetes' value where a pod sets no host IP
 _ORDER = {"pods": 0, "cpu": 1, "memory": 2, "ephemeral-storage": 3}

@@ -8,7 +8,7 @@ import msgspec
 from nodewright.engine.core.preemption.greedy import MissingAmount, PreemptionCandidate, PreemptionVictims
 from nodewright.engine.core.preemption.set_cover import Cover, CoverItem, smallest_cover
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
-from nodewright.kubernetes.resource_names import CPU, MEMORY, PODS
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY, PODS
 
 BUDGET = 50_000
 """The number of partial sets after which the search ends without a proof; about half a second."""

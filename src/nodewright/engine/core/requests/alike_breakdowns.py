@@ -14,10 +14,10 @@ from nodewright.engine.core.requests.resource_breakdown import (
     pod_resource_breakdown,
     stored_pod,
 )
-from nodewright.kubernetes.objects import Container, ContainerStatus, Pod
-from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
-from nodewright.values.instant import Instant
-from nodewright.values.quantity import Quantity
+from nodewright.model.kubernetes.objects import Container, ContainerStatus, Pod
+from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from nodewright.model.values.instant import Instant
+from nodewright.model.values.quantity import Quantity
 
 _MAX_KEPT = 4096
 OS_LABEL = "kubernetes.io/os"

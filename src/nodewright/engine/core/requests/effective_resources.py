@@ -6,15 +6,15 @@ from enum import StrEnum
 import msgspec
 
 from nodewright.engine.core.requests.request_options import SPEC_ONLY, RequestOptions
-from nodewright.kubernetes.objects import (
+from nodewright.model.kubernetes.objects import (
     Container,
     ContainerStatus,
     Pod,
     ResourceList,
     ResourceRequirements,
 )
-from nodewright.kubernetes.resource_names import is_supported_pod_level
-from nodewright.values.quantity import ZERO
+from nodewright.model.kubernetes.resource_names import is_supported_pod_level
+from nodewright.model.values.quantity import ZERO
 
 
 class ResourceField(StrEnum):

@@ -11,8 +11,8 @@ from nodewright.engine.core.requests.effective_resources import (
 )
 from nodewright.engine.core.requests.request_options import NEWEST_REQUEST_RULES, RequestOptions, RequestRules
 from nodewright.engine.core.requests.spec_cache import cached_by_spec
-from nodewright.kubernetes.objects import Pod, PodStatus, ResourceList
-from nodewright.kubernetes.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_scalar
+from nodewright.model.kubernetes.objects import Pod, PodStatus, ResourceList
+from nodewright.model.kubernetes.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_scalar
 
 _NO_STATUS = PodStatus()
 _COUNTED = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})

@@ -1,8 +1,8 @@
 """What the CPU and memory managers count of a pod: its containers' requests, or what its status says is allocated."""
 
-from nodewright.kubernetes.objects import Container, Pod, ResourceList
-from nodewright.releases.feature_gates import FeatureGates
-from nodewright.releases.release_rules import AllocatedInStatus, PodLevelPlacement
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
+from nodewright.model.releases.feature_gates import FeatureGates
+from nodewright.model.releases.release_rules import AllocatedInStatus, PodLevelPlacement
 
 
 def allocated_in_status(gates: FeatureGates) -> AllocatedInStatus:

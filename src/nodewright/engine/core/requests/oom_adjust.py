@@ -6,11 +6,11 @@ import msgspec
 
 from nodewright.engine.core.requests.effective_resources import container_requests, pod_level_requests_set
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, is_node_critical, qos_class
-from nodewright.kubernetes.objects import Container, Pod, ResourceList
-from nodewright.kubernetes.resource_names import MEMORY
-from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
-from nodewright.values.quantity import ZERO
-from nodewright.values.units import wrap_int64
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
+from nodewright.model.kubernetes.resource_names import MEMORY
+from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from nodewright.model.values.quantity import ZERO
+from nodewright.model.values.units import wrap_int64
 
 GUARANTEED_ADJ = -997
 BEST_EFFORT_ADJ = 1000

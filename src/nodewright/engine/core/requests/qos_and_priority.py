@@ -6,9 +6,9 @@ from enum import StrEnum
 import msgspec
 
 from nodewright.engine.core.requests.spec_cache import cached_by_spec
-from nodewright.kubernetes.objects import Pod, ResourceList, ResourceRequirements
-from nodewright.kubernetes.resource_names import CPU, MEMORY
-from nodewright.values.quantity import ZERO, Quantity
+from nodewright.model.kubernetes.objects import Pod, ResourceList, ResourceRequirements
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY
+from nodewright.model.values.quantity import ZERO, Quantity
 
 QOS_RESOURCES = (CPU, MEMORY)
 """The resources that determine the class. A limit of zero is no limit."""

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from nodewright.kubernetes.objects import ResourceList
-from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from nodewright.model.kubernetes.objects import ResourceList
+from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
 
 
 class RequestRules(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):

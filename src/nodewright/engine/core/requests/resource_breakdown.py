@@ -20,10 +20,10 @@ from nodewright.engine.core.requests.oom_adjust import OOMScore, oom_scores
 from nodewright.engine.core.requests.qos_and_priority import QOSVerdict, qos_verdict
 from nodewright.engine.core.requests.request_options import SPEC_ONLY, RequestOptions, RequestRules
 from nodewright.engine.core.requests.resource_defaults import AppliedDefault, defaulted_pod, with_defaults
-from nodewright.kubernetes.objects import Pod, ResourceList
-from nodewright.kubernetes.resource_names import resource_sort_key
-from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
-from nodewright.values.quantity import ZERO, Quantity
+from nodewright.model.kubernetes.objects import Pod, ResourceList
+from nodewright.model.kubernetes.resource_names import resource_sort_key
+from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from nodewright.model.values.quantity import ZERO, Quantity
 
 
 class ContainerRole(StrEnum):

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.core.requests.effective_resources import container_limits, container_requests
-from nodewright.kubernetes.objects import (
+from nodewright.model.kubernetes.objects import (
     Container,
     ContainerStatus,
     Pod,
@@ -17,16 +17,16 @@ from nodewright.kubernetes.objects import (
     ResourceList,
     ResourceRequirements,
 )
-from nodewright.kubernetes.resource_names import (
+from nodewright.model.kubernetes.resource_names import (
     CPU,
     MEMORY,
     is_huge_page,
     is_supported_pod_level,
     resource_sort_key,
 )
-from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
-from nodewright.releases.release_rules import HugePageDefaults, ReleaseRules
-from nodewright.values.quantity import Quantity
+from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from nodewright.model.releases.release_rules import HugePageDefaults, ReleaseRules
+from nodewright.model.values.quantity import Quantity
 
 ContainerT = TypeVar("ContainerT", bound=Container)
 _MILLI = -3

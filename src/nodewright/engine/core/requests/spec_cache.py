@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar, cast
 
-from nodewright.kubernetes.objects import Pod, PodSpec, PodStatus
+from nodewright.model.kubernetes.objects import Pod, PodSpec, PodStatus
 
 R = TypeVar("R")
 Variant = ParamSpec("Variant")
@@ -22,7 +22,7 @@ def cached_by_spec(
 
     It must depend on nothing else. The key is the identity of both objects, because comparing them would cost more than most results.
 
-    >>> from nodewright.kubernetes.objects import ObjectMeta
+    >>> from nodewright.model.kubernetes.objects import ObjectMeta
     >>> calls = []
     >>> count = cached_by_spec(lambda pod: calls.append(pod) or len(pod.spec.containers))
     >>> first = Pod(metadata=ObjectMeta(name="first"))

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.requests.effective_resources import pod_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.kubernetes.objects import (
+from nodewright.model.kubernetes.objects import (
     Container,
     ContainerStatus,
     Pod,
@@ -15,8 +15,8 @@ from nodewright.kubernetes.objects import (
     ResourceList,
     ResourceRequirements,
 )
-from nodewright.kubernetes.resource_names import CPU, MEMORY
-from nodewright.values.quantity import ZERO
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY
+from nodewright.model.values.quantity import ZERO
 
 RESIZABLE = (CPU, MEMORY)
 """The resources that can be resized."""

@@ -12,9 +12,9 @@ from nodewright.engine.core.resize.resize_allocation import (
     comparable_resources,
     resizable_containers,
 )
-from nodewright.kubernetes.objects import Container, Pod, ResourceList
-from nodewright.kubernetes.resource_names import CPU, MEMORY
-from nodewright.reasons.resize import (
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY
+from nodewright.model.reasons.resize import (
     Excess,
     PodLevelResizeDisabled,
     ResizeBeyondNode,
@@ -24,8 +24,8 @@ from nodewright.reasons.resize import (
     StaticPolicyInTheWay,
     SwapInTheWay,
 )
-from nodewright.releases.feature_gates import FeatureGates
-from nodewright.values.quantity import ZERO
+from nodewright.model.releases.feature_gates import FeatureGates
+from nodewright.model.values.quantity import ZERO
 
 RESTART_CONTAINER = "RestartContainer"
 

@@ -21,13 +21,18 @@ from nodewright.engine.core.topology.manager_config import (
     SINGLE_NUMA_NODE,
     TopologyManager,
 )
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.topology import HintsMerged, JudgedBy, NoCommonNUMA, PodUnfit
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.values.custom_policy import CustomPolicy, CustomPolicyError, docstring_summary, failure_text
-from nodewright.values.idset import NUMASet
-from nodewright.values.subsets import NUMADistances
-from nodewright.values.topology_hints import Hint, HintList, Offer
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.topology import HintsMerged, JudgedBy, NoCommonNUMA, PodUnfit
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.values.custom_policy import (
+    CustomPolicy,
+    CustomPolicyError,
+    docstring_summary,
+    failure_text,
+)
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.subsets import NUMADistances
+from nodewright.model.values.topology_hints import Hint, HintList, Offer
 
 KUBELET_POLICIES = (NONE_POLICY, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE)
 KUBELET_SCOPES = (CONTAINER_SCOPE, POD_SCOPE)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from nodewright.values.hint_lists import ResourceHintList, demands_of
-from nodewright.values.set_families import (
+from nodewright.model.values.hint_lists import ResourceHintList, demands_of
+from nodewright.model.values.set_families import (
     MAX_PLACES,
     family,
     intersections,
@@ -14,8 +14,8 @@ from nodewright.values.set_families import (
     sets_of_size,
     smallest_member,
 )
-from nodewright.values.subsets import Demand, NUMADistances, singletons
-from nodewright.values.topology_hints import Fitting
+from nodewright.model.values.subsets import Demand, NUMADistances, singletons
+from nodewright.model.values.topology_hints import Fitting
 
 
 class NodeFrame:

@@ -30,13 +30,13 @@ from nodewright.engine.core.topology.sparse_merge import (
     best_common_by_search,
     best_intersection_by_search,
 )
-from nodewright.reasons.topology import DistanceMissing, HintsMerged, JudgedBy, NoCommonNUMA
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.values.hint_lists import ResourceHintList, resource_hint_lists
-from nodewright.values.idset import NUMASet
-from nodewright.values.set_families import MAX_PLACES
-from nodewright.values.subsets import NUMADistances, StepBudget, singletons
-from nodewright.values.topology_hints import Fitting, Hint, Offer, hint_on
+from nodewright.model.reasons.topology import DistanceMissing, HintsMerged, JudgedBy, NoCommonNUMA
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.values.hint_lists import ResourceHintList, resource_hint_lists
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.set_families import MAX_PLACES
+from nodewright.model.values.subsets import NUMADistances, StepBudget, singletons
+from nodewright.model.values.topology_hints import Fitting, Hint, Offer, hint_on
 
 DENSE_NODE_LIMIT = 8
 """Up to this number of NUMA nodes all sets are enumerated, which is fastest."""

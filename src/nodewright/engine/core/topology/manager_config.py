@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from nodewright.hardware.machine_info import NUMANode
-from nodewright.reasons.topology import (
+from nodewright.model.hardware.machine_info import NUMANode
+from nodewright.model.reasons.topology import (
     DistanceMissing,
     JudgedBy,
     NUMADistancesUnknown,
@@ -19,11 +19,11 @@ from nodewright.reasons.topology import (
     TopologyPolicyUnknown,
     TopologyScopeUnknown,
 )
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
-from nodewright.values.idset import NUMASet
-from nodewright.values.subsets import NUMADistances
-from nodewright.values.units import fits_int64
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.subsets import NUMADistances
+from nodewright.model.values.units import fits_int64
 
 NONE_POLICY, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE = (
     "none",

@@ -10,10 +10,17 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from nodewright.engine.core.topology.dense_merge import NodeFrame, best_rule_intersection
-from nodewright.values.hint_lists import ResourceHintList, demands_of
-from nodewright.values.set_families import MAX_PLACES
-from nodewright.values.subsets import ColexSearch, Demand, DemandRule, NUMADistances, StepBudget, singletons
-from nodewright.values.topology_hints import Fitting
+from nodewright.model.values.hint_lists import ResourceHintList, demands_of
+from nodewright.model.values.set_families import MAX_PLACES
+from nodewright.model.values.subsets import (
+    ColexSearch,
+    Demand,
+    DemandRule,
+    NUMADistances,
+    StepBudget,
+    singletons,
+)
+from nodewright.model.values.topology_hints import Fitting
 
 SearchState = tuple[int, tuple[int, ...]]
 """The intersection of the listed hints chosen so far, and the lists (by index) that use their rule."""

@@ -10,7 +10,7 @@ from nodewright.engine.core.devices.device_manager import plugin_with_preference
 from nodewright.engine.node.events import DevicesAllocated, DevicesObserved
 from nodewright.engine.node.managers.hint_providers import DeviceProvider
 from nodewright.engine.node.node_state import NodeState
-from nodewright.kubernetes.node_profile import Device
+from nodewright.model.kubernetes.node_profile import Device
 
 T = TypeVar("T")
 

@@ -22,9 +22,9 @@ from nodewright.engine.core.memory.memory_demand import PodMemoryDemand
 from nodewright.engine.core.memory.memory_policy import MemoryPolicy
 from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
 from nodewright.engine.core.memory.memory_state import MemoryState
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.reasons.verdict import Granted, Verdict
-from nodewright.values.topology_hints import Hint, Offer, ProviderHints
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.reasons.verdict import Granted, Verdict
+from nodewright.model.values.topology_hints import Hint, Offer, ProviderHints
 
 ActiveContainers: TypeAlias = Mapping[str, Collection[str]]
 """The containers, init containers included, of every active pod by its uid."""

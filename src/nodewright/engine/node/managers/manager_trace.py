@@ -23,10 +23,10 @@ from nodewright.engine.node.managers.hint_providers import (
 from nodewright.engine.node.managers.manager_admission import AlignmentResult, ResourceManagers, align_pod
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.reasons.topology import HintsMerged, NoCommonNUMA, ResourceHints
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.values.topology_hints import Hint, Offer, ProviderHints
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.reasons.topology import HintsMerged, NoCommonNUMA, ResourceHints
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.values.topology_hints import Hint, Offer, ProviderHints
 
 
 class HintRound(msgspec.Struct, frozen=True):

@@ -40,10 +40,10 @@ from nodewright.engine.node.pod_admission import (
     without_victims,
 )
 from nodewright.engine.node.unknowns import assumptions_for
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.fact import KubeletText
-from nodewright.reasons.reason import NotJudged, Reason
-from nodewright.reasons.resize import (
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.fact import KubeletText
+from nodewright.model.reasons.reason import NotJudged, Reason
+from nodewright.model.reasons.resize import (
     RESIZE_DEFERRED_REASON,
     ResizeForbidden,
     ResizeInfeasible,
@@ -51,7 +51,7 @@ from nodewright.reasons.resize import (
     ResizeOfField,
     resize_api_error,
 )
-from nodewright.reasons.texts import kubelet_text
+from nodewright.model.reasons.texts import kubelet_text
 
 
 class ResizeOutcome(StrEnum):

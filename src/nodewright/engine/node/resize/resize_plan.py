@@ -21,12 +21,12 @@ from nodewright.engine.node.resize.resize_attempts import ResizeAttempt, ResizeO
 from nodewright.engine.node.step import step
 from nodewright.engine.node.what_if.changes import Amount, Change, PodLeaves, RequestsChanged, changed_pod
 from nodewright.engine.node.what_if.counterfactuals import Suggestion
-from nodewright.kubernetes.objects import Pod, ResourceList
-from nodewright.kubernetes.resource_names import CPU, MEMORY
-from nodewright.reasons.predicates import InsufficientResource
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.resize import ResizeBeyondNode, StaticPolicyInTheWay
-from nodewright.values.quantity import ZERO
+from nodewright.model.kubernetes.objects import Pod, ResourceList
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY
+from nodewright.model.reasons.predicates import InsufficientResource
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.resize import ResizeBeyondNode, StaticPolicyInTheWay
+from nodewright.model.values.quantity import ZERO
 
 # The values that the kubelet reads from the files of a pod cgroup without limit.
 _NO_QUOTA = -1

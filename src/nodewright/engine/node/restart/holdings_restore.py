@@ -14,12 +14,12 @@ from nodewright.engine.core.memory.memory_policy import start_memory_manager as 
 from nodewright.engine.core.memory.memory_state import Block, MemoryState, NUMANodeMap, with_block
 from nodewright.engine.node.managers.hint_providers import CPUProvider, MemoryProvider
 from nodewright.engine.node.node_state import NodeState
-from nodewright.kubernetes.node_profile import MemoryBlock, PodAllocations
-from nodewright.reasons.cpu_start import SharedPoolEmpty
-from nodewright.reasons.memory import MachineMemoryChanged
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.values.idset import CPUSet, NUMASet
+from nodewright.model.kubernetes.node_profile import MemoryBlock, PodAllocations
+from nodewright.model.reasons.cpu_start import SharedPoolEmpty
+from nodewright.model.reasons.memory import MachineMemoryChanged
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.values.idset import CPUSet, NUMASet
 
 T = TypeVar("T")
 

@@ -28,7 +28,7 @@ from nodewright.engine.node.managers.hint_providers import (
 from nodewright.engine.node.managers.manager_admission import ResourceManagers
 from nodewright.engine.node.node_config import KubeletDefects, NodeConfig, NodeParts
 from nodewright.engine.node.node_state import NodeState
-from nodewright.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 
 
 def initial_node(parts: NodeParts) -> Verdict[NodeState]:

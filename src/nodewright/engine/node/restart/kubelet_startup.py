@@ -16,11 +16,11 @@ from nodewright.engine.node.managers.hint_providers import Holdings
 from nodewright.engine.node.node_config import NodeParts
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.initial_node import create_managers, node_config
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.kubelet_start import ReservedBeyondCapacity
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.verdict import Granted, Refused, Verdict
-from nodewright.values.instant import Instant
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.kubelet_start import ReservedBeyondCapacity
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.values.instant import Instant
 
 T = TypeVar("T")
 _EPOCH = Instant(0)

@@ -28,12 +28,16 @@ from nodewright.engine.node.restart.kubelet_startup import (
     with_plugins_registered,
 )
 from nodewright.engine.node.step import Decision, readmit_pods, step
-from nodewright.kubernetes.kubelet_configuration import MemoryReservation
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.memory import ReservedMemoryDiffers, ReservedMemoryElsewhere, ReservedMemoryInexact
-from nodewright.reasons.reason import NotJudged, Reason
-from nodewright.reasons.state_files import StateFile, StateFileDamaged
-from nodewright.reasons.verdict import Granted, Refused
+from nodewright.model.kubernetes.kubelet_configuration import MemoryReservation
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.memory import (
+    ReservedMemoryDiffers,
+    ReservedMemoryElsewhere,
+    ReservedMemoryInexact,
+)
+from nodewright.model.reasons.reason import NotJudged, Reason
+from nodewright.model.reasons.state_files import StateFile, StateFileDamaged
+from nodewright.model.reasons.verdict import Granted, Refused
 
 PODS_UNKNOWN = NotJudged(
     what="the pods that hold CPUs, memory or devices", because="the list of running pods is unknown"

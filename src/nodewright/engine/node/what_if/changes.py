@@ -9,10 +9,10 @@ from msgspec.structs import replace as changed
 
 from nodewright.engine.core.memory.memory_policy import huge_pages_name
 from nodewright.engine.node.node_config import NodeParts, resources_from_facts
-from nodewright.hardware.machine_info import HugePages
-from nodewright.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.kubernetes.objects import (
+from nodewright.model.hardware.machine_info import HugePages
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.objects import (
     Container,
     Pod,
     ResourceList,
@@ -20,9 +20,9 @@ from nodewright.kubernetes.objects import (
     Taint,
     Toleration,
 )
-from nodewright.kubernetes.resource_names import CPU, MEMORY, PODS, is_in_bytes
-from nodewright.values.duration import Duration
-from nodewright.values.quantity import Quantity, QuantityFormat
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY, PODS, is_in_bytes
+from nodewright.model.values.duration import Duration
+from nodewright.model.values.quantity import Quantity, QuantityFormat
 
 # ---------------------------------------------------------------- changes of the pod
 

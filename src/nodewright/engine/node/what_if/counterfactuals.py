@@ -32,8 +32,8 @@ from nodewright.engine.node.what_if.changes import (
     resets_managers,
 )
 from nodewright.engine.node.what_if.replays import Replay, realigned, replayed
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.verdict import Refused
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.verdict import Refused
 
 BUDGET = 5_000
 """Number of admission decisions, including those for reallocated pods."""

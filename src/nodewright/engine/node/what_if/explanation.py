@@ -44,9 +44,9 @@ from nodewright.engine.node.what_if.node_changes import (
 )
 from nodewright.engine.node.what_if.pod_request_changes import other_pod_changes, request_changes
 from nodewright.engine.node.what_if.replays import MANAGER_REASONS
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.resource_names import CPU, MEMORY, PODS
-from nodewright.reasons.cpu import (
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY, PODS
+from nodewright.model.reasons.cpu import (
     CPUAccountingWrong,
     CPUHolder,
     CPUsNotFree,
@@ -55,12 +55,12 @@ from nodewright.reasons.cpu import (
     KubeletCrashes,
     KubeletHangs,
 )
-from nodewright.reasons.devices import DeviceUnlisted, UnhealthyDevicesReused
-from nodewright.reasons.memory import MemoryTypeMissing
-from nodewright.reasons.pod_creation import APIServerRefusal
-from nodewright.reasons.predicates import HostPortsTaken, InsufficientResource, NoVictimsSuffice
-from nodewright.reasons.reason import Reason, SysctlForbidden
-from nodewright.reasons.topology import (
+from nodewright.model.reasons.devices import DeviceUnlisted, UnhealthyDevicesReused
+from nodewright.model.reasons.memory import MemoryTypeMissing
+from nodewright.model.reasons.pod_creation import APIServerRefusal
+from nodewright.model.reasons.predicates import HostPortsTaken, InsufficientResource, NoVictimsSuffice
+from nodewright.model.reasons.reason import Reason, SysctlForbidden
+from nodewright.model.reasons.topology import (
     AffinityObstacle,
     DistanceMissing,
     HintsMerged,
@@ -69,8 +69,8 @@ from nodewright.reasons.topology import (
     obstacles,
     resource_hints,
 )
-from nodewright.values.idset import CPUSet
-from nodewright.values.topology_hints import Hint
+from nodewright.model.values.idset import CPUSet
+from nodewright.model.values.topology_hints import Hint
 
 
 def suggested_changes(state: NodeState, pod: Pod, result: Step, *, budget: int = BUDGET) -> Counterfactuals:

@@ -32,18 +32,18 @@ from nodewright.engine.node.what_if.changes import (
     TaintsRemoved,
 )
 from nodewright.engine.node.what_if.counterfactuals import SmallestChange, first_admitting
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.resource_names import PODS
-from nodewright.reasons.eviction import NodeUnderPressure
-from nodewright.reasons.predicates import (
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import PODS
+from nodewright.model.reasons.eviction import NodeUnderPressure
+from nodewright.model.reasons.predicates import (
     InsufficientResource,
     NodeAffinityMismatch,
     RequirementUnmet,
     TermUnmet,
     UntoleratedTaints,
 )
-from nodewright.reasons.reason import Reason, SysctlForbidden
+from nodewright.model.reasons.reason import Reason, SysctlForbidden
 
 POLICIES_BY_STRICTNESS = (NONE_POLICY, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE)
 MANAGER_KINDS = {

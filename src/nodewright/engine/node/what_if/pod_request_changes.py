@@ -32,8 +32,8 @@ from nodewright.engine.node.what_if.counterfactuals import (
     first_admitting,
     largest_admitting,
 )
-from nodewright.kubernetes.objects import Pod, ResourceList
-from nodewright.kubernetes.resource_names import (
+from nodewright.model.kubernetes.objects import Pod, ResourceList
+from nodewright.model.kubernetes.resource_names import (
     CPU,
     HUGE_PAGES_PREFIX,
     MEMORY,
@@ -41,13 +41,13 @@ from nodewright.kubernetes.resource_names import (
     is_in_bytes,
     resource_sort_key,
 )
-from nodewright.reasons.eviction import NodeUnderPressure
-from nodewright.reasons.memory import MemoryRequestInexact
-from nodewright.reasons.predicates import UntoleratedTaints
-from nodewright.reasons.reason import Reason
-from nodewright.values.idset import NUMASet
-from nodewright.values.quantity import Quantity
-from nodewright.values.subsets import nonempty_subsets
+from nodewright.model.reasons.eviction import NodeUnderPressure
+from nodewright.model.reasons.memory import MemoryRequestInexact
+from nodewright.model.reasons.predicates import UntoleratedTaints
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.quantity import Quantity
+from nodewright.model.values.subsets import nonempty_subsets
 
 ALL_SETS_UP_TO = 8
 """With more NUMA nodes, only single nodes, groups and the whole machine are considered."""

@@ -18,12 +18,12 @@ from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState, container_names
 from nodewright.engine.node.restart.restart_rehearsal import ReconfiguredNode
 from nodewright.engine.node.step import Decision, step
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.cpu import CPUReason
-from nodewright.reasons.devices import DeviceReason
-from nodewright.reasons.memory import MemoryReason
-from nodewright.reasons.topology import TopologyReason
-from nodewright.values.topology_hints import Hint
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.cpu import CPUReason
+from nodewright.model.reasons.devices import DeviceReason
+from nodewright.model.reasons.memory import MemoryReason
+from nodewright.model.reasons.topology import TopologyReason
+from nodewright.model.values.topology_hints import Hint
 
 MANAGER_REASONS = CPUReason | DeviceReason | MemoryReason | TopologyReason
 """The reasons for which the resource managers reject a pod."""

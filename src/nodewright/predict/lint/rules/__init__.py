@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.predict.lint.alike_subjects import decisive_text
 from nodewright.predict.lint.lint_model import (
     ConfigSubject,
@@ -20,7 +21,6 @@ from nodewright.predict.lint.rules.manager_rules import MANAGER_RULES
 from nodewright.predict.lint.rules.namespace_rules import NAMESPACE_RULES
 from nodewright.predict.lint.rules.node_rules import NODE_RULES
 from nodewright.predict.lint.rules.qos_rules import QOS_RULES
-from nodewright.releases.release_table import RELEASE_TABLES
 
 RULES = (*QOS_RULES, *AMOUNT_RULES, *NODE_RULES, *MANAGER_RULES, *CONFIG_RULES, *NAMESPACE_RULES)
 UNUSED_IGNORE = LintRule("NW001", Severity.WARNING, (), lambda _subject, _context: iter(()))

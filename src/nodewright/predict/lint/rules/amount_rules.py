@@ -8,7 +8,7 @@ from nodewright.engine.admission.admission_plugins import SYSTEM_PRIORITY_CLASSE
 from nodewright.engine.core.requests.alike_breakdowns import OS_LABEL
 from nodewright.engine.core.requests.effective_resources import container_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
-from nodewright.kubernetes.resource_names import (
+from nodewright.model.kubernetes.resource_names import (
     CPU,
     EPHEMERAL_STORAGE,
     MEMORY,

@@ -5,9 +5,12 @@ from collections.abc import Iterator
 from msgspec.structs import fields
 
 from nodewright.engine.core.topology.manager_config import topology_manager
-from nodewright.kubernetes.eviction_thresholds import DEFAULT_EVICTION_HARD, Signal
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.kubernetes.resource_names import CPU, MEMORY
+from nodewright.model.kubernetes.eviction_thresholds import DEFAULT_EVICTION_HARD, Signal
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY
+from nodewright.model.reasons.verdict import Granted
+from nodewright.model.values.duration import Duration
+from nodewright.model.values.quantity import ZERO, Quantity, QuantityFormat
 from nodewright.predict.lint.lint_model import (
     ConfigSubject,
     FieldViolation,
@@ -16,9 +19,6 @@ from nodewright.predict.lint.lint_model import (
     Severity,
     SuggestedEdit,
 )
-from nodewright.reasons.verdict import Granted
-from nodewright.values.duration import Duration
-from nodewright.values.quantity import ZERO, Quantity, QuantityFormat
 
 _NAMES = {field.encode_name: field.name for field in fields(KubeletConfiguration)}
 _ZEROS = (0, "0", "0s", "0m", "0h")

@@ -10,12 +10,30 @@ from nodewright.engine.core.cpu.cpu_topology import CPUTopology, discover
 from nodewright.engine.core.cpu.policy_options import CPUGates
 from nodewright.engine.core.memory.memory_policy import MemorySettings, Reservation, create_memory_policy
 from nodewright.engine.core.topology.manager_config import topology_manager
-from nodewright.hardware.machine_info import MachineInfo, NUMANode
-from nodewright.hardware.machine_shape import MachineShape, machine_from_shape
-from nodewright.kubernetes.eviction_thresholds import Signal
-from nodewright.kubernetes.objects import ResourceList
-from nodewright.kubernetes.reservations import parse_reservations
-from nodewright.kubernetes.resource_names import CPU, MEMORY
+from nodewright.model.hardware.machine_info import MachineInfo, NUMANode
+from nodewright.model.hardware.machine_shape import MachineShape, machine_from_shape
+from nodewright.model.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.objects import ResourceList
+from nodewright.model.kubernetes.reservations import parse_reservations
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY
+from nodewright.model.reasons.cpu import KubeletHangs
+from nodewright.model.reasons.cpu_start import (
+    AlignBySocketAgainstMachine,
+    CPUReservationMissing,
+    CPUReservationUnmet,
+    CPUReservationZero,
+    ReservedCPUUnknown,
+)
+from nodewright.model.reasons.memory import (
+    NoReservedMemory,
+    ReservedMemoryDiffers,
+    ReservedMemoryElsewhere,
+    ReservedMemoryInexact,
+)
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.quantity import ZERO, Quantity, QuantityFormat
 from nodewright.predict.lint.lint_model import (
     ConfigSubject,
     FieldViolation,
@@ -24,24 +42,6 @@ from nodewright.predict.lint.lint_model import (
     Severity,
     SuggestedEdit,
 )
-from nodewright.reasons.cpu import KubeletHangs
-from nodewright.reasons.cpu_start import (
-    AlignBySocketAgainstMachine,
-    CPUReservationMissing,
-    CPUReservationUnmet,
-    CPUReservationZero,
-    ReservedCPUUnknown,
-)
-from nodewright.reasons.memory import (
-    NoReservedMemory,
-    ReservedMemoryDiffers,
-    ReservedMemoryElsewhere,
-    ReservedMemoryInexact,
-)
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.verdict import Granted, Refused
-from nodewright.values.idset import NUMASet
-from nodewright.values.quantity import ZERO, Quantity, QuantityFormat
 
 _OF_MACHINES = AlignBySocketAgainstMachine | CPUReservationUnmet | ReservedCPUUnknown | KubeletHangs
 _OF_MEMORY = ReservedMemoryDiffers | NoReservedMemory | ReservedMemoryElsewhere | ReservedMemoryInexact

@@ -9,9 +9,13 @@ from nodewright.engine.admission.limit_ranger import BeyondLimits, LimitsVerdict
 from nodewright.engine.admission.quota.quota_admission import BeyondQuota, quota_verdict
 from nodewright.engine.admission.quota.quota_pods import pod_evaluator
 from nodewright.engine.admission.validation.pod_spec import pod_violations
-from nodewright.kubernetes.api_request import create_request
-from nodewright.kubernetes.namespace_objects import ResourceQuota, ResourceQuotaStatus
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.api_request import create_request
+from nodewright.model.kubernetes.namespace_objects import ResourceQuota, ResourceQuotaStatus
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.api_errors import terminating_error
+from nodewright.model.reasons.quota import MustSpecify, QuotaExceeded, QuotaReason
+from nodewright.model.values.instant import Instant
+from nodewright.model.values.quantity import ZERO
 from nodewright.predict.lint.lint_model import (
     FieldViolation,
     LimitRangeSubject,
@@ -21,10 +25,6 @@ from nodewright.predict.lint.lint_model import (
     QuotaSubject,
     Severity,
 )
-from nodewright.reasons.api_errors import terminating_error
-from nodewright.reasons.quota import MustSpecify, QuotaExceeded, QuotaReason
-from nodewright.values.instant import Instant
-from nodewright.values.quantity import ZERO
 
 TYPES = ("Container", "Pod", "PersistentVolumeClaim")
 COUNT_PODS = "count/pods"

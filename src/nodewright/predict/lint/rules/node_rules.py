@@ -13,9 +13,17 @@ from nodewright.engine.node.step import Decision, Step, step
 from nodewright.engine.node.what_if.changes import Amount, AmountsRewritten, CPULimitDropped, RequestsChanged
 from nodewright.engine.node.what_if.counterfactuals import Suggestion
 from nodewright.engine.node.what_if.explanation import suggested_changes
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.resource_names import CPU, is_extended, is_huge_page
-from nodewright.kubernetes.tolerations import tolerates
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import CPU, is_extended, is_huge_page
+from nodewright.model.kubernetes.tolerations import tolerates
+from nodewright.model.reasons.cpu import CPUsNotFree, KubeletCrashes, KubeletHangs, NotWholeCores
+from nodewright.model.reasons.devices import DeviceUnlisted
+from nodewright.model.reasons.memory import MemoryTypeMissing
+from nodewright.model.reasons.predicates import InsufficientResource
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.topology import TopologyReason
+from nodewright.model.reasons.verdict import Granted
+from nodewright.model.values.quantity import Quantity, QuantityFormat
 from nodewright.predict.lint.lint_model import (
     FieldViolation,
     LintContext,
@@ -26,14 +34,6 @@ from nodewright.predict.lint.lint_model import (
     SubjectContainer,
     SuggestedEdit,
 )
-from nodewright.reasons.cpu import CPUsNotFree, KubeletCrashes, KubeletHangs, NotWholeCores
-from nodewright.reasons.devices import DeviceUnlisted
-from nodewright.reasons.memory import MemoryTypeMissing
-from nodewright.reasons.predicates import InsufficientResource
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.topology import TopologyReason
-from nodewright.reasons.verdict import Granted
-from nodewright.values.quantity import Quantity, QuantityFormat
 
 SUGGESTION_BUDGET = 300
 """Decisions for the search for a smallest change."""

@@ -7,8 +7,9 @@ from msgspec.structs import replace
 from nodewright.engine.core.requests.effective_resources import pod_level_resources_set
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, computed_qos_class, is_critical
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.resource_names import CPU, MEMORY, is_extended
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY, is_extended
+from nodewright.model.values.quantity import ZERO
 from nodewright.predict.lint.lint_model import (
     FieldViolation,
     LintContext,
@@ -18,7 +19,6 @@ from nodewright.predict.lint.lint_model import (
     SubjectContainer,
     SuggestedEdit,
 )
-from nodewright.values.quantity import ZERO
 
 COUNTED = (CPU, MEMORY)
 

@@ -8,11 +8,11 @@ from nodewright.api.dashboard.sections.node_sections import (
     resources_section,
 )
 from nodewright.api.dashboard.sections.pod_cards import mark_letters, pod_marks
+from nodewright.model.values.idset import CPUSet
 from nodewright.predict.node import Node
 from nodewright.profiles.catalogue import catalogue
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
-from nodewright.values.idset import CPUSet
 
 
 def test_each_cpu_of_each_machine_is_drawn_once() -> None:

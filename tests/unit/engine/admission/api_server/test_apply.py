@@ -7,7 +7,7 @@ import pytest
 from nodewright.engine.admission.api_server.apply import ApplyResult, apply
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions, fenceposts
 from nodewright.formats.inventory import inventory_from_bytes
-from nodewright.kubernetes.api_request import Manifest, RollingUpdate
+from nodewright.model.kubernetes.api_request import Manifest, RollingUpdate
 from nodewright.predict.quota.fixes import PodHeadroom, pod_headroom, smallest_fixes
 from nodewright.predict.quota.quota_text import refusal_text
 from tools.source import ROOT

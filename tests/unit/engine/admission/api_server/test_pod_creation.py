@@ -2,9 +2,9 @@
 
 import pytest
 
-from nodewright.errors import InputError
 from nodewright.formats.manifests import workloads_from
 from nodewright.formats.workloads import Workload
+from nodewright.model.errors import InputError
 
 BOUNDS = "{apiVersion: v1, kind: LimitRange, metadata: {name: l}, spec: {limits: [{type: %s}]}}\n"
 POD = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {%scontainers: [{name: a, image: a, resources: %s}]}}\n"

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.namespace_objects import (
+from nodewright.model.kubernetes.namespace_objects import (
     PersistentVolumeClaim,
     ResourceClaim,
     ResourceQuota,
     Service,
 )
-from nodewright.kubernetes.objects import ResourceList
+from nodewright.model.kubernetes.objects import ResourceList
+from nodewright.model.values.instant import Instant
 from nodewright.testing.objects import amounts
-from nodewright.values.instant import Instant
 
 NOW = Instant.parse("2026-01-31T12:00:00Z")
 

@@ -11,15 +11,15 @@ from nodewright.engine.admission.quota.evaluator import (
 )
 from nodewright.engine.admission.quota.quota_pods import pod_evaluator
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.api_request import (
+from nodewright.model.kubernetes.api_request import (
     APIRequest,
     GroupResource,
     Operation,
     create_request,
     update_request,
 )
-from nodewright.kubernetes.namespace_objects import PartialObjectMetadata, ScopeTerm
-from nodewright.reasons.quota import SelectorFault, SelectorRule, UnreadableScope
+from nodewright.model.kubernetes.namespace_objects import PartialObjectMetadata, ScopeTerm
+from nodewright.model.reasons.quota import SelectorFault, SelectorRule, UnreadableScope
 from nodewright.testing.objects import a_pod
 
 # term  ->  whether it selects "high", and an object without a value

@@ -18,16 +18,20 @@ from nodewright.engine.admission.quota.quota_admission import (
 from nodewright.engine.admission.quota.quota_pods import pod_evaluator
 from nodewright.engine.admission.quota.volume_claims import VOLUME_CLAIM_EVALUATOR
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.api_request import (
+from nodewright.model.kubernetes.api_request import (
     APIRequest,
     GroupResource,
     Operation,
     create_request,
     update_request,
 )
-from nodewright.kubernetes.namespace_objects import LimitedResource, PartialObjectMetadata, ResourceQuota
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.quota import (
+from nodewright.model.kubernetes.namespace_objects import (
+    LimitedResource,
+    PartialObjectMetadata,
+    ResourceQuota,
+)
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.quota import (
     NegativeUsage,
     NoQuotaForResources,
     NoQuotaForScopes,
@@ -35,8 +39,8 @@ from nodewright.reasons.quota import (
     QuotaExceeded,
     quota_error,
 )
+from nodewright.model.values.quantity import Quantity
 from nodewright.testing.objects import a_pod, amounts, container, pod
-from nodewright.values.quantity import Quantity
 
 PODS = pod_evaluator(NOW)
 

@@ -11,10 +11,10 @@ from nodewright.engine.admission.quota.quota_pods import (
     unspecified_pod_resources,
 )
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.api_request import APIRequest, Operation, create_request, update_request
-from nodewright.kubernetes.namespace_objects import ScopeTerm
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.quota import Unspecified
+from nodewright.model.kubernetes.api_request import APIRequest, Operation, create_request, update_request
+from nodewright.model.kubernetes.namespace_objects import ScopeTerm
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.quota import Unspecified
 from nodewright.testing.objects import a_pod, container, pod, sidecar
 
 # requests | limits of a pod's container  ->  what the pod is charged beside count/pods=1 pods=1

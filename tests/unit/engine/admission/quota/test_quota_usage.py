@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from nodewright.engine.admission.quota import quota_usage as lists
-from nodewright.kubernetes.objects import ResourceList
+from nodewright.model.kubernetes.objects import ResourceList
 from nodewright.testing.objects import amounts
 
 FUNCTIONS: dict[str, Callable[[ResourceList, ResourceList], ResourceList]] = {

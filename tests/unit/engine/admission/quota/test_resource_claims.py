@@ -10,9 +10,9 @@ from nodewright.engine.admission.quota.resource_claims import (
     resource_claim_evaluator,
 )
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.api_request import create_request, update_request
-from nodewright.kubernetes.namespace_objects import ResourceClaim
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.api_request import create_request, update_request
+from nodewright.model.kubernetes.namespace_objects import ResourceClaim
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.testing.objects import a_pod
 
 CLASSES = {"gpu": "example.com/gpu", "big": "", "nic": "example.com/nic"}

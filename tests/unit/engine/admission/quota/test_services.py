@@ -2,8 +2,8 @@ import pytest
 from tests.unit.core.quota.objects import a_service, short
 
 from nodewright.engine.admission.quota.evaluator import SERVICE_EVALUATOR
-from nodewright.kubernetes.api_request import APIRequest, Operation, create_request, update_request
-from nodewright.kubernetes.namespace_objects import Service
+from nodewright.model.kubernetes.api_request import APIRequest, Operation, create_request, update_request
+from nodewright.model.kubernetes.namespace_objects import Service
 
 USED: list[tuple[Service, str]] = [
     (Service(), ""),

@@ -8,9 +8,9 @@ from nodewright.engine.admission.quota.quota_pods import pod_evaluator
 from nodewright.engine.admission.quota.quota_usage import NamespaceObjects, usage_of, with_calculated_usage
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.api_request import GroupResource
-from nodewright.kubernetes.namespace_objects import PartialObjectMetadata, ResourceQuota, ScopeTerm
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.api_request import GroupResource
+from nodewright.model.kubernetes.namespace_objects import PartialObjectMetadata, ResourceQuota, ScopeTerm
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import load_pods
 from nodewright.testing.objects import a_pod
 

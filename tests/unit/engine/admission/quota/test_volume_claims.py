@@ -3,8 +3,8 @@ from tests.unit.core.quota.objects import a_term, a_volume_claim, short
 
 from nodewright.engine.admission.quota.volume_claims import VOLUME_CLAIM_EVALUATOR, storage_usage
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.api_request import APIRequest, Operation, create_request, update_request
-from nodewright.kubernetes.namespace_objects import PersistentVolumeClaim, ScopeTerm
+from nodewright.model.kubernetes.api_request import APIRequest, Operation, create_request, update_request
+from nodewright.model.kubernetes.namespace_objects import PersistentVolumeClaim, ScopeTerm
 
 # asked for | set aside  ->  what is charged
 STORAGE = """

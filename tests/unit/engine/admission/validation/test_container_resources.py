@@ -8,7 +8,7 @@ from nodewright.engine.admission.validation.container_resources import (
     resource_violations,
 )
 from nodewright.engine.admission.validation.violation import Violation
-from nodewright.kubernetes.objects import ResourceRequirements
+from nodewright.model.kubernetes.objects import ResourceRequirements
 from nodewright.testing.objects import amounts
 
 

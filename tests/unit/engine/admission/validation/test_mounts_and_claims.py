@@ -7,7 +7,7 @@ import pytest
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.admission.validation.violation import violation_fault
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 
 CLAIM = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
 EMPTY = {"name": "v"}

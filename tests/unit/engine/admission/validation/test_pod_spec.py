@@ -9,9 +9,9 @@ from nodewright.engine.admission.validation.restarts import template_restart_vio
 from nodewright.engine.admission.validation.violation import Violation, metadata_violations
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import ObjectMeta, Pod, PodSpec, ResourceRequirements
-from nodewright.kubernetes.pod_spec_fields import ContainerPort, EnvVar
-from nodewright.values.quantity import Quantity
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodSpec, ResourceRequirements
+from nodewright.model.kubernetes.pod_spec_fields import ContainerPort, EnvVar
+from nodewright.model.values.quantity import Quantity
 
 META = {"name": "web"}
 MAIN = {"name": "main"}

@@ -9,7 +9,7 @@ from nodewright.engine.admission.validation.quotas_and_limit_ranges import (
 from nodewright.engine.admission.validation.violation import Violation
 from nodewright.formats.decode import decode
 from nodewright.formats.kubectl_yaml import read_yaml
-from nodewright.kubernetes.namespace_objects import LimitRange, ResourceQuota
+from nodewright.model.kubernetes.namespace_objects import LimitRange, ResourceQuota
 
 
 def violation_texts(found: tuple[Violation, ...]) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from nodewright.engine.admission.validation.resize_rules import resize_violations
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 
 CPU = {"requests": {"cpu": "1"}}
 BOTH = {"requests": {"cpu": "1", "memory": "1Gi"}}

@@ -6,7 +6,7 @@ import pytest
 
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
 
 MAIN = {"name": "main"}
 LABEL = (

@@ -24,8 +24,8 @@ from nodewright.engine.core.cgroups.cgroup_facts import (
 )
 from nodewright.engine.core.cgroups.cgroup_names import CgroupName, QOSCgroupNames
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
-from nodewright.values.idset import CPUSet
-from nodewright.values.units import Bytes
+from nodewright.model.values.idset import CPUSet
+from nodewright.model.values.units import Bytes
 
 RULES = CgroupConfig()
 CEILING = MemoryCeiling(Bytes(8192), AmountOrigin.LIMIT)

@@ -11,10 +11,10 @@ from nodewright.engine.core.cgroups.cgroup_plan import (
     pod_cgroups,
     top_level_cgroups,
 )
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.idset import CPUSet
+from nodewright.model.values.units import Bytes
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, amounts, container, pod, sidecar
-from nodewright.values.idset import CPUSet
-from nodewright.values.units import Bytes
 
 MIB = 1 << 20
 RULES = CgroupConfig(memory_capacity=Bytes(1 << 34))

@@ -13,10 +13,10 @@ from nodewright.engine.core.cgroups.cgroup_facts import (
     ProcessCeiling,
 )
 from nodewright.engine.core.cgroups.cgroup_settings import pod_cgroup_settings
-from nodewright.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.values.cpu_time import Shares
+from nodewright.model.values.units import Bytes, Microseconds, MilliCPU
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, amounts, container, pod, sidecar
-from nodewright.values.cpu_time import Shares
-from nodewright.values.units import Bytes, Microseconds, MilliCPU
 
 RULES = CgroupConfig()
 TIERED = CgroupConfig(has_memory_qos=True, reservation_policy="TieredReservation")

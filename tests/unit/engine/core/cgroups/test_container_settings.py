@@ -25,11 +25,11 @@ from nodewright.engine.core.cgroups.container_settings import (
     sandbox_settings,
     settings_by_container,
 )
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.cpu_time import Shares
+from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.model.values.units import Bytes, MilliCPU
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod, sidecar
-from nodewright.values.cpu_time import Shares
-from nodewright.values.idset import CPUSet, NUMASet
-from nodewright.values.units import Bytes, MilliCPU
 
 GIB, MIB = 1 << 30, 1 << 20
 RULES = CgroupConfig(memory_capacity=Bytes(16 * GIB), swap_capacity=Bytes(4 * GIB))

@@ -19,9 +19,9 @@ from nodewright.engine.core.cgroups.cgroup_settings import (
     with_unbounded_huge_pages,
 )
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
+from nodewright.model.values.cpu_time import Shares
+from nodewright.model.values.units import Bytes, MilliCPU
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, amounts
-from nodewright.values.cpu_time import Shares
-from nodewright.values.units import Bytes, MilliCPU
 
 GUARANTEED, BURSTABLE, BEST_EFFORT = QOSClass
 PODS = (

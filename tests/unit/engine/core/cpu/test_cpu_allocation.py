@@ -22,8 +22,8 @@ from nodewright.engine.core.cpu.cpu_policy import (
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.cpu.cpu_topology import CPUInfo, CPUTopology
 from nodewright.engine.core.cpu.policy_options import CPUGates
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.cpu import (
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.cpu import (
     CPUHolder,
     CPUsNotFree,
     CPUsOfNUMA,
@@ -34,11 +34,11 @@ from nodewright.reasons.cpu import (
     NotWholeCores,
     PodSharedPoolEmpty,
 )
-from nodewright.reasons.verdict import Granted, Refused
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.model.values.quantity import Quantity
 from nodewright.testing.objects import a_pod
 from nodewright.testing.strategies import topology, topology_of_cpus
-from nodewright.values.idset import CPUSet, NUMASet
-from nodewright.values.quantity import Quantity
 
 TWO_NODES = topology(sockets=2, cores=2)
 """0-1,4-5 and 2-3,6-7."""

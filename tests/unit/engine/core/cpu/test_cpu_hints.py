@@ -5,13 +5,13 @@ from nodewright.engine.core.cpu.cpu_policy import CPUSettings, NoneCPUPolicy, St
 from nodewright.engine.core.cpu.cpu_state import NO_CPUS, CPUState, ReusableCPUs
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology
 from nodewright.engine.core.cpu.policy_options import CPUGates, CPUOptions
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.verdict import Granted
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.verdict import Granted
+from nodewright.model.values.idset import CPUSet
+from nodewright.model.values.quantity import Quantity
+from nodewright.model.values.topology_hints import HintList, ProviderHints
 from nodewright.testing.objects import a_pod, container, pod, sidecar
 from nodewright.testing.strategies import topology
-from nodewright.values.idset import CPUSet
-from nodewright.values.quantity import Quantity
-from nodewright.values.topology_hints import HintList, ProviderHints
 
 TWO_NODES = topology(sockets=2, cores=2)
 """0-1,4-5 and 2-3,6-7."""

@@ -13,8 +13,8 @@ from nodewright.engine.core.cpu.cpu_policy import (
 from nodewright.engine.core.cpu.cpu_state import NO_CPUS, CPUState
 from nodewright.engine.core.cpu.cpu_topology import CPUInfo, CPUTopology
 from nodewright.engine.core.cpu.policy_options import CPUGates
-from nodewright.reasons.cpu import KubeletCrashes
-from nodewright.reasons.cpu_start import (
+from nodewright.model.reasons.cpu import KubeletCrashes
+from nodewright.model.reasons.cpu_start import (
     AlignBySocketAgainstPolicy,
     AssignmentShared,
     CPUOptionUnknown,
@@ -31,10 +31,10 @@ from nodewright.reasons.cpu_start import (
     ReservedCPUUnknown,
     SharedPoolEmpty,
 )
-from nodewright.reasons.verdict import Granted, Refused
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.values.idset import CPUSet
+from nodewright.model.values.quantity import Quantity
 from nodewright.testing.strategies import topology
-from nodewright.values.idset import CPUSet
-from nodewright.values.quantity import Quantity
 
 FOUR_CORES = topology(cores=4)
 TWO_NODES = topology(sockets=2, cores=2)

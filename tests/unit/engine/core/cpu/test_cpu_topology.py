@@ -1,9 +1,9 @@
 from nodewright.engine.core.cpu.cpu_topology import CPUInfo, CPUTopology, discover
-from nodewright.hardware.machine_info import Core, MachineInfo, NUMANode, UncoreCache
-from nodewright.reasons.cpu_start import CoreThreadsRepeated, CoreWithoutThreads, CPUCountUnknown
-from nodewright.reasons.verdict import Granted, Refused
+from nodewright.model.hardware.machine_info import Core, MachineInfo, NUMANode, UncoreCache
+from nodewright.model.reasons.cpu_start import CoreThreadsRepeated, CoreWithoutThreads, CPUCountUnknown
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.testing.strategies import topology
-from nodewright.values.idset import CPUSet, NUMASet
 
 
 def machine(*nodes: NUMANode, cpus: int = 8, sockets: int = 1) -> MachineInfo:

@@ -9,11 +9,11 @@ from nodewright.engine.core.cpu.custom_picker import (
     whole_caches,
 )
 from nodewright.engine.core.cpu.policy_options import CPUOptions
-from nodewright.reasons.cpu import PickedBy, PickerRefuses
-from nodewright.reasons.verdict import Granted, Refused
+from nodewright.model.reasons.cpu import PickedBy, PickerRefuses
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.values.custom_policy import CustomPolicyError
+from nodewright.model.values.idset import CPUSet
 from nodewright.testing.strategies import topology
-from nodewright.values.custom_policy import CustomPolicyError
-from nodewright.values.idset import CPUSet
 
 FOUR_CACHES = topology(cores=8, cores_per_cache=2)  # CPUs 0-1,8-9 share a cache, 2-3,10-11 the next
 

@@ -6,17 +6,17 @@ from nodewright.engine.core.cpu import distributed_assignment
 from nodewright.engine.core.cpu.cpu_policy import AssignmentStrategy, take_cpus
 from nodewright.engine.core.cpu.cpu_topology import CPUInfo, CPUTopology
 from nodewright.engine.core.cpu.packed_assignment import PackingOptions
-from nodewright.reasons.cpu import (
+from nodewright.model.reasons.cpu import (
     CPUAccountingWrong,
     DistributionOverwritten,
     KubeletCrashes,
     KubeletHangs,
     NotEnoughCPUs,
 )
-from nodewright.reasons.reason import NotJudged
-from nodewright.reasons.verdict import Granted, Refused
+from nodewright.model.reasons.reason import NotJudged
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.testing.strategies import topology
-from nodewright.values.idset import CPUSet, NUMASet
 
 TWO_NODES = topology(sockets=2, cores=4, smt=1)
 """0-3 and 4-7."""

@@ -2,8 +2,8 @@ import pytest
 
 from nodewright.engine.core.cpu.exclusive_cpus import PodCPURequests
 from nodewright.engine.core.cpu.policy_options import CPUGates
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.reasons.cpu import PodSharedPoolEmpty
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.reasons.cpu import PodSharedPoolEmpty
 from nodewright.testing.objects import a_pod, container, pod, sidecar
 
 MANAGED = CPUGates(pod_level_managers=True)

@@ -7,7 +7,7 @@ from nodewright.engine.core.cpu.policy_options import (
     read_options,
     unsuitable_option,
 )
-from nodewright.reasons.cpu_start import (
+from nodewright.model.reasons.cpu_start import (
     AlignBySocketAgainstMachine,
     AlignBySocketAgainstPolicy,
     CPUOptionGated,
@@ -15,8 +15,8 @@ from nodewright.reasons.cpu_start import (
     CPUOptionUnknown,
     CPUOptionValueInvalid,
 )
-from nodewright.reasons.verdict import Granted, Refused
-from nodewright.releases.feature_gates import DEFAULT_GATES, resolve_gates
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.releases.feature_gates import DEFAULT_GATES, resolve_gates
 from nodewright.testing.strategies import topology
 
 EVERYTHING = CPUGates(alpha_options=True)

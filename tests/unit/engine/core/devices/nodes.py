@@ -11,11 +11,11 @@ from nodewright.engine.core.devices.device_assignment import (
 )
 from nodewright.engine.core.devices.device_manager import DeviceManager, PluginBehavior
 from nodewright.engine.core.devices.device_state import DeviceState
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.verdict import Refused
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.verdict import Refused
+from nodewright.model.values.idset import NUMASet
 from nodewright.testing.devices import GPU, a_device_manager, some_devices
-from nodewright.values.idset import NUMASet
 
 MIXED = "a@0 b@0 c@1 d@1 e@0,1 f@ g"
 

@@ -12,20 +12,20 @@ from nodewright.engine.core.devices.device_assignment import (
 )
 from nodewright.engine.core.devices.device_manager import DeviceManager, PluginBehavior, highest, lowest
 from nodewright.engine.core.devices.device_state import DeviceState
-from nodewright.hardware.machine_info import NUMANode
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.devices import (
+from nodewright.model.hardware.machine_info import NUMANode
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.devices import (
     DevicesChosen,
     DeviceTier,
     DeviceUnlisted,
     NotEnoughDevices,
     UnhealthyDevicesReused,
 )
-from nodewright.reasons.verdict import Granted, Refused
-from nodewright.releases.feature_gates import resolve_gates
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.releases.feature_gates import resolve_gates
+from nodewright.model.values.idset import NUMASet
 from nodewright.testing.devices import GPU, a_device_manager, a_pod_with_devices, some_devices
 from nodewright.testing.objects import a_pod
-from nodewright.values.idset import NUMASet
 
 NIC = "example.com/nic"
 

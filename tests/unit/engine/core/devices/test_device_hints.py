@@ -3,12 +3,12 @@ import pytest
 from nodewright.engine.core.devices.device_hints import container_hints, pod_hints
 from nodewright.engine.core.devices.device_manager import DeviceManager
 from nodewright.engine.core.devices.device_state import DeviceState, ReusableDevices
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.devices import DeviceUnlisted
-from nodewright.reasons.verdict import Granted, Refused
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.devices import DeviceUnlisted
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.topology_hints import HintList, ProviderHints
 from nodewright.testing.devices import GPU, a_device_manager, a_pod_with_devices, some_devices
-from nodewright.values.idset import NUMASet
-from nodewright.values.topology_hints import HintList, ProviderHints
 
 TWO = a_device_manager("0-1")
 FOUR = a_device_manager("0-3")

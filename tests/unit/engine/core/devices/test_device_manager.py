@@ -1,8 +1,8 @@
 import pytest
 
 from nodewright.engine.core.devices.device_manager import DeviceManager, PluginBehavior, highest, lowest
-from nodewright.hardware.machine_info import NUMANode
-from nodewright.values.idset import NUMASet
+from nodewright.model.hardware.machine_info import NUMANode
+from nodewright.model.values.idset import NUMASet
 
 NODES = (NUMANode(node_id=0), NUMANode(node_id=3))
 

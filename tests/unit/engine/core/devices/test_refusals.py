@@ -3,7 +3,7 @@ from tests.unit.core.devices.nodes import Node, node
 
 from nodewright.engine.core.devices.device_manager import DeviceManager, DevicePluginError, PluginBehavior
 from nodewright.engine.core.devices.device_state import DeviceState, device_stock
-from nodewright.reasons.devices import (
+from nodewright.model.reasons.devices import (
     DeviceAllocationFailed,
     DeviceHolder,
     DevicePluginMissing,
@@ -17,8 +17,8 @@ from nodewright.reasons.devices import (
     NoHealthyDevices,
     NotEnoughDevices,
 )
+from nodewright.model.values.idset import NUMASet
 from nodewright.testing.devices import GPU, a_device_manager, a_pod_with_devices, some_devices
-from nodewright.values.idset import NUMASet
 
 
 def failing(available: frozenset[str], must_include: frozenset[str], size: int) -> DevicePluginError:

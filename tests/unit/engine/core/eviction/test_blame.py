@@ -5,13 +5,19 @@ import pytest
 from nodewright.engine.core.eviction.eviction_causes import node_shortage
 from nodewright.engine.core.eviction.eviction_ranking import ActivePod
 from nodewright.engine.core.eviction.eviction_thresholds import SignalObservation
-from nodewright.kubernetes.eviction_thresholds import EvictionSettings, parse_thresholds
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.stats_summary import ContainerStats, FsStats, MemoryStats, PodReference, PodStats
-from nodewright.reasons.eviction import NodeRanShort, OverRequest
+from nodewright.model.kubernetes.eviction_thresholds import EvictionSettings, parse_thresholds
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.stats_summary import (
+    ContainerStats,
+    FsStats,
+    MemoryStats,
+    PodReference,
+    PodStats,
+)
+from nodewright.model.reasons.eviction import NodeRanShort, OverRequest
+from nodewright.model.values.quantity import Quantity, QuantityFormat
 from nodewright.testing.objects import a_pod
 from nodewright.testing.usage import a_pod_usage
-from nodewright.values.quantity import Quantity, QuantityFormat
 
 OBSERVED = SignalObservation(
     Quantity.of(5, QuantityFormat.BINARY_SI), Quantity.of(1 << 20, QuantityFormat.BINARY_SI)

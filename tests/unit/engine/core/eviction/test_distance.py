@@ -17,7 +17,7 @@ from nodewright.engine.core.eviction.eviction_thresholds import (
     NodeFilesystems,
     signal_observations,
 )
-from nodewright.kubernetes.eviction_thresholds import EvictionSettings, parse_thresholds
+from nodewright.model.kubernetes.eviction_thresholds import EvictionSettings, parse_thresholds
 from nodewright.testing.usage import a_reading
 
 GIB = 1 << 30

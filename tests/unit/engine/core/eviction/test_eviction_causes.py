@@ -3,11 +3,15 @@ import pytest
 from nodewright.engine.core.eviction.eviction_causes import exceeded_limit, unobserved_volume
 from nodewright.engine.core.eviction.eviction_ranking import ActivePod
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
-from nodewright.kubernetes.stats_summary import PodStats
-from nodewright.reasons.eviction import ContainerStorageOverLimit, EmptyDirOverLimit, PodStorageOverLimit
+from nodewright.model.kubernetes.stats_summary import PodStats
+from nodewright.model.reasons.eviction import (
+    ContainerStorageOverLimit,
+    EmptyDirOverLimit,
+    PodStorageOverLimit,
+)
+from nodewright.model.values.quantity import Quantity
 from nodewright.testing.objects import a_pod
 from nodewright.testing.usage import a_pod_usage
-from nodewright.values.quantity import Quantity
 
 ONE = NodeFilesystems()
 IMAGES_APART = NodeFilesystems(dedicated_image_fs=True)

@@ -12,8 +12,8 @@ from nodewright.engine.core.eviction.eviction_forecast import (
 from nodewright.engine.core.eviction.eviction_ranking import ActivePod
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation, EvictionState, NodeReclaim
 from nodewright.engine.core.eviction.eviction_thresholds import EvictionConfig, NodeFilesystems
-from nodewright.kubernetes.eviction_thresholds import EvictionSettings, parse_thresholds
-from nodewright.kubernetes.stats_summary import StatsSummary
+from nodewright.model.kubernetes.eviction_thresholds import EvictionSettings, parse_thresholds
+from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.testing.objects import a_pod
 from nodewright.testing.usage import a_pod_usage, a_reading
 

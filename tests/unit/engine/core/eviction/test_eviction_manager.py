@@ -20,23 +20,23 @@ from nodewright.engine.core.eviction.eviction_state import (
     reclaim_steps,
 )
 from nodewright.engine.core.eviction.eviction_thresholds import EvictionConfig, NodeFilesystems
-from nodewright.kubernetes.eviction_thresholds import (
+from nodewright.model.kubernetes.eviction_thresholds import (
     EvictionSettings,
     NodeCondition,
     Signal,
     parse_thresholds,
 )
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.stats_summary import StatsSummary
-from nodewright.reasons.eviction import (
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.stats_summary import StatsSummary
+from nodewright.model.reasons.eviction import (
     EmptyDirOverLimit,
     NodeRanShort,
     SplitFilesystemsUnsupported,
     VolumeUseMissing,
 )
+from nodewright.model.values.duration import Duration
 from nodewright.testing.objects import a_pod, a_static_pod
 from nodewright.testing.usage import a_pod_usage, a_reading
-from nodewright.values.duration import Duration
 
 IMAGES_APART = NodeFilesystems(dedicated_image_fs=True)
 SPLIT = NodeFilesystems(dedicated_image_fs=True, dedicated_container_fs=True)

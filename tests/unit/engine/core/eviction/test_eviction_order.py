@@ -7,7 +7,7 @@ import pytest
 from nodewright.engine.core.eviction.eviction_order import RankKey, deciding_key, rank_changes
 from nodewright.engine.core.eviction.eviction_ranking import ActivePod, ranked_pods, stats_by_uid
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
-from nodewright.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.testing.objects import a_pod
 from nodewright.testing.usage import a_pod_usage, a_reading
 

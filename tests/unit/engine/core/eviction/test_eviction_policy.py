@@ -17,7 +17,7 @@ from nodewright.engine.core.eviction.eviction_policy import (
     eviction_policy,
     with_swap,
 )
-from nodewright.kubernetes.stats_summary import (
+from nodewright.model.kubernetes.stats_summary import (
     ContainerStats,
     MemoryStats,
     NodeStats,
@@ -25,9 +25,9 @@ from nodewright.kubernetes.stats_summary import (
     StatsSummary,
     SwapStats,
 )
+from nodewright.model.values.custom_policy import CustomPolicyError
 from nodewright.testing.policies import check_policy_laws
 from nodewright.testing.usage import a_pod_usage, a_reading
-from nodewright.values.custom_policy import CustomPolicyError
 
 FAR, NEAR = Headroom(margin=1000, capacity=1000), Headroom(margin=1, capacity=1000)
 

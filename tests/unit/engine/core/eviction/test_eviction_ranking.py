@@ -12,8 +12,8 @@ from nodewright.engine.core.eviction.eviction_ranking import (
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.core.requests.request_options import NEWEST_REQUEST_RULES
-from nodewright.kubernetes.eviction_thresholds import Signal
-from nodewright.kubernetes.stats_summary import PodStats, StatsSummary
+from nodewright.model.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.stats_summary import PodStats, StatsSummary
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 from nodewright.testing.usage import a_pod_usage, a_reading
 

@@ -6,10 +6,10 @@ from nodewright.engine.core.eviction.eviction_thresholds import (
     NodeFilesystems,
     watched_thresholds,
 )
-from nodewright.kubernetes.eviction_thresholds import EvictionSettings, Threshold, parse_thresholds
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.releases.feature_gates import DEFAULT_GATES
-from nodewright.values.duration import Duration
+from nodewright.model.kubernetes.eviction_thresholds import EvictionSettings, Threshold, parse_thresholds
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.releases.feature_gates import DEFAULT_GATES
+from nodewright.model.values.duration import Duration
 
 ONE = NodeFilesystems()
 IMAGES_APART = NodeFilesystems(dedicated_image_fs=True)

@@ -5,14 +5,14 @@ from nodewright.engine.core.eviction.pressure_admission import (
     condition_effects,
     pressure_refusal,
 )
-from nodewright.kubernetes.eviction_thresholds import (
+from nodewright.model.kubernetes.eviction_thresholds import (
     SIGNAL_CONDITIONS,
     SIGNAL_RESOURCES,
     NodeCondition,
     Signal,
 )
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.eviction import NodeUnderPressure
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.eviction import NodeUnderPressure
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, a_static_pod
 
 MEMORY, DISK, PIDS = (

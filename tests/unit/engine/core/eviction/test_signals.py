@@ -5,11 +5,11 @@ from nodewright.engine.core.eviction.eviction_thresholds import (
     threshold_amount,
     thresholds_met,
 )
-from nodewright.kubernetes.eviction_thresholds import EvictionSettings, Signal, parse_thresholds
-from nodewright.kubernetes.stats_summary import MemoryStats, NodeStats, RuntimeStats, StatsSummary
+from nodewright.model.kubernetes.eviction_thresholds import EvictionSettings, Signal, parse_thresholds
+from nodewright.model.kubernetes.stats_summary import MemoryStats, NodeStats, RuntimeStats, StatsSummary
+from nodewright.model.values.instant import Instant
+from nodewright.model.values.quantity import Quantity
 from nodewright.testing.usage import a_reading
-from nodewright.values.instant import Instant
-from nodewright.values.quantity import Quantity
 
 READINGS = """
     memory.available             memory=1Gi/16Gi                    1Gi      16Gi

@@ -13,13 +13,13 @@ from nodewright.engine.core.eviction.usage_inputs import (
     usage_from_table,
     usage_with_available,
 )
-from nodewright.kubernetes.eviction_thresholds import Signal
-from nodewright.kubernetes.objects import ObjectMeta, Pod
-from nodewright.kubernetes.scenario import UsageRow, UsageTable
-from nodewright.kubernetes.stats_summary import PodReference, PodStats, StatsSummary
+from nodewright.model.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod
+from nodewright.model.kubernetes.scenario import UsageRow, UsageTable
+from nodewright.model.kubernetes.stats_summary import PodReference, PodStats, StatsSummary
+from nodewright.model.values.quantity import Quantity
 from nodewright.testing.objects import a_pod
 from nodewright.testing.usage import a_reading
-from nodewright.values.quantity import Quantity
 
 HAS = SignalCapacities(
     memory=100, pods_memory=90, nodefs=80, nodefs_inodes=70, imagefs=60, imagefs_inodes=50, processes=40

@@ -23,14 +23,16 @@ from nodewright.engine.core.memory.memory_state import (
     with_block,
     without_block,
 )
-from nodewright.reasons.memory import (
+from nodewright.model.reasons.memory import (
     MachineMemoryChanged,
     MemoryPlaced,
     MemoryReason,
     NoNUMAFits,
     NUMAMemoryLeft,
 )
-from nodewright.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.topology_hints import Hint
 from nodewright.testing.devices import (
     ALL_GATES,
     MIB,
@@ -43,8 +45,6 @@ from nodewright.testing.devices import (
     state_after_allocation,
 )
 from nodewright.testing.objects import amounts
-from nodewright.values.idset import NUMASet
-from nodewright.values.topology_hints import Hint
 
 
 def verdict_text(verdict: Verdict[object]) -> str:

@@ -16,11 +16,13 @@ from nodewright.engine.core.memory.memory_policy import (
     create_memory_policy,
 )
 from nodewright.engine.core.memory.memory_state import Block, MemoryState
-from nodewright.hardware.machine_info import HugePages, NUMANode
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.reasons.memory import MemoryReason, MemoryTypeMissing
-from nodewright.reasons.texts import kubelet_text
-from nodewright.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.hardware.machine_info import HugePages, NUMANode
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.reasons.memory import MemoryReason, MemoryTypeMissing
+from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.topology_hints import IMPOSSIBLE, Hint
 from nodewright.testing.devices import (
     ALL_GATES,
     MIB,
@@ -33,8 +35,6 @@ from nodewright.testing.devices import (
     state_after_allocation,
 )
 from nodewright.testing.objects import container, sidecar
-from nodewright.values.idset import NUMASet
-from nodewright.values.topology_hints import IMPOSSIBLE, Hint
 
 
 def verdict_text(verdict: Verdict[object]) -> str:

@@ -3,7 +3,12 @@ from typing import Any
 import pytest
 
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
-from nodewright.reasons.predicates import LabelMissing, NodeAffinityMismatch, RequirementUnmet, TermUnmet
+from nodewright.model.reasons.predicates import (
+    LabelMissing,
+    NodeAffinityMismatch,
+    RequirementUnmet,
+    TermUnmet,
+)
 from nodewright.testing.objects import a_pod
 
 LABELS = {"zone": "a", "gen": "10", "odd": "1_000", "empty": ""}

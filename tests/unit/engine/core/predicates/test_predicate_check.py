@@ -10,16 +10,16 @@ from nodewright.engine.core.predicates.predicate_check import (
 )
 from nodewright.engine.core.predicates.requested_resources import NO_USAGE, NodeUsage, node_usage
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.cluster_objects import APINode
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.predicates import (
+from nodewright.model.kubernetes.cluster_objects import APINode
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.predicates import (
     HostPortsTaken,
     InsufficientResource,
     NodeAffinityMismatch,
     NodeNameMismatch,
     UntoleratedTaints,
 )
-from nodewright.reasons.reason import (
+from nodewright.model.reasons.reason import (
     NodeUnavailable,
     OSFieldMismatch,
     OSLabelMismatch,
@@ -27,8 +27,8 @@ from nodewright.reasons.reason import (
     Reason,
     SupplementalGroupsPolicyUnsupported,
 )
-from nodewright.reasons.verdict import Granted, Refused
-from nodewright.releases.release_rules import ClaimedInPredicates
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.releases.release_rules import ClaimedInPredicates
 from nodewright.testing.objects import a_node, a_pod, a_static_pod
 
 GPU = "example.com/gpu"

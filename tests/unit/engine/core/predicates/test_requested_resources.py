@@ -9,8 +9,8 @@ from nodewright.engine.core.predicates.requested_resources import (
     port_conflicts,
     shortages,
 )
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.predicates import InsufficientResource
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.predicates import InsufficientResource
 from nodewright.testing.objects import a_pod
 
 CONFLICTS = """

@@ -1,5 +1,5 @@
 from nodewright.engine.core.predicates.predicate_check import untolerated_taints
-from nodewright.kubernetes.objects import Taint, Toleration
+from nodewright.model.kubernetes.objects import Taint, Toleration
 
 
 def test_only_taints_that_evict_keep_a_pod_off_and_all_of_them_are_named() -> None:

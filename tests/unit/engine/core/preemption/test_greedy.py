@@ -9,15 +9,15 @@ from nodewright.engine.core.preemption.greedy import (
     victims_for,
 )
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
-from nodewright.kubernetes.objects import Pod
-from nodewright.reasons.predicates import (
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.predicates import (
     InsufficientResource,
     NodeNameMismatch,
     NoVictimsSuffice,
     PredicateFailure,
 )
-from nodewright.reasons.reason import Reason
-from nodewright.reasons.verdict import Granted, Refused
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.testing.objects import Amounts, a_pod, a_static_pod
 
 LICENCE = "example.com/licence"

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from nodewright.engine.core.requests.effective_resources import pod_limits, pod_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.engine.core.requests.resource_breakdown import pod_resource_breakdown
-from nodewright.kubernetes.objects import ContainerStatus, PodStatus, ResourceRequirements
+from nodewright.model.kubernetes.objects import ContainerStatus, PodStatus, ResourceRequirements
 from nodewright.testing.objects import amounts, container, pod, sidecar
 
 GI = 2**30

@@ -9,7 +9,7 @@ from nodewright.engine.core.requests.qos_and_priority import (
     is_node_critical,
     is_static,
 )
-from nodewright.kubernetes.objects import ObjectMeta, Pod, PodSpec
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodSpec
 
 
 def of(priority: int | None = None, name: str = "", **annotations: str) -> Pod:

@@ -14,7 +14,13 @@ from nodewright.engine.core.requests.effective_resources import (
     pod_requests,
 )
 from nodewright.engine.core.requests.request_options import USE_STATUS, RequestOptions
-from nodewright.kubernetes.objects import ContainerStatus, Pod, PodCondition, PodStatus, ResourceRequirements
+from nodewright.model.kubernetes.objects import (
+    ContainerStatus,
+    Pod,
+    PodCondition,
+    PodStatus,
+    ResourceRequirements,
+)
 from nodewright.testing.objects import amounts, container, pod, sidecar
 
 

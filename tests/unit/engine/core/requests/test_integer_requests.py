@@ -7,7 +7,7 @@ from nodewright.engine.core.requests.integer_requests import (
     scheduler_requests,
     scheduler_usage,
 )
-from nodewright.kubernetes.objects import ContainerStatus, Pod, PodStatus, ResourceRequirements
+from nodewright.model.kubernetes.objects import ContainerStatus, Pod, PodStatus, ResourceRequirements
 from nodewright.testing.objects import amounts, container, pod
 
 GI = 2**30

@@ -10,7 +10,7 @@ from nodewright.engine.core.requests.oom_adjust import (
     oom_scores,
 )
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
-from nodewright.kubernetes.objects import Pod, ResourceRequirements
+from nodewright.model.kubernetes.objects import Pod, ResourceRequirements
 from nodewright.testing.objects import amounts, container, pod, sidecar
 
 GI = 2**30

@@ -15,7 +15,7 @@ from nodewright.engine.core.requests.qos_and_priority import (
     qos_verdict,
 )
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.kubernetes.objects import Pod, PodStatus, ResourceRequirements
+from nodewright.model.kubernetes.objects import Pod, PodStatus, ResourceRequirements
 from nodewright.testing.objects import amounts, container, pod, sidecar
 
 EQUAL = container("app", "500m/1Gi", "500m/1Gi")

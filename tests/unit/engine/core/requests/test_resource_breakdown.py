@@ -10,9 +10,13 @@ from nodewright.engine.core.requests.resource_breakdown import (
     ResourceAddend,
     resource_derivations,
 )
-from nodewright.kubernetes.objects import NodeAllocatableResourceClaimStatus, PodStatus, ResourceRequirements
+from nodewright.model.kubernetes.objects import (
+    NodeAllocatableResourceClaimStatus,
+    PodStatus,
+    ResourceRequirements,
+)
+from nodewright.model.values.quantity import Quantity
 from nodewright.testing.objects import amounts, container, pod, sidecar
-from nodewright.values.quantity import Quantity
 
 Q = Quantity.parse
 MAIN = container("main", "50m/100Mi")

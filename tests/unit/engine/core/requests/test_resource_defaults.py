@@ -10,9 +10,9 @@ from nodewright.engine.core.requests.resource_defaults import (
     defaulted_pod,
     with_defaults,
 )
-from nodewright.kubernetes.objects import ContainerStatus, Pod, PodStatus, ResourceRequirements
+from nodewright.model.kubernetes.objects import ContainerStatus, Pod, PodStatus, ResourceRequirements
+from nodewright.model.values.quantity import Quantity
 from nodewright.testing.objects import amounts, container, pod, sidecar
-from nodewright.values.quantity import Quantity
 
 
 def with_pod_level(given: Pod, requests: str = "", limits: str = "") -> Pod:

@@ -15,12 +15,12 @@ from nodewright.engine.core.topology.custom import (
     topology_policy,
 )
 from nodewright.engine.core.topology.manager_config import TopologyManager
-from nodewright.kubernetes.objects import ObjectMeta, Pod
-from nodewright.reasons.topology import HintsMerged, JudgedBy, NoCommonNUMA, PodUnfit
-from nodewright.reasons.verdict import Granted, Refused
-from nodewright.values.custom_policy import CustomPolicyError
-from nodewright.values.idset import NUMASet
-from nodewright.values.topology_hints import Hint, HintList, Offer
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod
+from nodewright.model.reasons.topology import HintsMerged, JudgedBy, NoCommonNUMA, PodUnfit
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.values.custom_policy import CustomPolicyError
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.topology_hints import Hint, HintList, Offer
 
 TWO_NODES = TopologyManager(policy="best-effort", numa=NUMASet.of(0, 1))
 SECOND = HintList((Hint(NUMASet.of(1), preferred=True),))

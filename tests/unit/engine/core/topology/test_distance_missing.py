@@ -4,12 +4,12 @@ import pytest
 
 from nodewright.engine.core.topology.hint_merge import numa_affinity
 from nodewright.engine.core.topology.manager_config import TopologyManager, topology_manager
-from nodewright.hardware.machine_info import NUMANode
-from nodewright.reasons.texts import kubelet_text, sentence
-from nodewright.reasons.topology import DistanceMissing
-from nodewright.reasons.verdict import Granted, Refused
-from nodewright.values.idset import NUMASet
-from nodewright.values.topology_hints import Hint, HintList, Offer
+from nodewright.model.hardware.machine_info import NUMANode
+from nodewright.model.reasons.texts import kubelet_text, sentence
+from nodewright.model.reasons.topology import DistanceMissing
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.topology_hints import Hint, HintList, Offer
 
 TOPOLOGY = [NUMANode(node_id=0, distances=(10, 20)), NUMANode(node_id=8, distances=(20, 10))]
 

@@ -7,9 +7,9 @@ import pytest
 from nodewright.engine.core.topology.hint_merge import combination_count, merged_hint, numa_affinity
 from nodewright.engine.core.topology.manager_config import TopologyManager, topology_manager
 from nodewright.engine.core.topology.sparse_merge import best_common_by_search
-from nodewright.hardware.machine_info import NUMANode
-from nodewright.reasons.texts import kubelet_text
-from nodewright.reasons.topology import (
+from nodewright.model.hardware.machine_info import NUMANode
+from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.reasons.topology import (
     HintsMerged,
     NoCommonNUMA,
     NothingPreferred,
@@ -17,10 +17,17 @@ from nodewright.reasons.topology import (
     obstacles,
     resource_hints,
 )
-from nodewright.reasons.verdict import Granted, Refused
-from nodewright.values.idset import NUMASet
-from nodewright.values.subsets import Demand, StepBudget
-from nodewright.values.topology_hints import IMPOSSIBLE, Fitting, Hint, HintList, Offer, demand_by_numa_node
+from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.subsets import Demand, StepBudget
+from nodewright.model.values.topology_hints import (
+    IMPOSSIBLE,
+    Fitting,
+    Hint,
+    HintList,
+    Offer,
+    demand_by_numa_node,
+)
 
 ALL_POLICIES = ("best-effort", "restricted", "single-numa-node")
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from nodewright.engine.node.resize.resize_plan import ResizeReport
 from nodewright.engine.node.what_if.changes import PodLeaves, RequestsChanged
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.pod_spec_fields import ContainerResizePolicy
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.pod_spec_fields import ContainerResizePolicy
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_pod

@@ -12,16 +12,15 @@ from nodewright.engine.node.events import ConditionsObserved, PodRemoved, PodRes
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.resize.resize_attempts import ResizeOutcome, resume_resizes
 from nodewright.engine.node.step import step
-from nodewright.errors import InputError
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.kubernetes.objects import Pod
-from nodewright.predict.node import Node
-from nodewright.reasons.cpu_start import CPUReservationZero
-from nodewright.reasons.eviction import NodeUnderPressure
-from nodewright.reasons.predicates import InsufficientResource
-from nodewright.reasons.reason import NotJudged
-from nodewright.reasons.resize import (
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.cpu_start import CPUReservationZero
+from nodewright.model.reasons.eviction import NodeUnderPressure
+from nodewright.model.reasons.predicates import InsufficientResource
+from nodewright.model.reasons.reason import NotJudged
+from nodewright.model.reasons.resize import (
     PodLevelResizeDisabled,
     ResizeBeyondNode,
     ResizeFeaturesMissing,
@@ -30,6 +29,7 @@ from nodewright.reasons.resize import (
     StaticPolicyInTheWay,
     SwapInTheWay,
 )
+from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from nodewright.engine.core.memory.memory_state import Block
 from nodewright.engine.node.pod_placement import placement_of
-from nodewright.kubernetes.node_profile import ContainerAllocation, MemoryBlock
+from nodewright.model.kubernetes.node_profile import ContainerAllocation, MemoryBlock
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from nodewright.errors import InputError
-from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.predict.node import Node
 from nodewright.testing.machines import regular_machine
 

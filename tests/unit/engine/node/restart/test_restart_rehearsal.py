@@ -16,9 +16,9 @@ from nodewright.engine.node.restart.restart_rehearsal import (
 )
 from nodewright.engine.node.restart.restart_rehearsal import RunningPods as AllThatRuns
 from nodewright.engine.node.step import running_containers
-from nodewright.kubernetes.kubelet_configuration import MemoryReservation
-from nodewright.kubernetes.node_profile import Device, NodePart, NodeProfile, UnknownNodePart
-from nodewright.kubernetes.objects import (
+from nodewright.model.kubernetes.kubelet_configuration import MemoryReservation
+from nodewright.model.kubernetes.node_profile import Device, NodePart, NodeProfile, UnknownNodePart
+from nodewright.model.kubernetes.objects import (
     ContainerState,
     ContainerStateRunning,
     ContainerStateTerminated,
@@ -26,16 +26,16 @@ from nodewright.kubernetes.objects import (
     Pod,
     PodStatus,
 )
+from nodewright.model.reasons.kubelet_start import ConfigurationRefused
+from nodewright.model.reasons.state_files import StateFile
+from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.values.quantity import Quantity
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import node_parts
 from nodewright.profiles.state_files.checkpoints import state_as_written, stored_state, written_state_files
-from nodewright.reasons.kubelet_start import ConfigurationRefused
-from nodewright.reasons.state_files import StateFile
-from nodewright.reasons.texts import kubelet_text
 from nodewright.testing.machines import regular_machine
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod
-from nodewright.values.quantity import Quantity
 
 STATIC = {**STATIC_CPUS, **STATIC_MEMORY}
 POD_LEVEL = {"featureGates": {"PodLevelResourceManagers": True}}

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.engine.node.what_if.counterfactuals import Counterfactuals
-from nodewright.hardware.machine_info import HugePages
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod, Taint
+from nodewright.model.hardware.machine_info import HugePages
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod, Taint
 from nodewright.predict.explain.suggestion_text import suggestion_text
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile

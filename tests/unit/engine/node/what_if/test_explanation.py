@@ -8,15 +8,15 @@ from msgspec.structs import replace
 from nodewright.engine.node.resource_holders import DeviceSite, MemorySite
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.what_if.explanation import Explanation, ResourceView
-from nodewright.hardware.machine_shape import MachineShape, machine_from_shape
-from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.kubernetes.objects import Pod
+from nodewright.model.hardware.machine_shape import MachineShape, machine_from_shape
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.cpu import CPUsNotFree, KubeletHangs
+from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.model.values.topology_hints import Hint
 from nodewright.predict.node import Node
-from nodewright.reasons.cpu import CPUsNotFree, KubeletHangs
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod
-from nodewright.values.idset import CPUSet, NUMASet
-from nodewright.values.topology_hints import Hint
 
 GPUS = {"example.com/gpu": "g0@0 g1@1", "example.com/any": "x"}
 ALIGNED = {**STATIC_CPUS, **STATIC_MEMORY, "topologyManagerPolicy": "single-numa-node"}

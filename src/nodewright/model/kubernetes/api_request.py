@@ -1,0 +1,117 @@
+"""A request to the API server, and the applied object with the pods that its controller creates."""
+
+from enum import StrEnum
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from nodewright.model.kubernetes.namespace_objects import PersistentVolumeClaim
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod
+
+
+class Operation(StrEnum):
+    """The kind of a request."""
+
+    CREATE = "CREATE"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+    CONNECT = "CONNECT"
+
+
+class GroupResource(msgspec.Struct, frozen=True):
+    """A kind of objects by its plural and API group, printed as messages name it.
+
+    >>> str(GroupResource("pods")), str(GroupResource("deployments", "apps"))
+    ('pods', 'deployments.apps')
+    """
+
+    resource: str
+    group: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+class APIObject(Protocol):
+    """Anything with a name."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """The object's metadata."""
+        ...
+
+
+T = TypeVar("T", bound=APIObject)
+T_co = TypeVar("T_co", bound=APIObject, covariant=True)
+
+
+class APIRequest(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
+    """A request to create or change an object."""
+
+    operation: Operation
+    object: T_co
+    old: T_co | None = None
+    """The object as it was before an update."""
+    subresource: str = ""
+
+
+def create_request(item: T) -> APIRequest[T]:
+    """The request to create the object."""
+    return APIRequest(operation=Operation.CREATE, object=item)
+
+
+def update_request(old: T, new: T, subresource: str = "") -> APIRequest[T]:
+    """The request to change the object."""
+    return APIRequest(operation=Operation.UPDATE, object=new, old=old, subresource=subresource)
+
+
+class RollingUpdate(msgspec.Struct, frozen=True, kw_only=True):
+    """How many pods an update may create above, or miss below, `replicas`: numbers or percentages, as written."""
+
+    max_surge: int | str = 0
+    max_unavailable: int | str = 0
+
+
+class WorkloadController(msgspec.Struct, frozen=True, kw_only=True):
+    """How a workload controller creates pods from an object."""
+
+    pod: Pod
+    """The first pod, as the API server receives it."""
+    replicas: int | None
+    """None: one on every node."""
+    intermediate_resources: tuple[GroupResource, ...] = ()
+    """The objects between the workload and its pods: the ReplicaSet of a Deployment, the Job of a CronJob, a
+    ControllerRevision."""
+    volume_claims: tuple[PersistentVolumeClaim, ...] = ()
+    """Claims to volumes that each of its pods gets (StatefulSet); their names are those of the templates."""
+    is_ordered_ready: bool = False
+    """Whether it waits for each pod to be ready before it creates the next."""
+    rolling_update: RollingUpdate | None = None
+    """How it replaces its pods; None: it deletes them before it creates others."""
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """An object as applied by a user."""
+
+    api_version: str
+    kind: str
+    resource: GroupResource
+    object: APIObject
+    """With the fields that decisions depend on; for most kinds only the metadata. A pod has its defaults."""
+    is_namespaced: bool = True
+    is_stored: bool = False
+    """Whether an API server has created the object: it has a uid."""
+    controller: WorkloadController | None = None
+    """None: it creates no pods."""
+    ephemeral_volume_claims: tuple[PersistentVolumeClaim, ...] = ()
+    """Claims of ephemeral volumes, created and deleted with each pod; their names are those of the pod's volumes."""
+
+    @property
+    def namespace(self) -> str:
+        """The object's namespace; empty if it is in none."""
+        return self.object.metadata.namespace if self.is_namespaced else ""
+
+    @property
+    def name(self) -> str:
+        """The object's name, or its `generateName`."""
+        return self.object.metadata.name or self.object.metadata.generate_name

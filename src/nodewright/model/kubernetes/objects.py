@@ -1,0 +1,339 @@
+"""The API objects, with the fields that decisions depend on.
+
+msgspec decodes them from documents without nulls; None was absent, where absence makes a difference.
+"""
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from nodewright.model.kubernetes.pod_spec_fields import (
+    ContainerPort,
+    ContainerResizePolicy,
+    EnvVar,
+    HostAlias,
+    PodDNSConfig,
+    PodOS,
+    PodSecurityContext,
+)
+from nodewright.model.values.instant import Instant
+from nodewright.model.values.quantity import Quantity
+
+ResourceList: TypeAlias = dict[str, Quantity]
+"""Amounts by resource name. Never changed in place, though the type allows it."""
+
+
+DEFAULT_GRACE_PERIOD_S = 30
+"""The API server's default of `terminationGracePeriodSeconds`."""
+
+
+class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
+    """A reference to the owner of an object."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
+    """The metadata of an object."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    resource_version: str = ""
+    generation: int = 0
+    """Which version of the spec it is; 0: the object is not from an API server."""
+    creation_timestamp: Instant | None = None
+    deletion_timestamp: Instant | None = None
+    deletion_grace_period_seconds: int | None = None
+
+
+class ResourceRequirements(msgspec.Struct, frozen=True, rename="camel"):
+    """Requests and limits of a container or, at the pod level, of a pod."""
+
+    requests: ResourceList = {}
+    limits: ResourceList = {}
+    claims: tuple[dict[str, Any], ...] = ()
+
+
+class Container(msgspec.Struct, frozen=True, rename="camel"):
+    """A container. `restart_policy` Always makes an init container a sidecar."""
+
+    name: str = ""
+    image: str = ""
+    image_pull_policy: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    working_dir: str = ""
+    env: tuple[EnvVar, ...] = ()
+    env_from: tuple[dict[str, Any], ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    resize_policy: tuple[ContainerResizePolicy, ...] = ()
+    restart_policy: str | None = None
+    restart_policy_rules: tuple[dict[str, Any], ...] = ()
+    ports: tuple[ContainerPort, ...] = ()
+    volume_mounts: tuple[dict[str, Any], ...] = ()
+    volume_devices: tuple[dict[str, Any], ...] = ()
+    lifecycle: dict[str, Any] | None = None
+    liveness_probe: dict[str, Any] | None = None
+    readiness_probe: dict[str, Any] | None = None
+    startup_probe: dict[str, Any] | None = None
+    security_context: dict[str, Any] | None = None
+    termination_message_path: str = ""
+    termination_message_policy: str = ""
+    stdin: bool = False
+    stdin_once: bool = False
+    tty: bool = False
+
+    @property
+    def is_sidecar(self) -> bool:
+        """Whether this init container keeps running beside the regular containers."""
+        return self.restart_policy == "Always"
+
+
+class EphemeralContainer(Container, frozen=True, rename="camel"):
+    """A container that is added to a running pod, to look into it."""
+
+    target_container_name: str = ""
+
+
+class Toleration(msgspec.Struct, frozen=True, rename="camel"):
+    """A taint that a pod tolerates."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class NodeSelectorRequirement(msgspec.Struct, frozen=True, rename="camel"):
+    """One expression on a label or field."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel"):
+    """Expressions that must all match; an empty term matches no node."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(msgspec.Struct, frozen=True, rename="camel"):
+    """Terms, one of which must match."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class NodeAffinity(msgspec.Struct, frozen=True, rename="camel"):
+    """Required and preferred labels of a pod's node."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[dict[str, Any], ...] = ()
+
+
+class Affinity(msgspec.Struct, frozen=True, rename="camel"):
+    """A pod's affinity to nodes and to other pods."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: dict[str, Any] | None = None
+    pod_anti_affinity: dict[str, Any] | None = None
+
+
+class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The desired state of a pod."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    ephemeral_containers: tuple[EphemeralContainer, ...] = ()
+    overhead: ResourceList | None = None
+    """What running the pod uses besides its containers; empty is not the same as absent to the API server."""
+    resources: ResourceRequirements | None = None
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    node_name: str = ""
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    restart_policy: str = ""
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+    host_network: bool = False
+    host_ipc: bool = msgspec.field(default=False, name="hostIPC")
+    host_pid: bool = msgspec.field(default=False, name="hostPID")
+    share_process_namespace: bool = False
+    hostname: str = ""
+    hostname_override: str | None = None
+    subdomain: str = ""
+    set_hostname_as_fqdn: bool = msgspec.field(default=False, name="setHostnameAsFQDN")
+    host_aliases: tuple[HostAlias, ...] = ()
+    dns_policy: str = ""
+    dns_config: PodDNSConfig | None = None
+    host_users: bool | None = None
+    os: PodOS | None = None
+    security_context: PodSecurityContext | None = None
+    runtime_class_name: str | None = None
+    scheduler_name: str = ""
+    service_account_name: str = ""
+    enable_service_links: bool | None = None
+    image_pull_secrets: tuple[dict[str, Any], ...] = ()
+    volumes: tuple[dict[str, Any], ...] = ()
+    resource_claims: tuple[dict[str, Any], ...] = ()
+    topology_spread_constraints: tuple[dict[str, Any], ...] = ()
+    readiness_gates: tuple[dict[str, Any], ...] = ()
+    scheduling_gates: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def all_containers(self) -> tuple[Container, ...]:
+        """The init, regular and ephemeral containers."""
+        return (*self.init_containers, *self.containers, *self.ephemeral_containers)
+
+
+class ContainerStateWaiting(msgspec.Struct, frozen=True, rename="camel"):
+    """Why a container is not running yet, or is not restarted yet."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerStateRunning(msgspec.Struct, frozen=True, rename="camel"):
+    """When a container started."""
+
+    started_at: Instant | None = None
+
+
+class ContainerStateTerminated(msgspec.Struct, frozen=True, rename="camel"):
+    """How a container terminated."""
+
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: Instant | None = None
+    finished_at: Instant | None = None
+    container_id: str = msgspec.field(default="", name="containerID")
+
+
+class ContainerState(msgspec.Struct, frozen=True, rename="camel"):
+    """The state of a container: one of the three, or unknown."""
+
+    waiting: ContainerStateWaiting | None = None
+    running: ContainerStateRunning | None = None
+    terminated: ContainerStateTerminated | None = None
+
+
+class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The observed state of a container. `resources` are actuated, `allocated_resources` are admitted."""
+
+    name: str = ""
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+    ready: bool = False
+    restart_count: int = 0
+    image: str = ""
+    image_id: str = msgspec.field(default="", name="imageID")
+    started: bool | None = None
+    container_id: str = msgspec.field(default="", name="containerID")
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = {}
+
+
+class PodCondition(msgspec.Struct, frozen=True, rename="camel"):
+    """A condition of a pod."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: Instant | None = None
+
+
+class NodeAllocatableResourceClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What a resource claim uses of the node's own resources."""
+
+    resource_claim_name: str = ""
+    containers: tuple[str, ...] = ()
+    resources: ResourceList = {}
+
+
+class ContainerExtendedResourceRequest(msgspec.Struct, frozen=True, rename="camel"):
+    """A container's extended resource that a resource claim provides instead of a device plugin."""
+
+    container_name: str = ""
+    resource_name: str = ""
+
+
+class PodExtendedResourceClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The resource claim that was created for a pod's extended resources."""
+
+    resource_claim_name: str = ""
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+
+
+class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The observed state of a pod."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    qos_class: str = ""
+    start_time: str = ""
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    pod_ips: tuple[dict[str, str], ...] = msgspec.field(default=(), name="podIPs")
+    conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    ephemeral_container_statuses: tuple[ContainerStatus, ...] = ()
+    resize: str = ""
+    """The state of a resize, as kubelets up to 1.32 report it."""
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = {}
+    node_allocatable_resource_claim_statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """A pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def uid(self) -> str:
+        """The unique id of the pod."""
+        return self.metadata.uid
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the pod has succeeded or failed, so that its containers never restart."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def full_name(self) -> str:
+        """Namespace and name, as kubectl prints them."""
+        return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
+
+
+class Taint(msgspec.Struct, frozen=True, rename="camel"):
+    """A mark on a node that repels pods without a matching toleration."""
+
+    key: str = ""
+    """The key that tolerations name."""
+    value: str = ""
+    """The value that tolerations name."""
+    effect: str = ""
+    """`NoSchedule`, `PreferNoSchedule` or `NoExecute`."""
+    time_added: str | None = None
+    """When it was added; not read."""

@@ -1,0 +1,94 @@
+"""Kubernetes 1.32: every feature gate, and the rules of the oldest release.
+
+Follows: v1.32, pkg/features/kube_features.go; apiserver/pkg/features; component-base.
+    Gates that exist only in a distribution are left out.
+"""
+
+from nodewright.model.releases.gate_table import FREE, LOCKED, OFF, ON, FeatureStage, gates_after
+from nodewright.model.releases.release_rules import ReleaseRules
+
+RULES = ReleaseRules()
+"""The rules of 1.32."""
+
+_GATES = {
+    (FeatureStage.ALPHA, OFF, FREE): """
+        APIServingWithRoutine AllAlpha AllowUnsafeMalformedObjectDeletion CBORServingAndStorage
+        CPUManagerPolicyAlphaOptions CSIVolumeHealth ClientsAllowCBOR ClientsPreferCBOR
+        CloudControllerManagerWebhook ClusterTrustBundle ClusterTrustBundleProjection ComponentFlagz
+        ComponentStatusz CoordinatedLeaderElection CrossNamespaceVolumeDataSource
+        CustomCPUCFSQuotaPeriod DRAAdminAccess DRAResourceClaimDeviceStatus
+        DisableAllocatorDualWrite EventedPLEG ExternalServiceAccountTokenSigner HPAScaleToZero
+        ImageVolume InPlacePodVerticalScaling InPlacePodVerticalScalingAllocatedStatus
+        InPlacePodVerticalScalingExclusiveCPUs InTreePluginPortworxUnregister
+        InformerResourceVersion KubeletCrashLoopBackOffMax KubeletFineGrainedAuthz
+        KubeletInUserNamespace KubeletPodResourcesDynamicResources KubeletPodResourcesGet
+        LoggingAlphaOptions MaxUnavailableStatefulSet MemoryQoS MutatingAdmissionPolicy
+        PodAndContainerStatsFromCRI PodLevelResources PodLifecycleSleepActionAllowZero
+        PodLogsQuerySplitStreams QOSReserved RelaxedDNSSearchValidation RemoteRequestHeaderUID
+        ResourceHealthStatus RuntimeClassInImageCriApi SELinuxChangePolicy SELinuxMount
+        SchedulerAsyncPreemption StorageVersionAPI StorageVersionMigrator SupplementalGroupsPolicy
+        TopologyManagerPolicyAlphaOptions UnknownVersionInteroperabilityProxy
+        UserNamespacesPodSecurityStandards VolumeCapacityPriority WinDSR WindowsCPUAndMemoryAffinity
+        WindowsGracefulNodeShutdown
+    """,
+    (FeatureStage.BETA, OFF, FREE): """
+        AllBeta ConcurrentWatchObjectDecode DynamicResourceAllocation
+        LocalStorageCapacityIsolationFSQuotaMonitoring MultiCIDRServiceAllocator
+        OrderedNamespaceDeletion ProcMountType ServiceAccountNodeAudienceRestriction
+        StreamingCollectionEncodingToJSON StreamingCollectionEncodingToProtobuf
+        UserNamespacesSupport VolumeAttributesClass WatchCacheInitializationPostStartHook
+        WatchFromStorageWithoutResourceVersion WatchListClient
+    """,
+    (FeatureStage.BETA, ON, FREE): """
+        APIResponseCompression APIServerIdentity APIServerTracing AnonymousAuthConfigurableEndpoints
+        AnyVolumeDataSource AuthorizeNodeWithSelectors AuthorizeWithSelectors BtreeWatchCache
+        CPUManagerPolicyBetaOptions CPUManagerPolicyOptions CRDValidationRatcheting
+        CSIMigrationPortworx ConsistentListFromCache ContainerCheckpoint ContextualLogging
+        GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority HonorPVReclaimPolicy
+        ImageMaximumGCAge JobBackoffLimitPerIndex JobManagedBy JobPodReplacementPolicy
+        JobSuccessPolicy KubeletCgroupDriverFromCRI KubeletSeparateDiskGC KubeletTracing
+        LoggingBetaOptions MatchLabelKeysInPodAffinity MatchLabelKeysInPodTopologySpread
+        NFTablesProxyMode NodeInclusionPolicyInPodTopologySpread NodeLogQuery NodeSwap OpenAPIEnums
+        PodDeletionCost PodLifecycleSleepAction PodReadyToStartContainersCondition
+        PortForwardWebsockets RecoverVolumeExpansionFailure RecursiveReadOnlyMounts
+        RelaxedEnvironmentVariableValidation ReloadKubeletServerCertificateFile
+        ResilientWatchCacheInitialization RotateKubeletServerCertificate
+        SELinuxMountReadWriteOncePod SchedulerQueueingHints SeparateCacheWatchRPC
+        SeparateTaintEvictionController ServiceAccountTokenNodeBinding ServiceTrafficDistribution
+        SidecarContainers StorageNamespaceIndex StorageVersionHash
+        StructuredAuthenticationConfiguration SystemdWatchdog TopologyAwareHints
+        TopologyManagerPolicyBetaOptions TranslateStreamCloseWebsocketRequests
+        UnauthenticatedHTTP2DOSMitigation WatchList WinOverlay
+    """,
+    (FeatureStage.GA, ON, FREE): """
+        ExecProbeTimeout TopologyManagerPolicyOptions
+    """,
+    (FeatureStage.GA, ON, LOCKED): """
+        APIListChunking AdmissionWebhookMatchConditions AggregatedDiscoveryEndpoint AppArmor
+        AppArmorFields CPUManager ComponentSLIs CronJobsScheduledAnnotation
+        CustomResourceFieldSelectors DevicePluginCDIDevices DisableCloudProviders
+        DisableKubeletCloudCredentialProviders EfficientWatchResumption ElasticIndexedJob
+        JobPodFailurePolicy KubeProxyDrainingTerminatingNodes LoadBalancerIPMode
+        LogarithmicScaleDown MemoryManager PDBUnhealthyPodEvictionPolicy
+        PersistentVolumeLastPhaseTransitionTime PodDisruptionConditions PodIndexLabel
+        PodSchedulingReadiness RemainingItemCount RetryGenerateName ServiceAccountTokenJTI
+        ServiceAccountTokenNodeBindingValidation ServiceAccountTokenPodNodeInfo
+        SizeMemoryBackedVolumes StatefulSetAutoDeletePVC StatefulSetStartOrdinal
+        StrictCostEnforcementForVAP StrictCostEnforcementForWebhooks
+        StructuredAuthorizationConfiguration WatchBookmark
+    """,
+    (FeatureStage.DEPRECATED, OFF, FREE): """
+        AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests
+        AllowOverwriteTerminationGracePeriodSeconds DisableNodeKubeProxyVersion KMSv1
+        KubeletRegistrationGetOnExistsOnly
+    """,
+    (FeatureStage.DEPRECATED, OFF, LOCKED): """
+        AllowServiceLBStatusOnNonLB
+    """,
+    (FeatureStage.ALPHA, ON, FREE): """
+        WindowsHostNetwork
+    """,
+}
+
+GATES = gates_after({}, _GATES)
+"""Every gate of 1.32 by name, in order."""

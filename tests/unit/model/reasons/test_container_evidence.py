@@ -1,0 +1,75 @@
+"""What the status proves about containers, and what it leaves open."""
+
+from typing import Any
+
+import pytest
+
+from nodewright.formats.decode import decode
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.container_evidence import ContainerBackOff, ContainerEnded, ContainerOOMKilled
+from nodewright.model.reasons.status_evidence import FailureCause, problem_evidence
+
+KILLED = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+BACK_OFF = {
+    "waiting": {
+        "reason": "CrashLoopBackOff",
+        "message": "back-off 40s restarting failed container=app pod=p_default(uid)",
+    }
+}
+
+
+def pod(status: dict[str, Any], *, limit: str | None = None, pod_limit: str | None = None) -> Pod:
+    container: dict[str, Any] = {"name": "app", "image": "i"}
+    if limit:
+        container["resources"] = {"limits": {"memory": limit}}
+    spec: dict[str, Any] = {"containers": [container]}
+    if pod_limit:
+        spec["resources"] = {"limits": {"memory": pod_limit}}
+    statuses = [{"name": "app", "restartCount": 3, **status}]
+    return decode({"spec": spec, "status": {"phase": "Running", "containerStatuses": statuses}}, Pod)
+
+
+def test_a_crash_loop_names_back_off_and_the_kill() -> None:
+    proof = problem_evidence(pod({"state": BACK_OFF, "lastState": KILLED}, limit="1Gi"))
+    assert proof is not None
+    assert (proof.cause, proof.reason) == (FailureCause.CRASH_LOOP, "CrashLoopBackOff")
+    assert proof.facts == (
+        ContainerBackOff(name="app", restart_count=3, back_off="40s"),
+        ContainerOOMKilled(name="app", exit_code=137, limit="1Gi"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "pod_limit", "places", "helps"),
+    [
+        ("1Gi", None, ["container's limit of 1Gi", "memory of the node"], "a memory limit above 1Gi"),
+        (None, "2Gi", ["pod's limit of 2Gi", "memory of the node"], "a pod-level memory limit above 2Gi"),
+        (None, None, ["without a limit on it"], "a memory request of what container app uses"),
+    ],
+)
+def test_a_kill_may_have_each_limit_that_exists_as_its_cause(
+    limit: str | None, pod_limit: str | None, places: list[str], helps: str
+) -> None:
+    proof = problem_evidence(pod({"lastState": KILLED}, limit=limit, pod_limit=pod_limit))
+    assert proof is not None
+    (question,) = proof.open_questions
+    assert all(place in question for place in places)
+    assert ("limit of" in question) == bool(limit or pod_limit)
+    assert any(text.startswith(helps) for text in proof.remedies)
+
+
+def test_exit_code_137_without_an_oom_kill_has_no_proved_sender() -> None:
+    ended = ContainerEnded(name="app", reason="Error", exit_code=137)
+    assert "what sent SIGKILL" in ended.open_question()
+    assert ContainerEnded(name="app", reason="Error", exit_code=1).open_question() == ""
+
+
+def test_a_running_pod_without_restarts_shows_no_problem() -> None:
+    assert problem_evidence(pod({"state": {"running": {}}})) is None
+    succeeded = decode({"status": {"phase": "Succeeded"}}, Pod)
+    assert problem_evidence(succeeded) is None
+
+
+def test_an_exit_without_error_is_no_failure() -> None:
+    completed = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+    assert problem_evidence(pod({"state": {"running": {}}, "lastState": completed})) is None
