@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from nodewright.conformance.vectors import read_machines
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cpu.cpu_allocation import allocate, remove_container
 from nodewright.engine.core.cpu.cpu_hints import container_hints
 from nodewright.engine.core.cpu.cpu_policy import (
@@ -17,7 +18,6 @@ from nodewright.engine.core.cpu.cpu_policy import (
 )
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology, discover
-from nodewright.formats.decode import decode
 from nodewright.model.hardware.machine_info import MachineInfo
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.verdict import Granted

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.formats.inventory import Inventory, load_inventory
+from nodewright.documents.formats.inventory import Inventory, load_inventory
 from nodewright.predict.lint.lint_input import load_lint_input
 from nodewright.predict.lint.lint_run import lint_result
 from nodewright.predict.lint.rules import ALL_RULES

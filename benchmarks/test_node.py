@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from nodewright.conformance.vectors import read_machines
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.node.events import PodAdded, PodRecovered, PodRemoved, PodStarted
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.engine.node.step import Decision, step
-from nodewright.formats.decode import decode
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import Pod

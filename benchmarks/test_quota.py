@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.inventory import Inventory, inventory_from_bytes
 from nodewright.engine.admission.api_server.apply import apply
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
 from nodewright.engine.admission.limit_ranger import limit_ranger_verdict
@@ -13,8 +15,6 @@ from nodewright.engine.admission.quota.quota_admission import (
     with_delta,
 )
 from nodewright.engine.admission.quota.quota_pods import pod_evaluator
-from nodewright.formats.decode import decode
-from nodewright.formats.inventory import Inventory, inventory_from_bytes
 from nodewright.model.kubernetes.api_request import create_request
 from nodewright.model.kubernetes.namespace_objects import LimitRange, ResourceQuota
 from nodewright.model.values.instant import Instant

@@ -9,11 +9,11 @@ import click
 
 from nodewright.cli.app import SUMMARIES, app
 from nodewright.cli.complete import TABLE
+from nodewright.documents.profiles.catalogue import catalogue
 from nodewright.engine.core.cpu.custom_picker import CPUPicker
 from nodewright.engine.core.eviction.eviction_policy import EvictionPolicy
 from nodewright.engine.core.topology.custom import TopologyPolicy
 from nodewright.predict.policy_registry import PolicyRegistry
-from nodewright.profiles.catalogue import catalogue
 from tools.reference import commands
 
 # Options whose values are names of something that nodewright has.

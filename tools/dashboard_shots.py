@@ -12,10 +12,10 @@ from tests.support.chromium import COMMAND, BrowserPage, Chromium
 from tests.support.dashboards import DashboardAgent, ServedView, admission_plan
 
 from nodewright.api.dashboard.plan_view import PlanView
+from nodewright.documents.profiles.node_lookup import find_profile
 from nodewright.model.kubernetes.node_profile import Device, NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node, load_pods
-from nodewright.profiles.node_lookup import find_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 from tools.source import ROOT
 

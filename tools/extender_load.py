@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from nodewright.agent.timing import ShortCollections
-from nodewright.formats.decode import decode
+from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node
 from tools.call_connection import CallConnection

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from nodewright.cli.app import COLLECTION_THRESHOLDS
-from nodewright.formats.documents import parse_documents
+from nodewright.documents.formats.documents import parse_documents
+from nodewright.documents.profiles.catalogue import recorded_machines
 from nodewright.model.errors import HostError, InputError
 from nodewright.model.values.idset import CPUSet, IdSetError
 from nodewright.model.values.quantity import Quantity, QuantityError
-from nodewright.profiles.catalogue import recorded_machines
 from tools.fuzz_cluster import cluster_targets
 from tools.fuzz_commands import reader_of
 from tools.fuzz_figures import Totals, Trial

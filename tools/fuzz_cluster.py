@@ -21,12 +21,17 @@ from nodewright.cluster.pod_events import pod_event_sentences
 from nodewright.cluster.reader import Selection, read_objects
 from nodewright.cluster.request_credentials import run_plugin
 from nodewright.cluster.tls import tls_context
-from nodewright.formats.manifests import workloads_from
+from nodewright.documents.formats.manifests import workloads_from
+from nodewright.documents.profiles.node_export import (
+    bytes_digest,
+    encode_node_export,
+    node_export,
+    read_node_export,
+)
+from nodewright.documents.profiles.profile_files import load_profile
 from nodewright.model.errors import JSON_ERRORS, InputError
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod
 from nodewright.model.values.instant import Instant
-from nodewright.profiles.node_export import bytes_digest, encode_node_export, node_export, read_node_export
-from nodewright.profiles.profile_files import load_profile
 from nodewright.scheduling.export_reader import ExportReader
 from nodewright.scheduling.extender_protocol import decode_binding, decode_call, decode_preemption
 from nodewright.scheduling.tracked_cluster import TrackedCluster

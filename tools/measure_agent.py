@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.live_agent import LiveAgent, live_agent
 
-from nodewright.formats.manifests import workloads_from
+from nodewright.documents.formats.manifests import workloads_from
 from tools.agent_figures import PAGE, page_with_figures
 from tools.source import ROOT
 

@@ -18,12 +18,12 @@ import msgspec
 
 from nodewright.cli.app import app
 from nodewright.cli.schema import REPORTS, schema_of
+from nodewright.documents.output.json_yaml import as_json
+from nodewright.documents.profiles.catalogue import CatalogueMachine, catalogue
 from nodewright.model.hardware import machine_info
 from nodewright.model.kubernetes import eviction_thresholds, node_profile, objects
-from nodewright.output.json_yaml import as_json
 from nodewright.predict.lint.lint_report import rule_page, rules_page
 from nodewright.predict.lint.rules import RULES_BY_ID
-from nodewright.profiles.catalogue import CatalogueMachine, catalogue
 from tools.source import PACKAGE, ROOT, Module, Section, Symbol, modules, sections
 
 FOLDER = ROOT / "docs" / "reference"

@@ -12,13 +12,13 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.cluster.export_places import EXPORT_URL
-from nodewright.formats.decode import decode
+from nodewright.documents.formats.decode import decode
+from nodewright.documents.profiles.node_export import bytes_digest, profile_digest
+from nodewright.documents.profiles.node_lookup import catalogue_profile
+from nodewright.documents.profiles.node_shape import shape_document
+from nodewright.documents.profiles.profile_yaml import profile_document
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node
-from nodewright.profiles.node_export import bytes_digest, profile_digest
-from nodewright.profiles.node_lookup import catalogue_profile
-from nodewright.profiles.node_shape import shape_document
-from nodewright.profiles.profile_yaml import profile_document
 
 MACHINES = ("m5.metal", "xeon-8480-2s", "xeon-8380-2s-snc2", "epyc-7742-2s-nps4", "dgx-a100")
 MANAGERS = {

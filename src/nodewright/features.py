@@ -10,6 +10,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from nodewright.documents.formats.api_objects import OtherObjects
+from nodewright.documents.formats.documents import InputFile, read_file
+from nodewright.documents.formats.inventory import Inventory, loaded_inventory, without_duplicates
+from nodewright.documents.formats.manifests import ManifestLoader
+from nodewright.documents.formats.python_objects import ManifestSource, files_and_objects
+from nodewright.documents.profiles.machine_shapes import parse_shape_rules
+from nodewright.documents.profiles.usage_files import usage_from_file
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
 from nodewright.engine.node.previews import node_eviction_forecast
 from nodewright.fleet.fleet_summary import fleet_summary
@@ -17,11 +24,6 @@ from nodewright.fleet.load.assembled_nodes import NodeDefaults
 from nodewright.fleet.load.fleet_input import FleetFiles, load_fleet
 from nodewright.fleet.report.fleet_report import FleetReport, fleet_assumptions, fleet_report
 from nodewright.fleet.runner import DEFAULT_OPTIONS, Options, run
-from nodewright.formats.api_objects import OtherObjects
-from nodewright.formats.documents import InputFile, read_file
-from nodewright.formats.inventory import Inventory, loaded_inventory, without_duplicates
-from nodewright.formats.manifests import ManifestLoader
-from nodewright.formats.python_objects import ManifestSource, files_and_objects
 from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.releases.feature_gates import default_gates
@@ -39,8 +41,6 @@ from nodewright.predict.quota.applied_inventory import applied_inventory
 from nodewright.predict.quota.quota_report import AppliedQuotasReport, quota_report
 from nodewright.predict.rehearse.rehearsal_report import RehearsalReport, rehearsal_report
 from nodewright.predict.rehearse.restart_query import RestartQuery, rehearsed_restart
-from nodewright.profiles.machine_shapes import parse_shape_rules
-from nodewright.profiles.usage_files import usage_from_file
 
 
 def lint(

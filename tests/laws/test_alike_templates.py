@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.formats.manifests import workloads_from
+from nodewright.documents.formats.manifests import workloads_from
 from nodewright.model.errors import InputError
 
 IMAGES = st.sampled_from(["web:1", "web:2", " web", "", None])

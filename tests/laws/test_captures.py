@@ -8,17 +8,20 @@ from hypothesis import assume, given
 from msgspec.structs import replace
 from tests.laws.test_nodes import Script, is_flagged, played, reported_allocations, scripts
 
+from nodewright.documents.profiles.allocations import pod_allocations
+from nodewright.documents.profiles.capture.captured_node import NodeSources, captured_node
+from nodewright.documents.profiles.capture.node_pods import NodePods
+from nodewright.documents.profiles.kubelet_root import read_kubelet_root
+from nodewright.documents.profiles.state_files.cpu_manager_state import cpu_state_file
+from nodewright.documents.profiles.state_files.device_checkpoint import (
+    device_checkpoint,
+    device_checkpoint_bytes,
+)
+from nodewright.documents.profiles.state_files.memory_manager_state import memory_state_file
+from nodewright.documents.profiles.state_files.pod_resource_state import PodResourceInfo, resources_state_file
 from nodewright.engine.node.pod_placement import placement_of
 from nodewright.model.kubernetes.node_profile import NodePart, NodeProfile, PodAllocations
 from nodewright.predict.node import Node
-from nodewright.profiles.allocations import pod_allocations
-from nodewright.profiles.capture.captured_node import NodeSources, captured_node
-from nodewright.profiles.capture.node_pods import NodePods
-from nodewright.profiles.kubelet_root import read_kubelet_root
-from nodewright.profiles.state_files.cpu_manager_state import cpu_state_file
-from nodewright.profiles.state_files.device_checkpoint import device_checkpoint, device_checkpoint_bytes
-from nodewright.profiles.state_files.memory_manager_state import memory_state_file
-from nodewright.profiles.state_files.pod_resource_state import PodResourceInfo, resources_state_file
 
 
 @given(scripts())

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cpu.cpu_state import NO_CPUS
 from nodewright.engine.core.predicates.requested_resources import NodeUsage, shortages
 from nodewright.engine.core.requests.resource_defaults import with_defaults
@@ -27,7 +28,6 @@ from nodewright.fleet.simulation.scores import (
     least_allocated,
 )
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod, IntOrPercent, UsageStep
-from nodewright.formats.decode import decode
 from nodewright.model.hardware.machine_shape import GIB, MachineShape, machine_from_shape
 from nodewright.model.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodSpec, Taint

@@ -8,19 +8,19 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.formats.documents import InputFile
-from nodewright.output.json_yaml import plain_value
-from nodewright.predict.node import Node
-from nodewright.predict.replay.journal_events import journal_event, journal_head
-from nodewright.predict.replay.scenario_journal import journal_file
-from nodewright.predict.replay.scenario_run import replay
-from nodewright.profiles.profile_yaml import profile_document
-from nodewright.profiles.scenario_files import (
+from nodewright.documents.formats.documents import InputFile
+from nodewright.documents.output.json_yaml import plain_value
+from nodewright.documents.profiles.profile_yaml import profile_document
+from nodewright.documents.profiles.scenario_files import (
     LoadedScenario,
     journal_header,
     scenario_from_file,
     scenario_node,
 )
+from nodewright.predict.node import Node
+from nodewright.predict.replay.journal_events import journal_event, journal_head
+from nodewright.predict.replay.scenario_journal import journal_file
+from nodewright.predict.replay.scenario_run import replay
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 
 PROFILE = a_profile(

@@ -4,6 +4,7 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from nodewright.documents.profiles.kubelet_config_files import LoadedConfig, kubelet_config_from
 from nodewright.engine.core.allocatable import node_resources
 from nodewright.engine.core.config.complete_config import complete_config, defaulted
 from nodewright.model.errors import Fault, InputError
@@ -15,7 +16,6 @@ from nodewright.model.releases.feature_gates import DEFAULT_GATES, FEATURE_GATES
 from nodewright.model.values.duration import Duration, DurationError
 from nodewright.model.values.golang import float_text
 from nodewright.model.values.quantity import Quantity
-from nodewright.profiles.kubelet_config_files import LoadedConfig, kubelet_config_from
 
 FIELDS = [field.encode_name for field in msgspec.structs.fields(KubeletConfiguration)]
 scalars = (

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from nodewright.documents.formats import alike_pods, documents
+from nodewright.documents.formats.alike_pods import AlikePods
+from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.documents import InputFile, parse_documents
+from nodewright.documents.formats.json_documents import JSONValueDecoder, quick_json_value
+from nodewright.documents.formats.manifests import ManifestLoader
+from nodewright.documents.formats.schema import checked
 from nodewright.engine.core.requests.alike_breakdowns import AlikeBreakdowns
 from nodewright.engine.core.requests.resource_breakdown import pod_resource_breakdown
-from nodewright.formats import alike_pods, documents
-from nodewright.formats.alike_pods import AlikePods
-from nodewright.formats.decode import decode
-from nodewright.formats.documents import InputFile, parse_documents
-from nodewright.formats.json_documents import JSONValueDecoder, quick_json_value
-from nodewright.formats.manifests import ManifestLoader
-from nodewright.formats.schema import checked
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import ContainerStatus, ObjectMeta, PodCondition, PodSpec, PodStatus
 from nodewright.model.releases.feature_gates import default_gates

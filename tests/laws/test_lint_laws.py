@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from nodewright.documents.formats.inventory import load_inventory
+from nodewright.documents.profiles.node_lookup import find_profile
 from nodewright.engine.admission.admission_plugins import with_uid
 from nodewright.engine.core.requests.alike_breakdowns import decisive_fields
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.events import PodAdded
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.step import Decision, step
-from nodewright.formats.inventory import load_inventory
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod
 from nodewright.model.kubernetes.pod_spec_fields import EnvVar
 from nodewright.predict.lint.lint_input import load_lint_input
@@ -21,7 +22,6 @@ from nodewright.predict.lint.lint_report import PAGES, LintFinding
 from nodewright.predict.lint.lint_run import lint_result
 from nodewright.predict.lint.rules import ALL_RULES, RULES_BY_ID, RuleSelection
 from nodewright.predict.node import Node
-from nodewright.profiles.node_lookup import find_profile
 from nodewright.testing.strategies import pods
 
 # Manifests that other rules' examples may stand beside: those of pods, without nodes or namespaces' limits.

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodewright.documents.output.text_layout import ASCII
+from nodewright.documents.profiles.catalogue import catalogue
+from nodewright.documents.profiles.machine.cadvisor import read_machine_info
+from nodewright.documents.profiles.machine.captured_machine import capture_copy
+from nodewright.documents.profiles.machine.lscpu import read_lscpu
+from nodewright.documents.profiles.profile_files import profile_from_bytes
+from nodewright.documents.profiles.profile_yaml import profile_document, profile_yaml
 from nodewright.model.errors import InputError
 from nodewright.model.hardware.machine_faults import machine_faults
 from nodewright.model.hardware.machine_info import MachineInfo
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
-from nodewright.output.text_layout import ASCII
 from nodewright.predict.node_report.machine_drawing import machine_lines
-from nodewright.profiles.catalogue import catalogue
-from nodewright.profiles.machine.cadvisor import read_machine_info
-from nodewright.profiles.machine.captured_machine import capture_copy
-from nodewright.profiles.machine.lscpu import read_lscpu
-from nodewright.profiles.profile_files import profile_from_bytes
-from nodewright.profiles.profile_yaml import profile_document, profile_yaml
 from nodewright.testing.machines import machine_files, machines, write_machine_files
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - thousands of small files, faster in memory

@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from nodewright.documents.formats.inventory import inventory_from_bytes
 from nodewright.engine.admission.api_server.apply import ApplyResult, apply, namespaces_with_quotas
 from nodewright.engine.admission.api_server.charges import object_charge
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions, ManifestExpander
 from nodewright.engine.admission.quota.quota_admission import with_delta
-from nodewright.formats.inventory import inventory_from_bytes
 from nodewright.model.kubernetes.api_request import Manifest
 from nodewright.model.values.quantity import Quantity
 from nodewright.predict.quota.fixes import pod_headroom, smallest_fixes

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodewright.cli.app import run
+from nodewright.documents.output.text_layout import wrapped
 from nodewright.model.printable import printable_text
-from nodewright.output.text_layout import wrapped
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PODS = str(EXAMPLES / "fleet" / "pods.csv")

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nodewright.formats.documents import parse_documents
+from nodewright.documents.formats.documents import parse_documents
+from nodewright.documents.profiles.machine_shapes import parse_shape_rules
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.resource_names import huge_page_bytes
 from nodewright.model.values.duration import Duration, DurationError
@@ -15,7 +16,6 @@ from nodewright.model.values.idset import CPUSet, IdSetError
 from nodewright.model.values.instant import Instant, InstantError
 from nodewright.model.values.quantity import Quantity, QuantityError
 from nodewright.predict.timeline.growth_input import parse_moment, parse_rate
-from nodewright.profiles.machine_shapes import parse_shape_rules
 
 ODD = "0123456789+-.,eEinumkKMGTPhs:TZx/%_ \0\u0660\uff11"
 TEXTS = st.text(ODD, max_size=40) | st.text(max_size=20) | st.integers(1, 6000).map(lambda count: "9" * count)

@@ -7,6 +7,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.support.small_nodes import guaranteed_pods, profiles
 
+from nodewright.documents.profiles.state_files.checkpoints import (
+    state_as_written,
+    stored_state,
+    written_state_files,
+)
 from nodewright.engine.node.actions import AdmitPod, RejectPod
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.restart_rehearsal import RunningPods, rehearse_restart
@@ -19,7 +24,6 @@ from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.idset import NUMASet
 from nodewright.predict.node import Node
 from nodewright.predict.replay.kubelet_restart import NO_CHANGE, PendingRestart, changed_parts, restart_step
-from nodewright.profiles.state_files.checkpoints import state_as_written, stored_state, written_state_files
 
 NAMES = "abcde"
 

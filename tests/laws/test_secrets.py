@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodewright.cli.app import run
-from nodewright.formats.decode import decode
+from nodewright.documents.formats.decode import decode
+from nodewright.documents.output.json_yaml import plain_value
+from nodewright.documents.profiles.profile_yaml import object_document
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.secret_fields import without_secret_fields
-from nodewright.output.json_yaml import plain_value
 from nodewright.predict.node import Node
-from nodewright.profiles.profile_yaml import object_document
 from nodewright.testing.strategies import pods
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

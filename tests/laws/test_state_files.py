@@ -9,29 +9,29 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nodewright.engine.core.cpu.cpu_state import CPUState
-from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
-from nodewright.formats.go.syntax import GoJSONError, Members, NumberText, parse
-from nodewright.model.errors import InputError
-from nodewright.model.reasons.texts import kubelet_start_error, sentence
-from nodewright.model.reasons.verdict import Granted, Refused, Verdict
-from nodewright.model.values.idset import CPUSet, NUMASet
-from nodewright.profiles.state_files.cpu_manager_state import (
+from nodewright.documents.formats.go.syntax import GoJSONError, Members, NumberText, parse
+from nodewright.documents.profiles.state_files.cpu_manager_state import (
     CPUStateReadOptions,
     cpu_state_file,
     read_cpu_state,
 )
-from nodewright.profiles.state_files.device_checkpoint import (
+from nodewright.documents.profiles.state_files.device_checkpoint import (
     DeviceCheckpoint,
     PodDevicesEntry,
     device_checkpoint_bytes,
     read_device_checkpoint,
 )
-from nodewright.profiles.state_files.memory_manager_state import (
+from nodewright.documents.profiles.state_files.memory_manager_state import (
     MemoryStateReadOptions,
     memory_state_file,
     read_memory_state,
 )
+from nodewright.engine.core.cpu.cpu_state import CPUState
+from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
+from nodewright.model.errors import InputError
+from nodewright.model.reasons.texts import kubelet_start_error, sentence
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.values.idset import CPUSet, NUMASet
 
 # Go keeps no halves of pairs in its texts.
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)

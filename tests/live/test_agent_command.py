@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from nodewright.cli.app import run
+from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.host.cgroupfs import CgroupFS
-from nodewright.output.exit_codes import NO, YES
 from tools.agent_idle import running
 
 pytestmark = [

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.support.odd_pods import OddPods
 from tests.support.real_api_server import APIAnswer, RealAPIServer, needs_real, real_api_server
 
-from nodewright.formats.manifests import workloads_from
+from nodewright.documents.formats.manifests import workloads_from
 from nodewright.model.errors import InputError
 
 pytestmark = [

@@ -11,8 +11,8 @@ import pytest
 
 from nodewright.agent.agent_client import AgentClient
 from nodewright.cli.app import run
+from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.host.cgroupfs import CgroupFS
-from nodewright.output.exit_codes import NO, YES
 from tools.agent_idle import running
 
 pytestmark = [

@@ -13,8 +13,8 @@ from nodewright.agent.agent_state import PodSource
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import NodeContext
 from nodewright.agent.pods.runtime_configs import ContainerConfigBuilder
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.formats.decode import decode
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.clock import HostClock
 from nodewright.host.prober import HostProber

@@ -13,11 +13,11 @@ from tests.support.real_api_server import RealAPIServer, real_api_server
 from tests.support.real_kubelet import NODE, RealKubelet, lacking_kubelet
 
 from nodewright import Node, load_pods
+from nodewright.documents.profiles.state_files.checkpoints import written_state_files
 from nodewright.model.errors import InputError
 from nodewright.model.hardware.machine_shape import GIB
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import ObjectMeta
-from nodewright.profiles.state_files.checkpoints import written_state_files
 
 pytestmark = [
     pytest.mark.live,

@@ -11,9 +11,9 @@ import pytest
 from tests.support.real_api_server import RealAPIServer, needs_real, real_api_server
 from tests.support.real_scheduler import running_component
 
+from nodewright.documents.formats.inventory import inventory_from_bytes
 from nodewright.engine.admission.api_server.apply import ApplyResult, apply
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
-from nodewright.formats.inventory import inventory_from_bytes
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import Pod
 

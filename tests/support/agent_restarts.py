@@ -32,6 +32,7 @@ from nodewright.agent.status_text import KubeletStatusText
 from nodewright.agent.store.agent_store import DEFERRED, PODS, AgentStore, StoreSettings
 from nodewright.agent.store.stored_pods import read_deferred_file, read_pod_file
 from nodewright.agent.supervision import STATE_NOT_SAVED
+from nodewright.documents.profiles.scenario_files import journal_header
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation
 from nodewright.engine.node.eviction_pass import eviction_claims
 from nodewright.model.errors import HostError
@@ -43,7 +44,6 @@ from nodewright.model.reasons.verdict import Refused
 from nodewright.model.values.idset import CPUSet
 from nodewright.predict.node import Node
 from nodewright.predict.replay.scenario_journal import JournalEncoder
-from nodewright.profiles.scenario_files import journal_header
 from nodewright.runtimes.simulated import ContainerScript, FakeCgroups, FakeClock, FakeRuntime, settle
 
 LISTED_DEVICES = (PodSource.FILE, PodSource.WORKLOAD)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench
 
 from nodewright.agent.agent_state import PodStage
+from nodewright.documents.profiles.state_files.checkpoints import stored_state, written_state_files
 from nodewright.engine.core.cgroups.cgroup_names import QOSCgroupNames, pod_uid_from_cgroup
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.engine.node.node_cgroups import cgroup_rules, cgroup_tree
@@ -21,7 +22,6 @@ from nodewright.pod_resources.lister import (
 )
 from nodewright.predict.audit.audit_evidence import AuditEvidence, CgroupEvidence, StateFileEvidence
 from nodewright.predict.audit.cgroup_check import cgroups_to_read, file_names_to_read
-from nodewright.profiles.state_files.checkpoints import stored_state, written_state_files
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from nodewright.api.api_status_objects import NodeSystemInfo
 from nodewright.api.node_routes import ProfileRoutes
 from nodewright.api.served_agent import ServedAgent
 from nodewright.cli.app import run
-from nodewright.output.exit_codes import YES
+from nodewright.documents.output.exit_codes import YES
 from nodewright.runtimes.simulated import ContainerScript, FakeClock, settle
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 

@@ -20,15 +20,15 @@ from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.export_places import EXPORT_URL
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.reflector import Reflector
+from nodewright.documents.formats.decode import decode
+from nodewright.documents.profiles.node_export import encode_node_export, node_export
 from nodewright.engine.node.step import Decision
-from nodewright.formats.decode import decode
 from nodewright.host.ports import Clock
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.instant import Instant
 from nodewright.predict.node import Node
 from nodewright.predict.replay.scenario_journal import current_profile
-from nodewright.profiles.node_export import encode_node_export, node_export
 
 _NODES, _PODS = "/api/v1/nodes", "/api/v1/pods"
 _WRITERS = 16

@@ -25,10 +25,10 @@ from nodewright.agent.pods.container_start import ConfigBuilder
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.status_text import KubeletStatusText
 from nodewright.core.lifecycle.pod_actions import spec_hash
+from nodewright.documents.files.cgroup_files import memory_file_names
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.engine.core.eviction.eviction_policy import ADAPTIVE, EvictionPolicy
-from nodewright.host.cgroup_files import memory_file_names
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.clock import HostClock
 from nodewright.host.local_storage import PodDirectories

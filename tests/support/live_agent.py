@@ -24,6 +24,7 @@ from nodewright.agent.observations import PodApplied, PodDeletionRequested
 from nodewright.agent.pods.cgroup_reconcile import ReconcileResult, reconcile_cgroups
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.status_text import KubeletStatusText
+from nodewright.documents.profiles.machine.captured_machine import capture_this_machine
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.host.cgroupfs import CgroupFS
@@ -33,7 +34,6 @@ from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.runtime_status import RuntimeContainerStatus, RuntimePodStatus
 from nodewright.predict.node import Node
-from nodewright.profiles.machine.captured_machine import capture_this_machine
 from nodewright.runtimes.processes.process_runtime import ProcessRuntime
 
 _NUMBERS = itertools.count()

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from nodewright.formats.decode import decode
+from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 

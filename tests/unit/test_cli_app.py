@@ -3,8 +3,8 @@ import json
 import pytest
 
 from nodewright.cli.app import COMMANDS, run
+from nodewright.documents.output.exit_codes import USAGE, YES
 from nodewright.model.releases.release_table import RELEASE_TABLES
-from nodewright.output.exit_codes import USAGE, YES
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from nodewright.core.registry_credentials import logins_of_config
+from nodewright.documents.formats.decode import decode
+from nodewright.documents.profiles.state_files.pod_resource_state import _parsed
 from nodewright.engine.admission.validation.pod_spec import pod_violations
-from nodewright.formats.decode import decode
 from nodewright.model.errors import JSON_ERRORS, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.lint.baseline import read_baseline
-from nodewright.profiles.state_files.pod_resource_state import _parsed
 from tools.source import PACKAGE
 
 DEEP = '{"a":' * 5_000 + "1" + "}" * 5_000
@@ -21,12 +21,12 @@ EXPECTING = ("RecursionError", "JSON_ERRORS", "Exception")
 NOT_FROM_OUTSIDE = {
     "agent/store/stored_pods.py": "a line has its checksum",
     "conformance/vector_run.py": "the engine's own answer",
-    "formats/custom_templates.py": "a file of the package",
-    "formats/decode.py": "its callers expect the errors",
-    "formats/go/syntax.py": "one string",
+    "documents/formats/custom_templates.py": "a file of the package",
+    "documents/formats/decode.py": "its callers expect the errors",
+    "documents/formats/go/syntax.py": "one string",
     "pod_resources/snapshot.py": "printed by our own process",
     "scheduling/export_reader.py": "its one public reader expects the errors",
-    "profiles/catalogue.py": "a file of the package",
+    "documents/profiles/catalogue.py": "a file of the package",
 }
 
 

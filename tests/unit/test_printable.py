@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nodewright
+from nodewright.documents.output import terminal
+from nodewright.documents.output.json_yaml import as_json, as_yaml
+from nodewright.documents.output.text_layout import table
 from nodewright.model.errors import Fault
 from nodewright.model.printable import printable, printable_lines, printable_text
-from nodewright.output import terminal
-from nodewright.output.json_yaml import as_json, as_yaml
-from nodewright.output.text_layout import table
 
 HOSTILE = st.text(
     st.one_of(
@@ -143,7 +143,7 @@ def test_very_many_empty_lines_are_printed_in_linear_time() -> None:
 
 # Children that become another program, completion (read by a shell), raw logs, and answers that are JSON lines.
 _WRITERS = {
-    "output/terminal.py",
+    "documents/output/terminal.py",
     "cli/__init__.py",
     "cli/complete.py",
     "cli/logs.py",
@@ -163,10 +163,10 @@ def test_only_one_module_prints() -> None:
         for node in ast.walk(ast.parse(text)):
             called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
             assert called not in ("print", "click.echo", "click.secho"), (
-                f"{name} prints past output/terminal.py"
+                f"{name} prints past documents/output/terminal.py"
             )
             if isinstance(node, ast.Attribute) and ast.unparse(node) in ("sys.stdout", "sys.stderr"):
-                assert _asks_only(path, node.lineno), f"{name} writes past output/terminal.py"
+                assert _asks_only(path, node.lineno), f"{name} writes past documents/output/terminal.py"
 
 
 def _asks_only(path: Path, number: int) -> bool:

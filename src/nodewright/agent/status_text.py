@@ -4,6 +4,8 @@ import json
 from typing import Any, Protocol
 
 from nodewright.core.lifecycle.pod_status import StatusOverride
+from nodewright.documents.output.json_yaml import plain_value
+from nodewright.documents.profiles.profile_yaml import object_document
 from nodewright.engine.core.eviction.eviction_state import Eviction
 from nodewright.engine.node.resize.resize_attempts import ResizeAttempt, resize_condition
 from nodewright.model.kubernetes.eviction_thresholds import SIGNAL_RESOURCES, NodeCondition, Threshold
@@ -11,8 +13,6 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.eviction import THRESHOLD_MET_REASON, threshold_met_message
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.texts import kubelet_text
-from nodewright.output.json_yaml import plain_value
-from nodewright.profiles.profile_yaml import object_document
 
 
 class KubeletStatusText:

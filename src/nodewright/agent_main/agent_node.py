@@ -26,16 +26,16 @@ from nodewright.agent_main.agent_settings import (
 )
 from nodewright.agent_main.kubelet_flags import overridden
 from nodewright.api.api_status_objects import NodeSystemInfo
+from nodewright.documents.profiles.kubelet_config_files import config_document
+from nodewright.documents.profiles.machine.captured_machine import capture_this_machine
+from nodewright.documents.profiles.machine.host_facts import cgroup_version
+from nodewright.documents.profiles.machine.host_files import this_machine
+from nodewright.documents.profiles.node_lookup import find_profile
 from nodewright.engine.node.node_cgroups import cgroup_tree
 from nodewright.host.ports import RuntimeFacts
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.predict.node import Node
-from nodewright.profiles.kubelet_config_files import config_document
-from nodewright.profiles.machine.captured_machine import capture_this_machine
-from nodewright.profiles.machine.host_facts import cgroup_version
-from nodewright.profiles.machine.host_files import this_machine
-from nodewright.profiles.node_lookup import find_profile
 from nodewright.version import __version__
 
 

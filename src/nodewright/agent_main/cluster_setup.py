@@ -48,15 +48,15 @@ from nodewright.cluster_node.pod_status_writer import PodStatusWriter
 from nodewright.cluster_node.referenced_objects import ReferencedObjects
 from nodewright.cluster_node.reflector import Reflector
 from nodewright.cluster_node.service_account_tokens import ServiceAccountTokens
+from nodewright.documents.files.file_store import write_atomically
+from nodewright.documents.formats.decode import decode
+from nodewright.documents.profiles.machine.host_facts import kubernetes_architecture
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.formats.decode import decode
-from nodewright.host.file_store import write_atomically
 from nodewright.host.free_memory import limit_tls_buffers
 from nodewright.host.ports import Clock, RuntimeHealth
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.objects import Taint
 from nodewright.model.values.instant import Instant
-from nodewright.profiles.machine.host_facts import kubernetes_architecture
 
 PODS, SERVICES = "/api/v1/pods", "/api/v1/services"
 RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"

@@ -24,6 +24,8 @@ from nodewright.api.dashboard.agent_view import AgentView
 from nodewright.api.dashboard.dashboard_routes import DashboardRoutes
 from nodewright.api.served_agent import ServedAgent
 from nodewright.core.lifecycle.pod_actions import spec_hash
+from nodewright.documents.output.exit_codes import NO, YES
+from nodewright.documents.output.terminal import print_line, print_message
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.host.clock import HostClock
@@ -32,8 +34,6 @@ from nodewright.host.ports import ContainerConfig, PodSandboxConfig
 from nodewright.host.stop_signal import stop_event
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
-from nodewright.output.exit_codes import NO, YES
-from nodewright.output.terminal import print_line, print_message
 from nodewright.predict.node import Node
 from nodewright.runtimes.simulated import FakeCgroups, FakeRuntime
 

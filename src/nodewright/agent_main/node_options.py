@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from nodewright.agent_main.agent_settings import AgentSettings
-from nodewright.formats.decode import decode
+from nodewright.documents.formats.decode import decode
 from nodewright.model.errors import JSON_ERRORS, Fault, InputError
 from nodewright.model.kubernetes.objects import Taint
 

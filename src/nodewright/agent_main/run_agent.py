@@ -54,6 +54,9 @@ from nodewright.api.node_routes import ProfileRoutes
 from nodewright.api.routes import AuthorizedRoute
 from nodewright.api.served_agent import ServedAgent
 from nodewright.api.unix_sockets import ServerFactory, serve_on_demand
+from nodewright.documents.output.exit_codes import ERROR, YES
+from nodewright.documents.output.terminal import print_log_line, print_message
+from nodewright.documents.profiles.scenario_files import journal_header
 from nodewright.engine.core.eviction.eviction_policy import POLICIES
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.clock import HostClock
@@ -68,10 +71,7 @@ from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.texts import kubelet_start_error
 from nodewright.model.reasons.verdict import Refused
-from nodewright.output.exit_codes import ERROR, YES
-from nodewright.output.terminal import print_log_line, print_message
 from nodewright.predict.replay.scenario_journal import JournalEncoder
-from nodewright.profiles.scenario_files import journal_header
 
 if TYPE_CHECKING:
     from nodewright.api.kubelet_serving import KubeletServingConfig

@@ -31,8 +31,8 @@ from nodewright.cluster_node.certificate_store import CLIENT, SERVER, Certificat
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.plain_access import PlainAccess
 from nodewright.cluster_node.signing_requests import CLIENT_SIGNER, SERVING_SIGNER
+from nodewright.documents.files.file_store import write_atomically
 from nodewright.host.certificates import CertificateSubject, certificate_facts, expiry_s
-from nodewright.host.file_store import write_atomically
 from nodewright.host.ports import Clock
 from nodewright.model.errors import InputError
 

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 from nodewright.api.export_routes import ExportRoutes
 from nodewright.api.routes import AuthorizedRoute
 from nodewright.api.served_agent import ServedAgent
+from nodewright.documents.profiles.node_export import SourceState
 from nodewright.engine.node.node_state import NodeState
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.node_export.export_feed import ExportFeed, ExportReading, ServedExport, SourceReading
 from nodewright.predict.replay.scenario_journal import current_profile
-from nodewright.profiles.node_export import SourceState
 
 
 def agent_export_routes(agent: ServedAgent, profile: NodeProfile) -> tuple[AuthorizedRoute, ...]:

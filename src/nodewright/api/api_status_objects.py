@@ -9,6 +9,14 @@ from msgspec.structs import replace
 
 from nodewright.agent.agent_state import AgentState, PodRecord, PodStage
 from nodewright.agent.observe.event_recorder import RecordedEvent
+from nodewright.documents.output.json_yaml import plain_value
+from nodewright.documents.output.kubectl.pod_rows import (
+    CPUS_ANNOTATION,
+    DEVICES_ANNOTATION,
+    NUMA_ANNOTATION,
+    SOURCE_ANNOTATION,
+)
+from nodewright.documents.profiles.profile_yaml import object_document
 from nodewright.engine.core.devices.device_state import DeviceState
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import Placement, placement_of
@@ -16,14 +24,6 @@ from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import ContainerStateTerminated, ContainerStatus, PodCondition
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.instant import Instant
-from nodewright.output.json_yaml import plain_value
-from nodewright.output.kubectl.pod_rows import (
-    CPUS_ANNOTATION,
-    DEVICES_ANNOTATION,
-    NUMA_ANNOTATION,
-    SOURCE_ANNOTATION,
-)
-from nodewright.profiles.profile_yaml import object_document
 
 COMPONENT = "nodewright"
 PRESSURE_CONDITION_TEXTS = {

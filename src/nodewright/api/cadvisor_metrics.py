@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from nodewright.agent.observe.container_counters import GroupCounters, MachineIds
+from nodewright.documents.output.exposition import MetricFamily, MetricSample, MetricType, family_text
 from nodewright.host.cgroup_counters import CgroupCounters, DeviceIO
 from nodewright.host.disk_counters import DiskCounters
 from nodewright.host.process_counters import InterfaceCounters
 from nodewright.model.hardware.machine_info import MachineInfo
-from nodewright.output.exposition import MetricFamily, MetricSample, MetricType, family_text
 
 _LABELS = ("container", "id", "image", "name", "namespace", "pod")
 _COUNTER, _GAUGE = MetricType.COUNTER, MetricType.GAUGE

@@ -23,8 +23,8 @@ from nodewright.api.routes import (
     integer_parameter,
 )
 from nodewright.api.served_agent import ServedAgent
+from nodewright.documents.files.file_store import open_regular_file
 from nodewright.host.container_logs import LogOptions, follow_log, read_log
-from nodewright.host.file_store import open_regular_file
 from nodewright.host.ports import ExecResult
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus

@@ -10,10 +10,16 @@ from starlette.routing import Route
 from nodewright.api.middleware import RefusalLog
 from nodewright.api.process_metrics import own_process_metrics
 from nodewright.api.routes import BAD_REQUEST, APIError, AuthorizedRoute, boolean_parameter, status_response
+from nodewright.documents.output.exposition import (
+    CONTENT_TYPE,
+    MetricFamily,
+    MetricSample,
+    MetricType,
+    family_text,
+)
 from nodewright.model.errors import Fault
 from nodewright.model.values.units import INT64_MAX
 from nodewright.node_export.export_feed import ServedExport
-from nodewright.output.exposition import CONTENT_TYPE, MetricFamily, MetricSample, MetricType, family_text
 
 EXPORT_ROUTE = "/v1/state"
 DEFAULT_WATCH_S, MAX_WATCH_S = 30, 300

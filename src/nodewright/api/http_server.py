@@ -15,8 +15,8 @@ import uvicorn
 
 from nodewright.api.http_connection import HTTPConnection, WaitingConnection
 from nodewright.api.middleware import App, Receive, RefusalLog, Scope, Send, run_bounded
+from nodewright.documents.output.terminal import print_log_line
 from nodewright.model.errors import Fault, HostError, InputError
-from nodewright.output.terminal import print_log_line
 
 TLSContextSource: TypeAlias = Callable[[], ssl.SSLContext]
 """Returns the TLS context for a new connection."""

@@ -19,12 +19,12 @@ from nodewright.api.routes import AccessRole, APIError, AuthorizedRoute, bare_ro
 from nodewright.api.served_agent import ServedAgent
 from nodewright.api.stream_routes import StreamRoutes
 from nodewright.api.summary_document import cpu_and_memory, resource_metrics, summary_document
+from nodewright.documents.output.exposition import CONTENT_TYPE
+from nodewright.documents.output.json_yaml import plain_value
 from nodewright.engine.node.node_state import NodeState
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimePodStatus
 from nodewright.model.kubernetes.stats_summary import StatsSummary
-from nodewright.output.exposition import CONTENT_TYPE
-from nodewright.output.json_yaml import plain_value
 
 _HEAD, _TAIL = b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[', b"]}"
 

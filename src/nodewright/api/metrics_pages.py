@@ -10,7 +10,13 @@ from nodewright.api.node_gauges import GaugeInputs
 from nodewright.api.node_metrics import node_metrics, probe_metrics
 from nodewright.api.process_metrics import kubernetes_metrics, own_process_metrics
 from nodewright.api.served_agent import ServedAgent
-from nodewright.output.exposition import MetricFamily, MetricHistogram, MetricSample, MetricType, family_text
+from nodewright.documents.output.exposition import (
+    MetricFamily,
+    MetricHistogram,
+    MetricSample,
+    MetricType,
+    family_text,
+)
 
 FRESH_S, STEADY_FRESH_S = 0.1, 1.0
 """How long a page is served from the cache: after a change of state, and without one."""

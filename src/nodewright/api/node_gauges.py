@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from nodewright.agent.agent_state import AgentState, PodRecord, PodSource, PodStage
 from nodewright.agent.observe.metric_names import Labels
 from nodewright.agent.pods.volume_setup import mounted_volumes
+from nodewright.documents.output.exposition import MetricFamily, MetricSample, MetricType
 from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
 from nodewright.engine.node.managers.hint_providers import CPUProvider
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signal
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
-from nodewright.output.exposition import MetricFamily, MetricSample, MetricType
 
 
 class ThresholdDistance(NamedTuple):

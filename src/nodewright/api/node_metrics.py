@@ -12,7 +12,7 @@ from nodewright.agent.agent_state import AgentState
 from nodewright.agent.observe.metric_names import CounterMetric, HistogramMetric, Labels, MetricValues
 from nodewright.agent.observe.metric_text import counter_families, histogram_families, histograms_text
 from nodewright.api.node_gauges import GaugeInputs, node_gauges
-from nodewright.output.exposition import MetricFamily, MetricSample, MetricType, family_text
+from nodewright.documents.output.exposition import MetricFamily, MetricSample, MetricType, family_text
 
 _REASONS = frozenset(
     [

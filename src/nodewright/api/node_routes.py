@@ -11,14 +11,14 @@ from nodewright.agent.agent_client import PROFILE_ROUTE
 from nodewright.api.api_status_objects import event_list, node_object
 from nodewright.api.routes import NOT_FOUND, APIError, AuthorizedRoute, json_response
 from nodewright.api.served_agent import ServedAgent
+from nodewright.documents.output.json_yaml import plain_value
+from nodewright.documents.profiles.machine.host_load import HostUsage, host_usage
+from nodewright.documents.profiles.profile_yaml import profile_document
 from nodewright.host.ports import ContainerUsage
 from nodewright.model.hardware.machine_info import MachineInfo
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
-from nodewright.output.json_yaml import plain_value
 from nodewright.predict.replay.scenario_journal import current_profile
-from nodewright.profiles.machine.host_load import HostUsage, host_usage
-from nodewright.profiles.profile_yaml import profile_document
 
 _SAMPLE_INTERVAL_S = 0.3
 

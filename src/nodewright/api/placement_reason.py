@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from nodewright.agent.agent_state import PodRecord, PodStage
+from nodewright.documents.output.json_yaml import plain_value
 from nodewright.engine.core.cgroups.cgroup_plan import PlannedCgroup
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import placement_of
 from nodewright.model.printable import printable_lines
 from nodewright.model.reasons.texts import sentence
-from nodewright.output.json_yaml import plain_value
 
 if TYPE_CHECKING:
     from nodewright.engine.node.what_if.explanation import Explanation

@@ -29,6 +29,7 @@ from nodewright.api.routes import (
     json_response,
 )
 from nodewright.api.served_agent import ServedAgent
+from nodewright.documents.formats.manifests import workloads_from
 from nodewright.engine.admission.admission_plugins import (
     RuntimeClassMismatch,
     UnknownRuntimeClass,
@@ -39,7 +40,6 @@ from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.node_cgroups import AllocatedPod, cgroup_rules, node_and_pod_cgroups
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.resize.resize_attempts import api_server_rejection
-from nodewright.formats.manifests import workloads_from
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod, PodSpec
 from nodewright.model.reasons.resize import ResizeInvalid, resize_api_error

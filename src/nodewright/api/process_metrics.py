@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nodewright.documents.output.exposition import MetricFamily, MetricSample, MetricType, family_text
 from nodewright.model.releases.gate_table import FeatureStage
-from nodewright.output.exposition import MetricFamily, MetricSample, MetricType, family_text
 
 if TYPE_CHECKING:
     from nodewright.engine.node.node_config import NodeConfig  # an exporter has none: 1 MiB

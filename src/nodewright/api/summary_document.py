@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.documents.output.exposition import MetricFamily, MetricSample, MetricType, family_text
 from nodewright.model.kubernetes.stats_summary import (
     ContainerStats,
     CPUStats,
@@ -16,7 +17,6 @@ from nodewright.model.kubernetes.stats_summary import (
     SwapStats,
 )
 from nodewright.model.values.instant import Instant
-from nodewright.output.exposition import MetricFamily, MetricSample, MetricType, family_text
 
 _OF_CONTAINER, _OF_POD = ("container", "pod", "namespace"), ("pod", "namespace")
 

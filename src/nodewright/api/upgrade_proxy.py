@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from nodewright.api.middleware import TAKE_OVER_CONNECTION
 from nodewright.api.routes import INTERNAL_ERROR, APIError
 from nodewright.api.unix_sockets import forward_both
-from nodewright.host.http_get import open_connection
+from nodewright.documents.files.http_get import open_connection
 
 RESPONSE_TIMEOUT_S = 30.0
 _MAX_BODY_BYTES = 1 << 20

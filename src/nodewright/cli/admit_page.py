@@ -11,9 +11,9 @@ from nodewright.api.dashboard.plan_view import AdmissionPlan, PlanView
 from nodewright.cli.browser_pages import listen_address, serve_until_stopped
 from nodewright.cli.node_query import admitted_entry, load_query
 from nodewright.cli.options import NodeQuery
-from nodewright.formats.documents import STDIN, named_files
+from nodewright.documents.formats.documents import STDIN, named_files
+from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.model.errors import InputError
-from nodewright.output.exit_codes import NO, YES
 
 
 def serve_admission_page(query: NodeQuery, serve: str) -> int:

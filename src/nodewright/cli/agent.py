@@ -8,9 +8,9 @@ import click
 
 from nodewright.agent_main.agent_settings import AgentSettings, agent_options
 from nodewright.cli.workload_input import print_warnings
+from nodewright.documents.output.exit_codes import ERROR
+from nodewright.documents.output.terminal import print_message
 from nodewright.model.errors import Fault, InputError
-from nodewright.output.exit_codes import ERROR
-from nodewright.output.terminal import print_message
 
 _ROOT_NEEDED = """error: running pods needs root: the agent creates cgroups and runs processes as other users.
 Run it as root, or use --dry-run, which prints every action for the present pods, or --dry-run=serve,

@@ -11,12 +11,12 @@ import click
 
 from nodewright.agent.agent_client import DEFAULT_SOCKET, SOCKET_VARIABLE, AgentClient, AgentStatusError
 from nodewright.cli.options import namespace_option
-from nodewright.formats.decode import decode
+from nodewright.documents.formats.decode import decode
+from nodewright.documents.output.exit_codes import ERROR
+from nodewright.documents.output.terminal import print_message
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.instant import Instant
-from nodewright.output.exit_codes import ERROR
-from nodewright.output.terminal import print_message
 
 POD_RESOURCE_NAMES, NODE_RESOURCE_NAMES = ("pods", "pod", "po"), ("nodes", "node", "no")
 

@@ -10,12 +10,12 @@ from io import StringIO
 
 import click
 
+from nodewright.documents.output.colours import ColourMode
+from nodewright.documents.output.exit_codes import ERROR, INTERRUPTED, USAGE, YES
+from nodewright.documents.output.terminal import print_message, print_text, set_colour_mode
 from nodewright.model.errors import HostError, InputError, fault_lines
 from nodewright.model.printable import printable
 from nodewright.model.values.custom_policy import CustomPolicyError
-from nodewright.output.colours import ColourMode
-from nodewright.output.exit_codes import ERROR, INTERRUPTED, USAGE, YES
-from nodewright.output.terminal import print_message, print_text, set_colour_mode
 
 COLLECTION_THRESHOLDS = (100_000, 20, 100)
 """What a command reads and decides stays until it ends, so it is rarely searched for garbage."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nodewright.documents.output.terminal import print_log_line, print_message
 from nodewright.host.stop_signal import stop_event
-from nodewright.output.terminal import print_log_line, print_message
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

@@ -9,6 +9,9 @@ from msgspec.structs import replace
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.node_query import load_query, print_report
+from nodewright.documents.files.cgroup_files import CGROUP_ROOT, CgroupTree
+from nodewright.documents.output.exit_codes import NO, YES
+from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.engine.core.cgroups.cgroup_comparison import (
     CgroupComparison,
     cgroup_comparison,
@@ -19,9 +22,6 @@ from nodewright.engine.core.cgroups.cgroup_names import CgroupDriver, QOSCgroupN
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.engine.node.node_cgroups import CgroupOverrides, cgroup_tree
 from nodewright.engine.node.step import Decision
-from nodewright.host.cgroup_files import CGROUP_ROOT, CgroupTree
-from nodewright.output.exit_codes import NO, YES
-from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.predict.node import NodeCgroups
 from nodewright.predict.node_report.cgroup_report import (
     CgroupReport,

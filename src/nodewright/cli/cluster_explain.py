@@ -16,14 +16,14 @@ from nodewright.cli.usage_options import UsageOptions, node_with_usage
 from nodewright.cluster.node_sources import proxy_path
 from nodewright.cluster.pod_events import pod_event_sentences
 from nodewright.cluster.reader import ClusterReader
+from nodewright.documents.formats.provided_files import provide_files
+from nodewright.documents.formats.workloads import LoadedWorkloads, Workload
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
 from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.engine.node.events import PodRecovered, PodRemoved
 from nodewright.engine.node.pod_placement import placement_of
 from nodewright.engine.node.previews import node_eviction_forecast
 from nodewright.engine.node.step import step
-from nodewright.formats.provided_files import provide_files
-from nodewright.formats.workloads import LoadedWorkloads, Workload
 from nodewright.model.errors import HostError, InputError
 from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.objects import Pod

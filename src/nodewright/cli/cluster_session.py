@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from nodewright.output.terminal import print_message
+from nodewright.documents.output.terminal import print_message
 
 if TYPE_CHECKING:
     from nodewright.cluster.access import ClusterAccess
@@ -136,8 +136,8 @@ class ClusterSession:
 
         from nodewright.cluster.exported_node import exported_cluster_node  # noqa: PLC0415 - as above
         from nodewright.cluster.node_sources import node_reading, source_sentence  # noqa: PLC0415 - as above
-        from nodewright.output.json_yaml import as_json  # noqa: PLC0415 - as above
-        from nodewright.profiles.profile_yaml import profile_document  # noqa: PLC0415 - as above
+        from nodewright.documents.output.json_yaml import as_json  # noqa: PLC0415 - as above
+        from nodewright.documents.profiles.profile_yaml import profile_document  # noqa: PLC0415 - as above
 
         name = word.partition("/")[2]
         reading = await node_reading(reader, name)

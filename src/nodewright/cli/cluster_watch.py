@@ -18,8 +18,8 @@ from nodewright.cluster.api_client import ApiClient
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_watch import metadata_of
 from nodewright.cluster_node.reflector import BackOffDelay
+from nodewright.documents.output.terminal import print_message, print_text
 from nodewright.model.errors import HostError
-from nodewright.output.terminal import print_message, print_text
 
 _MIN_PAUSE_S, _MAX_SHARE = 1.0, 2.0
 """Between two answers: at least this, and so many times what the last one took."""

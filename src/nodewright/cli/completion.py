@@ -4,8 +4,8 @@ from importlib import resources
 
 import click
 
-from nodewright.output.exit_codes import YES
-from nodewright.output.terminal import print_text
+from nodewright.documents.output.exit_codes import YES
+from nodewright.documents.output.terminal import print_text
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -5,7 +5,7 @@ import click
 from nodewright.agent.agent_client import AgentClient
 from nodewright.cli.agent_connection import with_agent
 from nodewright.cli.browser_pages import listen_address, serve_until_stopped
-from nodewright.output.exit_codes import YES
+from nodewright.documents.output.exit_codes import YES
 
 
 @click.command("dashboard")

@@ -7,8 +7,8 @@ import click
 from nodewright.agent.agent_client import AgentClient, AgentStatusError
 from nodewright.cli import options
 from nodewright.cli.agent_connection import decode_pods, pod_names, pod_route, with_agent
-from nodewright.output.exit_codes import ERROR, YES
-from nodewright.output.terminal import print_line, print_message
+from nodewright.documents.output.exit_codes import ERROR, YES
+from nodewright.documents.output.terminal import print_line, print_message
 
 _POLL_INTERVAL_S = 0.05
 

@@ -18,13 +18,13 @@ from nodewright.cli.agent_connection import (
     with_agent,
 )
 from nodewright.cli.options import output_option
-from nodewright.formats.decode import decode
+from nodewright.documents.formats.decode import decode
+from nodewright.documents.output.exit_codes import YES
+from nodewright.documents.output.json_yaml import as_json, as_yaml
+from nodewright.documents.output.kubectl.describe_node import describe_node_text
+from nodewright.documents.output.kubectl.describe_pod import describe_pod_text
+from nodewright.documents.output.terminal import print_text
 from nodewright.model.kubernetes.node_profile import Device
-from nodewright.output.exit_codes import YES
-from nodewright.output.json_yaml import as_json, as_yaml
-from nodewright.output.kubectl.describe_node import describe_node_text
-from nodewright.output.kubectl.describe_pod import describe_pod_text
-from nodewright.output.terminal import print_text
 
 
 @click.command("describe")

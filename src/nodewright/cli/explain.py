@@ -11,17 +11,17 @@ from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options, current_session, is_about_all_nodes, watch_option
 from nodewright.cli.node_query import LoadedQuery, load_query, print_report
 from nodewright.cli.workload_input import print_input_notes, read_workloads
+from nodewright.documents.formats.workloads import LoadedWorkloads, Workload
+from nodewright.documents.output.exit_codes import NO, YES
+from nodewright.documents.output.json_yaml import as_json, as_yaml
+from nodewright.documents.output.terminal import print_message, print_text, terminal_columns
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.what_if.counterfactuals import BUDGET
-from nodewright.formats.workloads import LoadedWorkloads, Workload
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.status_evidence import StatusEvidence, problem_evidence
-from nodewright.output.exit_codes import NO, YES
-from nodewright.output.json_yaml import as_json, as_yaml
-from nodewright.output.terminal import print_message, print_text, terminal_columns
 from nodewright.predict.explain.explanation_report import ExplanationReport, explained_pod
 from nodewright.predict.explain.explanation_text import PodExplanation, explanation_text, status_text
 from nodewright.predict.explain.failed_pod_report import StatusReport, status_findings

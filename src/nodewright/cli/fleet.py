@@ -15,6 +15,10 @@ from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.fleet_capacity import capacity, minimise
 from nodewright.cli.fleet_options import FleetQuery, fleet_query_options, parse_seconds
 from nodewright.cli.options import output_file_option, output_option
+from nodewright.documents.files.file_store import write_output
+from nodewright.documents.output.exit_codes import NO, YES
+from nodewright.documents.output.json_yaml import as_json, as_yaml
+from nodewright.documents.output.terminal import print_line, print_text, terminal_columns
 from nodewright.fleet import SCORES, Options, RunCheckpoint
 from nodewright.fleet.engines import Engine
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
@@ -35,13 +39,9 @@ from nodewright.fleet.sweep_runs import (
     run_sweep,
 )
 from nodewright.fleet.synthetic import NODE_HEADER, POD_HEADER, SyntheticFleet, node_rows, pod_rows
-from nodewright.host.file_store import write_output
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable, printable_lines
-from nodewright.output.exit_codes import NO, YES
-from nodewright.output.json_yaml import as_json, as_yaml
-from nodewright.output.terminal import print_line, print_text, terminal_columns
 from nodewright.predict.node import load_pods
 
 

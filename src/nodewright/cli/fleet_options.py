@@ -19,13 +19,13 @@ from nodewright.cli.manifest_options import (
 from nodewright.cli.options import kubelet_config_option, namespace_option, strict_option
 from nodewright.cli.read_progress import ReadProgressLine
 from nodewright.cli.workload_input import manifest_inputs, print_skipped, print_warnings
+from nodewright.documents.formats.documents import InputFile
+from nodewright.documents.profiles.machine.configuration import read_written_config
+from nodewright.documents.profiles.machine_shapes import parse_shape_rules
 from nodewright.fleet.load.assembled_nodes import DEFAULT_CONFIGURATION, MAX_MACHINE_CPUS, NodeDefaults
 from nodewright.fleet.load.fleet_input import FleetFiles, FleetInput, load_fleet
 from nodewright.fleet.load.pod_controllers import MAX_REPLICAS
-from nodewright.formats.documents import InputFile
 from nodewright.model.values.duration import Duration, DurationError
-from nodewright.profiles.machine.configuration import read_written_config
-from nodewright.profiles.machine_shapes import parse_shape_rules
 
 
 class FleetQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,8 +2,8 @@
 
 import click
 
-from nodewright.output.exit_codes import YES
-from nodewright.output.terminal import print_text
+from nodewright.documents.output.exit_codes import YES
+from nodewright.documents.output.terminal import print_text
 
 
 @click.command("help")

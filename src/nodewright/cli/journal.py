@@ -5,13 +5,13 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from nodewright.cli.options import JournalOptions
+from nodewright.documents.output.json_yaml import plain_value
+from nodewright.documents.profiles.kubelet_config_files import config_document
+from nodewright.documents.profiles.profile_yaml import object_document, profile_document
+from nodewright.documents.profiles.scenario_files import journal_header
 from nodewright.model.kubernetes.node_profile import NodeProfile
-from nodewright.output.json_yaml import plain_value
 from nodewright.predict.replay.journal_events import journal_head
 from nodewright.predict.replay.scenario_journal import JournalFile, journal_file
-from nodewright.profiles.kubelet_config_files import config_document
-from nodewright.profiles.profile_yaml import object_document, profile_document
-from nodewright.profiles.scenario_files import journal_header
 
 
 def open_journal(

@@ -9,9 +9,9 @@ from nodewright.agent.agent_client import DEFAULT_SOCKET, SOCKET_VARIABLE
 from nodewright.agent_main.kubelet_flag_table import flag_uses
 from nodewright.agent_main.kubelet_flags import kubelet_settings, parse_kubelet_flags
 from nodewright.cli.agent import start_agent
+from nodewright.documents.output.exit_codes import YES
+from nodewright.documents.output.terminal import print_line, print_message
 from nodewright.model.releases.release_table import NEWEST
-from nodewright.output.exit_codes import YES
-from nodewright.output.terminal import print_line, print_message
 
 
 @click.command("kubelet", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})

@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 
-from nodewright.formats.documents import InputFile
+from nodewright.documents.formats.documents import InputFile
 from nodewright.model.errors import HostError
 
 _TOOLS = (("kubectl", "kustomize"), ("kustomize", "build"))

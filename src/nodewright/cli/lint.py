@@ -20,13 +20,13 @@ from nodewright.cli.workload_input import (
     print_warnings,
     reading_options,
 )
-from nodewright.formats.documents import STDIN
-from nodewright.formats.inventory import Inventory
-from nodewright.formats.partial_inventory import load_sound_objects
+from nodewright.documents.formats.documents import STDIN
+from nodewright.documents.formats.inventory import Inventory
+from nodewright.documents.formats.partial_inventory import load_sound_objects
+from nodewright.documents.output.exit_codes import ERROR, NO, YES
+from nodewright.documents.output.json_yaml import as_json, as_yaml
+from nodewright.documents.output.terminal import print_message, print_text, print_workflow_commands
 from nodewright.model.errors import Fault, InputError, fault_lines
-from nodewright.output.exit_codes import ERROR, NO, YES
-from nodewright.output.json_yaml import as_json, as_yaml
-from nodewright.output.terminal import print_message, print_text, print_workflow_commands
 from nodewright.predict.lint.fixes import edited_inventory, file_contents, fixed_files
 from nodewright.predict.lint.lint_input import LintInput, load_lint_input
 from nodewright.predict.lint.lint_model import SEVERITIES_BY_RANK, Severity

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 import click
 
 from nodewright.cli import options
-from nodewright.formats.documents import read_file
-from nodewright.host.file_store import write_atomically
+from nodewright.documents.files.file_store import write_atomically
+from nodewright.documents.formats.documents import read_file
+from nodewright.documents.output.terminal import print_message
 from nodewright.model.errors import Fault, InputError
-from nodewright.output.terminal import print_message
 from nodewright.predict.lint.baseline import baseline_text, new_findings, read_baseline
 from nodewright.predict.lint.fixes import FixedFiles
 from nodewright.predict.lint.lint_model import SEVERITIES_BY_RANK, Severity

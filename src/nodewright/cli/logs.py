@@ -7,10 +7,10 @@ import click
 from nodewright.agent.agent_client import AgentClient
 from nodewright.cli import options
 from nodewright.cli.agent_connection import POD_RESOURCE_NAMES, decode_pods, pod_name, pod_route, with_agent
+from nodewright.documents.output.exit_codes import YES
+from nodewright.documents.output.terminal import print_message
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.duration import Duration, DurationError
-from nodewright.output.exit_codes import YES
-from nodewright.output.terminal import print_message
 
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 

@@ -14,13 +14,19 @@ from msgspec.structs import replace
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.node_capture import capture
+from nodewright.documents.output.exit_codes import YES
+from nodewright.documents.output.json_yaml import as_json, as_yaml
+from nodewright.documents.output.terminal import print_message, print_text, terminal_columns
+from nodewright.documents.output.text_layout import table
+from nodewright.documents.profiles.capture.from_cluster import read_configz
+from nodewright.documents.profiles.catalogue import CatalogueMachine, catalogue
+from nodewright.documents.profiles.kubelet_config_files import kubelet_config_from, load_kubelet_config
+from nodewright.documents.profiles.machine.cadvisor import irregularities
+from nodewright.documents.profiles.node_lookup import catalogue_profile, find_profile
+from nodewright.documents.profiles.profile_yaml import profile_document, profile_yaml
 from nodewright.engine.node.pod_placement import placement_of
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.printable import printable_line, printable_lines
-from nodewright.output.exit_codes import YES
-from nodewright.output.json_yaml import as_json, as_yaml
-from nodewright.output.terminal import print_message, print_text, terminal_columns
-from nodewright.output.text_layout import table
 from nodewright.predict.audit.evidence_sources import read_agent_profile, read_pod_resources
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.allocation_tables import placement_tables
@@ -33,12 +39,6 @@ from nodewright.predict.node_report.node_resource_topology import (
 )
 from nodewright.predict.node_report.report_parts import remaining_text
 from nodewright.predict.policy_notices import policy_notices
-from nodewright.profiles.capture.from_cluster import read_configz
-from nodewright.profiles.catalogue import CatalogueMachine, catalogue
-from nodewright.profiles.kubelet_config_files import kubelet_config_from, load_kubelet_config
-from nodewright.profiles.machine.cadvisor import irregularities
-from nodewright.profiles.node_lookup import catalogue_profile, find_profile
-from nodewright.profiles.profile_yaml import profile_document, profile_yaml
 
 
 @click.command("export")

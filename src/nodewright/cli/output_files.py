@@ -14,11 +14,11 @@ from typing import IO, Any
 import click
 
 from nodewright.cli.options import OutputFile
-from nodewright.formats.documents import STDIN, SUFFIXES
-from nodewright.formats.regular_files import is_directory
-from nodewright.host.file_store import output_file, write_output
+from nodewright.documents.files.file_store import output_file, write_output
+from nodewright.documents.formats.documents import STDIN, SUFFIXES
+from nodewright.documents.formats.regular_files import is_directory
+from nodewright.documents.output.html_page import PageOrigin
 from nodewright.model.errors import Fault, InputError
-from nodewright.output.html_page import PageOrigin
 from nodewright.version import __version__
 
 

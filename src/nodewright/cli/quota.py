@@ -16,14 +16,19 @@ from nodewright.cli.workload_input import (
     print_warnings,
     reading_options,
 )
+from nodewright.documents.formats.inventory import (
+    Inventory,
+    InventoryObject,
+    load_inventory,
+    without_duplicates,
+)
+from nodewright.documents.output.exit_codes import NO, YES
+from nodewright.documents.output.json_yaml import as_json, as_yaml
+from nodewright.documents.output.terminal import print_text, print_workflow_commands
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
-from nodewright.formats.inventory import Inventory, InventoryObject, load_inventory, without_duplicates
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.releases.feature_gates import default_gates
 from nodewright.model.releases.release_table import NEWEST
-from nodewright.output.exit_codes import NO, YES
-from nodewright.output.json_yaml import as_json, as_yaml
-from nodewright.output.terminal import print_text, print_workflow_commands
 from nodewright.predict.quota.applied_inventory import applied_inventory
 from nodewright.predict.quota.manifest_overrides import inventory_with_overrides, parsed_override
 from nodewright.predict.quota.quota_report import quota_commands, quota_junit, quota_report, quota_sarif

@@ -5,7 +5,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-from nodewright.output.terminal import clear_progress, show_progress, terminal_columns
+from nodewright.documents.output.terminal import clear_progress, show_progress, terminal_columns
 
 _INTERVAL_S = 0.1
 _DELAY_S = 0.5

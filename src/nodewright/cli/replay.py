@@ -12,10 +12,12 @@ from nodewright.cli.journal import node_document, open_journal, with_config, wit
 from nodewright.cli.manifest_options import max_document_size_option
 from nodewright.cli.node_query import print_report, with_policies
 from nodewright.cli.workload_input import print_warnings
+from nodewright.documents.output.exit_codes import ERROR, INTERRUPTED, NO, YES
+from nodewright.documents.output.json_yaml import as_json, as_yaml
+from nodewright.documents.output.terminal import clear_progress, print_message, show_progress
+from nodewright.documents.profiles.node_lookup import find_profile
+from nodewright.documents.profiles.scenario_files import LoadedScenario, load_scenario, scenario_node
 from nodewright.engine.node.node_state import NodeState
-from nodewright.output.exit_codes import ERROR, INTERRUPTED, NO, YES
-from nodewright.output.json_yaml import as_json, as_yaml
-from nodewright.output.terminal import clear_progress, print_message, show_progress
 from nodewright.predict.node import Node
 from nodewright.predict.replay.journal_events import action_documents, journal_event
 from nodewright.predict.replay.replay_report import (
@@ -27,8 +29,6 @@ from nodewright.predict.replay.replay_report import (
 )
 from nodewright.predict.replay.scenario_journal import JournalFile
 from nodewright.predict.replay.scenario_run import EventOutcome, replay
-from nodewright.profiles.node_lookup import find_profile
-from nodewright.profiles.scenario_files import LoadedScenario, load_scenario, scenario_node
 
 PROGRESS_AFTER_S = 0.5
 PROGRESS_INTERVAL_S = 0.2

@@ -10,13 +10,13 @@ from nodewright.cli.agent_connection import decode_pods, list_route, pod_route, 
 from nodewright.cli.manifest_options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.core.lifecycle.pod_conditions import RESIZE_PENDING
-from nodewright.formats.workloads import Workload
+from nodewright.documents.formats.workloads import Workload
+from nodewright.documents.output.exit_codes import ERROR, NO, YES
+from nodewright.documents.output.terminal import print_line, print_message
+from nodewright.documents.profiles.profile_yaml import object_document
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.status_evidence import REJECTION_PREFIX
-from nodewright.output.exit_codes import ERROR, NO, YES
-from nodewright.output.terminal import print_line, print_message
-from nodewright.profiles.profile_yaml import object_document
 
 _CONFLICT = 409
 

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from nodewright.output.exit_codes import YES
-from nodewright.output.terminal import print_text
-from nodewright.output.text_layout import table
+from nodewright.documents.output.exit_codes import YES
+from nodewright.documents.output.terminal import print_text
+from nodewright.documents.output.text_layout import table
 
 
 class ReportSource(NamedTuple):
@@ -56,7 +56,7 @@ OBJECTS = ("NodeProfile", "Scenario")
 
 def schema_of(kind: str) -> dict[str, Any]:
     """The JSON Schema of the reports of this kind."""
-    from nodewright.output.report_schemas import object_schema, report_schema  # noqa: PLC0415 - for schemas only
+    from nodewright.documents.output.report_schemas import object_schema, report_schema  # noqa: PLC0415 - for schemas only
 
     module, _, name = REPORTS[kind].place.partition(":")
     report = getattr(importlib.import_module(f"nodewright.{module}"), name)
@@ -73,7 +73,7 @@ def command(kind: str | None) -> int:
     if kind is None:
         text = table(("KIND", "COMMAND"), [(name, report.command) for name, report in REPORTS.items()])
     else:
-        from nodewright.output.json_yaml import as_json  # noqa: PLC0415 - needed only for a schema
+        from nodewright.documents.output.json_yaml import as_json  # noqa: PLC0415 - needed only for a schema
 
         text = as_json(schema_of(kind))
     print_text(text)

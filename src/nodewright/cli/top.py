@@ -5,10 +5,10 @@ import click
 from nodewright.agent.agent_client import AgentClient
 from nodewright.cli.agent_connection import POD_RESOURCE_NAMES, scope_options, with_agent
 from nodewright.cli.options import output_option
-from nodewright.output.exit_codes import YES
-from nodewright.output.json_yaml import as_json, as_yaml
-from nodewright.output.kubectl.listing import node_usage_table, pod_usage_table
-from nodewright.output.terminal import print_message, print_text
+from nodewright.documents.output.exit_codes import YES
+from nodewright.documents.output.json_yaml import as_json, as_yaml
+from nodewright.documents.output.kubectl.listing import node_usage_table, pod_usage_table
+from nodewright.documents.output.terminal import print_message, print_text
 
 
 @click.command("top")

@@ -11,11 +11,12 @@ from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.manifest_options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import print_input_notes, print_warnings, read_workloads
-from nodewright.formats.workloads import Workload
+from nodewright.documents.formats.workloads import Workload
+from nodewright.documents.output.exit_codes import NO, YES
+from nodewright.documents.output.json_yaml import as_json, as_yaml
+from nodewright.documents.output.terminal import print_text
+from nodewright.documents.profiles.kubelet_config_files import config_document
 from nodewright.model.releases.release_table import NEWEST
-from nodewright.output.exit_codes import NO, YES
-from nodewright.output.json_yaml import as_json, as_yaml
-from nodewright.output.terminal import print_text
 from nodewright.predict.upgrade.findings import NodeComparison, compared_releases
 from nodewright.predict.upgrade.release_facts import UpgradeCase
 from nodewright.predict.upgrade.upgrade_input import (
@@ -32,7 +33,6 @@ from nodewright.predict.upgrade.upgrade_report import (
     upgrade_report,
     upgrade_text,
 )
-from nodewright.profiles.kubelet_config_files import config_document
 
 
 class UpgradeQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from nodewright.cli.manifest_options import ManifestOptions
 from nodewright.cli.workload_input import nothing_found, print_skipped, read_workloads
+from nodewright.documents.profiles.usage_files import UsageReading, load_usage
 from nodewright.engine.admission.admission_plugins import with_uid
 from nodewright.engine.node.events import PodRecovered
 from nodewright.engine.node.node_state import pod_as_stored
@@ -19,7 +20,6 @@ from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.model.values.quantity import Quantity, QuantityError
 from nodewright.predict.evict.node_usage import FILESYSTEMS, NodeWithUsage, pod_count_text, usage_of_node
 from nodewright.predict.node import Node
-from nodewright.profiles.usage_files import UsageReading, load_usage
 
 
 class UsageOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +109,7 @@ def node_with_usage(node: Node, options: UsageOptions, manifests: ManifestOption
     max_bytes = manifests.max_bytes
     reading: UsageReading = StatsSummary()
     if options.live:
-        from nodewright.profiles.machine.machine_usage import usage_of_this_machine  # noqa: PLC0415 - start-up time
+        from nodewright.documents.profiles.machine.machine_usage import usage_of_this_machine  # noqa: PLC0415 - start-up time
 
         reading = usage_of_this_machine()
     if options.usage is not None:

@@ -7,14 +7,14 @@ from typing import TypedDict
 import click
 
 from nodewright.cli.manifest_options import ManifestOptions
-from nodewright.formats.custom_kinds import parsed_template_path
-from nodewright.formats.documents import InputFile, skipped_text
-from nodewright.formats.manifests import load_workloads
-from nodewright.formats.object_selection import ALL_OBJECTS, ObjectSelection, parsed_selector
-from nodewright.formats.workloads import LoadedWorkloads
+from nodewright.documents.formats.custom_kinds import parsed_template_path
+from nodewright.documents.formats.documents import InputFile, skipped_text
+from nodewright.documents.formats.manifests import load_workloads
+from nodewright.documents.formats.object_selection import ALL_OBJECTS, ObjectSelection, parsed_selector
+from nodewright.documents.formats.workloads import LoadedWorkloads
+from nodewright.documents.output.terminal import print_message
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.releases.release import AppliedRules, Release, ReleaseError, applied_rules
-from nodewright.output.terminal import print_message
 
 
 def read_workloads(manifests: ManifestOptions, namespace: str) -> LoadedWorkloads:

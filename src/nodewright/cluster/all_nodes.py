@@ -10,9 +10,9 @@ from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.node_sources import CONFIGZ, WITHOUT_CONFIGZ, proxy_path
 from nodewright.cluster.object_names import NODES, PODS
 from nodewright.cluster.reader import NOT_FOUND, ClusterReader
+from nodewright.documents.profiles.capture.from_cluster import NRT_GROUP
 from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR
 from nodewright.model.kubernetes.node_profile import ReadSource
-from nodewright.profiles.capture.from_cluster import NRT_GROUP
 
 _TOPOLOGIES = f"/apis/{NRT_GROUP}/v1alpha2/noderesourcetopologies"
 _MAX_CONCURRENT = 16

@@ -14,7 +14,7 @@ from nodewright.cluster.access import ClusterAccess
 from nodewright.cluster.proxies import proxy_address
 from nodewright.cluster.request_credentials import RequestCredentials
 from nodewright.cluster.tls import CurrentTLS, TLSMaterial
-from nodewright.host.http_get import body_parts, join_host_port, response_head
+from nodewright.documents.files.http_get import body_parts, join_host_port, response_head
 
 MAX_IDLE_S = 60.0
 """API servers close connections without requests after 90 s."""

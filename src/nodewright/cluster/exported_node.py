@@ -11,11 +11,11 @@ from nodewright.cluster.api_client import ApiClient
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.export_places import EXPORT_URL, ExportPlaces, NodeAddress
 from nodewright.cluster.node_sources import ClusterNode, NodeReading, cluster_node
-from nodewright.formats.documents import InputFile
+from nodewright.documents.formats.documents import InputFile
+from nodewright.documents.profiles.capture.from_cluster import read_node
+from nodewright.documents.profiles.node_export import NodeExport, read_node_export
 from nodewright.model.errors import JSON_ERRORS, HostError, InputError
 from nodewright.model.kubernetes.node_profile import ReadSource
-from nodewright.profiles.capture.from_cluster import read_node
-from nodewright.profiles.node_export import NodeExport, read_node_export
 
 TOKEN_VARIABLE, AUTHORITY_VARIABLE = "NODEWRIGHT_EXPORT_TOKEN_FILE", "NODEWRIGHT_EXPORT_CA_FILE"
 BASE_VARIABLE = "NODEWRIGHT_EXPORT_BASE"

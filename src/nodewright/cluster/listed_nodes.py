@@ -6,15 +6,15 @@ from msgspec.structs import replace
 
 from nodewright.cluster.all_nodes import AllNodes, ListedNode, ListedPod
 from nodewright.cluster.node_sources import CONFIGZ, WITHOUT_CONFIGZ
+from nodewright.documents.formats.decode import decode_json
+from nodewright.documents.formats.documents import InputFile
+from nodewright.documents.profiles.capture.captured_node import NodeSources, captured_node
+from nodewright.documents.profiles.capture.from_cluster import read_configz, read_node, read_topology
+from nodewright.documents.profiles.capture.node_pods import NodePods
 from nodewright.engine.admission.admission_plugins import with_canonical_quantities
-from nodewright.formats.decode import decode_json
-from nodewright.formats.documents import InputFile
 from nodewright.model.errors import JSON_ERRORS, Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile, ReadSource
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodSpec, PodStatus
-from nodewright.profiles.capture.captured_node import NodeSources, captured_node
-from nodewright.profiles.capture.from_cluster import read_configz, read_node, read_topology
-from nodewright.profiles.capture.node_pods import NodePods
 
 
 class ListedNodes:

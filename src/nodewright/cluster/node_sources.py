@@ -11,22 +11,22 @@ from msgspec.structs import replace
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_names import NODES, PODS
 from nodewright.cluster.reader import NOT_FOUND, ClusterReader, Selection, list_document, listed_objects
-from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR
-from nodewright.formats.documents import InputFile
-from nodewright.model.errors import JSON_ERRORS, Fault, InputError
-from nodewright.model.kubernetes.node_profile import NodeProfile, ReadSource
-from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.values.quantity import Quantity
-from nodewright.profiles.capture.captured_node import NodeSources, captured_node
-from nodewright.profiles.capture.from_cluster import (
+from nodewright.documents.formats.documents import InputFile
+from nodewright.documents.profiles.capture.captured_node import NodeSources, captured_node
+from nodewright.documents.profiles.capture.from_cluster import (
     NRT_GROUP,
     ResourceTopology,
     read_configz,
     read_node,
     read_topology,
 )
-from nodewright.profiles.capture.node_pods import NodePods, read_pods
-from nodewright.profiles.capture.warnings import capture_warning_sentence, not_judged_sentence
+from nodewright.documents.profiles.capture.node_pods import NodePods, read_pods
+from nodewright.documents.profiles.capture.warnings import capture_warning_sentence, not_judged_sentence
+from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR
+from nodewright.model.errors import JSON_ERRORS, Fault, InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile, ReadSource
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.quantity import Quantity
 
 _NRT_VERSIONS = ("v1alpha2", "v1alpha1")
 _NRT_PATH = "/apis/{group}/{version}/noderesourcetopologies/{name}"

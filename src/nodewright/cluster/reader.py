@@ -8,7 +8,7 @@ import msgspec
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_list import ObjectPage, collected_pages
 from nodewright.cluster.object_names import ClusterName, ResourceKind
-from nodewright.formats.documents import InputFile
+from nodewright.documents.formats.documents import InputFile
 from nodewright.model.errors import JSON_ERRORS, Fault, InputError
 
 NOT_FOUND, FORBIDDEN = 404, 403

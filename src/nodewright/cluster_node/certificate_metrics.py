@@ -6,7 +6,13 @@ Follows: v1.36, kubelet/certificate/kubelet.go; cmd/kubelet/app/server.go, build
 from collections.abc import Iterator, Sequence
 
 from nodewright.agent.observe.metric_names import HistogramBuckets
-from nodewright.output.exposition import MetricFamily, MetricHistogram, MetricSample, MetricType, family_text
+from nodewright.documents.output.exposition import (
+    MetricFamily,
+    MetricHistogram,
+    MetricSample,
+    MetricType,
+    family_text,
+)
 
 ROTATION_BOUNDS = (
     *(60.0, 3600.0, 14_400.0, 86_400.0, 604_800.0, 2_592_000.0, 7_776_000.0, 15_552_000.0, 31_104_000.0),

@@ -5,8 +5,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from nodewright.documents.files.file_store import write_atomically
 from nodewright.host.certificates import CertificateFacts, certificate_facts, new_key
-from nodewright.host.file_store import write_atomically
 from nodewright.model.errors import HostError
 
 CLIENT, SERVER = "kubelet-client", "kubelet-server"

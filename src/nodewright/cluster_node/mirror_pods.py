@@ -12,10 +12,10 @@ from nodewright.cluster.api_error import ApiError
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.pod_informer import MIRROR_ANNOTATION, is_mirror
 from nodewright.cluster_node.reflector import BackOffDelay, Reflector
-from nodewright.formats.pod_files import CONFIG_HASH_ANNOTATION
+from nodewright.documents.formats.pod_files import CONFIG_HASH_ANNOTATION
+from nodewright.documents.output.exposition import MetricFamily, MetricSample, MetricType, family_text
+from nodewright.documents.profiles.profile_yaml import object_document
 from nodewright.host.ports import Clock
-from nodewright.output.exposition import MetricFamily, MetricSample, MetricType, family_text
-from nodewright.profiles.profile_yaml import object_document
 
 _STATIC_SOURCES = frozenset({PodSource.FILE, PodSource.HTTP})
 _MIN_DELAY_S, _MAX_DELAY_S = 1.0, 60.0

@@ -9,14 +9,14 @@ from nodewright.agent.agent_state import AgentState, PodSource
 from nodewright.agent.pods.termination import COUNTED_STAGES
 from nodewright.api.api_status_objects import PRESSURE_CONDITION_TEXTS, NodeSystemInfo
 from nodewright.cluster_node.merge_patch import NODE_LISTS, merge_patch
+from nodewright.documents.output.json_yaml import plain_value
+from nodewright.documents.profiles.profile_yaml import object_document
 from nodewright.engine.core.requests.effective_resources import pod_requests
 from nodewright.host.ports import RuntimeHandler
 from nodewright.model.kubernetes.objects import Taint
 from nodewright.model.kubernetes.resource_names import is_extended
 from nodewright.model.values.instant import Instant
 from nodewright.model.values.quantity import Quantity
-from nodewright.output.json_yaml import plain_value
-from nodewright.profiles.profile_yaml import object_document
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 _DEFAULT_LABELS = (

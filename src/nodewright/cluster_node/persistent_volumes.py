@@ -9,8 +9,8 @@ import msgspec
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.core.environment.value_sources import NodeVolume, UnresolvedReference
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.objects import Affinity, NodeAffinity, NodeSelector, Pod, PodSpec
 
 _PROTECTION = "kubernetes.io/pvc-protection"

@@ -13,9 +13,9 @@ from nodewright.agent.observations import Observation, SourcePodsListed
 from nodewright.agent.pods.pod_resize import without_api_fields
 from nodewright.cluster_node.pod_status_patch import without_runtime_name
 from nodewright.cluster_node.reflector import Reflector
-from nodewright.formats.decode import decode
-from nodewright.formats.pod_files import is_safe_uid
-from nodewright.formats.schema import type_faults
+from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.pod_files import is_safe_uid
+from nodewright.documents.formats.schema import type_faults
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.instant import InstantError

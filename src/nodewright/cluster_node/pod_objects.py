@@ -18,7 +18,7 @@ from nodewright.cluster_node.service_account_tokens import ServiceAccountTokens
 from nodewright.core.environment.pod_references import CONFIG_MAPS, SECRETS
 from nodewright.core.environment.service_variables import service_variables
 from nodewright.core.environment.value_sources import ReferenceSources, UnresolvedReference
-from nodewright.formats.decode import decode
+from nodewright.documents.formats.decode import decode
 from nodewright.host.ports import Clock
 from nodewright.model.kubernetes.cluster_objects import RuntimeClass
 from nodewright.model.kubernetes.namespace_objects import Service

@@ -18,7 +18,7 @@ from nodewright.core.environment.pod_references import (
     volume_objects,
 )
 from nodewright.core.environment.value_sources import UnresolvedReference
-from nodewright.formats.decode import decode
+from nodewright.documents.formats.decode import decode
 from nodewright.host.ports import Clock
 from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.objects import Pod

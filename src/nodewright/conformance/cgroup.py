@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nodewright.conformance.question_gates import question_gates
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig, huge_page_limits
 from nodewright.engine.core.cgroups.cgroup_facts import CgroupSettings, unified_file
 from nodewright.engine.core.cgroups.cgroup_names import (
@@ -27,7 +28,6 @@ from nodewright.engine.core.cgroups.cgroup_settings import (
     with_reserve_retried,
 )
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.releases.release_table import ReleaseTable

@@ -5,32 +5,32 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodewright.conformance.memory_manager import plain_machine
-from nodewright.engine.core.cpu.cpu_state import CPUState
-from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
-from nodewright.model.reasons.state_files import StateFile, StateFileReason
-from nodewright.model.reasons.verdict import Refused
-from nodewright.model.releases.release_table import ReleaseTable
-from nodewright.model.values.idset import CPUSet, NUMASet
-from nodewright.profiles.state_files.cpu_manager_state import (
+from nodewright.documents.profiles.state_files.cpu_manager_state import (
     ContainerName,
     CPUStateReadOptions,
     cpu_state_checksum_text,
     cpu_state_file,
     read_cpu_state,
 )
-from nodewright.profiles.state_files.device_checkpoint import (
+from nodewright.documents.profiles.state_files.device_checkpoint import (
     DeviceCheckpoint,
     PodDevicesEntry,
     device_checkpoint_bytes,
     device_checkpoint_checksum_text,
     read_device_checkpoint,
 )
-from nodewright.profiles.state_files.memory_manager_state import (
+from nodewright.documents.profiles.state_files.memory_manager_state import (
     MemoryStateReadOptions,
     memory_state_checksum_text,
     memory_state_file,
     read_memory_state,
 )
+from nodewright.engine.core.cpu.cpu_state import CPUState
+from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
+from nodewright.model.reasons.state_files import StateFile, StateFileReason
+from nodewright.model.reasons.verdict import Refused
+from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.values.idset import CPUSet, NUMASet
 
 _DIRECTORY = "STATEDIR"
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodewright.conformance.question_gates import question_gates
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig, huge_page_size_name
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings, unified_file
 from nodewright.engine.core.cgroups.container_settings import (
@@ -13,7 +14,6 @@ from nodewright.engine.core.cgroups.container_settings import (
     settings_by_container,
 )
 from nodewright.engine.core.requests.qos_and_priority import qos_class
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.releases.release_table import ReleaseTable

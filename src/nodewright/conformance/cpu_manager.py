@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodewright.conformance.cpu_topology import error_document, topology_of
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cpu.cpu_allocation import allocate, allocate_pod, remove_container
 from nodewright.engine.core.cpu.cpu_hints import container_hints, pod_hints
 from nodewright.engine.core.cpu.cpu_policy import (
@@ -16,7 +17,6 @@ from nodewright.engine.core.cpu.cpu_policy import (
 from nodewright.engine.core.cpu.cpu_state import Assignments, CPUState
 from nodewright.engine.core.cpu.exclusive_cpus import PodCPURequests
 from nodewright.engine.core.cpu.policy_options import CPUGates
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.reasons.verdict import Refused, Verdict
 from nodewright.model.releases.feature_gates import FeatureGates, resolve_gates

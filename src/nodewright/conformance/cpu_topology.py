@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cpu.cpu_topology import CPUInfo, CPUTopology, discover
-from nodewright.formats.decode import decode
 from nodewright.model.hardware.machine_info import MachineInfo
 from nodewright.model.reasons.cpu import CPUReason
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict

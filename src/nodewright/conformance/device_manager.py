@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodewright.conformance.question_gates import question_gates
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.devices.device_assignment import (
     allocate,
     container_device_ids,
@@ -20,7 +21,6 @@ from nodewright.engine.core.devices.device_manager import (
     PreferenceFunction,
 )
 from nodewright.engine.core.devices.device_state import DeviceState
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.reasons.devices import DeviceReason, DevicesChosen

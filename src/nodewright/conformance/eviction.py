@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.eviction.eviction_manager import begin_pass, finish_pass
 from nodewright.engine.core.eviction.eviction_ranking import ActivePod, ranked_pods, stats_by_uid
 from nodewright.engine.core.eviction.eviction_state import (
@@ -14,7 +15,6 @@ from nodewright.engine.core.eviction.eviction_state import (
 from nodewright.engine.core.eviction.eviction_thresholds import EvictionConfig, NodeFilesystems
 from nodewright.engine.core.eviction.pressure_admission import pressure_refusal
 from nodewright.engine.core.requests.request_options import RequestRules
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.eviction_thresholds import (
     SIGNAL_RESOURCES,
     EvictionSettings,

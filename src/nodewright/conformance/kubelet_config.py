@@ -5,13 +5,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from nodewright.documents.profiles.kubelet_config_files import decode_kubelet_config
 from nodewright.engine.core.config.complete_config import complete_config, startup_faults
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.kubelet_config_faults import ConfigStage
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.duration import Duration
-from nodewright.profiles.kubelet_config_files import decode_kubelet_config
 
 _FIELDS = {
     "cpuManagerPolicy": "cpu_manager_policy",

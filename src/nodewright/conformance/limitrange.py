@@ -5,6 +5,7 @@ from typing import Any
 
 from nodewright.conformance.plain_json import amount_texts
 from nodewright.conformance.question_gates import question_gates
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.limit_ranger import (
     BeyondLimits,
     DefaultedByLimitRange,
@@ -15,7 +16,6 @@ from nodewright.engine.admission.limit_ranger import (
     pod_limit_violations,
     with_limit_range_defaults,
 )
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.api_request import APIRequest, Operation
 from nodewright.model.kubernetes.namespace_objects import LimitRange, LimitRangeItem, PersistentVolumeClaim
 from nodewright.model.kubernetes.objects import Container, Pod, ResourceRequirements

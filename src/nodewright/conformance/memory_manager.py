@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nodewright.conformance.topology_merge import plain_hint, read_hint
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.memory.memory_allocation import (
     allocate_container_memory,
     allocate_pod_memory,
@@ -20,7 +21,6 @@ from nodewright.engine.core.memory.memory_policy import (
     start_memory_manager,
 )
 from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
-from nodewright.formats.decode import decode
 from nodewright.model.hardware.machine_info import MachineInfo
 from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
 from nodewright.model.reasons.memory import MemoryReason

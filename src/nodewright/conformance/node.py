@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.memory.memory_state import Block
 from nodewright.engine.core.predicates.predicate_check import alternative_failures
 from nodewright.engine.node.events import PodAdded, PodRemoved, PodStarted
@@ -12,7 +13,6 @@ from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import placement_of, unallocated_resources
 from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.engine.node.step import Decision, Step, step
-from nodewright.formats.decode import decode
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import Pod

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from nodewright.conformance.plain_json import amount_texts
 from nodewright.conformance.question_gates import question_gates
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.requests.effective_resources import (
     ContainerConsumption,
     container_limits,
@@ -21,7 +22,6 @@ from nodewright.engine.core.requests.effective_resources import (
 )
 from nodewright.engine.core.requests.qos_and_priority import computed_qos_class, qos_class
 from nodewright.engine.core.requests.request_options import RequestOptions
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.releases.release_table import ReleaseTable
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from nodewright.conformance.plain_json import plain_failure
 from nodewright.conformance.question_gates import question_gates
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.predicates.predicate_check import (
     NodeView,
     PredicateRules,
@@ -12,7 +13,6 @@ from nodewright.engine.core.predicates.predicate_check import (
     check_predicates,
 )
 from nodewright.engine.core.predicates.requested_resources import node_usage
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.cluster_objects import APINode
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.reason import NodeUnavailable

@@ -5,9 +5,9 @@ from typing import Any
 
 from nodewright.conformance.plain_json import plain_failure
 from nodewright.conformance.question_gates import question_gates
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.preemption.greedy import victims_for
 from nodewright.engine.core.requests.request_options import RequestRules
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.predicates import (
     InsufficientResource,

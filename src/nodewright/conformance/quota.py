@@ -5,6 +5,7 @@ from typing import Any
 
 from nodewright.conformance.plain_json import amount_texts
 from nodewright.conformance.question_gates import question_gates
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.quota import quota_usage
 from nodewright.engine.admission.quota.evaluator import (
     SERVICE_EVALUATOR,
@@ -16,7 +17,6 @@ from nodewright.engine.admission.quota.quota_pods import pod_evaluator
 from nodewright.engine.admission.quota.quota_usage import usage_of
 from nodewright.engine.admission.quota.resource_claims import ClaimContext, resource_claim_evaluator
 from nodewright.engine.admission.quota.volume_claims import volume_claim_evaluator
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.api_request import APIRequest, GroupResource, Operation
 from nodewright.model.kubernetes.namespace_objects import (
     LimitedResource,

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from nodewright.conformance.vectors import STANDARD_STREAM, Vector, open_text, read_vectors
-from nodewright.formats.regular_files import error_text
+from nodewright.documents.formats.regular_files import error_text
 from nodewright.model.errors import JSON_ERRORS, Fault, InputError
 from nodewright.model.releases.release_table import NEWEST
 

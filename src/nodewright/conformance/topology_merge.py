@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodewright.conformance.question_gates import question_gates
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.topology.hint_merge import merged_hint
 from nodewright.engine.core.topology.manager_config import topology_manager
-from nodewright.formats.decode import decode
 from nodewright.model.hardware.machine_info import NUMANode
 from nodewright.model.reasons.texts import kubelet_text
 from nodewright.model.reasons.verdict import Refused

@@ -17,10 +17,10 @@ from typing import IO, Any
 
 import msgspec
 
-from nodewright.formats.regular_files import error_text
+from nodewright.documents.formats.regular_files import error_text
+from nodewright.documents.profiles.catalogue import recorded_machines
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES, ReleaseTable
-from nodewright.profiles.catalogue import recorded_machines
 
 STANDARD_STREAM = "-"
 RELEASES_TEXT = ", ".join(RELEASE_TABLES)

@@ -16,12 +16,12 @@ from nodewright.cluster.object_names import name_selector
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.plain_access import PlainAccess
 from nodewright.cluster_node.reflector import Reflector
+from nodewright.documents.output.terminal import print_log_line
 from nodewright.export_main.export_options import ExportOptions
 from nodewright.host.ports import Clock
 from nodewright.model.errors import HostError, InputError
 from nodewright.node_export.export_feed import ExportFeed
 from nodewright.node_export.node_reader import PodList
-from nodewright.output.terminal import print_log_line
 
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"

@@ -9,13 +9,13 @@ from typing import Any
 import click
 import msgspec
 
+from nodewright.documents.profiles.kubelet_root import DEFAULT_ROOT_DIRECTORY, POD_RESOURCES_SOCKET
 from nodewright.host.peer_access import PeerAccess
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
 from nodewright.node_export.exporter import MIN_POLL_PERIOD_S, POLL_PERIOD_S
 from nodewright.node_export.kubelet_client import KubeletEndpoint
 from nodewright.node_export.node_reader import ExportSettings
-from nodewright.profiles.kubelet_root import DEFAULT_ROOT_DIRECTORY, POD_RESOURCES_SOCKET
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)

@@ -19,6 +19,8 @@ from nodewright.api.http_server import ListenAddress, log_to_stderr, serve_netwo
 from nodewright.api.middleware import AuthMiddleware, RefusalLog, RequestMetrics
 from nodewright.api.routes import bare_routes
 from nodewright.api.tls import ReloadingTLS, serving_tls
+from nodewright.documents.output.exit_codes import ERROR, YES
+from nodewright.documents.output.terminal import print_log_line, print_message, print_text
 from nodewright.export_main.export_options import ExportOptions
 from nodewright.host.clock import HostClock
 from nodewright.host.free_memory import return_free_memory
@@ -30,8 +32,6 @@ from nodewright.node_export.export_feed import ExportFeed
 from nodewright.node_export.exporter import Exporter
 from nodewright.node_export.kubelet_client import KubeletClient
 from nodewright.node_export.node_reader import NodeReader, PodListSource
-from nodewright.output.exit_codes import ERROR, YES
-from nodewright.output.terminal import print_log_line, print_message, print_text
 
 if TYPE_CHECKING:
     from nodewright.host.ports import Clock

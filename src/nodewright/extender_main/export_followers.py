@@ -8,10 +8,10 @@ from typing import Self
 import aiohttp
 
 from nodewright.cluster_node.reflector import BackOffDelay
+from nodewright.documents.profiles.node_export import MAX_EXPORT_BYTES, NodeExport
 from nodewright.host.peer_access import PeerAccess
 from nodewright.host.ports import Clock
 from nodewright.model.errors import Fault, HostError, InputError
-from nodewright.profiles.node_export import MAX_EXPORT_BYTES, NodeExport
 from nodewright.scheduling.export_reader import ExportReader, NodePartCache
 from nodewright.scheduling.tracked_cluster import TrackedCluster
 

@@ -6,8 +6,14 @@ from collections.abc import Mapping
 import msgspec
 
 from nodewright.agent.observe.metric_names import HistogramBuckets
+from nodewright.documents.output.exposition import (
+    MetricFamily,
+    MetricHistogram,
+    MetricSample,
+    MetricType,
+    family_text,
+)
 from nodewright.engine.node.step import Decision
-from nodewright.output.exposition import MetricFamily, MetricHistogram, MetricSample, MetricType, family_text
 from nodewright.scheduling.tracked_cluster import TrackedCluster
 from nodewright.scheduling.tracked_nodes import Basis
 from nodewright.scheduling.verdict_ledger import VerdictLedger

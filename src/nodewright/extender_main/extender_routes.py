@@ -19,11 +19,11 @@ from nodewright.api.routes import (
     on_api_error,
     status_response,
 )
+from nodewright.documents.output.exposition import CONTENT_TYPE
 from nodewright.extender_main.extender_service import NotReadyError
 from nodewright.extender_main.scheduler_calls import SchedulerCalls
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.values.custom_policy import CustomPolicyError
-from nodewright.output.exposition import CONTENT_TYPE
 from nodewright.scheduling.admit_answer import (
     ADMIT_PATH,
     OPENAPI_PATH,

@@ -23,6 +23,8 @@ from nodewright.cluster.export_places import ExportPlaces
 from nodewright.cluster.kubeconfig import load_access
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.plain_access import PlainAccess
+from nodewright.documents.output.exit_codes import YES
+from nodewright.documents.output.terminal import print_log_line
 from nodewright.extender_main.cluster_feed import ClusterFeed
 from nodewright.extender_main.export_followers import ExportFollowers
 from nodewright.extender_main.extender_options import ExtenderOptions
@@ -40,8 +42,6 @@ from nodewright.host.ports import Clock
 from nodewright.host.stop_signal import stop_event
 from nodewright.host.tokens import TokenFile
 from nodewright.model.errors import Fault, InputError
-from nodewright.output.exit_codes import YES
-from nodewright.output.terminal import print_log_line
 from nodewright.scheduling.node_owners import NodeOwners
 from nodewright.scheduling.tracked_cluster import TrackedCluster
 

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from typing import assert_never
 
+from nodewright.documents.output.terminal import print_log_line
 from nodewright.extender_main.extender_service import EXPORT_WAIT_S, ExtenderService
 from nodewright.extender_main.pod_reviews import ClusterReviews
 from nodewright.extender_main.shard_messages import (
@@ -26,7 +27,6 @@ from nodewright.extender_main.shard_messages import (
 )
 from nodewright.model.errors import InputError
 from nodewright.model.values.custom_policy import CustomPolicyError
-from nodewright.output.terminal import print_log_line
 from nodewright.scheduling.admit_answer import candidate_answers
 from nodewright.scheduling.extender_protocol import decode_sent_pod
 from nodewright.scheduling.placement_decisions import (

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from nodewright.cluster.api_error import ApiError
+from nodewright.documents.profiles.profile_yaml import object_document
 from nodewright.extender_main.extender_metrics import ExtenderCounts, ExtenderMetrics
 from nodewright.extender_main.extender_service import NOT_READY, Binder, NotReadyError, ServiceOptions
 from nodewright.extender_main.shard_messages import (
@@ -33,7 +34,6 @@ from nodewright.extender_main.shard_messages import (
 from nodewright.extender_main.worker_link import WorkerLostError
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.profiles.profile_yaml import object_document
 from nodewright.scheduling.admit_answer import (
     AdmitAnswer,
     AdmitRequest,

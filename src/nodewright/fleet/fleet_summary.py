@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import msgspec
 
+from nodewright.documents.output.json_yaml import Report
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import unallocated_resources
 from nodewright.fleet.capacity import RemainingCapacity, ShapeCapacity, capacity_by_shape, total_capacity
@@ -19,7 +20,6 @@ from nodewright.fleet.simulation.outcomes import (
 )
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.idset import CPUSet
-from nodewright.output.json_yaml import Report
 
 FRAGMENT_SIZES = (1, 2, 4, 8, 16, 32, 64)
 """Sizes of the pods for which free CPUs are counted."""

@@ -9,10 +9,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
+from nodewright.documents.output.terminal import (
+    clear_progress,
+    print_message,
+    show_progress,
+    terminal_columns,
+)
 from nodewright.fleet.report.fleet_text import duration_text, unschedulable_text
 from nodewright.fleet.simulation.fleet_simulation import Progress
 from nodewright.fleet.unschedulable import UnschedulablePod
-from nodewright.output.terminal import clear_progress, print_message, show_progress, terminal_columns
 
 _MAX_WARNINGS = 20
 _PROGRESS_INTERVAL_S = 0.2

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import msgspec
 
+from nodewright.documents.files.file_store import write_atomically
+from nodewright.documents.files.garbage import rare_collections
+from nodewright.documents.formats.regular_files import read_regular_file
 from nodewright.engine.node.node_state import NodeState
 from nodewright.fleet.checkpoint import (
     MAX_CHECKPOINT_BYTES,
@@ -35,9 +38,6 @@ from nodewright.fleet.simulation.outcomes import FleetResult
 from nodewright.fleet.simulation.result import fleet_result
 from nodewright.fleet.simulation.scheduler import NodeScore
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod
-from nodewright.formats.regular_files import read_regular_file
-from nodewright.garbage import rare_collections
-from nodewright.host.file_store import write_atomically
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.values.custom_policy import CustomPolicy

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.documents.formats.kubectl_yaml import read_yaml
 from nodewright.engine.core.predicates.requested_resources import allocatable_amounts
 from nodewright.fleet import SCORES as KNOWN
 from nodewright.fleet import NodeScorer, Options, RunCheckpoint, run
@@ -22,7 +23,6 @@ from nodewright.fleet.run_progress import RunProgress, interrupts_noted
 from nodewright.fleet.simulation.outcomes import FleetResult
 from nodewright.fleet.unschedulable import report_unschedulable
 from nodewright.fleet.workload import FleetNode, FleetPod
-from nodewright.formats.kubectl_yaml import read_yaml
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod

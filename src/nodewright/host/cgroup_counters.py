@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from nodewright.host.cgroup_files import flat_keyed_values
+from nodewright.documents.files.cgroup_files import flat_keyed_values
 from nodewright.host.ports import CgroupManager
 from nodewright.model.values.cpu_time import CFS_PERIOD, Weight, weight_to_shares
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
+from nodewright.documents.files.cgroup_files import CGROUP_ROOT, CONTROLLERS_FILE, is_unified
+from nodewright.documents.files.file_store import try_flock
 from nodewright.engine.core.cgroups.cgroup_comparison import value_matches
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.host.cgroup_files import CGROUP_ROOT, CONTROLLERS_FILE, is_unified
-from nodewright.host.file_store import try_flock
 from nodewright.host.process_kill import cgroup_pids, file_text, kill_all, pids_by_group, thaw_all
 from nodewright.model.errors import HostError
 from nodewright.model.values.path_component import path_component_fault

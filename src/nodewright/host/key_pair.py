@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from nodewright.host.file_store import write_atomically
+from nodewright.documents.files.file_store import write_atomically
 from nodewright.host.root_directory import require_trusted
 from nodewright.model.errors import HostError
 

@@ -5,8 +5,8 @@ import os
 import time
 from pathlib import Path
 
+from nodewright.documents.files.cgroup_files import CGROUP_ROOT, STAT, is_unified, memory_file_names
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
-from nodewright.host.cgroup_files import CGROUP_ROOT, STAT, is_unified, memory_file_names
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.stats_summary import (
     ContainerStats,

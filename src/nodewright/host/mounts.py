@@ -7,7 +7,7 @@ import ctypes
 import os
 from pathlib import Path
 
-from nodewright.host.openat2 import c_library
+from nodewright.documents.files.openat2 import c_library
 from nodewright.model.errors import HostError
 
 _NOSUID_NODEV, _BIND, _DETACH, _NOFOLLOW = 0x2 | 0x4, 0x1000, 0x2, 0x8

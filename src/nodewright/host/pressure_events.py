@@ -6,7 +6,7 @@ import os
 import select
 from pathlib import Path
 
-from nodewright.host.cgroup_files import CGROUP_ROOT, is_unified
+from nodewright.documents.files.cgroup_files import CGROUP_ROOT, is_unified
 from nodewright.host.ports import THRESHOLD_NOTIFICATION
 
 STALL_US, WINDOW_US = 50_000, 1_000_000

@@ -5,7 +5,7 @@ import importlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from nodewright.host.http_get import (
+from nodewright.documents.files.http_get import (
     HTTPFailure,
     HTTPRequest,
     HTTPResponse,

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nodewright.core.environment.volume_payload import FileContent
-from nodewright.host.mounts import mount_points_below
-from nodewright.host.openat2 import (
+from nodewright.documents.files.openat2 import (
     directory_beneath,
     mkdir_beneath,
     open_beneath,
     path_beneath,
     write_beneath,
 )
+from nodewright.host.mounts import mount_points_below
 from nodewright.host.root_directory import CLOSED, PASS_THROUGH, admit_users
 from nodewright.model.errors import HostError
 from nodewright.model.values.path_component import path_component_fault

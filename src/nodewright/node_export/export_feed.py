@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from nodewright.model.kubernetes.node_profile import NodeProfile
-from nodewright.model.values.instant import Instant
-from nodewright.profiles.node_export import (
+from nodewright.documents.profiles.node_export import (
     ExportedProfile,
     ExportSource,
     NodeExport,
@@ -16,6 +14,8 @@ from nodewright.profiles.node_export import (
     encode_node_export,
     node_export,
 )
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.values.instant import Instant
 
 if TYPE_CHECKING:
     from nodewright.host.ports import Clock

@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from nodewright.host.http_get import HTTPFailure, HTTPRequest, http_get
+from nodewright.documents.files.http_get import HTTPFailure, HTTPRequest, http_get
 from nodewright.host.peer_access import PeerAccess
 from nodewright.model.errors import HostError
 

@@ -8,7 +8,27 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.formats.documents import InputFile
+from nodewright.documents.formats.documents import InputFile
+from nodewright.documents.profiles.capture.captured_node import NodeSources, captured_node
+from nodewright.documents.profiles.capture.from_cluster import ReportedNode, read_configz, read_node
+from nodewright.documents.profiles.capture.from_pod_resources import PodResourcesSnapshot
+from nodewright.documents.profiles.capture.from_state_files import BrokenStateError
+from nodewright.documents.profiles.capture.node_pods import NodePods, read_pods
+from nodewright.documents.profiles.capture.warnings import (
+    broken_state_text,
+    capture_warning_sentence,
+    not_judged_sentence,
+)
+from nodewright.documents.profiles.kubelet_config_files import ConfigHost
+from nodewright.documents.profiles.kubelet_root import (
+    CONFIG_FILE,
+    KubeletRoot,
+    RootReadOptions,
+    read_kubelet_root,
+)
+from nodewright.documents.profiles.machine.captured_machine import capture_copy, capture_this_machine
+from nodewright.documents.profiles.machine.missing_facts import MachineFact, missing_fact_sentence
+from nodewright.documents.profiles.node_export import SourceState
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.reasons.verdict import Granted
@@ -16,21 +36,6 @@ from nodewright.model.releases.release import release_table
 from nodewright.node_export.export_feed import ExportReading, SourceReading
 from nodewright.node_export.kubelet_client import KubeletClient
 from nodewright.pod_resources.snapshot import read_snapshot_apart
-from nodewright.profiles.capture.captured_node import NodeSources, captured_node
-from nodewright.profiles.capture.from_cluster import ReportedNode, read_configz, read_node
-from nodewright.profiles.capture.from_pod_resources import PodResourcesSnapshot
-from nodewright.profiles.capture.from_state_files import BrokenStateError
-from nodewright.profiles.capture.node_pods import NodePods, read_pods
-from nodewright.profiles.capture.warnings import (
-    broken_state_text,
-    capture_warning_sentence,
-    not_judged_sentence,
-)
-from nodewright.profiles.kubelet_config_files import ConfigHost
-from nodewright.profiles.kubelet_root import CONFIG_FILE, KubeletRoot, RootReadOptions, read_kubelet_root
-from nodewright.profiles.machine.captured_machine import capture_copy, capture_this_machine
-from nodewright.profiles.machine.missing_facts import MachineFact, missing_fact_sentence
-from nodewright.profiles.node_export import SourceState
 
 if TYPE_CHECKING:
     from nodewright.host.ports import Clock

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
+from nodewright.documents.output.terminal import print_message, print_text
+from nodewright.documents.profiles.capture.from_pod_resources import PodResourcesSnapshot
 from nodewright.model.errors import HostError
 from nodewright.model.values.idset import CPUSet
-from nodewright.output.terminal import print_message, print_text
-from nodewright.profiles.capture.from_pod_resources import PodResourcesSnapshot
 
 _LIMIT_S = 30.0
 

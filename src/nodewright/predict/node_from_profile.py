@@ -5,6 +5,16 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.documents.profiles.allocations import (
+    allocation_faults,
+    allocation_policy_faults,
+    pod_allocations,
+)
+from nodewright.documents.profiles.kubelet_config_files import (
+    ConfigHost,
+    kubelet_config_from,
+    load_kubelet_config,
+)
 from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
 from nodewright.engine.node.events import PodRecovered
 from nodewright.engine.node.node_config import (
@@ -37,8 +47,6 @@ from nodewright.model.releases.release import (
 )
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.custom_policy import CustomPolicy
-from nodewright.profiles.allocations import allocation_faults, allocation_policy_faults, pod_allocations
-from nodewright.profiles.kubelet_config_files import ConfigHost, kubelet_config_from, load_kubelet_config
 
 DEFAULT_NAME = "node1"
 

@@ -7,15 +7,9 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.engine.admission.admission_plugins import with_uid
-from nodewright.engine.admission.validation.pod_spec import pod_violations
-from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.formats.decode import decode, decode_json
-from nodewright.formats.schema import checked
-from nodewright.model.kubernetes.node_profile import ContainerAllocation, NodeProfile, NodeProfileSpec
-from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.values.instant import Instant
-from nodewright.profiles.node_export import (
+from nodewright.documents.formats.decode import decode, decode_json
+from nodewright.documents.formats.schema import checked
+from nodewright.documents.profiles.node_export import (
     MAX_EXPORT_BYTES,
     ExportSource,
     NodeExport,
@@ -23,6 +17,12 @@ from nodewright.profiles.node_export import (
     memory_faults,
     read_node_export,
 )
+from nodewright.engine.admission.admission_plugins import with_uid
+from nodewright.engine.admission.validation.pod_spec import pod_violations
+from nodewright.engine.core.requests.resource_defaults import with_defaults
+from nodewright.model.kubernetes.node_profile import ContainerAllocation, NodeProfile, NodeProfileSpec
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.instant import Instant
 
 MAX_NODE_PARTS = 20_000
 

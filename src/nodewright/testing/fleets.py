@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.fleet.simulation.cluster_view import AssignedPod, ClusterView, NodeSlot
 from nodewright.fleet.simulation.pod_shapes import PodShape
 from nodewright.fleet.workload import FleetNode, FleetPod
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod, Taint
 from nodewright.testing.nodes import a_profile

@@ -7,9 +7,9 @@ import msgspec
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from nodewright.documents.profiles.machine.lscpu import CPURow, machine_from_rows
 from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode, UncoreCache
 from nodewright.model.values.idset import CPUSet
-from nodewright.profiles.machine.lscpu import CPURow, machine_from_rows
 
 KIB = 1024
 L3_BYTES = 32 << 20

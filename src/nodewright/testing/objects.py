@@ -7,7 +7,7 @@ Amounts are texts (`50m/100Mi`, `cpu=1 nvidia.com/gpu=2`) or mappings.
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from nodewright.formats.decode import decode
+from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.cluster_objects import APINode
 from nodewright.model.kubernetes.objects import (
     Container,

@@ -29,8 +29,8 @@ from nodewright.agent.supervision import (
     report_failure,
     run_supervised,
 )
-from nodewright.host.bounded_read import read_stamped_file
-from nodewright.host.http_get import HTTPFailure, HTTPRequest, http_get
+from nodewright.documents.files.bounded_read import read_stamped_file
+from nodewright.documents.files.http_get import HTTPFailure, HTTPRequest, http_get
 from nodewright.host.volumes import Volumes
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod

@@ -8,8 +8,8 @@ import pytest
 from nodewright.agent_main.kubelet_flag_table import flag_uses
 from nodewright.agent_main.kubelet_flags import kubelet_settings, overridden, parse_kubelet_flags
 from nodewright.cli.app import run
+from nodewright.documents.output.exit_codes import ERROR
 from nodewright.model.errors import InputError
-from nodewright.output.exit_codes import ERROR
 
 NODE_SUITE = shlex.split(
     "--runtime-cgroups=/docker-daemon --kubeconfig /x/kubeconfig --root-dir /var/lib/kubelet --v 4 --config-dir /x/d "

@@ -4,9 +4,9 @@ import pytest
 
 from nodewright.agent.effects import RecordEvent
 from nodewright.agent_main.run_agent import _print_event
+from nodewright.documents.output.kubectl.describe_pod import events_section
+from nodewright.documents.output.kubectl.listing import events_table
 from nodewright.model.values.instant import Instant
-from nodewright.output.kubectl.describe_pod import events_section
-from nodewright.output.kubectl.listing import events_table
 
 FORGED = "Liveness probe failed: x\nwarning: FAKE: all is well\x1b]0;t\x07"
 SHOWN = r"Liveness probe failed: x\nwarning: FAKE: all is well\x1b]0;t\x07"

@@ -5,8 +5,8 @@ import asyncio
 from tests.support.kubelet_api import HTTPSAgent, with_served_agent
 
 from nodewright.api.agent_export import AgentExport
+from nodewright.documents.profiles.node_export import encode_node_export, read_node_export
 from nodewright.predict.node import Node
-from nodewright.profiles.node_export import encode_node_export, read_node_export
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod
 

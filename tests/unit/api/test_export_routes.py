@@ -11,10 +11,10 @@ from starlette.routing import Router
 from nodewright.api.export_routes import ExportMetricsRoutes, ExportRoutes, HealthRoutes
 from nodewright.api.middleware import RefusalLog
 from nodewright.api.routes import bare_routes
+from nodewright.documents.profiles.node_export import SourceState, read_node_export
 from nodewright.host.clock import HostClock
 from nodewright.model.kubernetes.objects import ObjectMeta
 from nodewright.node_export.export_feed import ExportFeed, ExportReading, SourceReading
-from nodewright.profiles.node_export import SourceState, read_node_export
 from nodewright.testing.nodes import a_profile
 
 SOURCES = (SourceReading(name="pods", state=SourceState.READ, read_s=0.0, is_watched=True),)

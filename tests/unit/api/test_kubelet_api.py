@@ -12,11 +12,11 @@ from nodewright.agent.agent_state import PodSource
 from nodewright.agent.observations import PodDeletionRequested
 from nodewright.api.http_server import ListenAddress
 from nodewright.api.metrics_pages import FRESH_S
-from nodewright.formats.documents import InputFile
+from nodewright.documents.formats.documents import InputFile
+from nodewright.documents.profiles.capture.from_cluster import read_configz
+from nodewright.documents.profiles.usage_files import usage_from_file
 from nodewright.host.volumes import volume_plugin
 from nodewright.model.kubernetes.stats_summary import StatsSummary
-from nodewright.profiles.capture.from_cluster import read_configz
-from nodewright.profiles.usage_files import usage_from_file
 from nodewright.runtimes.simulated import ContainerScript
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 

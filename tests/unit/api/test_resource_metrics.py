@@ -6,6 +6,7 @@ from typing import NamedTuple
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodewright.api.summary_document import resource_metrics
+from nodewright.documents.output.exposition import CONTENT_TYPE
 from nodewright.model.kubernetes.stats_summary import (
     ContainerStats,
     CPUStats,
@@ -17,7 +18,6 @@ from nodewright.model.kubernetes.stats_summary import (
     SwapStats,
 )
 from nodewright.model.values.instant import Instant
-from nodewright.output.exposition import CONTENT_TYPE
 
 AT_MS = 1_795_297_804_179
 AT = Instant(AT_MS * 10**6 + 999_999)

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
+from nodewright.documents.output.exit_codes import ERROR, USAGE, YES
+from nodewright.documents.profiles.profile_files import profile_from_bytes
 from nodewright.engine.node.step import Decision
 from nodewright.model.kubernetes.node_profile import NodePart, NodeProfile
-from nodewright.output.exit_codes import ERROR, USAGE, YES
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import node_parts
-from nodewright.profiles.profile_files import profile_from_bytes
 from nodewright.testing.objects import container, pod
 from tools.source import ROOT
 

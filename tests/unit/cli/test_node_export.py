@@ -7,9 +7,9 @@ import yaml
 from tests.support.fake_servers import serve_pod_resources, serve_raw_answers
 
 from nodewright.cli.app import run
-from nodewright.output.exit_codes import ERROR, USAGE, YES
+from nodewright.documents.output.exit_codes import ERROR, USAGE, YES
+from nodewright.documents.profiles.profile_files import load_profile, profile_from_bytes
 from nodewright.predict.node import Node
-from nodewright.profiles.profile_files import load_profile, profile_from_bytes
 from tools.source import ROOT
 
 Captured = pytest.CaptureFixture[str]

@@ -15,8 +15,8 @@ from nodewright.agent.agent_client import AgentClient, AgentStatusError
 from nodewright.agent.agent_state import PodSource
 from nodewright.api.agent_server import serve_agent_api
 from nodewright.cli.app import run
+from nodewright.documents.output.exit_codes import ERROR, NO, USAGE, YES
 from nodewright.model.errors import HostError
-from nodewright.output.exit_codes import ERROR, NO, USAGE, YES
 from nodewright.runtimes.simulated import ContainerScript, settle
 from nodewright.testing.objects import a_pod, a_static_pod
 

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from nodewright.cli.app import run
-from nodewright.output.exit_codes import ERROR, NO, YES
-from nodewright.profiles.state_files.pod_resource_state import _checksum
+from nodewright.documents.output.exit_codes import ERROR, NO, YES
+from nodewright.documents.profiles.state_files.pod_resource_state import _checksum
 from tools.source import ROOT
 
 E = f"{ROOT}/examples"

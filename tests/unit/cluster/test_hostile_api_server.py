@@ -28,7 +28,7 @@ from nodewright.cluster_node.pod_informer import PodInformer
 from nodewright.cluster_node.reflector import Reflector, object_version
 from nodewright.cluster_node.service_account_tokens import _issued
 from nodewright.core.environment.value_sources import TokenSpec
-from nodewright.host.file_store import LocalFileStore
+from nodewright.documents.files.file_store import LocalFileStore
 from nodewright.model.errors import HostError, InputError
 
 DEEP = b'{"items":[],"x":' + b"[" * 100_000

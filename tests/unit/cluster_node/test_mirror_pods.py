@@ -14,8 +14,8 @@ from nodewright.agent.effects import RecordEvent
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster_node.mirror_pods import MirrorPods
 from nodewright.cluster_node.reflector import Reflector
+from nodewright.documents.formats.pod_files import CONFIG_HASH_ANNOTATION
 from nodewright.engine.core.memory.memory_state import MemoryState
-from nodewright.formats.pod_files import CONFIG_HASH_ANNOTATION
 from nodewright.runtimes.simulated import FakeClock, settle
 from nodewright.testing.objects import a_pod
 

@@ -12,8 +12,8 @@ from nodewright.cluster_node.pod_status_patch import (
     pod_status_patch,
     without_runtime_name,
 )
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.memory.memory_state import MemoryState
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.objects import PodStatus
 from nodewright.model.kubernetes.runtime_status import (
     ContainerPhase,

@@ -19,13 +19,13 @@ from tests.unit.scheduling.test_tracked_cluster import a_profile
 from nodewright.api.http_server import ListenAddress, serve_network
 from nodewright.api.middleware import RefusalLog
 from nodewright.cluster.export_places import EXPORT_URL
+from nodewright.documents.profiles.node_export import encode_node_export, node_export
 from nodewright.extender_main.export_followers import ExportFollowers
 from nodewright.extender_main.run_extender import token_warning
 from nodewright.host.clock import HostClock
 from nodewright.host.peer_access import PeerAccess
 from nodewright.model.kubernetes.objects import ObjectMeta
 from nodewright.model.values.instant import Instant
-from nodewright.profiles.node_export import encode_node_export, node_export
 from nodewright.scheduling.tracked_nodes import Basis
 
 _LIMIT_S = 30.0

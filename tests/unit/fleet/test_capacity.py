@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from nodewright.documents.profiles.machine_shapes import parse_shape_rules
 from nodewright.engine.node.events import PodAdded, PodStarted
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.step import step
@@ -21,7 +22,6 @@ from nodewright.model.kubernetes.objects import (
 )
 from nodewright.model.values.quantity import Quantity
 from nodewright.predict.node import Node
-from nodewright.profiles.machine_shapes import parse_shape_rules
 
 SPLIT = {"cpuManagerPolicy": "static", "topologyManagerPolicy": "single-numa-node"}
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.host.cgroup_files import CgroupTree
+from nodewright.documents.files.cgroup_files import CgroupTree
 from nodewright.model.errors import InputError
 
 

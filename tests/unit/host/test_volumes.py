@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nodewright.core.environment.volume_payload import FileContent
+from nodewright.documents.files.openat2 import open_beneath, read_beneath
 from nodewright.host.mounts import KernelMounter, mount_points_below
-from nodewright.host.openat2 import open_beneath, read_beneath
 from nodewright.host.volumes import VolumeError, Volumes, volume_path, write_volume_files
 from nodewright.model.errors import HostError
 

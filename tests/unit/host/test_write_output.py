@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.host.file_store import output_file, write_atomically, write_output
+from nodewright.documents.files.file_store import output_file, write_atomically, write_output
 from nodewright.model.errors import HostError
 
 

@@ -9,6 +9,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodewright.documents.profiles.capture.from_pod_resources import PodResourcesSnapshot
+from nodewright.documents.profiles.machine.captured_machine import CapturedMachine
+from nodewright.documents.profiles.node_export import SourceState
+from nodewright.documents.profiles.state_files.cpu_manager_state import cpu_state_file
+from nodewright.documents.profiles.state_files.device_checkpoint import (
+    DeviceCheckpoint,
+    device_checkpoint_bytes,
+)
+from nodewright.documents.profiles.state_files.pod_resource_state import PodResourceInfo, resources_state_file
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.host.clock import HostClock
 from nodewright.model.errors import HostError, InputError
@@ -19,12 +28,6 @@ from nodewright.node_export import node_reader
 from nodewright.node_export.export_feed import ExportFeed, ExportReading, SourceReading
 from nodewright.node_export.exporter import Exporter
 from nodewright.node_export.node_reader import LAG_S, ExportSettings, NodeReader, PodList
-from nodewright.profiles.capture.from_pod_resources import PodResourcesSnapshot
-from nodewright.profiles.machine.captured_machine import CapturedMachine
-from nodewright.profiles.node_export import SourceState
-from nodewright.profiles.state_files.cpu_manager_state import cpu_state_file
-from nodewright.profiles.state_files.device_checkpoint import DeviceCheckpoint, device_checkpoint_bytes
-from nodewright.profiles.state_files.pod_resource_state import PodResourceInfo, resources_state_file
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import amounts
 

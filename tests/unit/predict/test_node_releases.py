@@ -9,14 +9,14 @@ import yaml
 from msgspec.structs import replace
 
 from nodewright.cli.app import run
-from nodewright.formats.decode import decode
+from nodewright.documents.formats.decode import decode
+from nodewright.documents.output.exit_codes import ERROR, YES
+from nodewright.documents.profiles.node_lookup import find_profile, with_release
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.texts import kubelet_text
 from nodewright.model.releases.release_table import RELEASE_TABLES
-from nodewright.output.exit_codes import ERROR, YES
 from nodewright.predict.node import Node
-from nodewright.profiles.node_lookup import find_profile, with_release
 
 
 def a_node(release: str, **kubelet: Any) -> Node:

@@ -12,12 +12,17 @@ from msgspec.structs import replace
 from tests.support.small_nodes import a_numa_pod
 from tests.unit.scheduling.test_tracked_cluster import a_profile, with_pods
 
+from nodewright.documents.profiles.node_export import (
+    encode_node_export,
+    node_export,
+    profile_digest,
+    read_node_export,
+)
+from nodewright.documents.profiles.node_shape import shape_document
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.instant import Instant
-from nodewright.profiles.node_export import encode_node_export, node_export, profile_digest, read_node_export
-from nodewright.profiles.node_shape import shape_document
 from nodewright.scheduling.export_reader import ExportReader, NodePartCache
 from nodewright.scheduling.tracked_cluster import TrackedCluster
 

@@ -19,7 +19,7 @@ from nodewright.device_plugins.protocols import (
     PluginRegistrationClient,
     PluginRegistrationError,
 )
-from nodewright.host.directory_watch import DirectoryWatch
+from nodewright.documents.files.directory_watch import DirectoryWatch
 from nodewright.host.ports import Clock
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.resource_names import is_extended

@@ -14,10 +14,11 @@ from nodewright.agent.observe.pressure_monitor import PressureMonitor
 from nodewright.agent.observe.summary_provider import root_fs_stats
 from nodewright.agent.pods.resource_updates import pod_cgroup
 from nodewright.agent.pods.termination import LISTED_STAGES
+from nodewright.documents.files.file_store import boot_id
+from nodewright.documents.profiles.machine.host_load import boot_time
 from nodewright.engine.node.node_cgroups import cgroup_rules, cgroup_tree
 from nodewright.host.cgroup_counters import CgroupCounters, cgroup_counters
 from nodewright.host.disk_counters import DiskCounters, disk_counters
-from nodewright.host.file_store import boot_id
 from nodewright.host.ports import ContainerUsage
 from nodewright.host.process_counters import (
     InterfaceCounters,
@@ -27,7 +28,6 @@ from nodewright.host.process_counters import (
 )
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
 from nodewright.model.kubernetes.stats_summary import FsStats
-from nodewright.profiles.machine.host_load import boot_time
 
 _CACHE_TTL_S = 1.0
 _NODE = "/"

@@ -13,16 +13,16 @@ from typing import NamedTuple
 from nodewright.agent.agent_state import PodSource
 from nodewright.agent.observe.source_listener import SourceListener
 from nodewright.agent.supervision import error_text
-from nodewright.formats.pod_files import (
+from nodewright.documents.files.bounded_read import FileStamp, read_stamped_file, run_in_daemon_thread
+from nodewright.documents.files.directory_watch import DirectoryWatch
+from nodewright.documents.files.file_store import NotRegularFileError
+from nodewright.documents.formats.pod_files import (
     MAX_MANIFEST_BYTES,
     ManifestContent,
     ManifestOrigin,
     ManifestSource,
     read_manifest,
 )
-from nodewright.host.bounded_read import FileStamp, read_stamped_file, run_in_daemon_thread
-from nodewright.host.directory_watch import DirectoryWatch
-from nodewright.host.file_store import NotRegularFileError
 from nodewright.model.errors import InputError
 
 _MANIFEST_ORIGINS = {

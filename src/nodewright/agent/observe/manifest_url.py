@@ -10,13 +10,13 @@ from nodewright.agent.agent_state import PodSource
 from nodewright.agent.effects import RecordEvent
 from nodewright.agent.observe.manifest_sources import fault_text
 from nodewright.agent.observe.source_listener import SourceListener
-from nodewright.formats.pod_files import (
+from nodewright.documents.files.http_get import HTTPFailure, HTTPRequest, http_get
+from nodewright.documents.formats.pod_files import (
     MAX_MANIFEST_BYTES,
     ManifestOrigin,
     ManifestSource,
     read_manifest,
 )
-from nodewright.host.http_get import HTTPFailure, HTTPRequest, http_get
 
 _HTTP_TIMEOUT_S = 10.0
 

@@ -9,7 +9,13 @@ from nodewright.agent.observe.metric_names import (
     Labels,
     MetricValues,
 )
-from nodewright.output.exposition import MetricFamily, MetricHistogram, MetricSample, MetricType, family_text
+from nodewright.documents.output.exposition import (
+    MetricFamily,
+    MetricHistogram,
+    MetricSample,
+    MetricType,
+    family_text,
+)
 
 
 def counter_families(

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from nodewright.agent.agent_state import AgentState, PodRecord
 from nodewright.agent.pods.resource_updates import pod_cgroup
 from nodewright.agent.pods.termination import COUNTED_STAGES, overdue_evictions
+from nodewright.documents.files.cgroup_files import cgroup_memory
 from nodewright.engine.core.eviction.eviction_ranking import ActivePod
-from nodewright.host.cgroup_files import cgroup_memory
 from nodewright.host.ports import CgroupManager
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
 from nodewright.model.kubernetes.stats_summary import (

@@ -11,9 +11,9 @@ from nodewright.agent.agent_state import PodSource
 from nodewright.agent.effects import RecordEvent
 from nodewright.agent.observations import Observation, SourcePodsListed
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
+from nodewright.documents.formats.pod_files import ManifestContent
 from nodewright.engine.admission.admission_plugins import with_runtime_class
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.formats.pod_files import ManifestContent
 from nodewright.model.kubernetes.cluster_objects import RuntimeClass
 from nodewright.model.kubernetes.objects import Pod
 

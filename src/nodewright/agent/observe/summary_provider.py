@@ -13,9 +13,17 @@ from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.pressure_monitor import PressureMonitor
 from nodewright.agent.pods.resource_updates import pod_cgroup
 from nodewright.agent.pods.termination import LISTED_STAGES
+from nodewright.documents.files.cgroup_files import cgroup_usage
+from nodewright.documents.profiles.machine.host_load import (
+    boot_time,
+    cpu_time_ns,
+    io_pressure_stalls,
+    network_use,
+    pressure_stalls,
+)
+from nodewright.documents.profiles.machine.machine_usage import parsed_pressure
 from nodewright.engine.node.node_cgroups import cgroup_rules, cgroup_tree
 from nodewright.host.cgroup_counters import MemoryCounters, memory_counters
-from nodewright.host.cgroup_files import cgroup_usage
 from nodewright.host.ports import CgroupManager, ContainerUsage
 from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
 from nodewright.model.kubernetes.stats_summary import (
@@ -34,14 +42,6 @@ from nodewright.model.kubernetes.stats_summary import (
     SwapStats,
 )
 from nodewright.model.values.instant import Instant
-from nodewright.profiles.machine.host_load import (
-    boot_time,
-    cpu_time_ns,
-    io_pressure_stalls,
-    network_use,
-    pressure_stalls,
-)
-from nodewright.profiles.machine.machine_usage import parsed_pressure
 
 CACHE_TTL_S = 1.0
 """Requests within this time get the same answer."""

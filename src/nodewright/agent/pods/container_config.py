@@ -17,11 +17,11 @@ from nodewright.core.environment.value_sources import ReferenceSources, Unresolv
 from nodewright.core.environment.variables import command_and_args, environment_variables, sub_path
 from nodewright.core.lifecycle.pod_actions import spec_hash
 from nodewright.core.lifecycle.pod_addresses import sorted_pod_ips
+from nodewright.documents.files.openat2 import path_beneath, read_beneath
+from nodewright.documents.formats.pod_files import is_safe_uid
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.formats.pod_files import is_safe_uid
 from nodewright.host.local_storage import PodDirectories
-from nodewright.host.openat2 import path_beneath, read_beneath
 from nodewright.host.ports import ContainerConfig, Mount
 from nodewright.host.volumes import MEMORY_VOLUME_TYPES, VolumeError, Volumes, volume_path
 from nodewright.model.errors import HostError

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from nodewright.host.file_store import open_regular_file
-from nodewright.host.openat2 import path_beneath
+from nodewright.documents.files.file_store import open_regular_file
+from nodewright.documents.files.openat2 import path_beneath
 from nodewright.host.ports import Clock, ContainerRuntime
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration

@@ -29,14 +29,18 @@ from nodewright.agent.store.stored_pods import (
     read_pod_file,
 )
 from nodewright.agent.supervision import STATE_NOT_SAVED, error_text
+from nodewright.documents.files.file_store import LocalFileStore, boot_id
+from nodewright.documents.profiles.state_files.checkpoints import (
+    StateFiles,
+    stored_state,
+    written_state_files,
+)
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.kubelet_startup import StoredState
-from nodewright.host.file_store import LocalFileStore, boot_id
 from nodewright.host.ports import FileStore
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.reasons.state_files import StateFile, StateFileDamaged
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
-from nodewright.profiles.state_files.checkpoints import StateFiles, stored_state, written_state_files
 
 HEADER, LOG, DEFERRED, PODS, JOURNAL = "agent.json", "changes.log", "deferred.json", "pods", "journal.json"
 OLD_JOURNALS = ("journal.1.json", "journal.2.json", "journal.3.json")

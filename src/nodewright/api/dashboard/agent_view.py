@@ -15,6 +15,7 @@ from nodewright.api.dashboard.sections.samples import MachineSample, charts_sect
 from nodewright.api.placement_reason import STAGE_TEXTS
 from nodewright.api.pod_routes import cgroups_of_record
 from nodewright.api.served_agent import ServedAgent
+from nodewright.documents.profiles.machine.host_load import CPUTicks, cpu_ticks, pressure_stalls
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.previews import node_eviction_forecast
@@ -23,7 +24,6 @@ from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.stats_summary import NodeStats, StatsSummary
 from nodewright.model.reasons.texts import sentence
 from nodewright.model.values.instant import Instant
-from nodewright.profiles.machine.host_load import CPUTicks, cpu_ticks, pressure_stalls
 
 SAMPLE_PERIOD_S = 1.0
 HISTORY_PERIOD_S = 10.0

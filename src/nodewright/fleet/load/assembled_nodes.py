@@ -10,6 +10,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.documents.profiles.machine_shapes import (
+    MachineChoice,
+    ShapeRule,
+    chosen_machine,
+    resized,
+    with_memory,
+    with_system_core,
+)
 from nodewright.fleet.workload import FleetNode
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.hardware.machine_info import MachineInfo
@@ -26,14 +34,6 @@ from nodewright.model.releases.release import reported_release
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.model.values.quantity import ZERO, Quantity, QuantityFormat
 from nodewright.model.values.units import INT64_MAX
-from nodewright.profiles.machine_shapes import (
-    MachineChoice,
-    ShapeRule,
-    chosen_machine,
-    resized,
-    with_memory,
-    with_system_core,
-)
 
 DEFAULT_CONFIGURATION: Mapping[str, Any] = {
     "cpuManagerPolicy": "static",

@@ -10,6 +10,18 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.documents.files.garbage import rare_collections
+from nodewright.documents.formats.documents import (
+    PATCH_FILES,
+    STDIN,
+    InputFile,
+    named_files,
+    patch_files,
+    read_file,
+)
+from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
+from nodewright.documents.formats.large_lists import NoteProgress
+from nodewright.documents.formats.regular_files import error_text
 from nodewright.engine.core.predicates.daemon_pods import daemon_pod_obstacle
 from nodewright.fleet.load.assembled_nodes import (
     AssembledNodes,
@@ -33,11 +45,6 @@ from nodewright.fleet.load.pod_names import PodNames, duplicate_name_fault
 from nodewright.fleet.load.shards import Shard, shards_of
 from nodewright.fleet.load.table_rows import table_nodes, table_pods
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod
-from nodewright.formats.documents import PATCH_FILES, STDIN, InputFile, named_files, patch_files, read_file
-from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
-from nodewright.formats.large_lists import NoteProgress
-from nodewright.formats.regular_files import error_text
-from nodewright.garbage import rare_collections
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
 

@@ -8,6 +8,24 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.documents.formats.controllers import POD_KIND
+from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.documents import (
+    LARGE_BYTES,
+    OTHER_DOCUMENTS,
+    TEMPLATE_FILES,
+    InputFile,
+    decode_text,
+    is_object_like,
+    is_template,
+    parse_documents,
+    starts_as_json,
+)
+from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
+from nodewright.documents.formats.large_lists import NoteProgress, noted
+from nodewright.documents.formats.manifests import ManifestLoader
+from nodewright.documents.formats.object_location import ObjectLocation, listed_items, with_type_meta
+from nodewright.documents.formats.schema import checked
 from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
 from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR
 from nodewright.engine.core.requests.resource_defaults import with_defaults
@@ -23,24 +41,6 @@ from nodewright.fleet.load.pod_controllers import (
 from nodewright.fleet.load.pod_names import copy_names
 from nodewright.fleet.load.yaml_chunks import NAME_PLACEHOLDER, YAMLChunk, with_name, yaml_chunks
 from nodewright.fleet.workload import FleetPod
-from nodewright.formats.controllers import POD_KIND
-from nodewright.formats.decode import decode
-from nodewright.formats.documents import (
-    LARGE_BYTES,
-    OTHER_DOCUMENTS,
-    TEMPLATE_FILES,
-    InputFile,
-    decode_text,
-    is_object_like,
-    is_template,
-    parse_documents,
-    starts_as_json,
-)
-from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
-from nodewright.formats.large_lists import NoteProgress, noted
-from nodewright.formats.manifests import ManifestLoader
-from nodewright.formats.object_location import ObjectLocation, listed_items, with_type_meta
-from nodewright.formats.schema import checked
 from nodewright.model.errors import ENCODING_ERRORS, Fault, InputError
 from nodewright.model.kubernetes.cluster_objects import APINode
 from nodewright.model.kubernetes.objects import Pod

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.fleet.workload import DisruptionBudget, IntOrPercent
-from nodewright.formats.object_location import ObjectLocation
 from nodewright.model.errors import Fault
 from nodewright.model.values.instant import Instant, InstantError
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from nodewright.documents.formats.decode import parse_quantity
 from nodewright.engine.admission.admission_plugins import defaulted_pod, with_canonical_quantities
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.fleet.load.assembled_nodes import DEFAULT_MAX_PODS, NodeEntry
 from nodewright.fleet.load.csv_tables import Row, Table, column_indexes
 from nodewright.fleet.workload import FleetPod
-from nodewright.formats.decode import parse_quantity
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import kubelet_labels
 from nodewright.model.kubernetes.objects import (

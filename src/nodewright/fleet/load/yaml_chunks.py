@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from nodewright.formats.kubectl_yaml import NotJSONValueError, read_documents, resolve
+from nodewright.documents.formats.kubectl_yaml import NotJSONValueError, read_documents, resolve
 from nodewright.model.errors import InputError
 
 _MARK = re.compile(r"^---[ \t]*(?:#[^\n]*)?\n", re.MULTILINE)

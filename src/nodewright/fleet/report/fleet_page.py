@@ -5,6 +5,17 @@ from html import escape
 
 import msgspec
 
+from nodewright.documents.output.html_page import PLOT_STYLE, PageOrigin, curve_legend, html_page, html_table
+from nodewright.documents.output.svg_plot import (
+    WIDTH,
+    PlotCurve,
+    PlotGrid,
+    PlotWindow,
+    plot,
+    quarter_ticks,
+    round_time_ticks,
+    svg_element,
+)
 from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.fleet.capacity import total_capacity
 from nodewright.fleet.fleet_summary import FleetSummary
@@ -19,17 +30,6 @@ from nodewright.fleet.report.fleet_text import (
 from nodewright.fleet.report.heat_map import HEAT_STYLE, heat_sections
 from nodewright.fleet.simulation.outcomes import FleetPodRecord, FleetResult, PodOutcome
 from nodewright.model.kubernetes.resource_names import PODS, readable_amount, resource_sort_key
-from nodewright.output.html_page import PLOT_STYLE, PageOrigin, curve_legend, html_page, html_table
-from nodewright.output.svg_plot import (
-    WIDTH,
-    PlotCurve,
-    PlotGrid,
-    PlotWindow,
-    plot,
-    quarter_ticks,
-    round_time_ticks,
-    svg_element,
-)
 
 _ONE = 10**6
 """The plotted amount that stands for a share of 1."""

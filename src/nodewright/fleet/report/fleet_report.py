@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType, field
 
+from nodewright.documents.files.file_store import write_output
+from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.fleet.capacity import RemainingCapacity, ShapeCapacity, total_capacity
 from nodewright.fleet.fleet_summary import FleetSummary, Fragments, ResourceUse, ShapeSummary
 from nodewright.fleet.load.fleet_input import FleetInput
@@ -19,11 +21,9 @@ from nodewright.fleet.report.fleet_text import (
     reason_text,
 )
 from nodewright.fleet.simulation.outcomes import FleetPodRecord, FleetResult, RefusalCount
-from nodewright.host.file_store import write_output
 from nodewright.model.errors import HostError
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.texts import kubelet_text
-from nodewright.output.json_yaml import Inlined, Report, ReportDocument
 
 
 class CapacityAmounts(Inlined, frozen=True, kw_only=True):

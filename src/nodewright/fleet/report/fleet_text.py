@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
+from nodewright.documents.output.text_layout import table
 from nodewright.engine.node.pod_placement import Placement
 from nodewright.fleet.capacity import ShapeCapacity, total_capacity
 from nodewright.fleet.fleet_summary import FleetSummary, ShapeSummary
@@ -20,7 +21,6 @@ from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.texts import kubelet_text
 from nodewright.model.values.idset import NUMASet
-from nodewright.output.text_layout import table
 
 
 def duration_text(amount: float) -> str:

@@ -6,10 +6,17 @@ from itertools import groupby, pairwise
 
 import msgspec
 
+from nodewright.documents.output.html_page import html_table
+from nodewright.documents.output.svg_plot import (
+    BOTTOM,
+    RIGHT,
+    WIDTH,
+    PlotWindow,
+    round_time_ticks,
+    svg_element,
+)
 from nodewright.fleet.report.fleet_text import duration_text, short_name
 from nodewright.fleet.simulation.outcomes import FleetResult, NodeSample
-from nodewright.output.html_page import html_table
-from nodewright.output.svg_plot import BOTTOM, RIGHT, WIDTH, PlotWindow, round_time_ticks, svg_element
 
 HEAT_CLASSES = 8
 """Number of colours above zero."""

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from nodewright.documents.output.json_yaml import Report, ReportDocument
+from nodewright.documents.output.text_layout import table
 from nodewright.fleet.fleet_summary import FleetSummary
 from nodewright.fleet.minimise import MinimumNodes
 from nodewright.fleet.report.fleet_report import (
@@ -17,8 +19,6 @@ from nodewright.fleet.sweep_runs import SweepPoint
 from nodewright.fleet.workload import FleetNode
 from nodewright.model.kubernetes.resource_names import CPU
 from nodewright.model.reasons.texts import kubelet_text
-from nodewright.output.json_yaml import Report, ReportDocument
-from nodewright.output.text_layout import table
 
 _SIZES = (8, 16, 32)
 _WIDE = 120

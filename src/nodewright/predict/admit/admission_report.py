@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
+from nodewright.documents.output.json_yaml import Inlined, ReportDocument
+from nodewright.documents.output.text_layout import table
 from nodewright.engine.core.preemption.greedy import PreemptionVictims
 from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
@@ -19,8 +21,6 @@ from nodewright.model.printable import printable_lines
 from nodewright.model.reasons.fact import KubeletText
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.texts import kubelet_text, sentence
-from nodewright.output.json_yaml import Inlined, ReportDocument
-from nodewright.output.text_layout import table
 from nodewright.predict.node_report.allocation_tables import placement_tables
 from nodewright.predict.node_report.report_parts import (
     NamedPod,
@@ -38,7 +38,7 @@ from nodewright.predict.node_report.report_parts import (
 from nodewright.predict.policy_notices import message_origin
 
 if TYPE_CHECKING:
-    from nodewright.output.workflow_commands import WorkflowCommand
+    from nodewright.documents.output.workflow_commands import WorkflowCommand
 
 
 class AdmissionEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,8 +199,8 @@ def pod_admission(entry: AdmissionEntry) -> PodAdmission:
 
 def admission_commands(entries: Iterable[AdmissionEntry]) -> "Iterator[WorkflowCommand]":
     """What the node does not admit as workflow commands of GitHub Actions, beside its file."""
-    from nodewright.output.sarif import SourcePosition  # noqa: PLC0415 - start-up time
-    from nodewright.output.workflow_commands import WorkflowCommand  # noqa: PLC0415 - as above
+    from nodewright.documents.output.sarif import SourcePosition  # noqa: PLC0415 - start-up time
+    from nodewright.documents.output.workflow_commands import WorkflowCommand  # noqa: PLC0415 - as above
 
     for entry in entries:
         if entry.decision is Decision.ADMITTED:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.documents.formats.controllers import derived_uid
+from nodewright.documents.formats.workloads import Workload
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
-from nodewright.formats.controllers import derived_uid
-from nodewright.formats.workloads import Workload
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.reasons.texts import sentence
 from nodewright.predict.node import Node

@@ -6,6 +6,7 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.documents.formats.workloads import Workload
 from nodewright.engine.admission.admission_plugins import with_uid, without_cluster_fields
 from nodewright.engine.node.events import PodAdded, PodRemoved
 from nodewright.engine.node.node_state import pod_as_stored
@@ -13,7 +14,6 @@ from nodewright.engine.node.step import Decision, Step, step
 from nodewright.engine.node.what_if.changes import PodLeaves
 from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Suggestion
 from nodewright.engine.node.what_if.explanation import suggested_changes
-from nodewright.formats.workloads import Workload
 from nodewright.model.kubernetes.objects import Pod, Taint
 from nodewright.model.kubernetes.tolerations import tolerates
 from nodewright.model.reasons.cpu import CPUReason

@@ -7,9 +7,9 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType, field
 
+from nodewright.documents.output.json_yaml import Inlined, ReportDocument
 from nodewright.model.kubernetes.node_profile import ReadSource
 from nodewright.model.printable import printable, printable_lines
-from nodewright.output.json_yaml import Inlined, ReportDocument
 from nodewright.predict.admit.cluster_admission import AnswerGroup, ClusterAdmission, NodeAnswer, Outcome
 
 _MAX_NAMES = 4

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.schema import checked
 from nodewright.engine.core.requests.qos_and_priority import is_mirror
 from nodewright.engine.node.step import Decision
-from nodewright.formats.decode import decode
-from nodewright.formats.schema import checked
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodePart, NodeProfile
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod

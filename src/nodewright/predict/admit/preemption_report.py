@@ -6,6 +6,8 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
+from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
+from nodewright.documents.output.text_layout import table
 from nodewright.engine.core.preemption.greedy import (
     CandidateDistance,
     MissingAmount,
@@ -21,8 +23,6 @@ from nodewright.model.kubernetes.resource_names import readable_amount
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.texts import kubelet_text, sentence
-from nodewright.output.json_yaml import Inlined, Report, ReportDocument
-from nodewright.output.text_layout import table
 from nodewright.predict.node_report.report_parts import NodeOfReport
 from nodewright.predict.policy_notices import message_origin
 

@@ -5,6 +5,11 @@ from typing import ClassVar, Literal
 
 from msgspec import UNSET, UnsetType
 
+from nodewright.documents.output.json_yaml import Report, ReportDocument
+from nodewright.documents.output.request_sentences import (
+    qos_sentence,
+    score_sentence,
+)
 from nodewright.engine.core.requests.oom_adjust import OOMReason
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, QOSFact
 from nodewright.engine.core.requests.resource_breakdown import (
@@ -16,11 +21,6 @@ from nodewright.engine.core.requests.resource_breakdown import (
 from nodewright.engine.core.requests.resource_defaults import AppliedDefault
 from nodewright.model.releases.release import RELEASES_WITH_RULES
 from nodewright.model.values.quantity import Quantity
-from nodewright.output.json_yaml import Report, ReportDocument
-from nodewright.output.request_sentences import (
-    qos_sentence,
-    score_sentence,
-)
 from nodewright.predict.admit.requests_text import RequestsEntry
 from nodewright.predict.node_report.report_parts import OpenQuestion, open_questions
 

@@ -5,16 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from nodewright.engine.admission.limit_ranger import DefaultedByLimitRange
-from nodewright.engine.core.requests.resource_breakdown import (
-    PodResourceBreakdown,
-    ResourceDerivation,
-)
-from nodewright.model.kubernetes.resource_names import CPU, MEMORY, resource_sort_key
-from nodewright.model.printable import printable, printable_line, printable_lines
-from nodewright.model.reasons.pod_creation import APIServerRefusal
-from nodewright.model.reasons.reason import NotJudged
-from nodewright.output.request_sentences import (
+from nodewright.documents.output.request_sentences import (
     POD_LEVEL,
     containers_without_limit,
     deciding_text,
@@ -26,7 +17,16 @@ from nodewright.output.request_sentences import (
     qos_sentence,
     score_sentence,
 )
-from nodewright.output.text_layout import table
+from nodewright.documents.output.text_layout import table
+from nodewright.engine.admission.limit_ranger import DefaultedByLimitRange
+from nodewright.engine.core.requests.resource_breakdown import (
+    PodResourceBreakdown,
+    ResourceDerivation,
+)
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY, resource_sort_key
+from nodewright.model.printable import printable, printable_line, printable_lines
+from nodewright.model.reasons.pod_creation import APIServerRefusal
+from nodewright.model.reasons.reason import NotJudged
 
 INDENT = "  "
 

@@ -5,6 +5,8 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
+from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
+from nodewright.documents.output.text_layout import table
 from nodewright.engine.core.requests.effective_resources import pod_limits, pod_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.core.resize.resize_allocation import RESIZABLE
@@ -17,8 +19,6 @@ from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.texts import sentence
 from nodewright.model.values.quantity import ZERO, Quantity
-from nodewright.output.json_yaml import Inlined, Report, ReportDocument
-from nodewright.output.text_layout import table
 from nodewright.predict.explain.suggestion_text import (
     ReportedSuggestion,
     reported_suggestion,

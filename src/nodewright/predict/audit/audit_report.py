@@ -5,12 +5,12 @@ from typing import Literal, TypeAlias, assert_never
 
 from msgspec import UNSET, UnsetType
 
+from nodewright.documents.output.json_yaml import Report, ReportDocument
+from nodewright.documents.output.text_layout import table
 from nodewright.model.kubernetes.node_profile import MemoryBlock
 from nodewright.model.kubernetes.resource_names import amount_text
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.values.idset import CPUSet, NUMASet
-from nodewright.output.json_yaml import Report, ReportDocument
-from nodewright.output.text_layout import table
 from nodewright.predict.audit.audit_evidence import (
     AuditResult,
     DeviceIdSet,

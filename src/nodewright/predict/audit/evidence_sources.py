@@ -16,15 +16,30 @@ from nodewright.agent.agent_client import PROFILE_ROUTE, AgentClient, AgentStatu
 from nodewright.agent.agent_state import PodStage
 from nodewright.agent.store.agent_store import HEADER, JOURNAL, PODS
 from nodewright.agent.store.stored_pods import read_pod_file
+from nodewright.documents.files.cgroup_files import CGROUP_ROOT, CgroupTree
+from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.regular_files import read_regular_file
+from nodewright.documents.profiles.capture.from_cluster import read_configz
+from nodewright.documents.profiles.capture.from_pod_resources import PodResourcesSnapshot
+from nodewright.documents.profiles.capture.node_pods import NodePods, admitted_pods, read_pods
+from nodewright.documents.profiles.kubelet_config_files import ConfigHost, config_document
+from nodewright.documents.profiles.kubelet_root import (
+    CONFIG_FILE,
+    POD_RESOURCES_SOCKET,
+    KubeletRoot,
+    PresentStateFile,
+    RootReadOptions,
+    read_kubelet_root,
+)
+from nodewright.documents.profiles.node_lookup import find_profile
+from nodewright.documents.profiles.profile_files import profile_from_bytes
+from nodewright.documents.profiles.state_files.device_checkpoint import device_state_from_checkpoint
 from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig
 from nodewright.engine.core.cgroups.cgroup_names import CgroupDriver, QOSCgroupNames, pod_uid_from_cgroup
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.engine.node.node_cgroups import CgroupOverrides, cgroup_rules, cgroup_tree
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.formats.decode import decode
-from nodewright.formats.regular_files import read_regular_file
-from nodewright.host.cgroup_files import CGROUP_ROOT, CgroupTree
 from nodewright.model.errors import JSON_ERRORS, Fault, HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
@@ -41,21 +56,6 @@ from nodewright.predict.audit.audit_evidence import (
 )
 from nodewright.predict.audit.cgroup_check import cgroups_to_read, file_names_to_read
 from nodewright.predict.node import Node
-from nodewright.profiles.capture.from_cluster import read_configz
-from nodewright.profiles.capture.from_pod_resources import PodResourcesSnapshot
-from nodewright.profiles.capture.node_pods import NodePods, admitted_pods, read_pods
-from nodewright.profiles.kubelet_config_files import ConfigHost, config_document
-from nodewright.profiles.kubelet_root import (
-    CONFIG_FILE,
-    POD_RESOURCES_SOCKET,
-    KubeletRoot,
-    PresentStateFile,
-    RootReadOptions,
-    read_kubelet_root,
-)
-from nodewright.profiles.node_lookup import find_profile
-from nodewright.profiles.profile_files import profile_from_bytes
-from nodewright.profiles.state_files.device_checkpoint import device_state_from_checkpoint
 
 
 def read_pod_resources(socket: Path) -> PodResourcesSnapshot:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
+from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.engine.core.eviction.eviction_forecast import ForecastEviction
 from nodewright.engine.core.eviction.eviction_order import RankChange, RankKey, deciding_key
 from nodewright.engine.core.eviction.eviction_ranking import Amount, EvictionCandidate
@@ -22,7 +23,6 @@ from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signa
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.stats_summary import PSIStats
 from nodewright.model.reasons.eviction import EVICTED_REASON, EvictionReason, NodeRanShort
-from nodewright.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.predict.evict.evict_text import reprieve_sentence
 from nodewright.predict.node_report.report_parts import (
     NodeOfReport,

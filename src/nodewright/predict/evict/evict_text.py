@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
+from nodewright.documents.output.text_layout import table
 from nodewright.engine.core.eviction.eviction_forecast import ForecastEviction
 from nodewright.engine.core.eviction.eviction_order import RankChange, RankKey, deciding_key
 from nodewright.engine.core.eviction.eviction_ranking import EvictionCandidate
@@ -22,7 +23,6 @@ from nodewright.model.kubernetes.stats_summary import PSIStats
 from nodewright.model.printable import printable, printable_line, printable_lines
 from nodewright.model.reasons.eviction import EVICTED_REASON
 from nodewright.model.values.duration import Duration
-from nodewright.output.text_layout import table
 
 MAX_SHOWN_PODS = 10
 """Number of evictions shown in detail without `-o wide`."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from nodewright.documents.profiles.usage_files import UsageReading
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
 from nodewright.engine.core.eviction.usage_inputs import (
     SignalCapacities,
@@ -18,7 +19,6 @@ from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.scenario import UsageTable
 from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.predict.node import Node
-from nodewright.profiles.usage_files import UsageReading
 
 FILESYSTEMS = {
     "one": NodeFilesystems(),

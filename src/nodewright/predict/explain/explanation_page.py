@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from nodewright.documents.output.html_page import TABLE_STYLE, PageOrigin, html_page
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.step import Decision
-from nodewright.output.html_page import TABLE_STYLE, PageOrigin, html_page
 from nodewright.predict.explain.explanation_text import PodExplanation
 from nodewright.predict.explain.numa_table import NUMACell, NUMATable, numa_tables
 from nodewright.predict.explain.reason_tree import ReasonBranch, reason_tree

@@ -5,6 +5,7 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType, field
 
+from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.engine.core.eviction.pressure_admission import ConditionEffect, PressureAdmission
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.node.managers.manager_trace import NoHintReason
@@ -27,7 +28,6 @@ from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.texts import sentence
 from nodewright.model.reasons.topology import AffinityObstacle
 from nodewright.model.values.idset import CPUSet
-from nodewright.output.json_yaml import Report, ReportDocument
 from nodewright.predict.explain.explanation_text import PodExplanation
 from nodewright.predict.explain.failed_pod_report import FailedPodReport, failed_pod_report
 from nodewright.predict.explain.reason_tree import LONG_MERGE_S, merge_duration_s

@@ -5,6 +5,7 @@ from textwrap import wrap
 
 import msgspec
 
+from nodewright.documents.output.text_layout import wrapped
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.unknowns import unknown_resources
 from nodewright.engine.node.what_if.explanation import Explanation
@@ -13,7 +14,6 @@ from nodewright.model.printable import printable, printable_lines
 from nodewright.model.reasons.fact import KubeletText
 from nodewright.model.reasons.status_evidence import StatusEvidence
 from nodewright.model.reasons.texts import kubelet_text
-from nodewright.output.text_layout import wrapped
 from nodewright.predict.explain.failed_pod_report import (
     FailedPodAnalysis,
     failed_pod_lines,

@@ -6,6 +6,7 @@ from typing import Literal, assert_never
 
 import msgspec
 
+from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.what_if.explanation import Explanation
@@ -18,7 +19,6 @@ from nodewright.model.reasons.status_evidence import (
     StatusFact,
 )
 from nodewright.model.reasons.texts import kubelet_text
-from nodewright.output.json_yaml import Report, ReportDocument
 
 
 class VerdictChange(StrEnum):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import assert_never
 
+from nodewright.documents.output.json_yaml import Inlined
 from nodewright.engine.core.eviction.pressure_admission import ConditionEffect, PressureAdmission
 from nodewright.engine.node.what_if.changes import (
     Amount,
@@ -25,7 +26,6 @@ from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Sugg
 from nodewright.engine.node.what_if.node_changes import MANAGER_KINDS
 from nodewright.model.kubernetes.resource_names import CPU, amount_text, readable_amount, resource_sort_key
 from nodewright.model.reasons.predicates import taint_text
-from nodewright.output.json_yaml import Inlined
 
 
 class ReportedSuggestion(Inlined, frozen=True, kw_only=True):

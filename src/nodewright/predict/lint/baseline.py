@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from nodewright.formats.documents import read_file
+from nodewright.documents.formats.documents import read_file
 from nodewright.model.errors import JSON_ERRORS, Fault, InputError
 from nodewright.predict.lint.lint_report import LintFinding
 

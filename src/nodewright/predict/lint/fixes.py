@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.formats.documents import parse_documents, read_file
-from nodewright.formats.inventory import Inventory, inventory_from_objects
-from nodewright.formats.object_location import ObjectLocation
-from nodewright.formats.yaml_edits import STEP, NotEditableError, edited_text
+from nodewright.documents.formats.documents import parse_documents, read_file
+from nodewright.documents.formats.inventory import Inventory, inventory_from_objects
+from nodewright.documents.formats.object_location import ObjectLocation
+from nodewright.documents.formats.yaml_edits import STEP, NotEditableError, edited_text
 from nodewright.model.errors import InputError
 from nodewright.predict.lint.lint_report import LintFinding
 from nodewright.predict.lint.lint_run import LintResult

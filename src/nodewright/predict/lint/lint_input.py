@@ -9,18 +9,22 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.documents.formats.controllers import POD_TEMPLATES
+from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.documents import read_file
+from nodewright.documents.formats.inventory import Inventory, InventoryObject
+from nodewright.documents.formats.kubelet_json import Decoded, DecodingFault
+from nodewright.documents.formats.object_location import ObjectLocation
+from nodewright.documents.profiles.kubelet_config_files import config_document, decode_kubelet_config
+from nodewright.documents.profiles.node_lookup import find_profile
+from nodewright.documents.profiles.profile_files import KIND as PROFILE_KIND
+from nodewright.documents.profiles.profile_files import profile_from_document
 from nodewright.engine.admission.admission_plugins import with_uid
 from nodewright.engine.core.allocatable import node_resources
 from nodewright.engine.core.config.complete_config import complete_config
 from nodewright.engine.core.requests.qos_and_priority import is_static
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.restart.initial_node import initial_node
-from nodewright.formats.controllers import POD_TEMPLATES
-from nodewright.formats.decode import decode
-from nodewright.formats.documents import read_file
-from nodewright.formats.inventory import Inventory, InventoryObject
-from nodewright.formats.kubelet_json import Decoded, DecodingFault
-from nodewright.formats.object_location import ObjectLocation
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
 from nodewright.model.kubernetes.kubelet_configuration import GROUP_VERSION, KubeletConfiguration
@@ -42,10 +46,6 @@ from nodewright.predict.lint.lint_model import (
     Subject,
 )
 from nodewright.predict.node_from_profile import node_parts
-from nodewright.profiles.kubelet_config_files import config_document, decode_kubelet_config
-from nodewright.profiles.node_lookup import find_profile
-from nodewright.profiles.profile_files import KIND as PROFILE_KIND
-from nodewright.profiles.profile_files import profile_from_document
 
 STATIC_POD_DIRECTORY = "etc/kubernetes/manifests"
 KUBELET_GROUP, NODEWRIGHT_GROUP = (version.partition("/")[0] for version in (GROUP_VERSION, API_VERSION))

@@ -8,19 +8,25 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
+from nodewright.documents.formats.object_location import ObjectLocation
+from nodewright.documents.output.json_yaml import Report, ReportDocument
+from nodewright.documents.output.junit import JUnitCase, JUnitSuite, junit_text
+from nodewright.documents.output.sarif import (
+    SARIFLevel,
+    SARIFResult,
+    SARIFRule,
+    SourcePosition,
+    sarif_document,
+)
+from nodewright.documents.output.text_layout import table
+from nodewright.documents.output.workflow_commands import COMMAND_BY_LEVEL, WorkflowCommand
 from nodewright.engine.node.what_if.counterfactuals import Suggestion
-from nodewright.formats.object_location import ObjectLocation
 from nodewright.model.printable import printable, printable_lines
 from nodewright.model.reasons.limit_ranges import LimitReason
 from nodewright.model.reasons.predicates import InsufficientResource
 from nodewright.model.reasons.quota import MustSpecify, QuotaExceeded
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.texts import kubelet_text, sentence
-from nodewright.output.json_yaml import Report, ReportDocument
-from nodewright.output.junit import JUnitCase, JUnitSuite, junit_text
-from nodewright.output.sarif import SARIFLevel, SARIFResult, SARIFRule, SourcePosition, sarif_document
-from nodewright.output.text_layout import table
-from nodewright.output.workflow_commands import COMMAND_BY_LEVEL, WorkflowCommand
 from nodewright.predict.explain.suggestion_text import suggestion_text
 from nodewright.predict.lint.lint_model import (
     SEVERITIES_BY_RANK,

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from nodewright.formats.documents import decode_text
-from nodewright.formats.object_location import ObjectLocation
+from nodewright.documents.formats.documents import decode_text
+from nodewright.documents.formats.object_location import ObjectLocation
+from nodewright.documents.output.sarif import SourcePosition
 from nodewright.model.patterns import lazy_pattern
-from nodewright.output.sarif import SourcePosition
 from nodewright.predict.lint.lint_input import LintInput
 from nodewright.predict.lint.lint_model import FieldViolation, LintRule, PodSubject, Subject
 from nodewright.predict.lint.lint_report import LintFinding, finding_text, fix_text

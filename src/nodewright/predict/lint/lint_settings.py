@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.formats.documents import parse_documents, read_file
+from nodewright.documents.formats.documents import parse_documents, read_file
 from nodewright.model.errors import Fault, InputError
 from nodewright.predict.lint.rules import RULES_BY_ID
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
+from nodewright.documents.output.text_layout import table
 from nodewright.engine.core.allocatable import AllocatableDerivation
 from nodewright.engine.core.memory.memory_state import Block
 from nodewright.engine.node.node_state import NodeState
@@ -18,7 +19,6 @@ from nodewright.model.kubernetes.resource_names import MEMORY, readable_amount
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.topology_hints import Hint
-from nodewright.output.text_layout import table
 
 NOTHING = "-"
 

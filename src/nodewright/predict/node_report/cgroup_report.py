@@ -6,6 +6,9 @@ from typing import Literal, assert_never
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
+from nodewright.documents.output.request_sentences import score_sentence
+from nodewright.documents.output.text_layout import table
 from nodewright.engine.core.cgroups.cgroup_comparison import CgroupComparison, FileDifference
 from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig
 from nodewright.engine.core.cgroups.cgroup_facts import CeilingMissing, CgroupFact
@@ -15,9 +18,6 @@ from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.fact import KubeletText
-from nodewright.output.json_yaml import Inlined, Report, ReportDocument
-from nodewright.output.request_sentences import score_sentence
-from nodewright.output.text_layout import table
 from nodewright.predict.node_report.cgroup_sentences import (
     difference_reason,
     file_value_reason,

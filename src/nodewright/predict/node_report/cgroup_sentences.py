@@ -2,6 +2,7 @@
 
 from typing import assert_never
 
+from nodewright.documents.output.request_sentences import joined
 from nodewright.engine.core.cgroups.cgroup_comparison import FileDifference
 from nodewright.engine.core.cgroups.cgroup_config import huge_page_size_name
 from nodewright.engine.core.cgroups.cgroup_facts import (
@@ -27,7 +28,6 @@ from nodewright.engine.core.cgroups.cgroup_facts import (
 )
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, amount_text
-from nodewright.output.request_sentences import joined
 
 
 def file_value_reason(file: CgroupFile) -> str:

@@ -6,11 +6,11 @@ from string import ascii_lowercase, ascii_uppercase
 
 import msgspec
 
+from nodewright.documents.output.text_layout import wrapped
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import placement_of, unallocated_resources
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.idset import CPUSet
-from nodewright.output.text_layout import wrapped
 
 RESERVED = "*"
 

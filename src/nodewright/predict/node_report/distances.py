@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from nodewright.documents.output.text_layout import wrapped
 from nodewright.model.hardware.machine_info import NUMANode
 from nodewright.model.values.idset import NUMASet
-from nodewright.output.text_layout import wrapped
 
 MAX_MATRIX_SIZE = 16
 GROUPED_TITLE = "distances (equivalent nodes share a row; 10 to itself)"

@@ -5,11 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode, UncoreCache
-from nodewright.model.kubernetes.node_profile import NodeProfile
-from nodewright.model.printable import printable_lines
-from nodewright.model.values.idset import CPUSet, NUMASet
-from nodewright.output.text_layout import (
+from nodewright.documents.output.text_layout import (
     ASCII,
     FRAME,
     GAP,
@@ -20,6 +16,10 @@ from nodewright.output.text_layout import (
     side_by_side,
     wrapped,
 )
+from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode, UncoreCache
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.printable import printable_lines
+from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.predict.node_report.cpu_legend import CPUOwner, legend_lines, marks_by_cpu
 from nodewright.predict.node_report.distances import distance_lines
 

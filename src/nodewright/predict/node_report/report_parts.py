@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import UNSET, UnsetType
 
+from nodewright.documents.output.json_yaml import Inlined, Report
+from nodewright.documents.output.text_layout import table
 from nodewright.engine.core.memory.memory_state import Block
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState
@@ -15,8 +17,6 @@ from nodewright.model.kubernetes.resource_names import amount_text, readable_amo
 from nodewright.model.reasons.reason import NotJudged, Reason
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.quantity import Quantity
-from nodewright.output.json_yaml import Inlined, Report
-from nodewright.output.text_layout import table
 
 
 class PolicyNotice(Report, frozen=True, kw_only=True):

@@ -1,11 +1,11 @@
 """Applies the objects of manifests under the quotas and limit ranges of their namespaces."""
 
+from nodewright.documents.formats.inventory import Inventory, InventoryObject
+from nodewright.documents.formats.workloads import release_warnings
+from nodewright.documents.output.sarif import SourcePosition
 from nodewright.engine.admission.api_server.apply import apply
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
-from nodewright.formats.inventory import Inventory, InventoryObject
-from nodewright.formats.workloads import release_warnings
 from nodewright.model.releases.release import AppliedRules
-from nodewright.output.sarif import SourcePosition
 from nodewright.predict.quota.fixes import pod_headroom, smallest_fixes
 from nodewright.predict.quota.quota_text import AppliedObject, QuotaReport
 

@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from nodewright.formats.controllers import POD_KIND, POD_TEMPLATES
-from nodewright.formats.inventory import Inventory, InventoryObject, inventory_from_objects
-from nodewright.formats.object_location import ObjectLocation
+from nodewright.documents.formats.controllers import POD_KIND, POD_TEMPLATES
+from nodewright.documents.formats.inventory import Inventory, InventoryObject, inventory_from_objects
+from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.model.errors import Fault, InputError
 
 _OPTION = re.compile(r"(?P<kind>[A-Za-z]+)/(?P<name>[^/:]+):(?P<path>[^=]+)=(?P<value>.*)", re.DOTALL)

@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from nodewright.documents.output.request_sentences import deciding_text, derivation_lines, derivation_summary
+from nodewright.documents.output.sarif import SourcePosition
+from nodewright.documents.output.text_layout import table
 from nodewright.engine.admission.api_server.apply import ApplyOutcome, ApplyResult, RefusedObject
 from nodewright.engine.admission.api_server.charges import NamespacePolicy
 from nodewright.engine.admission.api_server.rejections import ObjectRejection, rejection_error
@@ -17,9 +20,6 @@ from nodewright.model.kubernetes.objects import ObjectMeta, Pod, ResourceList
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.releases.release import RELEASES_WITH_RULES
 from nodewright.model.values.quantity import Quantity
-from nodewright.output.request_sentences import deciding_text, derivation_lines, derivation_summary
-from nodewright.output.sarif import SourcePosition
-from nodewright.output.text_layout import table
 from nodewright.predict.quota.fixes import PodHeadroom, QuotaFixes, QuotaIncrease, ReplicaReduction
 
 INDENT_STEP = "  "

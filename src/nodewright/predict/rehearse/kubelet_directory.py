@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
+from nodewright.documents.profiles.capture.node_pods import NodePods, admitted_pods
+from nodewright.documents.profiles.kubelet_root import KubeletRoot
+from nodewright.documents.profiles.state_files.checkpoints import StateFiles
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.state_files import StateFile
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
-from nodewright.profiles.capture.node_pods import NodePods, admitted_pods
-from nodewright.profiles.kubelet_root import KubeletRoot
-from nodewright.profiles.state_files.checkpoints import StateFiles
 
 
 def state_files_of(root: KubeletRoot, running: NodePods) -> StateFiles:

@@ -6,6 +6,8 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument, as_yaml
+from nodewright.documents.output.text_layout import table
 from nodewright.engine.node.pod_placement import Placement
 from nodewright.engine.node.restart.kubelet_startup import StartStage
 from nodewright.engine.node.restart.restart_rehearsal import PodRestartOutcome, RestartRehearsal, StartRemedy
@@ -16,8 +18,6 @@ from nodewright.model.reasons.state_files import StateFile
 from nodewright.model.reasons.texts import kubelet_fatal_error, kubelet_text, sentence
 from nodewright.model.releases.release import AppliedRules
 from nodewright.model.values.quantity import Quantity
-from nodewright.output.json_yaml import Inlined, Report, ReportDocument, as_yaml
-from nodewright.output.text_layout import table
 from nodewright.predict.node_report.report_parts import (
     ReferencedPod,
     ReportedAllocations,

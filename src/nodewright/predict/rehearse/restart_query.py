@@ -4,6 +4,16 @@ from pathlib import Path
 
 import msgspec
 
+from nodewright.documents.profiles.capture.node_pods import NodePods, read_pods
+from nodewright.documents.profiles.capture.warnings import capture_warning_sentence
+from nodewright.documents.profiles.kubelet_config_files import ConfigHost
+from nodewright.documents.profiles.kubelet_root import CONFIG_FILE, RootReadOptions, read_kubelet_root
+from nodewright.documents.profiles.state_files.checkpoints import (
+    StateFiles,
+    state_as_written,
+    stored_state,
+    written_state_files,
+)
 from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.node_config import NodeParts
@@ -29,16 +39,6 @@ from nodewright.predict.rehearse.kubelet_directory import (
 )
 from nodewright.predict.rehearse.rehearsal_report import RehearsalContext
 from nodewright.predict.replay.kubelet_restart import configuration_refusal
-from nodewright.profiles.capture.node_pods import NodePods, read_pods
-from nodewright.profiles.capture.warnings import capture_warning_sentence
-from nodewright.profiles.kubelet_config_files import ConfigHost
-from nodewright.profiles.kubelet_root import CONFIG_FILE, RootReadOptions, read_kubelet_root
-from nodewright.profiles.state_files.checkpoints import (
-    StateFiles,
-    state_as_written,
-    stored_state,
-    written_state_files,
-)
 
 
 class RehearsedRestart(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nodewright.documents.output.json_yaml import fact_document, plain_value
+from nodewright.documents.profiles.profile_yaml import object_document
 from nodewright.engine.node.actions import (
     Action,
     DeferResize,
@@ -17,8 +19,6 @@ from nodewright.model.kubernetes.node_profile import API_VERSION
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.scenario import JournalHeader
 from nodewright.model.reasons.eviction import EVICTED_REASON
-from nodewright.output.json_yaml import fact_document, plain_value
-from nodewright.profiles.profile_yaml import object_document
 
 
 def journal_head(node: Mapping[str, Any], release: JournalHeader) -> dict[str, Any]:

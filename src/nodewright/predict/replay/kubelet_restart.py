@@ -3,6 +3,13 @@
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.documents.profiles.kubelet_config_files import ConfigHost, kubelet_config_from
+from nodewright.documents.profiles.state_files.checkpoints import (
+    StateFiles,
+    files_after_failed_start,
+    stored_state,
+    written_state_files,
+)
 from nodewright.engine.core.config.complete_config import complete_config
 from nodewright.engine.node.events import KubeletRestarted
 from nodewright.engine.node.node_config import NodeFacts, NodeParts, resources_from_facts
@@ -14,13 +21,6 @@ from nodewright.model.kubernetes.kubelet_config_faults import ConfigFault
 from nodewright.model.kubernetes.scenario import KubeletRestart
 from nodewright.model.reasons.kubelet_start import ConfigurationRefused
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
-from nodewright.profiles.kubelet_config_files import ConfigHost, kubelet_config_from
-from nodewright.profiles.state_files.checkpoints import (
-    StateFiles,
-    files_after_failed_start,
-    stored_state,
-    written_state_files,
-)
 
 
 def changed_parts(parts: NodeParts, change: KubeletRestart) -> Verdict[NodeParts]:

@@ -7,6 +7,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
+from nodewright.documents.output.text_layout import table
 from nodewright.engine.core.eviction.eviction_state import EvictionPass, StopReason
 from nodewright.engine.node.actions import (
     Action,
@@ -20,8 +22,6 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_line
 from nodewright.model.reasons.texts import kubelet_fatal_error, kubelet_text
 from nodewright.model.values.idset import CPUSet
-from nodewright.output.json_yaml import Inlined, Report, ReportDocument
-from nodewright.output.text_layout import table
 from nodewright.predict.admit.admission_report import (
     AdmissionEntry,
     PodAdmission,

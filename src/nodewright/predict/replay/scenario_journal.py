@@ -12,6 +12,9 @@ from typing import Any, BinaryIO, assert_never
 from msgspec.structs import replace
 
 from nodewright.agent.outcome import NodeStep
+from nodewright.documents.files.file_store import output_file
+from nodewright.documents.output.json_yaml import plain_value
+from nodewright.documents.profiles.profile_yaml import object_document, profile_document
 from nodewright.engine.core.devices.device_manager import DevicePluginError
 from nodewright.engine.node.actions import Action
 from nodewright.engine.node.events import (
@@ -30,13 +33,11 @@ from nodewright.engine.node.events import (
 )
 from nodewright.engine.node.managers.hint_providers import Holdings
 from nodewright.engine.node.node_state import NodeState
-from nodewright.host.file_store import output_file
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import ContainerAllocation, MemoryBlock, NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.scenario import JournalHeader
 from nodewright.model.kubernetes.secret_fields import without_secret_fields
-from nodewright.output.json_yaml import plain_value
 from nodewright.predict.replay.journal_events import (
     action_documents,
     arrival_event,
@@ -44,7 +45,6 @@ from nodewright.predict.replay.journal_events import (
     journal_head,
     resize_event,
 )
-from nodewright.profiles.profile_yaml import object_document, profile_document
 
 
 class JournalEncoder:

@@ -5,11 +5,8 @@ from html import escape
 
 from msgspec.structs import replace
 
-from nodewright.engine.node.node_config import NodeConfig
-from nodewright.model.kubernetes.resource_names import readable_amount
-from nodewright.model.values.duration import Duration
-from nodewright.output.html_page import PLOT_STYLE, PageOrigin, curve_legend, html_page
-from nodewright.output.svg_plot import (
+from nodewright.documents.output.html_page import PLOT_STYLE, PageOrigin, curve_legend, html_page
+from nodewright.documents.output.svg_plot import (
     PlotCurve,
     PlotGrid,
     PlotLevel,
@@ -20,6 +17,9 @@ from nodewright.output.svg_plot import (
     plot,
     round_time_ticks,
 )
+from nodewright.engine.node.node_config import NodeConfig
+from nodewright.model.kubernetes.resource_names import readable_amount
+from nodewright.model.values.duration import Duration
 from nodewright.predict.timeline.advice import ThresholdAdvice
 from nodewright.predict.timeline.moments import (
     EvictionBegun,

@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 
 from msgspec import UNSET, UnsetType
 
+from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.output.json_yaml import Report, ReportDocument
 from nodewright.predict.node_report.report_parts import NodeOfReport, node_of_report
 from nodewright.predict.timeline.advice import ThresholdAdvice
 from nodewright.predict.timeline.moments import EvictionBegun, Moment, Timeline

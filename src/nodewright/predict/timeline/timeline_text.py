@@ -6,10 +6,10 @@ from typing import assert_never
 
 import msgspec
 
+from nodewright.documents.output.text_layout import table
 from nodewright.model.kubernetes.resource_names import distinguishable_amounts, readable_amount
 from nodewright.model.printable import printable, printable_lines
 from nodewright.model.values.duration import Duration
-from nodewright.output.text_layout import table
 from nodewright.predict.timeline.advice import ThresholdAdvice
 from nodewright.predict.timeline.moments import (
     ConditionsChanged,

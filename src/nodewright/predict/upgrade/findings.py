@@ -6,6 +6,7 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.documents.profiles.state_files.checkpoints import state_as_written, written_state_files
 from nodewright.model.releases.change_rows import ReleaseChange
 from nodewright.model.releases.release_changes import (
     changes_between,
@@ -25,7 +26,6 @@ from nodewright.predict.upgrade.release_facts import (
     decide_settings,
     gate_of,
 )
-from nodewright.profiles.state_files.checkpoints import state_as_written, written_state_files
 
 _HELD = (Aspect.CPUS, Aspect.MEMORY, Aspect.DEVICES)
 _OF_THE_CONFIGURATION = (Aspect.CONFIG_FIELD, Aspect.SETTING)

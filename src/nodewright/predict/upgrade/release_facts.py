@@ -9,6 +9,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.documents.formats.workloads import Workload
+from nodewright.documents.profiles.kubelet_config_files import decode_kubelet_config
+from nodewright.documents.profiles.state_files.checkpoints import StateFiles, stored_state
 from nodewright.engine.node.node_config import NodeParts
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.kubelet_startup import StoredState
@@ -19,7 +22,6 @@ from nodewright.engine.node.restart.restart_rehearsal import (
     rehearse_restart,
 )
 from nodewright.engine.node.step import Decision, running_containers
-from nodewright.formats.workloads import Workload
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
@@ -39,8 +41,6 @@ from nodewright.predict.upgrade.pod_facts import (
     placement_facts,
     state_facts,
 )
-from nodewright.profiles.kubelet_config_files import decode_kubelet_config
-from nodewright.profiles.state_files.checkpoints import StateFiles, stored_state
 
 CONFIG_SOURCE = "the kubelet's configuration"
 _CONFIGURATION = "configuration"

@@ -9,11 +9,17 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.documents.formats.documents import parse_documents, read_file
+from nodewright.documents.formats.regular_files import error_text, open_regular, read_regular_file
+from nodewright.documents.formats.workloads import Workload
+from nodewright.documents.profiles.capture.node_pods import NodePods, read_pods
+from nodewright.documents.profiles.kubelet_config_files import ConfigHost, config_document
+from nodewright.documents.profiles.kubelet_root import CONFIG_FILE, RootReadOptions, read_kubelet_root
+from nodewright.documents.profiles.node_lookup import find_profile, with_release
+from nodewright.documents.profiles.profile_files import load_profile
+from nodewright.documents.profiles.state_files.checkpoints import state_as_written, written_state_files
 from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.formats.documents import parse_documents, read_file
-from nodewright.formats.regular_files import error_text, open_regular, read_regular_file
-from nodewright.formats.workloads import Workload
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
@@ -27,12 +33,6 @@ from nodewright.predict.rehearse.kubelet_directory import (
     state_files_of,
 )
 from nodewright.predict.upgrade.release_facts import UpgradeCase, with_accepted_settings
-from nodewright.profiles.capture.node_pods import NodePods, read_pods
-from nodewright.profiles.kubelet_config_files import ConfigHost, config_document
-from nodewright.profiles.kubelet_root import CONFIG_FILE, RootReadOptions, read_kubelet_root
-from nodewright.profiles.node_lookup import find_profile, with_release
-from nodewright.profiles.profile_files import load_profile
-from nodewright.profiles.state_files.checkpoints import state_as_written, written_state_files
 
 KUBEADM_FLAGS = "kubeadm-flags.env"
 _SUFFIXES = (".yaml", ".yml", ".json")

@@ -7,10 +7,10 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from nodewright.documents.output.json_yaml import Report, ReportDocument
+from nodewright.documents.output.text_layout import table
 from nodewright.model.printable import printable_lines
 from nodewright.model.releases.release_table import RELEASE_TABLES
-from nodewright.output.json_yaml import Report, ReportDocument
-from nodewright.output.text_layout import table
 from nodewright.predict.upgrade.findings import Cause, Difference, Finding, NodeComparison, UpgradeImpact
 from nodewright.predict.upgrade.pod_facts import NONE, Aspect
 from nodewright.predict.upgrade.release_facts import Area

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from nodewright.host.file_store import open_regular_file
+from nodewright.documents.files.file_store import open_regular_file
 from nodewright.host.ports import ContainerUsage, RuntimeFacts
 from nodewright.model.errors import JSON_ERRORS
 from nodewright.model.kubernetes.runtime_status import (

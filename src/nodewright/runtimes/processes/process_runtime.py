@@ -9,12 +9,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from nodewright.documents.files.cgroup_files import cgroup_usage
+from nodewright.documents.files.file_store import boot_id
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.host.cgroup_files import cgroup_usage
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.descriptors import CONTAINER_BUDGET
-from nodewright.host.file_store import boot_id
 from nodewright.host.ports import ContainerConfig, ContainerUsage, ExecResult, PodSandboxConfig, RuntimeFacts
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.runtime_status import (

@@ -16,8 +16,13 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from nodewright.host.file_store import NotRegularFileError, read_regular_file, try_flock, write_atomically
-from nodewright.host.openat2 import path_beneath
+from nodewright.documents.files.file_store import (
+    NotRegularFileError,
+    read_regular_file,
+    try_flock,
+    write_atomically,
+)
+from nodewright.documents.files.openat2 import path_beneath
 from nodewright.model.errors import HostError
 
 T = TypeVar("T")

@@ -14,9 +14,9 @@ from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import NO_RECURSIVE_READ_ONLY, NodeContext
 from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.agent.pods.runtime_configs import PATH, ContainerConfigBuilder, ProcessConfigBuilder
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings, KilledTogether
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.formats.decode import decode
 from nodewright.host.local_storage import DiskStorageStats
 from nodewright.host.ports import ContainerConfig, Mount, PodSandboxConfig
 from nodewright.host.volumes import Volumes

@@ -27,9 +27,10 @@ from nodewright.agent.store.agent_store import (
 )
 from nodewright.agent.store.restore_state import SavedState, restored_state
 from nodewright.agent.store.stored_pods import deferred_file, pod_file, read_pod_file, stored_part
+from nodewright.documents.files.file_store import LocalFileStore
+from nodewright.documents.formats.documents import InputFile
+from nodewright.documents.profiles.scenario_files import journal_header, scenario_from_file, scenario_node
 from nodewright.engine.core.memory.memory_state import MemoryState
-from nodewright.formats.documents import InputFile
-from nodewright.host.file_store import LocalFileStore
 from nodewright.host.ports import FileStore
 from nodewright.model.errors import HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
@@ -39,7 +40,6 @@ from nodewright.predict.node import Node
 from nodewright.predict.replay.journal_events import action_documents
 from nodewright.predict.replay.scenario_journal import JournalEncoder
 from nodewright.predict.replay.scenario_run import replay
-from nodewright.profiles.scenario_files import journal_header, scenario_from_file, scenario_node
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 

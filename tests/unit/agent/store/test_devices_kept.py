@@ -12,8 +12,10 @@ from nodewright.agent.agent_state import PodStage
 from nodewright.agent.devices.plugin_endpoints import ENDPOINT_STOP_GRACE_PERIOD_S
 from nodewright.agent.status_text import KubeletStatusText
 from nodewright.agent.store.agent_store import JOURNAL, AgentStore, StoreSettings
+from nodewright.documents.formats.documents import InputFile
+from nodewright.documents.profiles.scenario_files import journal_header, scenario_from_file, scenario_node
+from nodewright.documents.profiles.state_files.device_checkpoint import read_device_checkpoint
 from nodewright.engine.node.node_state import NodeState
-from nodewright.formats.documents import InputFile
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.reasons.verdict import Granted
@@ -21,8 +23,6 @@ from nodewright.predict.node import Node
 from nodewright.predict.replay.journal_events import action_documents
 from nodewright.predict.replay.scenario_journal import JournalEncoder
 from nodewright.predict.replay.scenario_run import replay
-from nodewright.profiles.scenario_files import journal_header, scenario_from_file, scenario_node
-from nodewright.profiles.state_files.device_checkpoint import read_device_checkpoint
 from nodewright.runtimes.simulated import FakeCgroups, FakeRuntime, settle
 from nodewright.testing.nodes import a_profile
 

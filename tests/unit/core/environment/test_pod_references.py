@@ -14,7 +14,7 @@ from nodewright.core.environment.pod_references import (
     volume_objects,
 )
 from nodewright.core.environment.value_sources import TokenSpec
-from nodewright.formats.decode import decode
+from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.objects import Pod
 
 CONTAINER = {

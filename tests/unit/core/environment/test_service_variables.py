@@ -7,7 +7,7 @@ import pytest
 from nodewright.core.environment.service_variables import service_variables
 from nodewright.core.environment.value_sources import ReferenceSources, UnresolvedReference
 from nodewright.core.environment.variables import environment_variables
-from nodewright.formats.decode import decode
+from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.namespace_objects import Service
 from nodewright.model.kubernetes.objects import Container, Pod
 

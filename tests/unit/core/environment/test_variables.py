@@ -13,7 +13,7 @@ from nodewright.core.environment.variables import (
     resolved_handler,
     sub_path,
 )
-from nodewright.formats.decode import decode
+from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.pod_spec_fields import EnvVar

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nodewright.core.lifecycle.pod_level_resources import pod_level_status
-from nodewright.formats.decode import decode
+from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.objects import Pod, ResourceList
 
 

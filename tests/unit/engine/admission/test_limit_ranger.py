@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.limit_ranger import (
     BeyondLimits,
     FilledIn,
@@ -16,7 +17,6 @@ from nodewright.engine.admission.limit_ranger import (
     pod_totals,
     with_limit_range_defaults,
 )
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.api_request import APIRequest, Operation, create_request, update_request
 from nodewright.model.kubernetes.namespace_objects import LimitRange, PersistentVolumeClaim
 from nodewright.model.kubernetes.objects import Pod, ResourceList

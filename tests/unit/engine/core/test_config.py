@@ -2,6 +2,7 @@ from typing import Any
 
 import yaml
 
+from nodewright.documents.profiles.kubelet_config_files import decode_kubelet_config
 from nodewright.engine.core.config.complete_config import complete_config, defaulted, startup_faults
 from nodewright.engine.core.config.config_validation import validation_faults
 from nodewright.model.hardware.machine_info import MachineInfo
@@ -9,7 +10,6 @@ from nodewright.model.kubernetes.kubelet_config_faults import ConfigStage
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, resolve_gates
 from nodewright.model.values.duration import Duration
-from nodewright.profiles.kubelet_config_files import decode_kubelet_config
 
 TYPE = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 

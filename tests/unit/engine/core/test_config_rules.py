@@ -3,9 +3,9 @@ from typing import Any
 import pytest
 import yaml
 
+from nodewright.documents.profiles.kubelet_config_files import decode_kubelet_config
 from nodewright.engine.core.config.complete_config import complete_config
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.profiles.kubelet_config_files import decode_kubelet_config
 
 TYPE = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 

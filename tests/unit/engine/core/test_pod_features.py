@@ -1,6 +1,7 @@
 import pytest
 from msgspec.structs import replace
 
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.pod_features import (
     SysctlAllowlist,
     app_armor_refusal,
@@ -9,7 +10,6 @@ from nodewright.engine.core.pod_features import (
     has_app_armor_profile,
     missing_features,
 )
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.objects import Pod, PodStatus
 from nodewright.model.kubernetes.sysctl_names import dotted_sysctl, sysctl_namespace
 from nodewright.model.reasons.reason import (

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.node.actions import AdmitPod, CountPreemption, KillPod, RecordPodEvent, RejectPod
 from nodewright.engine.node.events import ConditionsObserved, KillFailed, PodAdded, PodRecovered, PodRemoved
 from nodewright.engine.node.node_config import KubeletDefects
 from nodewright.engine.node.step import Decision, step
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod

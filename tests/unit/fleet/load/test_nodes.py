@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from nodewright.documents.profiles.machine_shapes import parse_shape_rules
 from nodewright.fleet.load.assembled_nodes import (
     DEFAULT_CONFIGURATION,
     NodeDefaults,
@@ -13,7 +14,6 @@ from nodewright.fleet.load.assembled_nodes import (
 from nodewright.model.errors import InputError
 from nodewright.model.values.quantity import Quantity
 from nodewright.predict.node import Node
-from nodewright.profiles.machine_shapes import parse_shape_rules
 
 ALL_STATIC = {
     "cpuManagerPolicy": "static",

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodewright.documents.formats.kubectl_yaml import read_documents
 from nodewright.fleet.load.yaml_chunks import NAME_PLACEHOLDER, yaml_chunks
-from nodewright.formats.kubectl_yaml import read_documents
 from nodewright.model.errors import InputError
 
 POD = """\

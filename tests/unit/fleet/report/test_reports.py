@@ -7,6 +7,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from nodewright.documents.output.html_page import PageOrigin
+from nodewright.documents.output.json_yaml import as_json
 from nodewright.fleet import run
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
 from nodewright.fleet.load.fleet_input import FleetFiles, load_fleet
@@ -18,8 +20,6 @@ from nodewright.fleet.sweep_runs import SweepAxis, sweep_points
 from nodewright.fleet.synthetic import SyntheticFleet, node_rows, pod_rows
 from nodewright.fleet.unschedulable import UnschedulablePod, report_unschedulable
 from nodewright.fleet.workload import FleetPod
-from nodewright.output.html_page import PageOrigin
-from nodewright.output.json_yaml import as_json
 from tools.source import ROOT
 
 EXAMPLE = ROOT / "examples" / "fleet"

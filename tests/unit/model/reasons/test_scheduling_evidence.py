@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.formats.decode import decode
+from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.scheduling_evidence import (
     NodesUnsuitable,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.formats.manifests import workloads_from
+from nodewright.documents.formats.manifests import workloads_from
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import Taint
 from nodewright.predict.admit.arriving_pods import MAX_PODS, ArrivingPods, arriving_pods

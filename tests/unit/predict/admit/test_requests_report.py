@@ -6,6 +6,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
+from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.engine.core.requests.request_options import RequestOptions
 from nodewright.engine.core.requests.resource_breakdown import pod_resource_breakdown
 from nodewright.model.kubernetes.objects import (
@@ -15,7 +16,6 @@ from nodewright.model.kubernetes.objects import (
     PodStatus,
     ResourceRequirements,
 )
-from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.predict.admit.requests_report import requests_item
 from nodewright.predict.admit.requests_text import (
     RequestsEntry,

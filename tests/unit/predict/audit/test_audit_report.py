@@ -2,9 +2,9 @@
 
 import pytest
 
+from nodewright.documents.output.json_yaml import plain_value
 from nodewright.model.kubernetes.node_profile import MemoryBlock
 from nodewright.model.values.idset import CPUSet, NUMASet
-from nodewright.output.json_yaml import plain_value
 from nodewright.predict.audit.audit_evidence import (
     AuditResult,
     DeviceIdSet,

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodewright.documents.output.json_yaml import plain_value
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
 from nodewright.engine.core.eviction.pressure_admission import condition_effects
 from nodewright.engine.node.previews import NodeEvictionForecast, node_eviction_forecast
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signal
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.stats_summary import PodStats, StatsSummary, SwapStats
-from nodewright.output.json_yaml import plain_value
 from nodewright.predict.evict.evict_report import eviction_report
 from nodewright.predict.evict.evict_text import evict_text
 from nodewright.predict.explain.suggestion_text import kubelet_effect, scheduler_effect

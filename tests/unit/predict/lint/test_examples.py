@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nodewright.formats.inventory import load_inventory
+from nodewright.documents.formats.inventory import load_inventory
 from nodewright.predict.lint.lint_input import LintInput, load_lint_input
 from nodewright.predict.lint.lint_model import SuggestedEdit
 from nodewright.predict.lint.lint_report import PAGES, LintFinding

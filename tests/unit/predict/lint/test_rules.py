@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nodewright.formats.inventory import load_inventory
+from nodewright.documents.formats.inventory import load_inventory
 from nodewright.predict.lint.lint_input import load_lint_input
 from nodewright.predict.lint.lint_report import LintFinding
 from nodewright.predict.lint.lint_run import lint_result

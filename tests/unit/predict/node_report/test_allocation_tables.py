@@ -1,8 +1,8 @@
 import pytest
 
+from nodewright.documents.output.json_yaml import plain_value
 from nodewright.engine.node.pod_placement import unallocated_resources
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.output.json_yaml import plain_value
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.allocation_tables import placement_tables
 from nodewright.predict.node_report.report_parts import pod_allocations, remaining_resources

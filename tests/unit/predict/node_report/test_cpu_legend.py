@@ -4,8 +4,10 @@ from itertools import islice
 
 from msgspec.structs import replace
 
+from nodewright.documents.output.text_layout import ASCII
+from nodewright.documents.profiles.catalogue import catalogue
+from nodewright.documents.profiles.node_lookup import find_profile
 from nodewright.model.values.idset import CPUSet
-from nodewright.output.text_layout import ASCII
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.cpu_legend import (
     CPUOwner,
@@ -15,8 +17,6 @@ from nodewright.predict.node_report.cpu_legend import (
     marks_by_cpu,
 )
 from nodewright.predict.node_report.machine_drawing import machine_lines
-from nodewright.profiles.catalogue import catalogue
-from nodewright.profiles.node_lookup import find_profile
 
 SPLIT = "examples/numa/split-node.yaml"
 

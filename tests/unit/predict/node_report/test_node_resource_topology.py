@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from nodewright.documents.output.json_yaml import as_yaml
+from nodewright.documents.profiles.capture.from_cluster import read_topology
 from nodewright.engine.node.pod_resources_view import allocatable_resources, pod_resources_of
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.pod_resources_api import ContainerDevices
-from nodewright.output.json_yaml import as_yaml
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.node_resource_topology import TopologySource, node_resource_topology
-from nodewright.profiles.capture.from_cluster import read_topology
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod
 

@@ -6,6 +6,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodewright.documents.profiles.state_files.checkpoints import (
+    StateFiles,
+    stored_state,
+    written_state_files,
+)
 from nodewright.engine.node.actions import AdmitPod, ExitKubelet, RejectPod
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.kubelet_startup import start_kubelet
@@ -21,7 +26,6 @@ from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import node_parts
 from nodewright.predict.replay.kubelet_restart import PendingRestart, changed_parts, restart_step
 from nodewright.predict.replay.scenario_run import EventOutcome, replay
-from nodewright.profiles.state_files.checkpoints import StateFiles, stored_state, written_state_files
 from nodewright.testing.machines import regular_machine
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod

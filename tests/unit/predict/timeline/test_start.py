@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from nodewright.documents.profiles.node_lookup import find_profile
 from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.stats_summary import (
@@ -15,7 +16,6 @@ from nodewright.model.kubernetes.stats_summary import (
 from nodewright.model.values.instant import Instant
 from nodewright.predict.node import Node
 from nodewright.predict.timeline import ContainerMemory, Growth, TimelineSetup, timeline_setup
-from nodewright.profiles.node_lookup import find_profile
 from nodewright.testing.objects import a_pod
 from nodewright.testing.usage import a_pod_usage, a_reading
 

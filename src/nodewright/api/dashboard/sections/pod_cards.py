@@ -9,6 +9,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from nodewright.agent.agent_state import AgentState, PodRecord, PodStage
+from nodewright.documents.output.json_yaml import plain_value
+from nodewright.documents.output.kubectl.pod_rows import pod_columns
 from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import is_critical, qos_class
 from nodewright.engine.node.node_state import NodeState
@@ -16,8 +18,6 @@ from nodewright.engine.node.pod_placement import Placement, placement_of
 from nodewright.engine.node.step import Decision
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import readable_amount
-from nodewright.output.json_yaml import plain_value
-from nodewright.output.kubectl.pod_rows import pod_columns
 from nodewright.predict.admit.admission_report import AdmissionEntry
 from nodewright.predict.node_report.report_parts import pod_allocations
 

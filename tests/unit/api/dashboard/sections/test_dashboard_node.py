@@ -8,9 +8,9 @@ from nodewright.api.dashboard.sections.node_sections import (
     resources_section,
 )
 from nodewright.api.dashboard.sections.pod_cards import mark_letters, pod_marks
+from nodewright.documents.profiles.catalogue import catalogue
 from nodewright.model.values.idset import CPUSet
 from nodewright.predict.node import Node
-from nodewright.profiles.catalogue import catalogue
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 

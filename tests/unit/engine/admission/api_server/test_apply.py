@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from nodewright.documents.formats.inventory import inventory_from_bytes
 from nodewright.engine.admission.api_server.apply import ApplyResult, apply
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions, fenceposts
-from nodewright.formats.inventory import inventory_from_bytes
 from nodewright.model.kubernetes.api_request import Manifest, RollingUpdate
 from nodewright.predict.quota.fixes import PodHeadroom, pod_headroom, smallest_fixes
 from nodewright.predict.quota.quota_text import refusal_text

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodewright.formats.manifests import workloads_from
-from nodewright.formats.workloads import Workload
+from nodewright.documents.formats.manifests import workloads_from
+from nodewright.documents.formats.workloads import Workload
 from nodewright.model.errors import InputError
 
 BOUNDS = "{apiVersion: v1, kind: LimitRange, metadata: {name: l}, spec: {limits: [{type: %s}]}}\n"

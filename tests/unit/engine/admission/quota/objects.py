@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodewright.formats.decode import decode
+from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.namespace_objects import (
     PersistentVolumeClaim,
     ResourceClaim,

@@ -3,6 +3,7 @@
 import pytest
 from tests.unit.core.quota.objects import NOW, a_quota, a_service, a_term, short
 
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.quota.evaluator import (
     SERVICE_EVALUATOR,
     object_count_evaluator,
@@ -10,7 +11,6 @@ from nodewright.engine.admission.quota.evaluator import (
     selects,
 )
 from nodewright.engine.admission.quota.quota_pods import pod_evaluator
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.api_request import (
     APIRequest,
     GroupResource,

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.core.quota.objects import NOW, a_quota, a_service, a_term, a_volume_claim, short
 
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.quota.evaluator import SERVICE_EVALUATOR, object_count_evaluator
 from nodewright.engine.admission.quota.quota_admission import (
     BeyondQuota,
@@ -17,7 +18,6 @@ from nodewright.engine.admission.quota.quota_admission import (
 )
 from nodewright.engine.admission.quota.quota_pods import pod_evaluator
 from nodewright.engine.admission.quota.volume_claims import VOLUME_CLAIM_EVALUATOR
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.api_request import (
     APIRequest,
     GroupResource,

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 from tests.unit.core.quota.objects import NOW, a_term, short
 
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.quota.quota_pods import (
     is_charged_request,
     is_pod_quota_resource,
@@ -10,7 +11,6 @@ from nodewright.engine.admission.quota.quota_pods import (
     pod_usage,
     unspecified_pod_resources,
 )
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.api_request import APIRequest, Operation, create_request, update_request
 from nodewright.model.kubernetes.namespace_objects import ScopeTerm
 from nodewright.model.kubernetes.objects import Pod

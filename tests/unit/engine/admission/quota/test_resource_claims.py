@@ -4,12 +4,12 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.core.quota.objects import NOW, a_device_claim, short
 
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.quota.resource_claims import (
     ClaimContext,
     claim_with_defaults,
     resource_claim_evaluator,
 )
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.api_request import create_request, update_request
 from nodewright.model.kubernetes.namespace_objects import ResourceClaim
 from nodewright.model.kubernetes.objects import Pod

@@ -3,11 +3,11 @@
 import pytest
 from tests.unit.core.quota.objects import NOW, a_quota, a_service, a_term, short
 
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.quota.evaluator import SERVICE_EVALUATOR, object_count_evaluator
 from nodewright.engine.admission.quota.quota_pods import pod_evaluator
 from nodewright.engine.admission.quota.quota_usage import NamespaceObjects, usage_of, with_calculated_usage
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.api_request import GroupResource
 from nodewright.model.kubernetes.namespace_objects import PartialObjectMetadata, ResourceQuota, ScopeTerm
 from nodewright.model.kubernetes.objects import Pod

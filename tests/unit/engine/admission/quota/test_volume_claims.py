@@ -1,8 +1,8 @@
 import pytest
 from tests.unit.core.quota.objects import a_term, a_volume_claim, short
 
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.quota.volume_claims import VOLUME_CLAIM_EVALUATOR, storage_usage
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.api_request import APIRequest, Operation, create_request, update_request
 from nodewright.model.kubernetes.namespace_objects import PersistentVolumeClaim, ScopeTerm
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.admission.validation.violation import violation_fault
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.objects import Pod
 
 CLAIM = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}

@@ -3,12 +3,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.admission_plugins import with_default_ports
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.admission.validation.restarts import template_restart_violations
 from nodewright.engine.admission.validation.violation import Violation, metadata_violations
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodSpec, ResourceRequirements
 from nodewright.model.kubernetes.pod_spec_fields import ContainerPort, EnvVar
 from nodewright.model.values.quantity import Quantity

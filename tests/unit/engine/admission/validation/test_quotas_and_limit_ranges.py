@@ -2,13 +2,13 @@
 
 import pytest
 
+from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.kubectl_yaml import read_yaml
 from nodewright.engine.admission.validation.quotas_and_limit_ranges import (
     limit_range_violations,
     quota_violations,
 )
 from nodewright.engine.admission.validation.violation import Violation
-from nodewright.formats.decode import decode
-from nodewright.formats.kubectl_yaml import read_yaml
 from nodewright.model.kubernetes.namespace_objects import LimitRange, ResourceQuota
 
 

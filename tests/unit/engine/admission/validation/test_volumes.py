@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.validation.pod_spec import pod_violations
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.objects import Pod
 
 MAIN = {"name": "main"}

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.predicates.predicate_check import (
     NodeView,
     PredicateRules,
@@ -9,7 +10,6 @@ from nodewright.engine.core.predicates.predicate_check import (
     check_predicates,
 )
 from nodewright.engine.core.predicates.requested_resources import NO_USAGE, NodeUsage, node_usage
-from nodewright.formats.decode import decode
 from nodewright.model.kubernetes.cluster_objects import APINode
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.predicates import (

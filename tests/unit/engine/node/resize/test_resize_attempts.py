@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.resize.resize_checks import infeasibility
 from nodewright.engine.node.actions import DeferResize, KillPod, MarkResizeInfeasible, ResizePod
 from nodewright.engine.node.events import ConditionsObserved, PodRemoved, PodResized
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.resize.resize_attempts import ResizeOutcome, resume_resizes
 from nodewright.engine.node.step import step
-from nodewright.formats.decode import decode
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import Pod

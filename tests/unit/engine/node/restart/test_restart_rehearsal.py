@@ -7,6 +7,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from nodewright.documents.profiles.state_files.checkpoints import (
+    state_as_written,
+    stored_state,
+    written_state_files,
+)
 from nodewright.engine.node.node_config import NodeParts
 from nodewright.engine.node.restart.kubelet_startup import StoredState
 from nodewright.engine.node.restart.restart_rehearsal import (
@@ -32,7 +37,6 @@ from nodewright.model.reasons.texts import kubelet_text
 from nodewright.model.values.quantity import Quantity
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import node_parts
-from nodewright.profiles.state_files.checkpoints import state_as_written, stored_state, written_state_files
 from nodewright.testing.machines import regular_machine
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod

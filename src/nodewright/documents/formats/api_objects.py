@@ -1,0 +1,240 @@
+"""Loads the objects of manifests that create no pods: quotas, limit ranges, claims and all others.
+
+Maps kinds to resources: their plural, and whether they are namespaced.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.object_location import ObjectLocation
+from nodewright.documents.formats.schema import checked
+from nodewright.engine.admission import limit_ranger
+from nodewright.engine.admission.quota import quota_usage, resource_claims
+from nodewright.engine.admission.validation.quotas_and_limit_ranges import (
+    limit_range_violations,
+    quota_violations,
+)
+from nodewright.engine.admission.validation.violation import Violation, metadata_violations
+from nodewright.model.errors import Fault
+from nodewright.model.kubernetes.api_request import APIObject, GroupResource
+from nodewright.model.kubernetes.namespace_objects import (
+    DeviceClass,
+    LimitRange,
+    Namespace,
+    PartialObjectMetadata,
+    PersistentVolumeClaim,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceQuota,
+    Service,
+)
+from nodewright.model.kubernetes.objects import ObjectMeta
+
+_CLUSTER_WIDE = frozenset(
+    {
+        ("", "Namespace"),
+        ("", "Node"),
+        ("", "PersistentVolume"),
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
+        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
+        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        ("apiregistration.k8s.io", "APIService"),
+        ("certificates.k8s.io", "CertificateSigningRequest"),
+        ("certificates.k8s.io", "ClusterTrustBundle"),
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
+        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
+        ("networking.k8s.io", "IPAddress"),
+        ("networking.k8s.io", "IngressClass"),
+        ("networking.k8s.io", "ServiceCIDR"),
+        ("node.k8s.io", "RuntimeClass"),
+        ("rbac.authorization.k8s.io", "ClusterRole"),
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+        ("resource.k8s.io", "DeviceClass"),
+        ("resource.k8s.io", "DeviceTaintRule"),
+        ("resource.k8s.io", "ResourceSlice"),
+        ("scheduling.k8s.io", "PriorityClass"),
+        ("storage.k8s.io", "CSIDriver"),
+        ("storage.k8s.io", "CSINode"),
+        ("storage.k8s.io", "StorageClass"),
+        ("storage.k8s.io", "VolumeAttachment"),
+        ("storage.k8s.io", "VolumeAttributesClass"),
+    }
+)
+
+
+_CONFIGURATION = frozenset(
+    {"apiserver.k8s.io", "audit.k8s.io", "kind.x-k8s.io", "kubeadm.k8s.io", "nodewright.dev"}
+)
+
+
+def is_configuration_api(api_version: str) -> bool:
+    """Whether objects of that version are configuration files of programs, never sent to an API server.
+
+    >>> [is_configuration_api(version) for version in ("kubelet.config.k8s.io/v1beta1", "audit.k8s.io/v1", "v1")]
+    [True, True, False]
+    """
+    group = api_version.rpartition("/")[0]
+    return group in _CONFIGURATION or group.endswith(".config.k8s.io")
+
+
+class RESTMapping(NamedTuple):
+    """A resource, and whether its objects are namespaced."""
+
+    resource: GroupResource
+    is_namespaced: bool
+
+
+class RESTMapper(msgspec.Struct, frozen=True):
+    """The kinds that are served: those of Kubernetes, and those of CustomResourceDefinitions."""
+
+    custom_resources: dict[tuple[str, str], RESTMapping] = msgspec.field(default_factory=dict)
+    """By API group and kind."""
+
+    def rest_mapping(self, api_version: str, kind: str) -> RESTMapping:
+        """The resource of that kind; the plural of an unknown kind is guessed, as kubectl does."""
+        group = api_version.rpartition("/")[0]
+        custom = self.custom_resources.get((group, kind))
+        if custom is not None:
+            return custom
+        is_namespaced = (group, kind) not in _CLUSTER_WIDE and not is_configuration_api(api_version)
+        return RESTMapping(GroupResource(guessed_plural(kind), group), is_namespaced)
+
+
+def guessed_plural(kind: str) -> str:
+    """The most likely resource name of a kind.
+
+    Follows: v1.36, apimachinery/pkg/api/meta/restmapper.go, UnsafeGuessKindToResource.
+
+    >>> [guessed_plural(kind) for kind in ("Deployment", "Ingress", "NetworkPolicy", "Endpoints")]
+    ['deployments', 'ingresses', 'networkpolicies', 'endpoints']
+    """
+    singular = kind.lower()
+    if singular.endswith("endpoints"):
+        return singular
+    if singular.endswith("s"):
+        return f"{singular}es"
+    return f"{singular[:-1]}ies" if singular.endswith("y") else f"{singular}s"
+
+
+class APIKind(NamedTuple):
+    """How objects of a kind are read: their schema and type, the API server's defaulting and its validation."""
+
+    type_name: str
+    type: type[Any]
+    stored: Callable[[Any], Any] = lambda item: item
+    violations: Callable[[Any], tuple[Violation, ...]] = lambda item: tuple(
+        metadata_violations(item.metadata)
+    )
+
+
+API_KINDS = {
+    ("v1", "ResourceQuota"): APIKind(
+        "ResourceQuota", ResourceQuota, quota_usage.quota_as_stored, quota_violations
+    ),
+    ("v1", "LimitRange"): APIKind(
+        "LimitRange", LimitRange, limit_ranger.limit_range_as_stored, limit_range_violations
+    ),
+    ("v1", "Namespace"): APIKind("Namespace", Namespace),
+    ("v1", "Service"): APIKind("Service", Service),
+    ("v1", "PersistentVolumeClaim"): APIKind("PersistentVolumeClaim", PersistentVolumeClaim),
+    ("resource.k8s.io/v1", "ResourceClaim"): APIKind(
+        "DeviceResourceClaim", ResourceClaim, resource_claims.claim_with_defaults
+    ),
+    ("resource.k8s.io/v1", "ResourceClaimTemplate"): APIKind("ResourceClaimTemplate", ResourceClaimTemplate),
+    ("resource.k8s.io/v1", "DeviceClass"): APIKind("DeviceClass", DeviceClass),
+}
+_VERSIONS = {(version.rpartition("/")[0], kind): version for version, kind in API_KINDS}
+_ANY_KIND = APIKind("AnyObject", PartialObjectMetadata)
+_GROUPS_WITH_FREE_NAMES = ("rbac.authorization.k8s.io",)  # e.g. system:node
+_CUSTOM_RESOURCE_DEFINITION = ("apiextensions.k8s.io", "CustomResourceDefinition")
+
+
+class LoadedObject(NamedTuple):
+    """A loaded object: the object itself, or its index among the workloads."""
+
+    value: dict[str, Any]
+    location: ObjectLocation
+    item: APIObject | int
+
+
+MAX_POLICIES = 100
+"""LimitRanges, and ResourceQuotas, of a namespace."""
+
+
+@dataclass(slots=True)
+class OtherObjects:
+    """Collects all objects of manifests in order, besides the workloads that `manifests` loads."""
+
+    objects: list["LoadedObject"] = field(default_factory=list)
+    custom_resources: dict[tuple[str, str], RESTMapping] = field(default_factory=dict)
+    """The resources of CustomResourceDefinitions, by API group and kind."""
+
+    def crowded_namespaces(self, default: str) -> list[Fault]:
+        """The faults of namespaces with so many policies that to compare each pod with each takes very long."""
+        counts = Counter(
+            (type(loaded.item).__name__, loaded.item.metadata.namespace or default)
+            for loaded in self.objects
+            if isinstance(loaded.item, LimitRange | ResourceQuota)
+        )
+        return [
+            Fault(rule=f"namespace {namespace} has {count} {kind}s; the limit is {MAX_POLICIES}")
+            for (kind, namespace), count in counts.items()
+            if count > MAX_POLICIES
+        ]
+
+    def add(self, value: dict[str, Any], location: ObjectLocation) -> list[Fault | Violation]:
+        """Adds an object of another kind; returns its faults."""
+        version, kind = value["apiVersion"], value["kind"]
+        group = version.rpartition("/")[0]
+        served = _VERSIONS.get((group, kind), version)
+        if version != served:
+            rule = f'no matches for kind "{kind}" in version "{version}"; Kubernetes serves {served}'
+            return [Fault(rule=rule, path="apiVersion")]
+        if is_configuration_api(version):
+            self.objects.append(LoadedObject(value, location, PartialObjectMetadata()))
+            return []
+        api_kind = API_KINDS.get((version, kind), _ANY_KIND)
+        is_custom = (group, kind) == _CUSTOM_RESOURCE_DEFINITION
+        check = checked(value, kind if is_custom else api_kind.type_name)
+        valid_value = check.valid_part()
+        item = api_kind.stored(decode(_without_status(valid_value, api_kind), api_kind.type))
+        self.objects.append(LoadedObject(valid_value, location, item))
+        if is_custom and not check.faults and valid_value.get("spec"):
+            self._define(valid_value["spec"])
+        return [*check.faults, *(api_kind.violations(item) if group not in _GROUPS_WITH_FREE_NAMES else ())]
+
+    def add_loaded(self, value: dict[str, Any], location: ObjectLocation, item: APIObject | int) -> None:
+        """Adds an object that `manifests` has loaded: the object itself, or its index among the workloads."""
+        self.objects.append(LoadedObject(value, location, item))
+
+    def _define(self, spec: dict[str, Any]) -> None:
+        group, names = spec["group"], spec["names"]
+        resource = GroupResource(names["plural"], group)
+        self.custom_resources[group, names["kind"]] = RESTMapping(resource, spec["scope"] != "Cluster")
+
+
+def with_namespace(item: APIObject, namespace: str) -> APIObject:
+    """The object with the namespace; empty for cluster-scoped objects."""
+    if item.metadata.namespace == namespace:
+        return item
+    assert isinstance(item, msgspec.Struct)
+    meta: ObjectMeta = replace(item.metadata, namespace=namespace)
+    namespaced: APIObject = replace(item, metadata=meta)
+    return namespaced
+
+
+def _without_status(value: dict[str, Any], api_kind: APIKind) -> dict[str, Any]:
+    """The object as a new one, without status; that of a quota holds the usage, that of a namespace its end."""
+    if api_kind.type in (ResourceQuota, Namespace):
+        return value
+    return {key: item for key, item in value.items() if key != "status"}

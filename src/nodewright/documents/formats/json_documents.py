@@ -1,0 +1,182 @@
+"""Parses JSON as the API machinery does: several values in a text, whole numbers as integers, no duplicate keys."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from nodewright.documents.formats.kubectl_yaml import (
+    MAX_DEPTH,
+    YAMLDocument,
+    as_integer_if_whole,
+    read_documents,
+)
+from nodewright.model.errors import JSON_ERRORS, Fault, InputError
+from nodewright.model.patterns import lazy_pattern
+
+JSON_BLANKS = " \t\r\n"
+_ESCAPED_COLON = lazy_pattern(rb"\\u003[aA]")
+_ESCAPED_SURROGATE = lazy_pattern(r"\\u[dD][89a-fA-F]")
+
+
+class NotJSONError(Exception):
+    """The text is not JSON; it may be YAML that starts with a brace."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
+
+
+def json_documents(text: str, source: str) -> list[YAMLDocument]:
+    """The documents of a text of JSON values.
+
+    Errors: NotJSONError; InputError with the faults: duplicate keys, nesting, numbers with too many digits.
+    """
+    end = _skip_blanks(text, 0)
+    value = quick_json_value(text.encode("utf-8", "surrogatepass"))
+    if value is not msgspec.UNSET:
+        return [YAMLDocument(value, 1, text.count("\n", 0, end) + 1)]
+    from json import JSONDecodeError  # noqa: PLC0415 - start-up time
+
+    decoder = JSONValueDecoder()
+    documents: list[YAMLDocument] = []
+    while end < len(text):
+        line = text.count("\n", 0, end) + 1
+        try:
+            value, end = decoder.decode(text, end)
+        except JSONDecodeError as error:
+            position = f"{source}:{error.lineno}:{error.colno}"
+            raise NotJSONError(Fault(rule=f"not valid JSON: {error.msg}", source=position)) from None
+        except _NotFiniteError as error:
+            raise NotJSONError(Fault(rule=f"not valid JSON: {error}", source=source)) from None
+        except ValueError:  # Python's limit on the digits of an integer
+            raise InputError([Fault(rule="a number has too many digits", source=source)]) from None
+        except (RecursionError, TooDeepError):
+            raise InputError([_too_deep(source)]) from None
+        documents.append(YAMLDocument(value, len(documents) + 1, line))
+        end = _skip_blanks(text, end)
+    if decoder.duplicate_keys:
+        raise InputError(_duplicate_key_faults(text, source, decoder.duplicate_keys))
+    return documents
+
+
+def quick_json_value(content: bytes, max_depth: int = MAX_DEPTH) -> Any:
+    """The only value of a text as `JSONValueDecoder` decodes it, in a third of the time; UNSET: that one has to decide.
+
+    A key that is given twice is found by its colon, which the decoded value does not have.
+    """
+    if b"\\" in content and _ESCAPED_COLON.search(content):
+        return msgspec.UNSET
+    try:
+        value = _QUICK.decode(content)
+        encoded = msgspec.json.encode(value)
+    except (*JSON_ERRORS, ArithmeticError):
+        return msgspec.UNSET
+    if content.count(b":") != encoded.count(b":"):
+        return msgspec.UNSET
+    # Most values have fewer brackets than may be nested.
+    brackets = encoded.count(b"{") + encoded.count(b"[")
+    return msgspec.UNSET if brackets > max_depth and _is_deeper_than(value, max_depth) else value
+
+
+class JSONValueDecoder:
+    """Decodes values of a text, one after the other, and collects the keys that are given twice."""
+
+    def __init__(self, max_depth: int = MAX_DEPTH) -> None:
+        from json import JSONDecoder  # noqa: PLC0415 - start-up time
+
+        self.duplicate_keys: list[str] = []
+        self._max_depth = max_depth
+        self._scan = JSONDecoder(
+            object_pairs_hook=self._members, parse_float=_number, parse_constant=_reject_constant
+        ).raw_decode
+
+    def decode(self, text: str, start: int = 0) -> tuple[Any, int]:
+        """The value that starts there, and the position after it.
+
+        Errors: ValueError, RecursionError, TooDeepError or _NotFiniteError.
+        """
+        value, end = self._scan(text, start)
+        # Most values have fewer brackets than may be nested.
+        brackets = text.count("{", start, end) + text.count("[", start, end)
+        if brackets > self._max_depth and _is_deeper_than(value, self._max_depth):
+            raise TooDeepError
+        has_surrogates = _ESCAPED_SURROGATE.search(text, start, end) is not None
+        return _without_surrogates(value) if has_surrogates else value, end
+
+    def _members(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value_of_key = dict(pairs)
+        if len(value_of_key) != len(pairs):
+            counts = Counter(key for key, _ in pairs)
+            self.duplicate_keys.extend(key for key, count in counts.items() if count > 1)
+        return value_of_key
+
+
+def _duplicate_key_faults(text: str, source: str, keys: list[str]) -> Sequence[Fault]:
+    """The faults of duplicate keys, with their positions if the text can be parsed as YAML."""
+    try:
+        read_documents(text, source)
+    except InputError as error:
+        if sorted(str(fault.value) for fault in error.faults) == sorted(keys):
+            return error.faults
+    return [Fault(rule=f'the key "{key}" is given twice', value=key, source=source) for key in keys]
+
+
+def _without_surrogates(value: Any) -> Any:
+    """The value with unpaired UTF-16 surrogates replaced by U+FFFD, as Go does."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    return value
+
+
+def _too_deep(source: str) -> Fault:
+    return Fault(rule=f"nested more than {MAX_DEPTH} levels deep", source=source)
+
+
+def _skip_blanks(text: str, start: int) -> int:
+    while start < len(text) and text[start] in JSON_BLANKS:
+        start += 1
+    return start
+
+
+class TooDeepError(Exception):
+    """Lists and mappings are nested too deep."""
+
+
+class _NotFiniteError(ArithmeticError):
+    pass
+
+
+def _number(text: str) -> int | float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise _NotFiniteError(f"the number {text} is too large")
+    return as_integer_if_whole(value)
+
+
+def _reject_constant(name: str) -> None:
+    raise _NotFiniteError(f"{name} is not a JSON value")
+
+
+def _is_deeper_than(value: Any, max_depth: int) -> bool:
+    """Whether containers nest deeper; checked level by level, without recursion."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(max_depth):
+        level = [
+            child
+            for container in level
+            for child in (container.values() if isinstance(container, dict) else container)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+_QUICK = msgspec.json.Decoder(float_hook=_number)

@@ -1,0 +1,404 @@
+"""Loads workloads from manifests: pods, and the first pod of each controller."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.documents.files.garbage import rare_collections
+from nodewright.documents.formats.alike_pods import AlikePods, CheckedPod
+from nodewright.documents.formats.controllers import (
+    POD_KIND,
+    POD_TEMPLATES,
+    controller_violations,
+    derived_uid,
+)
+from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.documents import (
+    IDLE_LIMIT_RANGES,
+    NOT_SELECTED,
+    InputFile,
+    input_files,
+    readable_documents,
+)
+from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
+from nodewright.documents.formats.large_lists import NoteProgress, noted
+from nodewright.documents.formats.object_location import (
+    ObjectLocation,
+    listed_items,
+    object_label,
+    type_meta_faults,
+    with_type_meta,
+)
+from nodewright.documents.formats.object_selection import ALL_OBJECTS, ObjectSelection
+from nodewright.documents.formats.submitted_workloads import (
+    stored_pod_violations,
+    submitted_controller,
+    submitted_pod,
+    with_own_defaults,
+)
+from nodewright.documents.formats.workloads import (
+    LoadedWorkloads,
+    UnadmittedWorkload,
+    admitted_workload,
+    class_warnings,
+    created_pods,
+    located_faults,
+    refused_in_namespace,
+    remaining_faults,
+    terminating_namespace,
+)
+from nodewright.engine.admission.api_server.pod_creation import ClusterObjects
+from nodewright.engine.admission.validation.violation import Violation
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.api_request import APIObject
+from nodewright.model.kubernetes.cluster_objects import PriorityClass, RuntimeClass
+from nodewright.model.kubernetes.namespace_objects import LimitRange, ResourceQuota
+from nodewright.model.kubernetes.objects import Pod
+
+if TYPE_CHECKING:
+    from nodewright.documents.formats.api_objects import OtherObjects
+
+
+@rare_collections()
+def load_workloads(
+    filenames: Sequence[str | InputFile],
+    namespace: str = "default",
+    *,
+    recursive: bool = False,
+    max_bytes: int = MAX_YAML_BYTES,
+    selection: ObjectSelection = ALL_OBJECTS,
+    note_progress: NoteProgress | None = None,
+) -> LoadedWorkloads:
+    """The workloads in the files, directories or standard input (`-`) named.
+
+    `namespace` is for objects that name none; `recursive` descends into subdirectories.
+    Units:  max_bytes in bytes of YAML a file; JSON may be larger.
+    Errors: InputError with the faults of all documents at once.
+    """
+    loading = ManifestLoader(namespace, max_bytes, selection=selection, note_progress=note_progress)
+    load_files(loading, filenames, recursive=recursive)
+    return loading.result()
+
+
+def load_files(
+    loading: "ManifestLoader", filenames: Sequence[str | InputFile], *, recursive: bool = False
+) -> None:
+    """Adds the named files to the loader, which collects their faults."""
+    for file in input_files(filenames, loading.faults, recursive=recursive, max_bytes=loading.max_bytes):
+        loading.add_file(file)
+
+
+def workloads_from(content: bytes, source: str, namespace: str = "default") -> LoadedWorkloads:
+    """The workloads in the bytes of one file; otherwise like load_workloads."""
+    loading = ManifestLoader(namespace)
+    loading.add_file(InputFile(source, content))
+    return loading.result()
+
+
+_PRIORITY_CLASS = ("scheduling.k8s.io/v1", "PriorityClass")
+_RUNTIME_CLASS = ("node.k8s.io/v1", "RuntimeClass")
+_SERVED = {kind: version for version, kind in (*POD_TEMPLATES, POD_KIND, _PRIORITY_CLASS, _RUNTIME_CLASS)}
+_FORMER_GROUP = "extensions"
+_NAMESPACE = ("v1", "Namespace")
+_WITHOUT_TEMPLATES = ("apiextensions.k8s.io", "rbac.authorization.k8s.io")
+"""Groups of large or frequent objects that hold no pod templates."""
+_API_GROUPS = (".k8s.io", "nodewright.dev")
+_OWN_GROUPS = ("apps", "autoscaling", "batch", "policy", _FORMER_GROUP)
+_POLICIES = (("v1", "LimitRange"), ("v1", "ResourceQuota"))
+
+MAX_LOCATED_FAULTS = 2_000
+"""After so many faults the rest of an input is not read: to locate and print them takes longer than to read it."""
+
+
+class ManifestLoader(msgspec.Struct, eq=False):
+    """Collects the workloads, classes and faults of the files added so far."""
+
+    namespace: str
+    max_bytes: int = MAX_YAML_BYTES
+    workloads: list[UnadmittedWorkload] = []
+    priority_classes: list[PriorityClass] = []
+    runtime_classes: list[RuntimeClass] = []
+    skipped: dict[str, int] = {}
+    warnings: list[str] = []
+    faults: list[Fault] = []
+    uid_counts: dict[str, int] = {}
+    other_objects: "OtherObjects | None" = None
+    """Collects the objects that create no pods; None: they are only counted in `skipped`, except for `policies`."""
+    policies: "OtherObjects | None" = None
+    """Limit ranges and quotas, if there are any and no `other_objects`."""
+    terminating_namespaces: set[str] = msgspec.field(default_factory=set)
+    """The namespaces among the objects in which nothing new can be created."""
+    selection: ObjectSelection = ALL_OBJECTS
+    judges_templates: bool = True
+    """Whether the pods of custom resources are among the workloads."""
+    applies_quotas: bool = True
+    """Whether the pods that exceed the quotas among the objects do not exist."""
+    note_progress: NoteProgress | None = None
+    _alike: AlikePods = msgspec.field(default_factory=AlikePods)
+    _loaded: LoadedWorkloads | None = None
+
+    def result(self) -> LoadedWorkloads:
+        """The loaded workloads.
+
+        Errors: InputError with all faults.
+        """
+        if self._loaded is None:
+            self._loaded = self._admitted()
+        return self._loaded
+
+    def _admitted(self) -> LoadedWorkloads:
+        if crowded := self.crowded_namespaces():
+            raise InputError([*self.faults, *crowded])
+        creations = created_pods(self.workloads, self._cluster())
+        if faults := remaining_faults(self.faults, self.workloads, creations):
+            raise InputError(faults)
+        workloads = tuple(
+            refused_in_namespace(read)
+            if read.is_new and read.workload.namespace in self.terminating_namespaces
+            else admitted_workload(read, creation)
+            for read, creation in zip(self.workloads, creations, strict=True)
+        )
+        if self.applies_quotas and self.policies is not None and self.quota_count:
+            from nodewright.documents.formats.quota_refusals import with_quota_refusals  # noqa: PLC0415 - start-up time
+
+            values = [read.value for read in self.workloads]
+            new_pods = [
+                creation
+                for read, creation in zip(self.workloads, creations, strict=True)
+                if not read.is_stored
+            ]
+            workloads = with_quota_refusals(
+                workloads, values, new_pods, self.policies.objects, self.namespace
+            )
+        return LoadedWorkloads(
+            workloads=workloads,
+            skipped=dict(sorted((self.skipped | self._idle_limit_ranges()).items())),
+            warnings=(*self.warnings, *class_warnings(self.workloads, creations)),
+        )
+
+    def _idle_limit_ranges(self) -> dict[str, int]:
+        """Counts the limit ranges that no pod of the files is under; they would go unmentioned."""
+        namespaces = {read.workload.namespace for read in self.workloads}
+        policies = self.policies.objects if self.policies is not None else []
+        count = sum(
+            isinstance(read.item, LimitRange)
+            and (read.item.metadata.namespace or self.namespace) not in namespaces
+            for read in policies
+        )
+        return {IDLE_LIMIT_RANGES: count} if count else {}
+
+    @property
+    def quota_count(self) -> int:
+        """Number of ResourceQuotas among the objects that take part in the creation of pods."""
+        policies = self.policies.objects if self.policies is not None else []
+        return sum(isinstance(read.item, ResourceQuota) for read in policies)
+
+    def merge(self, other: "ManifestLoader") -> None:
+        """Adds what the other loader has read."""
+        self._loaded = None
+        first = len(self.faults)
+        for read in other.workloads:
+            start, end = read.fault_span
+            self.workloads.append(replace(read, fault_span=(start + first, end + first)))
+        self.faults += other.faults
+        self.priority_classes += other.priority_classes
+        self.runtime_classes += other.runtime_classes
+        if other.policies is not None:
+            self._policies().objects.extend(other.policies.objects)
+        self.warnings += other.warnings
+        self.terminating_namespaces |= other.terminating_namespaces
+        for kind, count in other.skipped.items():
+            self.count_skipped(kind, count)
+
+    def _policies(self) -> "OtherObjects":
+        from nodewright.documents.formats.api_objects import OtherObjects  # noqa: PLC0415 - start-up time
+
+        if self.policies is None:
+            self.policies = OtherObjects()
+        return self.policies
+
+    def crowded_namespaces(self) -> list[Fault]:
+        """The faults of namespaces with very many policies."""
+        objects = self.other_objects or self.policies
+        return objects.crowded_namespaces(self.namespace) if objects is not None else []
+
+    def _cluster(self) -> ClusterObjects:
+        """The objects of all files that take part in the creation of pods."""
+        limit_ranges: dict[str, tuple[LimitRange, ...]] = {}
+        objects = self.other_objects or self.policies
+        for loaded in [] if objects is None else objects.objects:
+            if isinstance(loaded.item, LimitRange):
+                namespace = loaded.item.metadata.namespace or self.namespace
+                limit_ranges[namespace] = (*limit_ranges.get(namespace, ()), loaded.item)
+        return ClusterObjects(
+            priority_classes=tuple(self.priority_classes),
+            runtime_classes=tuple(self.runtime_classes),
+            limit_ranges=limit_ranges,
+        )
+
+    def count_skipped(self, kind: str, count: int = 1) -> None:
+        """Counts an object, document or file that is not read."""
+        self.skipped[kind] = self.skipped.get(kind, 0) + count
+
+    def add_file(self, file: InputFile) -> None:
+        """Adds the documents of a file."""
+        first_fault = len(self.faults)
+        try:
+            documents = readable_documents(file, self.skipped, max_bytes=self.max_bytes, item_by_item=True)
+            for document in documents:
+                location = ObjectLocation(file.source, file.content, document.number, documents[-1].number)
+                self.add_object(document.value, location)
+        except InputError as error:  # also of an item in the middle of a large List
+            self.faults[first_fault:] = error.faults
+
+    def add_object(self, value: Any, location: ObjectLocation) -> None:
+        """Adds an object, or the items of a list; after very many faults, no more."""
+        if len(self.faults) > MAX_LOCATED_FAULTS:
+            return
+        self._loaded = None
+        if not isinstance(value, dict):
+            self.faults.append(location.locate(Fault(rule="an object is a mapping with apiVersion and kind")))
+            return
+        version, kind = value.get("apiVersion"), value.get("kind")
+        is_selective = self.selection.requirements and not str(kind).endswith("List")
+        if is_selective and not self.selection.includes(value):
+            self.count_skipped(NOT_SELECTED)
+            return
+        if not isinstance(version, str) or not isinstance(kind, str) or not version or not kind:
+            self.faults.extend(type_meta_faults(version, kind, location))
+        elif (items := listed_items(value)) is not None:
+            prefix = f"{location.prefix}." if location.prefix else ""
+            for index, item in enumerate(noted(items, location.source, self.note_progress)):
+                item_location = replace(location, prefix=f"{prefix}items[{index}]")
+                self.add_object(with_type_meta(item, version, kind), item_location)
+        else:
+            self._add_kind(value, version, kind, location)
+
+    def _add_kind(self, value: dict[str, Any], version: str, kind: str, location: ObjectLocation) -> None:
+        if (version, kind) == _NAMESPACE and (name := terminating_namespace(value)):
+            self.terminating_namespaces.add(name)
+        served, group = _SERVED.get(kind), version.rpartition("/")[0]
+        location = replace(location, label=object_label(value, kind, self.namespace))
+        if served is None or group not in (served.rpartition("/")[0], _FORMER_GROUP):
+            self._add_other_kind(value, version, kind, location)
+            return
+        if version != served:
+            rule = f'no matches for kind "{kind}" in version "{version}"; Kubernetes serves {served}'
+            self.faults.append(location.locate(Fault(rule=rule, path="apiVersion")))
+            return
+        checked_pod = self._alike.check(value, kind)
+        check = checked_pod.check
+        valid_value = check.valid_part()
+        violations = list(
+            self._add_pod(valid_value, location, checked_pod)
+            if (version, kind) == POD_KIND
+            else self._add_valid_object(valid_value, location, may_have_nulls=check.may_have_nulls)
+        )
+        if kind != "Pod" and (version, kind) in POD_TEMPLATES:
+            violations.extend(controller_violations(valid_value))
+        start = len(self.faults)
+        self.faults.extend(located_faults(location, (*check.faults, *violations)))
+        if kind == "Pod" and violations:
+            self.workloads[-1] = replace(
+                self.workloads[-1],
+                location=location,
+                faults=tuple(check.faults),
+                violations=tuple(violations),
+                fault_span=(start, len(self.faults)),
+            )
+
+    def _add_other_kind(
+        self, value: dict[str, Any], version: str, kind: str, location: ObjectLocation
+    ) -> None:
+        """Adds an object of a kind that is none of the workloads: a policy, a custom resource, or any other one."""
+        group = version.rpartition("/")[0]
+        objects = self.other_objects or (self._policies() if (version, kind) in _POLICIES else None)
+        if (
+            group
+            and group not in _OWN_GROUPS
+            and not group.endswith(_API_GROUPS)
+            and not value.get("metadata")
+        ):
+            # A file for a program, e.g. KubeAPIServerConfig: objects have names.
+            self.count_skipped(_kind_text(kind, group))
+            return
+        if objects is not None:
+            self.faults.extend(located_faults(location, objects.add(value, location)))
+        is_judged = False
+        if "." in group and group not in _WITHOUT_TEMPLATES:
+            from nodewright.documents.formats.custom_resources import add_custom_pods  # noqa: PLC0415 - rarely needed
+
+            is_judged = add_custom_pods(self, value, location)
+        if objects is None and not is_judged:
+            self.count_skipped(_kind_text(kind, group))
+
+    def _add_object_in_order(
+        self, value: dict[str, Any], location: ObjectLocation, item: APIObject | int
+    ) -> None:
+        if self.other_objects is not None:
+            self.other_objects.add_loaded(value, location, item)
+
+    def _add_valid_object(
+        self, value: dict[str, Any], location: ObjectLocation, *, may_have_nulls: bool
+    ) -> Iterable[Violation]:
+        """Adds an object that passed the schema check; returns the API server's validation errors."""
+        version, kind = value["apiVersion"], value["kind"]
+        if (version, kind) == _PRIORITY_CLASS:
+            priority_class = decode(value, PriorityClass)
+            self.priority_classes.append(priority_class)
+            self._add_object_in_order(value, location, priority_class)
+            from nodewright.documents.formats.class_objects import priority_class_violations  # noqa: PLC0415 - start-up time
+
+            return priority_class_violations(priority_class)
+        if (version, kind) == _RUNTIME_CLASS:
+            runtime_class = decode(value, RuntimeClass)
+            self.runtime_classes.append(runtime_class)
+            self._add_object_in_order(value, location, runtime_class)
+            from nodewright.documents.formats.class_objects import runtime_class_violations  # noqa: PLC0415 - start-up time
+
+            return runtime_class_violations(runtime_class)
+        submission = submitted_controller(
+            value, self.namespace, location, may_have_nulls=may_have_nulls, alike=self._alike
+        )
+        self._add_workload(value, location, submission.read)
+        return submission.violations
+
+    def _add_pod(
+        self, value: dict[str, Any], location: ObjectLocation, checked_pod: CheckedPod
+    ) -> Iterable[Violation]:
+        submission = submitted_pod(value, self.namespace, location, checked_pod)
+        read = self._add_workload(value, location, submission.read)
+        pod = with_own_defaults(read)
+        violations = stored_pod_violations(pod, submission, has_valid_spec=checked_pod.has_valid_spec)
+        if not violations:
+            self._alike.add_valid(checked_pod, read.workload.pod.spec)
+        self.workloads[-1] = replace(read, submitted=pod, valid=None if violations else pod)
+        return violations
+
+    def _add_workload(
+        self, value: dict[str, Any], location: ObjectLocation, read: UnadmittedWorkload
+    ) -> UnadmittedWorkload:
+        workload = replace(read.workload, pod=self._with_unique_uid(read.workload.pod))
+        self._add_object_in_order(value, location, len(self.workloads))
+        self.workloads.append(replace(read, workload=workload))
+        return self.workloads[-1]
+
+    def _with_unique_uid(self, pod: Pod) -> Pod:
+        """The pod with a unique uid; adds a warning where another pod has the same uid."""
+        uid = pod.uid
+        count = self.uid_counts[uid] = self.uid_counts.get(uid, 0) + 1
+        # An inventory handles duplicates itself (`without_duplicates`).
+        if count == 1 or self.other_objects is not None:
+            return pod
+        self.warnings.append(
+            f"{pod.full_name} is defined more than once; each definition counts as a separate pod"
+        )
+        meta = replace(pod.metadata, uid=derived_uid(f"{uid}/{count}"))
+        return replace(pod, metadata=meta)
+
+
+def _kind_text(kind: str, group: str) -> str:
+    """The kind, with its group where Kubernetes has another kind of that name."""
+    return f"{kind}.{group}" if kind in _SERVED and group else kind

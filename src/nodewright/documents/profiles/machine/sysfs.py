@@ -1,0 +1,318 @@
+"""Reads the topology of a machine from /sys as cAdvisor, and so the kubelet, does."""
+
+import re
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from nodewright.documents.profiles.machine.host_facts import core_and_socket_counts, processors, total_bytes
+from nodewright.documents.profiles.machine.host_files import MachineSources
+from nodewright.documents.profiles.machine.missing_facts import MachineFact
+from nodewright.model.errors import HostError
+from nodewright.model.hardware.machine_info import (
+    Core,
+    HugePages,
+    NUMANode,
+    SharedCache,
+    UncoreCache,
+    uncore_and_node_caches,
+)
+from nodewright.model.values.idset import CPUSet, IdSetError
+
+CPUS, NODES, HUGE_PAGES = "devices/system/cpu", "devices/system/node", "kernel/mm/hugepages"
+
+# Names that match cAdvisor's glob patterns `cpu*[0-9]` and `node*[0-9]` and that its parser accepts.
+_CPU = re.compile(r"cpu([0-9]+)", re.ASCII)
+_NODE = re.compile(r"node([0-9]+)", re.ASCII)
+_HUGE = re.compile(r"[^-]*-([0-9]+)kB", re.ASCII)
+_LEADING_NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_SIZE = re.compile(r"([0-9]+)K", re.ASCII)
+
+
+@dataclass(slots=True)
+class _Core:
+    """A core while its threads are collected."""
+
+    core_id: int
+    socket_id: int
+    threads: list[int] = field(default_factory=list)
+
+
+Topology: TypeAlias = tuple[tuple[NUMANode, ...], int]
+"""The NUMA nodes, and the number of CPUs that the kubelet counts."""
+
+
+def topology(sources: MachineSources) -> Topology:
+    """NUMA nodes with their cores, and the number of CPUs.
+
+    The order is cAdvisor's: directories by name, so node10 comes before node2 and CPU 10 before CPU 2.
+
+    Follows: v1.36, cadvisor/utils/sysinfo/sysinfo.go, GetNodesInfo.
+    Departs: a file that should hold a number and does not is an error; cAdvisor logs it and continues without
+        CPUs. A copy without the links from NUMA nodes to CPUs is read through `cpulist`. Books and drawers
+        (s390x) are not distinguished.
+    """
+    names = [name for name in sources.sys.names(NODES) if _NODE.fullmatch(name)]
+    if not names:
+        sources.add_missing(MachineFact.NUMA_NODES, sources.sys.full_path(NODES))
+        return _without_numa(sources)
+    nodes = tuple(_node(sources, name) for name in names)
+    return nodes, sum(len(core.thread_ids) for node in nodes for core in node.cores)
+
+
+def huge_pages(sources: MachineSources, directory: str) -> tuple[HugePages, ...]:
+    """The huge pages in a directory such as /sys/kernel/mm/hugepages; none if it does not exist.
+
+    Follows: v1.36, cadvisor/utils/sysinfo/sysinfo.go, GetHugePagesInfo.
+    """
+    pages = []
+    for name in sources.sys.names(directory):
+        match = _HUGE.fullmatch(name)
+        if match is None:
+            sources.add_fault(
+                sources.sys.full_path(f"{directory}/{name}"),
+                name,
+                "must have a name such as hugepages-2048kB",
+            )
+            continue
+        path = f"{directory}/{name}/nr_hugepages"
+        text = sources.sys.text(path) or ""
+        count = sources.number(sources.sys.full_path(path), text)
+        pages.append(HugePages(page_size=int(match[1]), num_pages=count))
+    return tuple(pages)
+
+
+def physical_counts(sources: MachineSources) -> tuple[int, int]:
+    """num_physical_cores and num_sockets.
+
+    Follows: v1.36, cadvisor/machine/machine.go, GetPhysicalCores and GetSockets: from /proc/cpuinfo or, if it has
+        no ids (Arm), from the online CPUs in sysfs.
+    """
+    cpuinfo = sources.proc.text("cpuinfo")
+    if cpuinfo is None:
+        sources.add_missing(MachineFact.CPUINFO, sources.proc.full_path("cpuinfo"))
+    cores, sockets = core_and_socket_counts(cpuinfo or "")
+    return cores or _distinct_count(sources, "core_id"), sockets or _distinct_count(
+        sources, "physical_package_id"
+    )
+
+
+def _distinct_count(sources: MachineSources, name: str) -> int:
+    """The number of different pairs of this property and a socket; a missing value counts as 0.
+
+    Follows: v1.36, cadvisor/utils/sysfs/sysfs.go, GetUniqueCPUPropertyCount.
+    """
+    online = _online(sources)
+    pairs = set()
+    for cpu, directory in _cpus(sources, CPUS):
+        if online is None or cpu in online:
+            values = (
+                sources.sys.text(f"{directory}/topology/{property_name}")
+                for property_name in (name, "physical_package_id")
+            )
+            pairs.add(tuple("0" if value is None else value for value in values))
+    return len(pairs)
+
+
+def _node(sources: MachineSources, name: str) -> NUMANode:
+    directory = f"{NODES}/{name}"
+    cpus = _cpus(sources, directory) or _cpus_from_cpulist(sources, directory)
+    cores, caches = _with_caches(sources, name, _cores(sources, cpus))
+    return NUMANode(
+        node_id=int(name.removeprefix("node")),
+        memory=_memory(sources, directory),
+        hugepages=huge_pages(sources, f"{directory}/hugepages"),
+        distances=_distances(sources, directory),
+        cores=cores,
+        caches=caches,
+    )
+
+
+def _without_numa(sources: MachineSources) -> Topology:
+    """A NUMA node for each socket, without memory and distances; offline CPUs are counted, too.
+
+    Follows: v1.36, cadvisor/utils/sysinfo/sysinfo.go, getCPUTopology.
+    Departs: the nodes are sorted by id; cAdvisor's order is random.
+    """
+    cpus = _cpus(sources, CPUS)
+    if not cpus:
+        return _from_cpuinfo(sources)
+    sockets: dict[int, list[tuple[int, str]]] = {}
+    for cpu, directory in cpus:
+        path = f"{directory}/topology/physical_package_id"
+        text = sources.sys.text(path)
+        if text is not None:
+            socket = sources.number(sources.sys.full_path(path), text, minimum=-1)
+            sockets.setdefault(socket, []).append((cpu, directory))
+    nodes = []
+    for socket, socket_cpus in sorted(sockets.items()):
+        cores, caches = _with_caches(sources, f"socket {socket}", _cores(sources, socket_cpus))
+        nodes.append(NUMANode(node_id=socket, cores=cores, caches=caches))
+    return tuple(nodes), len(cpus)
+
+
+def _from_cpuinfo(sources: MachineSources) -> Topology:
+    """The topology from /proc/cpuinfo alone, for copies without the CPUs of /sys."""
+    cpuinfo, place = sources.proc.text("cpuinfo"), sources.proc.full_path("cpuinfo")
+    cores: dict[tuple[int, int], list[int]] = {}
+    for fields in processors(cpuinfo or ""):
+        cpu = sources.number(place, fields["processor"])
+        socket = sources.number(place, fields.get("physical id", "0"))
+        core = sources.number(place, fields.get("core id", str(cpu)))
+        cores.setdefault((socket, core), []).append(cpu)
+    if not cores:
+        sources.add_fault(
+            sources.sys.full_path(CPUS), None, "neither this directory nor /proc/cpuinfo has a CPU"
+        )
+    sources.add_missing(MachineFact.TOPOLOGY, sources.sys.full_path(CPUS), place)
+    nodes = tuple(
+        NUMANode(
+            node_id=socket,
+            cores=tuple(
+                Core(core_id=core, socket_id=socket, thread_ids=tuple(threads))
+                for (socket_id, core), threads in cores.items()
+                if socket_id == socket
+            ),
+        )
+        for socket in sorted({socket for socket, _ in cores})
+    )
+    return nodes, sum(map(len, cores.values()))
+
+
+def _cpus(sources: MachineSources, directory: str) -> list[tuple[int, str]]:
+    """The CPUs in a directory with their own directories, in the order of their names."""
+    return [
+        (int(match[1]), f"{directory}/{match[0]}")
+        for name in sources.sys.names(directory)
+        if (match := _CPU.fullmatch(name))
+    ]
+
+
+def _cpus_from_cpulist(sources: MachineSources, directory: str) -> list[tuple[int, str]]:
+    path = f"{directory}/cpulist"
+    text = sources.sys.text(path)
+    cpus = _cpu_list(sources, path, text or "")
+    if cpus:
+        sources.add_missing(MachineFact.NODE_CPUS, sources.sys.full_path(directory), path.rpartition("/")[2])
+    return sorted(((cpu, f"{CPUS}/cpu{cpu}") for cpu in cpus), key=lambda pair: str(pair[0]))
+
+
+def _online(sources: MachineSources) -> CPUSet | None:
+    """The online CPUs; None: all, because the kernel has no CPU hotplug."""
+    path = f"{CPUS}/online"
+    text = sources.sys.text(path)
+    if text is None:
+        sources.add_missing(MachineFact.ONLINE, sources.sys.full_path(path))
+        return None
+    if not text:
+        sources.add_fault(sources.sys.full_path(path), "", "the file is empty")
+    return _cpu_list(sources, path, text)
+
+
+def _cpu_list(sources: MachineSources, path: str, text: str) -> CPUSet:
+    try:
+        return CPUSet.parse(text)
+    except IdSetError as error:
+        sources.add_fault(sources.sys.full_path(path), text, str(error))
+        return CPUSet()
+
+
+def _cores(sources: MachineSources, cpus: list[tuple[int, str]]) -> list[_Core]:
+    """The cores of these CPUs, in the order of the CPUs; offline CPUs are left out.
+
+    Follows: v1.36, cadvisor/utils/sysinfo/sysinfo.go, getCoresInfo.
+    """
+    online = _online(sources)
+    cores: dict[tuple[int, int], _Core] = {}
+    for cpu, directory in cpus:
+        if online is not None and cpu not in online:
+            continue
+        ids = []
+        for name in ("core_id", "physical_package_id"):
+            path = f"{directory}/topology/{name}"
+            text = sources.sys.text(path)
+            if text is None:
+                sources.add_missing(MachineFact.TOPOLOGY, sources.sys.full_path(path))
+                break
+            ids.append(sources.number(sources.sys.full_path(path), text, minimum=-1))
+        else:
+            core_id, socket_id = ids
+            cores.setdefault((core_id, socket_id), _Core(core_id, socket_id)).threads.append(cpu)
+    return list(cores.values())
+
+
+def _memory(sources: MachineSources, directory: str) -> int:
+    path = f"{directory}/meminfo"
+    text = sources.sys.text(path)
+    if text is None:
+        sources.add_missing(MachineFact.NODE_MEMORY, sources.sys.full_path(path), "0")
+        return 0
+    return total_bytes(sources, sources.sys.full_path(path), text, "MemTotal")
+
+
+def _distances(sources: MachineSources, directory: str) -> tuple[int, ...]:
+    path = f"{directory}/distance"
+    text = sources.sys.text(path)
+    if text is None:
+        sources.add_missing(MachineFact.DISTANCES, sources.sys.full_path(path))
+        return ()
+    return tuple(sources.number(sources.sys.full_path(path), part) for part in text.split(" "))
+
+
+def _with_caches(
+    sources: MachineSources, name: str, cores: list[_Core]
+) -> tuple[tuple[Core, ...], tuple[UncoreCache, ...]]:
+    """The cores, each with the uncore caches that cAdvisor assigns to it, and the NUMA node's caches.
+
+    Follows: v1.36, cadvisor/utils/sysinfo/sysinfo.go, addCacheInfo: it stops at the first CPU without
+        readable cache files (no `id` on many Arm machines), and later cores have no caches.
+    """
+    finished_cores: list[Core] = []
+    node_caches: dict[UncoreCache, None] = {}
+    readable = True
+    for core in cores:
+        core_caches = _caches(sources, core.threads[0]) if readable else []
+        if core_caches is None:
+            readable, core_caches = False, []
+            sources.add_missing(MachineFact.CACHES, name, f"cpu{core.threads[0]}")
+        uncore, shared = uncore_and_node_caches(core_caches, cores=len(cores), threads=len(core.threads))
+        node_caches.update(dict.fromkeys(shared))
+        finished_cores.append(Core(core.core_id, core.socket_id, tuple(core.threads), uncore))
+    return tuple(finished_cores), tuple(node_caches)
+
+
+def _caches(sources: MachineSources, cpu: int) -> list[SharedCache] | None:
+    """The caches of a CPU; None if a file is missing or malformed."""
+    directory = f"{CPUS}/cpu{cpu}/cache"
+    names = sources.sys.names(directory)
+    if not names:
+        return None
+    caches = []
+    for name in names:
+        if name.startswith("index"):
+            try:
+                cache = _cache(sources, f"{directory}/{name}")
+            except HostError:
+                return None
+            if cache is None:
+                return None
+            caches.append(cache)
+    return caches
+
+
+def _cache(sources: MachineSources, directory: str) -> SharedCache | None:
+    texts = [
+        sources.sys.text(f"{directory}/{name}") for name in ("id", "size", "level", "type", "shared_cpu_map")
+    ]
+    number, size, level, kind, shared = ("" if text is None else text for text in texts)
+    id_match, size_match = _LEADING_NUMBER.match(number), _SIZE.match(size)
+    level_match = _LEADING_NUMBER.match(level)
+    if None in texts or id_match is None or size_match is None or level_match is None:
+        return None
+    try:
+        cpus = sum(int(mask.strip(), 16).bit_count() for mask in shared.split(","))
+    except ValueError:
+        return None
+    cache = UncoreCache(
+        id=int(id_match[0]), size=int(size_match[1]) * 1024, type=kind, level=int(level_match[0])
+    )
+    return SharedCache(cache, cpus)

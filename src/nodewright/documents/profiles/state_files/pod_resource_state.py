@@ -1,0 +1,134 @@
+"""`allocated_pods_state`, `actuated_pods_state`: the admitted and the actuated resources of pods."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from nodewright.documents.formats.go.go_types import STRING, Field, Struct, zero_value
+from nodewright.documents.formats.go.marshal import checksum, marshal
+from nodewright.documents.formats.go.syntax import GoJSONError, parse
+from nodewright.documents.formats.go.unmarshal import unmarshal, unmarshal_type_error
+from nodewright.documents.formats.kubelet_json import decode_as_go, json_kind
+from nodewright.documents.profiles.state_files.checkpoint_format import CHECKSUM_FIELD, CORRUPTED
+from nodewright.model.kubernetes.objects import ResourceList, ResourceRequirements
+from nodewright.model.reasons.state_files import FormatTried, StateFile, StateFileDamaged
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.values.golang import saturated_int
+
+
+class PodResourceInfo(msgspec.Struct, frozen=True):
+    """The resources of a pod's containers by name, and of the pod as a whole if it has any."""
+
+    containers: Mapping[str, ResourceRequirements] = {}
+    pod: ResourceRequirements | None = None
+
+
+def resources_state_file(pods: Mapping[str, PodResourceInfo]) -> bytes:
+    """The file for pods by uid, as the kubelet writes it.
+
+    Follows: v1.36, pkg/kubelet/allocation/state/checkpoint.go, NewCheckpoint.
+
+    >>> resources_state_file({}).decode()
+    '{"data":"{}","checksum":694314937}'
+    """
+    entries = {uid: _pod_document(pod) for uid, pod in sorted(pods.items())}
+    text = json.dumps({"entries": entries} if entries else {}, separators=(",", ":"), ensure_ascii=False)
+    for char in "<>&\u2028\u2029":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return marshal({"Data": text, "Checksum": _checksum(text)}, _FILE).encode()
+
+
+def read_resources_state(
+    content: bytes, path: str, *, file: StateFile = StateFile.ALLOCATED
+) -> Verdict[dict[str, PodResourceInfo]]:
+    """The pods' resources by uid, or why the kubelet does not start with the file; the file is not changed.
+
+    Follows: v1.36, pkg/kubelet/allocation/state/state_checkpoint.go, restoreState.
+    Departs: names of inner fields must have the case in which the kubelet writes them.
+    """
+    value = zero_value(_FILE)
+    error = unmarshal(content, _FILE, value)
+    if error is not None:
+        return _damaged(FormatTried(version=1, error=error), path, file)
+    text, stored = value["Data"], value["Checksum"]
+    if stored != (computed := _checksum(text)):
+        tried = FormatTried(version=1, error=CORRUPTED, checksum=stored, computed=computed)
+        return _damaged(tried, path, file)
+    pods = _parsed(text)
+    if isinstance(pods, str):
+        tried = FormatTried(version=1, error=f"failed to get pod resource information: {pods}")
+        return _damaged(tried, path, file)
+    return Granted(pods)
+
+
+def _damaged(tried: FormatTried, path: str, file: StateFile) -> Refused:
+    return Refused((StateFileDamaged(file=file, path=path, tried=(tried,)),))
+
+
+def _parsed(text: str) -> dict[str, PodResourceInfo] | str:
+    """The pods, or Go's error message."""
+    try:
+        parse(text.encode())
+    except GoJSONError as error:
+        return str(error)
+    try:
+        document = json.loads(text, parse_int=saturated_int)
+    except RecursionError:  # Go's limit of depth is ten times that of Python.
+        return "exceeded max depth"
+    if not isinstance(document, dict | None):
+        return unmarshal_type_error(json_kind(document), "state.PodResourceCheckpointInfo")
+    decoded = decode_as_go(document or {}, _Checkpoint)
+    if decoded.first_fault:
+        return decoded.first_fault.message
+    return {
+        uid: PodResourceInfo(
+            {name: _requirements(resources) for name, resources in pod.containers.items()},
+            None if pod.pod is None else _requirements(pod.pod),
+        )
+        for uid, pod in decoded.value.entries.items()
+    }
+
+
+class _Requirements(msgspec.Struct, frozen=True):
+    requests: ResourceList = {}
+    limits: ResourceList = {}
+
+
+class _PodResourceInfoJSON(msgspec.Struct, frozen=True):
+    containers: dict[str, _Requirements] = msgspec.field(default_factory=dict, name="ContainerResources")
+    pod: _Requirements | None = msgspec.field(default=None, name="PodLevelResources")
+
+
+class _Checkpoint(msgspec.Struct, frozen=True):
+    entries: dict[str, _PodResourceInfoJSON] = {}
+
+
+def _requirements(decoded: _Requirements) -> ResourceRequirements:
+    return ResourceRequirements(requests=decoded.requests, limits=decoded.limits)
+
+
+def _pod_document(pod: PodResourceInfo) -> dict[str, Any]:
+    return {
+        "ContainerResources": {
+            name: _document(resources) for name, resources in sorted(pod.containers.items())
+        },
+        "PodLevelResources": None if pod.pod is None else _document(pod.pod),
+    }
+
+
+def _document(resources: ResourceRequirements) -> dict[str, Any]:
+    by_kind = (("limits", resources.limits), ("requests", resources.requests))
+    return {
+        kind: {name: str(amount) for name, amount in sorted(amounts.items())}
+        for kind, amounts in by_kind
+        if amounts
+    }
+
+
+def _checksum(text: str) -> int:
+    return checksum(f"(string){text}")
+
+
+_FILE = Struct("state.Checkpoint", (Field("Data", "data", STRING), CHECKSUM_FIELD))

@@ -1,0 +1,77 @@
+import pytest
+
+from nodewright.documents.formats.documents import parse_documents
+from nodewright.model.errors import InputError
+
+
+def values(content: bytes) -> list[object]:
+    return [document.value for document in parse_documents(content, "f")]
+
+
+def refusal(content: bytes, max_bytes: int = 1000) -> list[str]:
+    with pytest.raises(InputError) as refused:
+        parse_documents(content, "f", max_bytes=max_bytes)
+    return [str(fault) for fault in refused.value.faults]
+
+
+TAKEN = [
+    (b'{"a": 1}', [{"a": 1}]),
+    (b' \n{"a": 1}\n{"b": 2.0} {"c": 1e3}', [{"a": 1}, {"b": 2}, {"c": 1000}]),
+    (b"{a: yes}", [{"a": True}]),
+    (b'{"a": 1}\n---\nb: 2', [{"a": 1}, {"b": 2}]),
+    (b'{"a": "\\ud83d\\ude00", "b": "\\ud83d"}', [{"a": "\U0001f600", "b": "\ufffd"}]),
+    (b'{"a": [{"\\udc00": ["\\ud800", 1]}]}', [{"a": [{"\ufffd": ["\ufffd", 1]}]}]),
+    ("\ufeffa: \u00e4".encode(), [{"a": "\u00e4"}]),
+    ("a: \u00e4".encode("utf-16"), [{"a": "\u00e4"}]),
+    (b"\xfe\xff" + "a: 1".encode("utf-16-be"), [{"a": 1}]),
+    ('{"a": "\u00e4"}'.encode("utf-32"), [{"a": "\u00e4"}]),
+    (b"\x00\x00\xfe\xff" + "a: 1".encode("utf-32-be"), [{"a": 1}]),
+    (b"", []),
+    (b" \n  ", []),
+]
+
+
+@pytest.mark.parametrize(("content", "documents"), TAKEN)
+def test_bytes_are_read_as_json_or_yaml_in_any_encoding(content: bytes, documents: list[object]) -> None:
+    assert values(content) == documents
+
+
+REFUSED = [
+    (b"a: \xff", ["f: not valid UTF-8: invalid start byte at byte 3"]),
+    (b"\xff\xfea", ["f: not valid UTF-16-LE: truncated data at byte 2"]),
+    (b'{"a": 1, "b": {"c": 1, "c": 2}, "a": 3}',
+     ['f:1:24: Invalid value: "c": the key "c" is given twice',
+      'f:1:33: Invalid value: "a": the key "a" is given twice']),
+    (b'{"a": 1,\t"a": "\\/"}\n{"b": 1}', ['f: Invalid value: "a": the key "a" is given twice']),
+    (b'{"a": Infinity, "b": NaN, ', ["f:2:1: while parsing a flow node, did not find expected node content"]),
+    (b'{"a": ' + b"9" * 5000 + b"}", ["f: a number has too many digits"]),
+    (b'{"a": ' * 200 + b"1" + b"}" * 200, ["f: nested more than 128 levels deep"]),
+    (b'{"a": ' * 100_000, ["f: nested more than 128 levels deep"]),
+    (b"[" * 200_000, ["f: 200000 bytes of YAML exceed the limit of 1000 (JSON may be larger)"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "faults"), REFUSED)
+def test_unreadable_text_is_rejected_with_its_position(content: bytes, faults: list[str]) -> None:
+    assert refusal(content) == faults
+
+
+def test_a_json_list_may_be_larger_than_any_yaml() -> None:
+    content = b'{"items": [' + b'"x",' * 1000 + b'"x"]}'
+    (document,) = parse_documents(content, "f", max_bytes=1000)
+    assert len(document.value["items"]) == 1001
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (
+            b'{"a": "' + b"x" * 2000 + b'", b}',
+            "f:1:2011: not valid JSON: Expecting property name enclosed in double quotes",
+        ),
+        (b'{"a": 1e999' + b" " * 2000 + b"}", "f: not valid JSON: the number 1e999 is too large"),
+        (b'{"a": -Infinity' + b" " * 2000 + b"}", "f: not valid JSON: -Infinity is not a JSON value"),
+    ],
+)
+def test_large_broken_json_is_not_tried_as_yaml(content: bytes, fault: str) -> None:
+    assert refusal(content) == [fault]
