@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nodewright.agent.agent_client import AgentClient
+from nodewright.cluster.client.agent_client import AgentClient
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.model.errors import HostError
 from tools.cpu_timer import process_cpu_s

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.live.containerd import APP, Containerd
 
-from nodewright.agent.agent_client import AgentClient
+from nodewright.cluster.client.agent_client import AgentClient
 
 NODEWRIGHT = str(Path(sys.executable).with_name("nodewright"))
 _LIMIT_S = 60.0

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from nodewright.agent.timing import ShortCollections
+from nodewright.cluster.tasks.timing import ShortCollections
 from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node

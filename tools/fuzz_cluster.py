@@ -9,18 +9,18 @@ from pathlib import Path
 
 import msgspec
 
-from nodewright.cluster.access import AccessOptions, ExecPlugin
-from nodewright.cluster.api_answers import json_error
-from nodewright.cluster.api_error import ApiError
-from nodewright.cluster.kubeconfig import load_access
-from nodewright.cluster.node_sources import read_cluster_node
-from nodewright.cluster.object_list import ObjectPage, decode_page
-from nodewright.cluster.object_names import KINDS, ClusterName
-from nodewright.cluster.object_watch import decode_event, lines_of
-from nodewright.cluster.pod_events import pod_event_sentences
-from nodewright.cluster.reader import Selection, read_objects
-from nodewright.cluster.request_credentials import run_plugin
-from nodewright.cluster.tls import tls_context
+from nodewright.cluster.client.access import AccessOptions, ExecPlugin
+from nodewright.cluster.client.api_answers import json_error
+from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.kubeconfig import load_access
+from nodewright.cluster.client.object_list import ObjectPage, decode_page
+from nodewright.cluster.client.object_watch import decode_event, lines_of
+from nodewright.cluster.client.request_credentials import run_plugin
+from nodewright.cluster.client.tls import tls_context
+from nodewright.cluster.objects.node_sources import read_cluster_node
+from nodewright.cluster.objects.object_names import KINDS, ClusterName
+from nodewright.cluster.objects.pod_events import pod_event_sentences
+from nodewright.cluster.objects.reader import Selection, read_objects
 from nodewright.documents.formats.manifests import workloads_from
 from nodewright.documents.profiles.node_export import (
     bytes_digest,

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nodewright.agent.agent_client import AgentClient
+from nodewright.cluster.client.agent_client import AgentClient
 from tools.load import MANIFEST, Agent, _commit
 from tools.source import ROOT
 

@@ -30,16 +30,16 @@ from tests.support.real_api_server import ASSETS, real_api_server
 from tests.support.real_scheduler import running_component
 from tests.support.small_nodes import a_small_profile
 
-from nodewright.api.tls import ReloadingTLS
-from nodewright.cluster.access import ClusterAccess, TLSSettings, UserCredentials
-from nodewright.cluster_node.plain_access import PlainAccess
+from nodewright.cluster.client.access import ClusterAccess, TLSSettings, UserCredentials
+from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.serving.key_pair import ensure_key_pair
+from nodewright.cluster.serving.tls import ReloadingTLS
+from nodewright.cluster.tasks.clock import HostClock
 from nodewright.documents.profiles.catalogue import catalogue
 from nodewright.documents.profiles.node_lookup import catalogue_profile
 from nodewright.fleet import Options, run
 from nodewright.fleet.simulation.outcomes import FleetResult, PodOutcome
 from nodewright.fleet.workload import FleetNode, FleetPod
-from nodewright.host.clock import HostClock
-from nodewright.host.key_pair import ensure_key_pair
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.testing.fleets import a_template, some_pods
 from tools.scheduling_workload import PODS, SIZES, WorkloadController, workload

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.cluster.export_places import EXPORT_URL
+from nodewright.cluster.exports.export_places import EXPORT_URL
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.profiles.node_export import bytes_digest, profile_digest
 from nodewright.documents.profiles.node_lookup import catalogue_profile

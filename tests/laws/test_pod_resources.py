@@ -3,6 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodewright.cluster.pod_resources import api_pb2 as v1
+from nodewright.cluster.pod_resources.lister import (
+    allocatable_from_message,
+    allocatable_message,
+    pod_from_message,
+    pod_message,
+)
 from nodewright.model.kubernetes.node_profile import MemoryBlock
 from nodewright.model.kubernetes.pod_resources_api import (
     AllocatableResources,
@@ -11,13 +18,6 @@ from nodewright.model.kubernetes.pod_resources_api import (
     PodResources,
 )
 from nodewright.model.values.idset import CPUSet
-from nodewright.pod_resources import api_pb2 as v1
-from nodewright.pod_resources.lister import (
-    allocatable_from_message,
-    allocatable_message,
-    pod_from_message,
-    pod_message,
-)
 
 NAMES = st.text("abc/-.é", min_size=1, max_size=5)
 NUMA = st.lists(st.integers(0, 63), max_size=3).map(tuple)

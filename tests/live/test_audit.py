@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from nodewright.agent.agent_client import AgentClient
 from nodewright.cli.app import run
+from nodewright.cluster.client.agent_client import AgentClient
 from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.host.cgroupfs import CgroupFS
 from tools.agent_idle import running

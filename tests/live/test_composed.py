@@ -15,9 +15,9 @@ from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import NodeContext
 from nodewright.agent.pods.log_rotation import LogRotatePolicy, rotate_once
 from nodewright.agent.pods.runtime_configs import ProcessConfigBuilder
+from nodewright.cluster.tasks.clock import HostClock
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.host.clock import HostClock
 from nodewright.host.prober import HostProber
 from nodewright.host.volumes import Volumes
 from nodewright.model.kubernetes.namespace_objects import ConfigMap

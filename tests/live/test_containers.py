@@ -13,10 +13,10 @@ from nodewright.agent.agent_state import PodSource
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import NodeContext
 from nodewright.agent.pods.runtime_configs import ContainerConfigBuilder
+from nodewright.cluster.tasks.clock import HostClock
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.host.cgroupfs import CgroupFS
-from nodewright.host.clock import HostClock
 from nodewright.host.prober import HostProber
 from nodewright.host.volumes import Volumes
 from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret

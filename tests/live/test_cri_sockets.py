@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from tests.live.containerd import lacking
 
+from nodewright.cluster.pod_resources.lister import PodResourcesClient
 from nodewright.model.kubernetes.pod_resources_api import ContainerDevices
-from nodewright.pod_resources.lister import PodResourcesClient
 from tools.container_agent import Agent, a_pod, an_agent
 from tools.source import ROOT
 

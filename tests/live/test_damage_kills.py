@@ -17,7 +17,7 @@ import yaml
 from tests.support.agent_command import AgentCommand
 from tests.support.live_agent import private_cgroups
 
-from nodewright.agent.agent_client import AgentStatusError
+from nodewright.cluster.client.agent_client import AgentStatusError
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.model.errors import HostError
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.agent.agent_client import AgentClient
 from nodewright.cli.app import run
+from nodewright.cluster.client.agent_client import AgentClient
 from nodewright.documents.output.exit_codes import NO, YES
 from tools.agent_idle import running
 from tools.source import ROOT

@@ -19,9 +19,9 @@ from tests.live.containerd import Containerd
 from tests.support.real_api_server import ASSETS, real_api_server
 from tests.support.real_kubelet import NODE, RealKubelet, lacking_kubelet, real_kubelet, static_pod
 
+from nodewright.cluster.serving.key_pair import make_key_pair
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.profiles.node_export import NodeExport, SourceState, read_node_export
-from nodewright.host.key_pair import make_key_pair
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node
 

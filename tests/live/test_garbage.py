@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 import grpc
 import pytest
 
-from nodewright.agent.agent_client import AgentClient
-from nodewright.pod_resources.lister import PodResourcesClient
+from nodewright.cluster.client.agent_client import AgentClient
+from nodewright.cluster.pod_resources.lister import PodResourcesClient
 from tools.agent_idle import running
 from tools.source import ROOT
 

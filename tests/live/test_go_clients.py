@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.support.real_api_server import ASSETS
 
-from nodewright.agent.agent_client import AgentClient
+from nodewright.cluster.client.agent_client import AgentClient
 from tools.agent_idle import running
 
 SEARCHED = os.pathsep.join(filter(None, (ASSETS, os.environ.get("PATH", ""))))

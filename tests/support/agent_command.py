@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nodewright.agent.agent_client import AgentClient
+from nodewright.cluster.client.agent_client import AgentClient
 from nodewright.model.errors import HostError
 
 _PATIENCE_S = 120.0

@@ -31,7 +31,7 @@ from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.status_text import KubeletStatusText
 from nodewright.agent.store.agent_store import DEFERRED, PODS, AgentStore, StoreSettings
 from nodewright.agent.store.stored_pods import read_deferred_file, read_pod_file
-from nodewright.agent.supervision import STATE_NOT_SAVED
+from nodewright.cluster.tasks.supervision import STATE_NOT_SAVED
 from nodewright.documents.profiles.scenario_files import journal_header
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation
 from nodewright.engine.node.eviction_pass import eviction_claims

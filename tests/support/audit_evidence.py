@@ -7,6 +7,12 @@ from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench
 
 from nodewright.agent.agent_state import PodStage
+from nodewright.cluster.pod_resources.lister import (
+    allocatable_from_message,
+    allocatable_message,
+    pod_from_message,
+    pod_message,
+)
 from nodewright.documents.profiles.state_files.checkpoints import stored_state, written_state_files
 from nodewright.engine.core.cgroups.cgroup_names import QOSCgroupNames, pod_uid_from_cgroup
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
@@ -14,12 +20,6 @@ from nodewright.engine.node.node_cgroups import cgroup_rules, cgroup_tree
 from nodewright.engine.node.pod_resources_view import allocatable_resources, pod_resources_of
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.verdict import Granted, Verdict
-from nodewright.pod_resources.lister import (
-    allocatable_from_message,
-    allocatable_message,
-    pod_from_message,
-    pod_message,
-)
 from nodewright.predict.audit.audit_evidence import AuditEvidence, CgroupEvidence, StateFileEvidence
 from nodewright.predict.audit.cgroup_check import cgroups_to_read, file_names_to_read
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from tests.support.memory_cluster import NODES, PODS, Document, MemoryCluster
 
-from nodewright.cluster.api_error import ApiError
+from nodewright.cluster.client.api_error import ApiError
 from nodewright.extender_main.cluster_feed import ClusterFeed
 from nodewright.extender_main.extender_service import ApiBinder, ExtenderService, ServiceOptions
 from nodewright.host.ports import Clock

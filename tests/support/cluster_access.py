@@ -10,11 +10,11 @@ import yaml
 from tests.support.fake_api_certificates import Authority
 from tests.support.fake_api_server import FakeApiServer, kubeconfig_text
 
-from nodewright.cluster.access import AccessOptions, ClusterAccess
-from nodewright.cluster.api_client import ApiClient
-from nodewright.cluster.api_error import ApiError
-from nodewright.cluster.kubeconfig import load_access
-from nodewright.cluster.object_list import collected_pages
+from nodewright.cluster.client.access import AccessOptions, ClusterAccess
+from nodewright.cluster.client.api_client import ApiClient
+from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.kubeconfig import load_access
+from nodewright.cluster.client.object_list import collected_pages
 
 T = TypeVar("T")
 NODES = "/api/v1/nodes"

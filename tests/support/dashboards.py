@@ -14,12 +14,12 @@ from tests.support.agent_bench import AgentBench
 
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.api.api_status_objects import NodeSystemInfo
-from nodewright.api.browser_auth import BrowserAuth, PageAddress, serve_local_pages
 from nodewright.api.dashboard.agent_view import AgentView
 from nodewright.api.dashboard.dashboard_routes import DashboardRoutes, DashboardView
 from nodewright.api.dashboard.plan_view import AdmissionPlan
-from nodewright.api.routes import APIError, on_api_error
 from nodewright.api.served_agent import ServedAgent
+from nodewright.cluster.serving.browser_auth import BrowserAuth, PageAddress, serve_local_pages
+from nodewright.cluster.serving.routes import APIError, on_api_error
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.admit.admission_report import AdmissionEntry

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from nodewright.agent.timing import elapsed_s
+from nodewright.cluster.tasks.timing import elapsed_s
 from nodewright.host.ports import Clock
 
 T = TypeVar("T")

@@ -24,13 +24,13 @@ from nodewright.agent.observe.pressure_monitor import MonitoredParts, PressureMo
 from nodewright.agent.pods.container_start import ConfigBuilder
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.status_text import KubeletStatusText
+from nodewright.cluster.tasks.clock import HostClock
 from nodewright.core.lifecycle.pod_actions import spec_hash
 from nodewright.documents.files.cgroup_files import memory_file_names
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.engine.core.eviction.eviction_policy import ADAPTIVE, EvictionPolicy
 from nodewright.host.cgroupfs import CgroupFS
-from nodewright.host.clock import HostClock
 from nodewright.host.local_storage import PodDirectories
 from nodewright.host.memory_readings import HostStatsProvider
 from nodewright.host.ports import ContainerConfig, ContainerRuntime, PodSandboxConfig

@@ -15,10 +15,10 @@ import grpc
 from google.protobuf.message import Message
 from grpc import aio as grpc_aio
 
+from nodewright.cluster.pod_resources import api_pb2 as v1
+from nodewright.cluster.pod_resources.lister import SERVICE, allocatable_message, pod_message
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_resources_view import allocatable_resources, pod_resources_of
-from nodewright.pod_resources import api_pb2 as v1
-from nodewright.pod_resources.lister import SERVICE, allocatable_message, pod_message
 from nodewright.runtimes.cri import api_pb2 as cri
 from nodewright.runtimes.cri import channel
 from nodewright.runtimes.cri.channel import RuntimeCall

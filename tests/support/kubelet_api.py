@@ -25,16 +25,16 @@ from starlette.types import ASGIApp, Message
 from tests.support.agent_bench import AgentBench
 
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.api.access import Authorizer, Grants
 from nodewright.api.api_status_objects import NodeSystemInfo
-from nodewright.api.http_server import ListenAddress
 from nodewright.api.kubelet_serving import KubeletServingConfig, LoopMetrics, serve_kubelet_api
-from nodewright.api.routes import AccessRole
 from nodewright.api.served_agent import ServedAgent
-from nodewright.api.tls import ReloadingTLS
-from nodewright.host.key_pair import KeyPair, make_key_pair
+from nodewright.cluster.serving.access import Authorizer, Grants
+from nodewright.cluster.serving.http_server import ListenAddress
+from nodewright.cluster.serving.key_pair import KeyPair, make_key_pair
+from nodewright.cluster.serving.routes import AccessRole
+from nodewright.cluster.serving.tls import ReloadingTLS
+from nodewright.cluster.serving.tokens import TokenFile
 from nodewright.host.streams import ProcessStreams, StreamingServer
-from nodewright.host.tokens import TokenFile
 from nodewright.model.kubernetes.kubelet_configuration import (
     KubeletAuthentication,
     KubeletConfiguration,

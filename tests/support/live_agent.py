@@ -24,11 +24,11 @@ from nodewright.agent.observations import PodApplied, PodDeletionRequested
 from nodewright.agent.pods.cgroup_reconcile import ReconcileResult, reconcile_cgroups
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.status_text import KubeletStatusText
+from nodewright.cluster.tasks.clock import HostClock
 from nodewright.documents.profiles.machine.captured_machine import capture_this_machine
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.host.cgroupfs import CgroupFS
-from nodewright.host.clock import HostClock
 from nodewright.host.ports import ContainerConfig, PodSandboxConfig
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, Pod

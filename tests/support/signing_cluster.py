@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from nodewright.cluster.api_error import ApiError
+from nodewright.cluster.client.api_error import ApiError
 from nodewright.cluster_node.signing_requests import SIGNING_REQUESTS
 from nodewright.host.ports import Clock
 

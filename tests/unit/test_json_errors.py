@@ -24,7 +24,7 @@ NOT_FROM_OUTSIDE = {
     "documents/formats/custom_templates.py": "a file of the package",
     "documents/formats/decode.py": "its callers expect the errors",
     "documents/formats/go/syntax.py": "one string",
-    "pod_resources/snapshot.py": "printed by our own process",
+    "cluster/pod_resources/snapshot.py": "printed by our own process",
     "scheduling/export_reader.py": "its one public reader expects the errors",
     "documents/profiles/catalogue.py": "a file of the package",
 }

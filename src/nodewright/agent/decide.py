@@ -53,7 +53,7 @@ from nodewright.agent.pods.termination import (
     report_overdue_terminations,
     terminate_pod,
 )
-from nodewright.agent.supervision import error_text
+from nodewright.cluster.tasks.supervision import error_text
 from nodewright.core.lifecycle.pod_actions import ProbeResult
 from nodewright.core.lifecycle.probe_state import ProbeState, probe_state_after
 from nodewright.engine.core.eviction.eviction_manager import begin_pass, finish_pass

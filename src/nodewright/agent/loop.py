@@ -34,8 +34,8 @@ from nodewright.agent.pod_index import next_due_ns
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.pods.stray_cgroups import end_stray_pods
 from nodewright.agent.store.write_queue import QueuedIteration, StateWriter, WriteQueue, bypasses_queue
-from nodewright.agent.supervision import STATE_NOT_SAVED, error_text
-from nodewright.agent.timing import monotonic_ns
+from nodewright.cluster.tasks.supervision import STATE_NOT_SAVED, error_text
+from nodewright.cluster.tasks.timing import monotonic_ns
 from nodewright.host.ports import Clock
 
 

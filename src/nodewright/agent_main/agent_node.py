@@ -16,7 +16,6 @@ from nodewright.agent.observations import SourcePodsListed
 from nodewright.agent.observe.manifest_sources import watch_directory
 from nodewright.agent.observe.manifest_url import watch_url
 from nodewright.agent.observe.source_listener import SourceListener
-from nodewright.agent.supervision import BackgroundTask
 from nodewright.agent_main.agent_settings import (
     AgentSettings,
     cgroup_root,
@@ -26,6 +25,7 @@ from nodewright.agent_main.agent_settings import (
 )
 from nodewright.agent_main.kubelet_flags import overridden
 from nodewright.api.api_status_objects import NodeSystemInfo
+from nodewright.cluster.tasks.supervision import BackgroundTask
 from nodewright.documents.profiles.kubelet_config_files import config_document
 from nodewright.documents.profiles.machine.captured_machine import capture_this_machine
 from nodewright.documents.profiles.machine.host_facts import cgroup_version

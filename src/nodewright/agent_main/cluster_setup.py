@@ -18,7 +18,6 @@ from nodewright.agent.observe.container_counters import machine_ids
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.observe.metric_names import HistogramMetric
 from nodewright.agent.outcome import IterationResult
-from nodewright.agent.supervision import BackgroundTask, error_text
 from nodewright.agent_main.agent_node import host_address
 from nodewright.agent_main.agent_settings import AgentSettings
 from nodewright.agent_main.node_options import (
@@ -31,28 +30,29 @@ from nodewright.agent_main.node_options import (
 )
 from nodewright.agent_main.runtime_setup import RuntimeParts
 from nodewright.api.api_status_objects import NodeSystemInfo
-from nodewright.cluster.access import ClusterAccess
-from nodewright.cluster.object_names import name_selector
-from nodewright.cluster_node.cluster_api import ClusterAPI
+from nodewright.cluster.client.access import ClusterAccess
+from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.client.reflector import Reflector
+from nodewright.cluster.objects.object_names import name_selector
+from nodewright.cluster.tasks.free_memory import limit_tls_buffers
+from nodewright.cluster.tasks.supervision import BackgroundTask, error_text
 from nodewright.cluster_node.event_writer import EventWriter
 from nodewright.cluster_node.mirror_pods import MirrorPods
 from nodewright.cluster_node.node_lease import NodeLease
 from nodewright.cluster_node.node_object import NodeIdentity, NodeReadings, image_names
 from nodewright.cluster_node.node_registration import NODES, NodeRegistration, ReportTimes
 from nodewright.cluster_node.persistent_volumes import PersistentVolumes
-from nodewright.cluster_node.plain_access import PlainAccess
 from nodewright.cluster_node.pod_informer import PodInformer, is_mirror
 from nodewright.cluster_node.pod_objects import PodObjects, reduced_service
 from nodewright.cluster_node.pod_start_times import PodStartTimes
 from nodewright.cluster_node.pod_status_writer import PodStatusWriter
 from nodewright.cluster_node.referenced_objects import ReferencedObjects
-from nodewright.cluster_node.reflector import Reflector
 from nodewright.cluster_node.service_account_tokens import ServiceAccountTokens
 from nodewright.documents.files.file_store import write_atomically
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.profiles.machine.host_facts import kubernetes_architecture
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.host.free_memory import limit_tls_buffers
 from nodewright.host.ports import Clock, RuntimeHealth
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.objects import Taint

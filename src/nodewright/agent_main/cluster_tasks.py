@@ -11,15 +11,15 @@ import msgspec
 
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.agent.supervision import BackgroundTask
 from nodewright.agent_main.agent_settings import AgentSettings
 from nodewright.agent_main.runtime_setup import RuntimeParts
 from nodewright.api.served_agent import ServedAgent
+from nodewright.cluster.tasks.supervision import BackgroundTask
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 
 if TYPE_CHECKING:
-    from nodewright.cluster.access import ClusterAccess
+    from nodewright.cluster.client.access import ClusterAccess
 
 
 class NodeCredentials(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,8 +46,8 @@ def cluster_credentials(settings: AgentSettings, kubelet: KubeletConfiguration) 
             value = settings.bootstrap_kubeconfig
             raise InputError([Fault(source="--bootstrap-kubeconfig", value=value, rule=rule)])
         return None
-    from nodewright.cluster.access import AccessOptions  # noqa: PLC0415 - for nodes of a cluster only
-    from nodewright.cluster.kubeconfig import load_access  # noqa: PLC0415 - as above
+    from nodewright.cluster.client.access import AccessOptions  # noqa: PLC0415 - for nodes of a cluster only
+    from nodewright.cluster.client.kubeconfig import load_access  # noqa: PLC0415 - as above
 
     if not (settings.bootstrap_kubeconfig or kubelet.rotate_certificates or kubelet.server_tls_bootstrap):
         return NodeCredentials(access=load_access(AccessOptions(kubeconfig=settings.kubeconfig), os.environ))

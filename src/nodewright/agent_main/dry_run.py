@@ -16,22 +16,22 @@ from nodewright.agent.observe.source_listener import SourceListener
 from nodewright.agent.outcome import IterationResult, StateChanges
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.status_text import KubeletStatusText
-from nodewright.agent.supervision import run_supervised
 from nodewright.agent_main.agent_node import WATCHED_SOURCES, node_system_info, watch_sources
 from nodewright.agent_main.agent_settings import AgentSettings
 from nodewright.api.agent_server import serve_agent_api
 from nodewright.api.dashboard.agent_view import AgentView
 from nodewright.api.dashboard.dashboard_routes import DashboardRoutes
 from nodewright.api.served_agent import ServedAgent
+from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.stop_signal import stop_event
+from nodewright.cluster.tasks.supervision import run_supervised
 from nodewright.core.lifecycle.pod_actions import spec_hash
 from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.terminal import print_line, print_message
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.host.clock import HostClock
 from nodewright.host.memory_readings import HostStatsProvider
 from nodewright.host.ports import ContainerConfig, PodSandboxConfig
-from nodewright.host.stop_signal import stop_event
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.predict.node import Node

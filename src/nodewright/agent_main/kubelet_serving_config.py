@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nodewright.agent_main.agent_settings import AgentSettings
-from nodewright.api.access import Authorizer, read_grants
 from nodewright.api.kubelet_serving import KubeletServingConfig
-from nodewright.api.tls import ReloadingTLS
-from nodewright.api.webhooks import AccessReviews, CacheTimes, TokenReviews
-from nodewright.host.key_pair import KeyPair, ensure_key_pair
-from nodewright.host.tokens import TokenFile
+from nodewright.cluster.serving.access import Authorizer, read_grants
+from nodewright.cluster.serving.key_pair import KeyPair, ensure_key_pair
+from nodewright.cluster.serving.tls import ReloadingTLS
+from nodewright.cluster.serving.tokens import TokenFile
+from nodewright.cluster.serving.webhooks import AccessReviews, CacheTimes, TokenReviews
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 
 if TYPE_CHECKING:
-    from nodewright.cluster.access import ClusterAccess
+    from nodewright.cluster.client.access import ClusterAccess
 
 _ALWAYS_ALLOW, _WEBHOOK = "AlwaysAllow", "Webhook"
 _NO_API_SERVER = "this agent has no API server for webhooks; "
@@ -73,7 +73,7 @@ def _reviews(
     """The client for reviews, on a connection of its own, and the reviews that the configuration enables."""
     if access is None:
         return None, (None, None)
-    from nodewright.cluster_node.plain_access import PlainAccess  # noqa: PLC0415 - for nodes of a cluster only
+    from nodewright.cluster.client.plain_access import PlainAccess  # noqa: PLC0415 - for nodes of a cluster only
 
     api, times = PlainAccess(access), CacheTimes.from_config(config)
     has_tokens, has_access = config.authentication.webhook.enabled, config.authorization.mode == _WEBHOOK

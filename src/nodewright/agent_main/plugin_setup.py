@@ -12,16 +12,16 @@ from nodewright.agent.devices.plugin_watcher import PluginWatcher
 from nodewright.agent.effects import RecordEvent
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.agent.supervision import BackgroundTask, run_supervised
 from nodewright.agent_main.agent_settings import AgentSettings
 from nodewright.agent_main.runtime_setup import runtime_endpoint
+from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised
 from nodewright.device_plugins.protocols import (
     DevicePluginClient,
     PluginRegistration,
     PluginRegistrationClient,
 )
 from nodewright.device_plugins.registration_server import RegistrationServer
-from nodewright.host.clock import HostClock
 from nodewright.model.errors import HostError
 from nodewright.model.values.idset import NUMASet
 

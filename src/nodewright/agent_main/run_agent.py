@@ -24,8 +24,6 @@ from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.pods.log_rotation import LogRotatePolicy, rotate_logs
 from nodewright.agent.status_text import KubeletStatusText
 from nodewright.agent.store.agent_store import JOURNAL, OpenedStore, open_store
-from nodewright.agent.supervision import BackgroundTask, LoopErrors, run_supervised
-from nodewright.agent.timing import ShortCollections
 from nodewright.agent_main.agent_node import (
     WATCHED_SOURCES,
     AgentNode,
@@ -49,22 +47,24 @@ from nodewright.api.agent_server import serve_agent_api
 from nodewright.api.api_status_objects import NodeSystemInfo
 from nodewright.api.dashboard.agent_view import AgentView
 from nodewright.api.dashboard.dashboard_routes import DashboardRoutes
-from nodewright.api.http_server import log_to_stderr
 from nodewright.api.node_routes import ProfileRoutes
-from nodewright.api.routes import AuthorizedRoute
 from nodewright.api.served_agent import ServedAgent
 from nodewright.api.unix_sockets import ServerFactory, serve_on_demand
+from nodewright.cluster.serving.http_server import log_to_stderr
+from nodewright.cluster.serving.routes import AuthorizedRoute
+from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.free_memory import return_memory_regularly
+from nodewright.cluster.tasks.stop_signal import stop_event
+from nodewright.cluster.tasks.supervision import BackgroundTask, LoopErrors, run_supervised
+from nodewright.cluster.tasks.timing import ShortCollections
 from nodewright.documents.output.exit_codes import ERROR, YES
 from nodewright.documents.output.terminal import print_log_line, print_message
 from nodewright.documents.profiles.scenario_files import journal_header
 from nodewright.engine.core.eviction.eviction_policy import POLICIES
 from nodewright.host.cgroupfs import CgroupFS
-from nodewright.host.clock import HostClock
 from nodewright.host.descriptors import raise_descriptor_limit
-from nodewright.host.free_memory import return_memory_regularly
 from nodewright.host.prober import HostProber
 from nodewright.host.root_directory import prepare_root_directory
-from nodewright.host.stop_signal import stop_event
 from nodewright.host.systemd import is_shutting_down, notify, notify_watchdog
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import NodeProfile

@@ -14,22 +14,22 @@ from msgspec.structs import replace
 
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.agent.supervision import BackgroundTask
 from nodewright.agent_main.agent_settings import AgentSettings
 from nodewright.agent_main.cluster_tasks import NodeCredentials
 from nodewright.agent_main.runtime_setup import RuntimeParts
-from nodewright.cluster.access import (
+from nodewright.cluster.client.access import (
     AccessOptions,
     ClusterAccess,
     PEMSource,
     TLSSettings,
     UserCredentials,
 )
-from nodewright.cluster.kubeconfig import load_access
+from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.kubeconfig import load_access
+from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.tasks.supervision import BackgroundTask
 from nodewright.cluster_node.certificate_rotation import CertificateRotation
 from nodewright.cluster_node.certificate_store import CLIENT, SERVER, CertificateStore
-from nodewright.cluster_node.cluster_api import ClusterAPI
-from nodewright.cluster_node.plain_access import PlainAccess
 from nodewright.cluster_node.signing_requests import CLIENT_SIGNER, SERVING_SIGNER
 from nodewright.documents.files.file_store import write_atomically
 from nodewright.host.certificates import CertificateSubject, certificate_facts, expiry_s

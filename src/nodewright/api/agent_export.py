@@ -4,13 +4,13 @@ import asyncio
 
 from msgspec.structs import replace
 
-from nodewright.api.export_routes import ExportRoutes
-from nodewright.api.routes import AuthorizedRoute
 from nodewright.api.served_agent import ServedAgent
+from nodewright.cluster.exports.export_feed import ExportFeed, ExportReading, ServedExport, SourceReading
+from nodewright.cluster.exports.export_routes import ExportRoutes
+from nodewright.cluster.serving.routes import AuthorizedRoute
 from nodewright.documents.profiles.node_export import SourceState
 from nodewright.engine.node.node_state import NodeState
 from nodewright.model.kubernetes.node_profile import NodeProfile
-from nodewright.node_export.export_feed import ExportFeed, ExportReading, ServedExport, SourceReading
 from nodewright.predict.replay.scenario_journal import current_profile
 
 

@@ -14,11 +14,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nodewright.api.container_routes import LogRoutes
-from nodewright.api.http_server import LISTEN_BACKLOG, serve_unix_socket
-from nodewright.api.middleware import RefusalLog
 from nodewright.api.node_routes import NodeRoutes
 from nodewright.api.pod_routes import PodRoutes
-from nodewright.api.routes import (
+from nodewright.api.served_agent import ServedAgent
+from nodewright.api.unix_sockets import prepare_socket_path, remove_socket
+from nodewright.cluster.serving.http_server import LISTEN_BACKLOG, serve_unix_socket
+from nodewright.cluster.serving.middleware import RefusalLog
+from nodewright.cluster.serving.routes import (
     APIError,
     AuthorizedRoute,
     bare_routes,
@@ -27,8 +29,6 @@ from nodewright.api.routes import (
     on_input_error,
     status_response,
 )
-from nodewright.api.served_agent import ServedAgent
-from nodewright.api.unix_sockets import prepare_socket_path, remove_socket
 from nodewright.model.errors import HostError, InputError
 
 OWNER_MODE, GROUP_MODE = 0o600, 0o660

@@ -24,9 +24,9 @@ from wsproto.events import (
 from wsproto.events import Request as WebSocketRequest
 from wsproto.utilities import ProtocolError
 
-from nodewright.api.middleware import TAKE_OVER_CONNECTION
-from nodewright.api.routes import BAD_REQUEST, INTERNAL_ERROR, APIError
 from nodewright.api.upgrade_proxy import is_websocket_request
+from nodewright.cluster.serving.middleware import TAKE_OVER_CONNECTION
+from nodewright.cluster.serving.routes import BAD_REQUEST, INTERNAL_ERROR, APIError
 from nodewright.host.streams import STDOUT, ProcessSession
 from nodewright.model.errors import JSON_ERRORS, HostError
 

@@ -11,7 +11,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from nodewright.agent.agent_state import PodRecord
-from nodewright.api.routes import (
+from nodewright.api.served_agent import ServedAgent
+from nodewright.cluster.serving.routes import (
     BAD_REQUEST,
     INTERNAL_ERROR,
     INVALID,
@@ -22,7 +23,6 @@ from nodewright.api.routes import (
     boolean_parameter,
     integer_parameter,
 )
-from nodewright.api.served_agent import ServedAgent
 from nodewright.documents.files.file_store import open_regular_file
 from nodewright.host.container_logs import LogOptions, follow_log, read_log
 from nodewright.host.ports import ExecResult

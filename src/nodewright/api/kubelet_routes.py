@@ -15,10 +15,16 @@ from starlette.routing import Route
 from nodewright.agent.agent_state import PodRecord
 from nodewright.api.api_status_objects import pod_object
 from nodewright.api.container_routes import ContainerRoutes
-from nodewright.api.routes import AccessRole, APIError, AuthorizedRoute, bare_routes, on_host_error
 from nodewright.api.served_agent import ServedAgent
 from nodewright.api.stream_routes import StreamRoutes
 from nodewright.api.summary_document import cpu_and_memory, resource_metrics, summary_document
+from nodewright.cluster.serving.routes import (
+    AccessRole,
+    APIError,
+    AuthorizedRoute,
+    bare_routes,
+    on_host_error,
+)
 from nodewright.documents.output.exposition import CONTENT_TYPE
 from nodewright.documents.output.json_yaml import plain_value
 from nodewright.engine.node.node_state import NodeState

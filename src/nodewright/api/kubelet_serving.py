@@ -13,16 +13,16 @@ from nodewright.agent.observe.container_counters import ContainerCounters, machi
 from nodewright.agent.observe.metrics import AgentMetrics
 from nodewright.agent.observe.pressure_monitor import PressureMonitor
 from nodewright.agent.observe.summary_provider import SummaryProvider
-from nodewright.api.access import Authorizer
 from nodewright.api.cadvisor_metrics import cadvisor_metrics, failed_cadvisor_metrics
-from nodewright.api.http_server import ListenAddress, TLSContextSource, serve_network
 from nodewright.api.kubelet_routes import KubeletRoutes, kubelet_application
 from nodewright.api.metrics_pages import AgentMetricsPages
-from nodewright.api.middleware import AuthMiddleware, RefusalLog, RequestMetrics
 from nodewright.api.node_gauges import GaugeInputs, ThresholdDistance
-from nodewright.api.routes import AuthorizedRoute
 from nodewright.api.served_agent import ServedAgent
-from nodewright.api.tls import ReloadingTLS
+from nodewright.cluster.serving.access import Authorizer
+from nodewright.cluster.serving.http_server import ListenAddress, TLSContextSource, serve_network
+from nodewright.cluster.serving.middleware import AuthMiddleware, RefusalLog, RequestMetrics
+from nodewright.cluster.serving.routes import AuthorizedRoute
+from nodewright.cluster.serving.tls import ReloadingTLS
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 

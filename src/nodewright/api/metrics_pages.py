@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from nodewright.agent.observe.metrics import AgentMetrics
-from nodewright.api.middleware import RefusalLog, RequestMetrics
 from nodewright.api.node_gauges import GaugeInputs
 from nodewright.api.node_metrics import node_metrics, probe_metrics
-from nodewright.api.process_metrics import kubernetes_metrics, own_process_metrics
 from nodewright.api.served_agent import ServedAgent
+from nodewright.cluster.serving.middleware import RefusalLog, RequestMetrics
+from nodewright.cluster.serving.process_metrics import kubernetes_metrics, own_process_metrics
 from nodewright.documents.output.exposition import (
     MetricFamily,
     MetricHistogram,

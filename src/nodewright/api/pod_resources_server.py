@@ -14,11 +14,11 @@ from nodewright.agent.agent_state import PodRecord, PodStage
 from nodewright.agent.pods.termination import LISTED_STAGES
 from nodewright.api.served_agent import ServedAgent
 from nodewright.api.unix_sockets import prepare_socket_path, remove_socket
+from nodewright.cluster.pod_resources import api_pb2 as v1
+from nodewright.cluster.pod_resources.lister import SERVICE, allocatable_message, pod_message
 from nodewright.engine.node.pod_resources_view import allocatable_resources, pod_resources_of
 from nodewright.host.ports import Clock
 from nodewright.model.errors import HostError
-from nodewright.pod_resources import api_pb2 as v1
-from nodewright.pod_resources.lister import SERVICE, allocatable_message, pod_message
 
 
 class RateLimit:

@@ -16,7 +16,8 @@ from nodewright.agent.observations import PodApplied, PodDeletionRequested
 from nodewright.agent.pods.pod_resize import differs_only_in_resources
 from nodewright.api.api_status_objects import pod_list, pod_object
 from nodewright.api.placement_reason import PlacementEvidence, placement_reason_document
-from nodewright.api.routes import (
+from nodewright.api.served_agent import ServedAgent
+from nodewright.cluster.serving.routes import (
     BAD_REQUEST,
     CONFLICT,
     FORBIDDEN,
@@ -28,7 +29,6 @@ from nodewright.api.routes import (
     integer_parameter,
     json_response,
 )
-from nodewright.api.served_agent import ServedAgent
 from nodewright.documents.formats.manifests import workloads_from
 from nodewright.engine.admission.admission_plugins import (
     RuntimeClassMismatch,

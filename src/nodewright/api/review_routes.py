@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nodewright.api.routes import BAD_REQUEST, AuthorizedRoute, status_response
+from nodewright.cluster.serving.routes import BAD_REQUEST, AuthorizedRoute, status_response
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.admit.pod_review import decode_review, encode_review, finding_text

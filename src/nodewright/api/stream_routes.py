@@ -9,7 +9,9 @@ from starlette.routing import Route
 
 from nodewright.agent.agent_state import PodRecord
 from nodewright.api.container_routes import running_container
-from nodewright.api.routes import (
+from nodewright.api.served_agent import ServedAgent
+from nodewright.api.upgrade_proxy import UpgradeProxy, is_websocket_request
+from nodewright.cluster.serving.routes import (
     BAD_REQUEST,
     INTERNAL_ERROR,
     NOT_FOUND,
@@ -17,8 +19,6 @@ from nodewright.api.routes import (
     APIError,
     AuthorizedRoute,
 )
-from nodewright.api.served_agent import ServedAgent
-from nodewright.api.upgrade_proxy import UpgradeProxy, is_websocket_request
 from nodewright.host.streams import (
     AttachStreamRequest,
     ExecStreamRequest,

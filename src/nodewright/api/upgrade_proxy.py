@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from nodewright.api.middleware import TAKE_OVER_CONNECTION
-from nodewright.api.routes import INTERNAL_ERROR, APIError
 from nodewright.api.unix_sockets import forward_both
+from nodewright.cluster.serving.middleware import TAKE_OVER_CONNECTION
+from nodewright.cluster.serving.routes import INTERNAL_ERROR, APIError
 from nodewright.documents.files.http_get import open_connection
 
 RESPONSE_TIMEOUT_S = 30.0

@@ -9,8 +9,13 @@ from typing import Any
 
 import click
 
-from nodewright.agent.agent_client import DEFAULT_SOCKET, SOCKET_VARIABLE, AgentClient, AgentStatusError
 from nodewright.cli.options import namespace_option
+from nodewright.cluster.client.agent_client import (
+    DEFAULT_SOCKET,
+    SOCKET_VARIABLE,
+    AgentClient,
+    AgentStatusError,
+)
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.output.exit_codes import ERROR
 from nodewright.documents.output.terminal import print_message

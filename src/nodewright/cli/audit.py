@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from nodewright.agent.agent_client import DEFAULT_SOCKET
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options, current_session
+from nodewright.cluster.client.agent_client import DEFAULT_SOCKET
 from nodewright.documents.output.exit_codes import ERROR, NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import print_message, print_text
@@ -23,7 +23,7 @@ from nodewright.predict.audit.evidence_sources import AuditOptions, gather_evide
 from nodewright.predict.node import Node
 
 if TYPE_CHECKING:
-    from nodewright.cluster.node_sources import ClusterNode
+    from nodewright.cluster.objects.node_sources import ClusterNode
 
 _OF_MACHINE = ("pod_resources", "pods", "socket", "cgroup_root")
 AGENT_ROOT = Path("/var/lib/nodewright")
@@ -92,7 +92,7 @@ def _report(audit: AuditResult, output: str | None, *, has_unreadable_source: bo
 
 def _cluster_evidence(node: "ClusterNode") -> ClusterEvidence:
     """What the cluster reports about the node."""
-    from nodewright.cluster.node_sources import API_PODS, CONFIGZ, KUBELET_PODS  # noqa: PLC0415 - an extra
+    from nodewright.cluster.objects.node_sources import API_PODS, CONFIGZ, KUBELET_PODS  # noqa: PLC0415 - an extra
 
     evidence_sources = {
         API_PODS: EvidenceSource.PODS,

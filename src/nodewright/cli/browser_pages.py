@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nodewright.cluster.tasks.stop_signal import stop_event
 from nodewright.documents.output.terminal import print_log_line, print_message
-from nodewright.host.stop_signal import stop_event
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from nodewright.api.browser_auth import PageAddress
+    from nodewright.cluster.serving.browser_auth import PageAddress
 
 
 def listen_address(text: str) -> "PageAddress":
@@ -20,7 +20,7 @@ def listen_address(text: str) -> "PageAddress":
 
     Errors: click.UsageError for a malformed address.
     """
-    from nodewright.api.browser_auth import PageAddress  # noqa: PLC0415 - needs the extra `dashboard`
+    from nodewright.cluster.serving.browser_auth import PageAddress  # noqa: PLC0415 - needs the extra `dashboard`
 
     try:
         return PageAddress.parse(text) if text else PageAddress()
@@ -39,8 +39,8 @@ def serve_until_stopped(
 
 
 async def _serve(app: "ASGIApp", address: "PageAddress", label: str, on_exit: Callable[[], None]) -> None:
-    from nodewright.api.browser_auth import serve_local_pages  # noqa: PLC0415 - needs the extra `dashboard`
-    from nodewright.api.http_server import log_to_stderr  # noqa: PLC0415 - as above
+    from nodewright.cluster.serving.browser_auth import serve_local_pages  # noqa: PLC0415 - needs the extra `dashboard`
+    from nodewright.cluster.serving.http_server import log_to_stderr  # noqa: PLC0415 - as above
 
     # From here on nothing may wait for the reader of stderr.
     log_to_stderr()

@@ -19,9 +19,9 @@ from nodewright.documents.formats.regular_files import is_there
 from nodewright.model.errors import InputError
 
 if TYPE_CHECKING:
-    from nodewright.cluster.object_names import ClusterName
+    from nodewright.cluster.objects.object_names import ClusterName
 
-_META_KEY = "nodewright.cluster"
+_META_KEY = "nodewright.cluster.client"
 _NODE_PREFIXES = ("node/", "nodes/", "no/")
 ALL_NODES = "nodes"
 """The name of all nodes of the cluster, as kubectl has it."""
@@ -216,7 +216,7 @@ class _References:
         words: tuple[str, ...] = parameters.get(option, ())
         if all(map(is_file_word, words)):
             return
-        from nodewright.cluster.object_names import NODES, split_words  # noqa: PLC0415 - start-up time
+        from nodewright.cluster.objects.object_names import NODES, split_words  # noqa: PLC0415 - start-up time
 
         taken: list[str] = []
         for group in [(word,) for word in words] if one_by_one else [words]:

@@ -10,11 +10,11 @@ import msgspec
 from nodewright.documents.output.terminal import print_message
 
 if TYPE_CHECKING:
-    from nodewright.cluster.access import ClusterAccess
-    from nodewright.cluster.api_client import ApiClient
-    from nodewright.cluster.node_sources import ClusterNode
-    from nodewright.cluster.object_names import ClusterName
-    from nodewright.cluster.reader import ClusterReader, Selection
+    from nodewright.cluster.client.access import ClusterAccess
+    from nodewright.cluster.client.api_client import ApiClient
+    from nodewright.cluster.objects.node_sources import ClusterNode
+    from nodewright.cluster.objects.object_names import ClusterName
+    from nodewright.cluster.objects.reader import ClusterReader, Selection
 
 T = TypeVar("T")
 
@@ -64,8 +64,8 @@ class ClusterSession:
 
         Errors: InputError with the faults of the kubeconfig.
         """
-        from nodewright.cluster.access import AccessOptions  # noqa: PLC0415 - start-up time
-        from nodewright.cluster.kubeconfig import load_access  # noqa: PLC0415 - as above
+        from nodewright.cluster.client.access import AccessOptions  # noqa: PLC0415 - start-up time
+        from nodewright.cluster.client.kubeconfig import load_access  # noqa: PLC0415 - as above
 
         options = AccessOptions(
             kubeconfig=self.options.kubeconfig,
@@ -89,7 +89,7 @@ class ClusterSession:
     @property
     def selection(self) -> "Selection":
         """The objects of lists."""
-        from nodewright.cluster.reader import Selection  # noqa: PLC0415 - start-up time
+        from nodewright.cluster.objects.reader import Selection  # noqa: PLC0415 - start-up time
 
         namespace = "" if self.options.all_namespaces else self.namespace
         return Selection(namespace=namespace, labels=self._selector)
@@ -101,7 +101,7 @@ class ClusterSession:
         """
         import asyncio  # noqa: PLC0415 - start-up time
 
-        from nodewright.cluster.api_client import ApiClient  # noqa: PLC0415 - an extra
+        from nodewright.cluster.client.api_client import ApiClient  # noqa: PLC0415 - an extra
 
         access = self.access
 
@@ -116,7 +116,7 @@ class ClusterSession:
 
         Prints on stderr what each node was read from.
         """
-        from nodewright.cluster.reader import read_objects  # noqa: PLC0415 - start-up time
+        from nodewright.cluster.objects.reader import read_objects  # noqa: PLC0415 - start-up time
 
         async def files(reader: "ClusterReader") -> dict[str, bytes]:
             skip = self._note_unread if self.lists_whole else None
@@ -134,8 +134,8 @@ class ClusterSession:
     async def _node_document(self, reader: "ClusterReader", word: str) -> bytes:
         from datetime import UTC, datetime  # noqa: PLC0415 - start-up time
 
-        from nodewright.cluster.exported_node import exported_cluster_node  # noqa: PLC0415 - as above
-        from nodewright.cluster.node_sources import node_reading, source_sentence  # noqa: PLC0415 - as above
+        from nodewright.cluster.exports.exported_node import exported_cluster_node  # noqa: PLC0415 - as above
+        from nodewright.cluster.objects.node_sources import node_reading, source_sentence  # noqa: PLC0415 - as above
         from nodewright.documents.output.json_yaml import as_json  # noqa: PLC0415 - as above
         from nodewright.documents.profiles.profile_yaml import profile_document  # noqa: PLC0415 - as above
 
@@ -153,13 +153,13 @@ class ClusterSession:
 
         Errors: HostError, as of a user without the right to nodes/proxy.
         """
-        from nodewright.cluster.node_sources import proxy_path  # noqa: PLC0415 - start-up time
+        from nodewright.cluster.objects.node_sources import proxy_path  # noqa: PLC0415 - start-up time
 
         return self.read(lambda reader: reader.get(proxy_path(word.partition("/")[2], "stats/summary")))
 
     def watch_targets(self) -> tuple[WatchTarget, ...]:
         """The lists whose changes may change the answer."""
-        from nodewright.cluster.object_names import NODES, PODS, name_selector  # noqa: PLC0415 - start-up time
+        from nodewright.cluster.objects.object_names import NODES, PODS, name_selector  # noqa: PLC0415 - start-up time
 
         targets = [
             WatchTarget(path=name.kind.path(self.selection.namespace), fields=name_selector(name.name))

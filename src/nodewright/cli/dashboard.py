@@ -2,9 +2,9 @@
 
 import click
 
-from nodewright.agent.agent_client import AgentClient
 from nodewright.cli.agent_connection import with_agent
 from nodewright.cli.browser_pages import listen_address, serve_until_stopped
+from nodewright.cluster.client.agent_client import AgentClient
 from nodewright.documents.output.exit_codes import YES
 
 

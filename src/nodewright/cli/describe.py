@@ -5,7 +5,6 @@ from typing import Any
 
 import click
 
-from nodewright.agent.agent_client import PROFILE_ROUTE, AgentClient
 from nodewright.cli import options
 from nodewright.cli.agent_connection import (
     NODE_RESOURCE_NAMES,
@@ -18,6 +17,7 @@ from nodewright.cli.agent_connection import (
     with_agent,
 )
 from nodewright.cli.options import output_option
+from nodewright.cluster.client.agent_client import PROFILE_ROUTE, AgentClient
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.output.exit_codes import YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml

@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from nodewright.agent.agent_client import AgentClient, AgentStatusError
 from nodewright.cli.agent_connection import (
     NODE_RESOURCE_NAMES,
     POD_RESOURCE_NAMES,
@@ -18,6 +17,7 @@ from nodewright.cli.agent_connection import (
     with_agent,
 )
 from nodewright.cli.options import output_option
+from nodewright.cluster.client.agent_client import AgentClient, AgentStatusError
 from nodewright.documents.output.exit_codes import ERROR, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.kubectl.listing import events_table, nodes_table, pods_table

@@ -2,9 +2,9 @@
 
 import click
 
-from nodewright.agent.agent_client import AgentClient
 from nodewright.cli.agent_connection import POD_RESOURCE_NAMES, scope_options, with_agent
 from nodewright.cli.options import output_option
+from nodewright.cluster.client.agent_client import AgentClient
 from nodewright.documents.output.exit_codes import YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.kubectl.listing import node_usage_table, pod_usage_table

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 from nodewright.agent.effects import RecordEvent
+from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster_node.certificate_metrics import CertificateCounts
 from nodewright.cluster_node.certificate_store import CertificateStore
-from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.signing_requests import (
     CLIENT_SIGNER,
     RequestRejectedError,

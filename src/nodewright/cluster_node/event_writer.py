@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from nodewright.agent.agent_state import PodRecord, PodSource
 from nodewright.agent.effects import RecordEvent
-from nodewright.cluster.api_error import ApiError
-from nodewright.cluster_node.cluster_api import ClusterAPI
+from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster_node.event_correlator import (
     CorrelatedEvent,
     EventCorrelator,

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from nodewright.agent.agent_state import AgentState, PodRecord, PodSource
 from nodewright.agent.effects import RecordEvent
-from nodewright.agent.timing import elapsed_s
-from nodewright.cluster.api_error import ApiError
-from nodewright.cluster_node.cluster_api import ClusterAPI
+from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.reflector import BackOffDelay, Reflector
+from nodewright.cluster.tasks.timing import elapsed_s
 from nodewright.cluster_node.pod_informer import MIRROR_ANNOTATION, is_mirror
-from nodewright.cluster_node.reflector import BackOffDelay, Reflector
 from nodewright.documents.formats.pod_files import CONFIG_HASH_ANNOTATION
 from nodewright.documents.output.exposition import MetricFamily, MetricSample, MetricType, family_text
 from nodewright.documents.profiles.profile_yaml import object_document

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nodewright.agent.effects import RecordEvent
-from nodewright.cluster.api_error import ApiError
-from nodewright.cluster_node.cluster_api import ClusterAPI
-from nodewright.cluster_node.reflector import BackOffDelay
+from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.reflector import BackOffDelay
 from nodewright.host.ports import Clock
 from nodewright.model.values.instant import Instant
 

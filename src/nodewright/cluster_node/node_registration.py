@@ -10,8 +10,9 @@ import msgspec
 from nodewright.agent.agent_state import AgentState
 from nodewright.agent.effects import RecordEvent
 from nodewright.agent.observe.metric_names import GaugeMetric
-from nodewright.cluster.api_error import ApiError
-from nodewright.cluster_node.cluster_api import ClusterAPI
+from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.reflector import BackOffDelay, Reflector, newest_object
 from nodewright.cluster_node.node_object import (
     NodeIdentity,
     NodeReadings,
@@ -22,7 +23,6 @@ from nodewright.cluster_node.node_object import (
     reconciled_node,
     reported_annotations,
 )
-from nodewright.cluster_node.reflector import BackOffDelay, Reflector, newest_object
 from nodewright.host.ports import Clock
 
 NODES = "/api/v1/nodes"

@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from nodewright.cluster.api_error import ApiError
-from nodewright.cluster_node.cluster_api import ClusterAPI
+from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.core.environment.value_sources import NodeVolume, UnresolvedReference
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch

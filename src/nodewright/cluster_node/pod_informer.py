@@ -11,8 +11,8 @@ from nodewright.agent.agent_state import PodSource
 from nodewright.agent.effects import RecordEvent
 from nodewright.agent.observations import Observation, SourcePodsListed
 from nodewright.agent.pods.pod_resize import without_api_fields
+from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster_node.pod_status_patch import without_runtime_name
-from nodewright.cluster_node.reflector import Reflector
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.formats.pod_files import is_safe_uid
 from nodewright.documents.formats.schema import type_faults

@@ -10,10 +10,10 @@ from nodewright.agent.agent_state import AgentState, PodRecord, PodSource, PodSt
 from nodewright.agent.observations import Observation, PodReferencesChanged
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.outcome import IterationResult
-from nodewright.agent.timing import elapsed_s
+from nodewright.cluster.client.reflector import Reflector
+from nodewright.cluster.tasks.timing import elapsed_s
 from nodewright.cluster_node.persistent_volumes import PersistentVolumes
 from nodewright.cluster_node.referenced_objects import WAIT_S, ReferencedObjects
-from nodewright.cluster_node.reflector import Reflector
 from nodewright.cluster_node.service_account_tokens import ServiceAccountTokens
 from nodewright.core.environment.pod_references import CONFIG_MAPS, SECRETS
 from nodewright.core.environment.service_variables import service_variables

@@ -8,14 +8,14 @@ from nodewright.agent.agent_state import AgentState, PodRecord, PodSource
 from nodewright.agent.effects import RecordEvent
 from nodewright.agent.outcome import IterationResult
 from nodewright.api.api_status_objects import pod_status_document
-from nodewright.cluster.api_error import ApiError
-from nodewright.cluster_node.cluster_api import ClusterAPI
+from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.reflector import BackOffDelay, Reflector
 from nodewright.cluster_node.pod_status_patch import (
     can_be_deleted,
     merged_status,
     pod_status_patch,
 )
-from nodewright.cluster_node.reflector import BackOffDelay, Reflector
 from nodewright.host.ports import Clock
 
 _MAX_WRITES = 4

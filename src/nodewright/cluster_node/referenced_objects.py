@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from nodewright.agent.effects import RecordEvent
-from nodewright.agent.supervision import BackgroundTask, run_supervised
-from nodewright.agent.timing import elapsed_s, gather_all
-from nodewright.cluster.object_names import name_selector
-from nodewright.cluster_node.cluster_api import ClusterAPI
-from nodewright.cluster_node.reflector import Reflector
+from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.reflector import Reflector
+from nodewright.cluster.objects.object_names import name_selector
+from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised
+from nodewright.cluster.tasks.timing import elapsed_s, gather_all
 from nodewright.core.environment.pod_references import (
     CONFIG_MAPS,
     ObjectReference,

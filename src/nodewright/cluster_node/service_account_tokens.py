@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from nodewright.agent.timing import elapsed_s, gather_all
-from nodewright.cluster.api_error import ApiError
-from nodewright.cluster_node.cluster_api import ClusterAPI
+from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.tasks.timing import elapsed_s, gather_all
 from nodewright.core.environment.pod_references import is_refresh_due, token_request, token_specs
 from nodewright.core.environment.value_sources import TokenSpec, UnresolvedReference
 from nodewright.host.ports import Clock

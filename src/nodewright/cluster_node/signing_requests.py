@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from nodewright.cluster.api_error import ApiError
-from nodewright.cluster.object_names import name_selector
-from nodewright.cluster_node.cluster_api import ClusterAPI
-from nodewright.cluster_node.reflector import Reflector
+from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.reflector import Reflector
+from nodewright.cluster.objects.object_names import name_selector
 from nodewright.host.certificates import CertificateRequest, is_request_of_key
 from nodewright.host.ports import Clock
 

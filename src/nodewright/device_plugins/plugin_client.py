@@ -8,15 +8,15 @@ from google.protobuf.message import Message
 from grpc import StatusCode
 from grpc import aio as grpc_aio
 
-from nodewright.device_plugins import deviceplugin_pb2 as api
-from nodewright.device_plugins import pluginregistration_pb2 as registration_api
-from nodewright.device_plugins.protocols import DevicePluginOptions, PluginInfo
-from nodewright.host.grpc_calls import (
+from nodewright.cluster.pod_resources.grpc_calls import (
     ChannelClosedError,
     MalformedResponseError,
     stream_responses,
     unary_response,
 )
+from nodewright.device_plugins import deviceplugin_pb2 as api
+from nodewright.device_plugins import pluginregistration_pb2 as registration_api
+from nodewright.device_plugins.protocols import DevicePluginOptions, PluginInfo
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.reasons.devices import PreferenceWanted

@@ -8,19 +8,19 @@ from typing import Any
 
 import msgspec
 
-from nodewright.cluster.access import AccessOptions
-from nodewright.cluster.api_error import ApiError
-from nodewright.cluster.export_places import EXPORT_URL
-from nodewright.cluster.kubeconfig import load_access
-from nodewright.cluster.object_names import name_selector
-from nodewright.cluster_node.cluster_api import ClusterAPI
-from nodewright.cluster_node.plain_access import PlainAccess
-from nodewright.cluster_node.reflector import Reflector
+from nodewright.cluster.client.access import AccessOptions
+from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.kubeconfig import load_access
+from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.client.reflector import Reflector
+from nodewright.cluster.exports.export_feed import ExportFeed
+from nodewright.cluster.exports.export_places import EXPORT_URL
+from nodewright.cluster.objects.object_names import name_selector
 from nodewright.documents.output.terminal import print_log_line
 from nodewright.export_main.export_options import ExportOptions
 from nodewright.host.ports import Clock
 from nodewright.model.errors import HostError, InputError
-from nodewright.node_export.export_feed import ExportFeed
 from nodewright.node_export.node_reader import PodList
 
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"

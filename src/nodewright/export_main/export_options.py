@@ -9,8 +9,8 @@ from typing import Any
 import click
 import msgspec
 
+from nodewright.cluster.client.peer_access import PeerAccess
 from nodewright.documents.profiles.kubelet_root import DEFAULT_ROOT_DIRECTORY, POD_RESOURCES_SOCKET
-from nodewright.host.peer_access import PeerAccess
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
 from nodewright.node_export.exporter import MIN_POLL_PERIOD_S, POLL_PERIOD_S

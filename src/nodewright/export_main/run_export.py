@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING
 
 from starlette.routing import Router
 
-from nodewright.api.access import Authorizer, read_grants
-from nodewright.api.export_routes import ExportMetricsRoutes, ExportRoutes, HealthRoutes
-from nodewright.api.http_server import ListenAddress, log_to_stderr, serve_network
-from nodewright.api.middleware import AuthMiddleware, RefusalLog, RequestMetrics
-from nodewright.api.routes import bare_routes
-from nodewright.api.tls import ReloadingTLS, serving_tls
+from nodewright.cluster.exports.export_feed import ExportFeed
+from nodewright.cluster.exports.export_routes import ExportMetricsRoutes, ExportRoutes, HealthRoutes
+from nodewright.cluster.serving.access import Authorizer, read_grants
+from nodewright.cluster.serving.http_server import ListenAddress, log_to_stderr, serve_network
+from nodewright.cluster.serving.key_pair import KeyPair, ensure_key_pair
+from nodewright.cluster.serving.middleware import AuthMiddleware, RefusalLog, RequestMetrics
+from nodewright.cluster.serving.routes import bare_routes
+from nodewright.cluster.serving.tls import ReloadingTLS, serving_tls
+from nodewright.cluster.serving.tokens import TokenFile
+from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.free_memory import return_free_memory
+from nodewright.cluster.tasks.stop_signal import stop_event
 from nodewright.documents.output.exit_codes import ERROR, YES
 from nodewright.documents.output.terminal import print_log_line, print_message, print_text
 from nodewright.export_main.export_options import ExportOptions
-from nodewright.host.clock import HostClock
-from nodewright.host.free_memory import return_free_memory
-from nodewright.host.key_pair import KeyPair, ensure_key_pair
-from nodewright.host.stop_signal import stop_event
-from nodewright.host.tokens import TokenFile
 from nodewright.model.errors import Fault, InputError
-from nodewright.node_export.export_feed import ExportFeed
 from nodewright.node_export.exporter import Exporter
 from nodewright.node_export.kubelet_client import KubeletClient
 from nodewright.node_export.node_reader import NodeReader, PodListSource

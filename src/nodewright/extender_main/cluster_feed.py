@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.cluster.export_places import EXPORT_URL, ExportPlaces, NodeAddress
-from nodewright.cluster.node_sources import NodeReading, cluster_node
-from nodewright.cluster_node.cluster_api import ClusterAPI
-from nodewright.cluster_node.reflector import Reflector
+from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.reflector import Reflector
+from nodewright.cluster.exports.export_places import EXPORT_URL, ExportPlaces, NodeAddress
+from nodewright.cluster.objects.node_sources import NodeReading, cluster_node
 from nodewright.host.ports import Clock
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile

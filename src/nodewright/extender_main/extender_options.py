@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from nodewright.cluster.export_places import DEFAULT_EXPORT_PORT
+from nodewright.cluster.exports.export_places import DEFAULT_EXPORT_PORT
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 DEFAULT_PORT, DEFAULT_HEALTH_PORT = 9454, 9455

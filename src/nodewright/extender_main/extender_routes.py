@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nodewright.api.middleware import App, Receive, Scope, Send
-from nodewright.api.routes import (
+from nodewright.cluster.serving.middleware import App, Receive, Scope, Send
+from nodewright.cluster.serving.routes import (
     INTERNAL_ERROR,
     APIError,
     AuthorizedRoute,

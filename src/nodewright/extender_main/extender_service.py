@@ -7,8 +7,8 @@ from typing import Protocol
 
 import msgspec
 
-from nodewright.cluster.api_error import ApiError
-from nodewright.cluster_node.cluster_api import ClusterAPI
+from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.extender_main.cluster_feed import ClusterFeed
 from nodewright.extender_main.extender_metrics import ExtenderCounts, ExtenderMetrics, cluster_counts
 from nodewright.host.ports import Clock

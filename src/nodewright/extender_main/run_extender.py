@@ -10,19 +10,29 @@ from functools import partial
 from pathlib import Path
 
 from nodewright.agent.effects import RecordEvent
-from nodewright.agent.supervision import BackgroundTask, run_supervised
-from nodewright.agent.timing import ShortCollections
-from nodewright.api.access import Authorizer, Grants
-from nodewright.api.http_server import ListenAddress, TLSContextSource, log_to_stderr, serve_network
-from nodewright.api.middleware import AuthMiddleware, RefusalLog, RequestMetrics
 from nodewright.api.review_routes import ReviewRoutes
-from nodewright.api.routes import AuthorizedRoute
-from nodewright.api.tls import ReloadingTLS, serving_tls
-from nodewright.cluster.access import AccessOptions
-from nodewright.cluster.export_places import ExportPlaces
-from nodewright.cluster.kubeconfig import load_access
-from nodewright.cluster_node.cluster_api import ClusterAPI
-from nodewright.cluster_node.plain_access import PlainAccess
+from nodewright.cluster.client.access import AccessOptions
+from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.kubeconfig import load_access
+from nodewright.cluster.client.peer_access import PeerAccess
+from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.exports.export_places import ExportPlaces
+from nodewright.cluster.serving.access import Authorizer, Grants
+from nodewright.cluster.serving.http_server import (
+    ListenAddress,
+    TLSContextSource,
+    log_to_stderr,
+    serve_network,
+)
+from nodewright.cluster.serving.key_pair import KeyPair, ensure_key_pair
+from nodewright.cluster.serving.middleware import AuthMiddleware, RefusalLog, RequestMetrics
+from nodewright.cluster.serving.routes import AuthorizedRoute
+from nodewright.cluster.serving.tls import ReloadingTLS, serving_tls
+from nodewright.cluster.serving.tokens import TokenFile
+from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.stop_signal import stop_event
+from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised
+from nodewright.cluster.tasks.timing import ShortCollections
 from nodewright.documents.output.exit_codes import YES
 from nodewright.documents.output.terminal import print_log_line
 from nodewright.extender_main.cluster_feed import ClusterFeed
@@ -35,12 +45,7 @@ from nodewright.extender_main.scheduler_calls import SchedulerCalls, SingleProce
 from nodewright.extender_main.scorers import scorer_of
 from nodewright.extender_main.sharded_calls import ShardedCalls
 from nodewright.extender_main.worker_processes import ExtenderWorker
-from nodewright.host.clock import HostClock
-from nodewright.host.key_pair import KeyPair, ensure_key_pair
-from nodewright.host.peer_access import PeerAccess
 from nodewright.host.ports import Clock
-from nodewright.host.stop_signal import stop_event
-from nodewright.host.tokens import TokenFile
 from nodewright.model.errors import Fault, InputError
 from nodewright.scheduling.node_owners import NodeOwners
 from nodewright.scheduling.tracked_cluster import TrackedCluster

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from nodewright.agent.timing import ShortCollections
+from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import ShortCollections
 from nodewright.documents.output.terminal import print_log_line
 from nodewright.extender_main.extender_options import ExtenderOptions
 from nodewright.extender_main.run_extender import open_process, running
 from nodewright.extender_main.shard_answers import ShardAnswers
 from nodewright.extender_main.worker_link import answer_requests, read_frame
-from nodewright.host.clock import HostClock
 from nodewright.model.errors import HostError, InputError
 from nodewright.scheduling.node_owners import NodeOwners
 

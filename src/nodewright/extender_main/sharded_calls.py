@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from nodewright.cluster.api_error import ApiError
+from nodewright.cluster.client.api_error import ApiError
 from nodewright.documents.profiles.profile_yaml import object_document
 from nodewright.extender_main.extender_metrics import ExtenderCounts, ExtenderMetrics
 from nodewright.extender_main.extender_service import NOT_READY, Binder, NotReadyError, ServiceOptions

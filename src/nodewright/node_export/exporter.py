@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from nodewright.cluster.exports.export_feed import ExportFeed
 from nodewright.documents.files.directory_watch import DirectoryWatch
 from nodewright.documents.profiles.kubelet_root import DEVICE_PLUGINS_DIRECTORY, PODS_DIRECTORY
 from nodewright.model.errors import HostError, InputError
-from nodewright.node_export.export_feed import ExportFeed
 from nodewright.node_export.node_reader import ExportSettings, NodeReader
 
 MIN_POLL_PERIOD_S = 5.0

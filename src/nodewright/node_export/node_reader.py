@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.cluster.exports.export_feed import ExportReading, SourceReading
+from nodewright.cluster.pod_resources.snapshot import read_snapshot_apart
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.profiles.capture.captured_node import NodeSources, captured_node
 from nodewright.documents.profiles.capture.from_cluster import ReportedNode, read_configz, read_node
@@ -33,9 +35,7 @@ from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.reasons.verdict import Granted
 from nodewright.model.releases.release import release_table
-from nodewright.node_export.export_feed import ExportReading, SourceReading
 from nodewright.node_export.kubelet_client import KubeletClient
-from nodewright.pod_resources.snapshot import read_snapshot_apart
 
 if TYPE_CHECKING:
     from nodewright.host.ports import Clock

@@ -22,7 +22,7 @@ from nodewright.agent.observe.source_listener import SourceListener
 from nodewright.agent.pods import pod_sources
 from nodewright.agent.pods.container_config import NodeContext
 from nodewright.agent.pods.runtime_configs import ProcessConfigBuilder
-from nodewright.agent.supervision import (
+from nodewright.cluster.tasks.supervision import (
     BackgroundTask,
     LoopErrors,
     error_text,

@@ -19,8 +19,8 @@ from nodewright.agent_main.node_options import (
     node_addresses,
     saved_node_object,
 )
+from nodewright.cluster.tasks.clock import HostClock
 from nodewright.device_plugins.protocols import DevicePlugins
-from nodewright.host.clock import HostClock
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import Taint
 

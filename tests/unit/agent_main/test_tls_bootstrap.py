@@ -14,7 +14,7 @@ from tests.unit.agent_main.test_node_options import settings
 from nodewright.agent_main.agent_settings import AgentSettings
 from nodewright.agent_main.cluster_tasks import cluster_credentials
 from nodewright.agent_main.tls_bootstrap import node_credentials, serving_subject
-from nodewright.cluster.tls import tls_context
+from nodewright.cluster.client.tls import tls_context
 from nodewright.host.certificates import CertificateSubject, certificate_facts, new_key
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration

@@ -10,8 +10,8 @@ from tests.support.kubelet_api import HTTPSAgent, http_request, with_served_agen
 
 from nodewright.agent.agent_state import PodSource
 from nodewright.agent.observations import PodDeletionRequested
-from nodewright.api.http_server import ListenAddress
 from nodewright.api.metrics_pages import FRESH_S
+from nodewright.cluster.serving.http_server import ListenAddress
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.profiles.capture.from_cluster import read_configz
 from nodewright.documents.profiles.usage_files import usage_from_file

@@ -19,10 +19,10 @@ from nodewright.api.api_status_objects import NodeSystemInfo
 from nodewright.api.pod_resources_server import RateLimit, serve_pod_resources
 from nodewright.api.served_agent import ServedAgent
 from nodewright.api.unix_sockets import serve_on_demand
+from nodewright.cluster.pod_resources import api_pb2 as v1
+from nodewright.cluster.pod_resources.lister import PodResourcesClient
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.pod_resources_api import PodResources
-from nodewright.pod_resources import api_pb2 as v1
-from nodewright.pod_resources.lister import PodResourcesClient
 from nodewright.runtimes.simulated import FakeClock, settle
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod

@@ -15,10 +15,10 @@ from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.api import http_server, unix_sockets
 from nodewright.api.agent_server import serve_agent_api
 from nodewright.api.api_status_objects import NodeSystemInfo
-from nodewright.api.http_server import serve_unix_socket
-from nodewright.api.middleware import Receive, RefusalLog, Scope, Send
 from nodewright.api.served_agent import ServedAgent
 from nodewright.api.unix_sockets import ServerFactory, remove_socket, serve_on_demand
+from nodewright.cluster.serving.http_server import serve_unix_socket
+from nodewright.cluster.serving.middleware import Receive, RefusalLog, Scope, Send
 from nodewright.model.errors import HostError
 from nodewright.runtimes.simulated import settle
 from nodewright.testing.nodes import a_profile
@@ -209,7 +209,7 @@ def test_requests_that_are_slow_large_or_malformed_end_their_connection(
 
 
 def test_a_reader_may_pause_for_as_long_as_it_likes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nodewright.api.middleware.SEND_TIMEOUT_S", 0)
+    monkeypatch.setattr("nodewright.cluster.serving.middleware.SEND_TIMEOUT_S", 0)
 
     @async_test
     async def run_scenario() -> None:

@@ -15,7 +15,7 @@ pytest.importorskip("grpc")
 
 from nodewright.agent_main.agent_shutdown import run_unless_stopped
 from nodewright.agent_main.runtime_setup import RuntimeParts, wait_for_runtime
-from nodewright.host.clock import HostClock
+from nodewright.cluster.tasks.clock import HostClock
 from nodewright.model.errors import HostError
 from nodewright.runtimes.cri import CRIChannel, CRIImageStore, CRIRuntime
 from nodewright.runtimes.simulated import FakeClock, FakeRuntime, settle

@@ -9,7 +9,7 @@ import pytest
 from tests.support.signing_cluster import SigningCluster
 
 from nodewright.agent.effects import RecordEvent
-from nodewright.cluster.api_error import ApiError
+from nodewright.cluster.client.api_error import ApiError
 from nodewright.cluster_node.certificate_rotation import CertificateRotation
 from nodewright.cluster_node.certificate_store import CLIENT, CertificateStore
 from nodewright.cluster_node.signing_requests import CLIENT_SIGNER, SERVING_SIGNER

@@ -11,9 +11,9 @@ from tests.unit.cluster_node.test_node_object import STATE
 
 from nodewright.agent.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.effects import RecordEvent
-from nodewright.cluster.api_error import ApiError
+from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster_node.mirror_pods import MirrorPods
-from nodewright.cluster_node.reflector import Reflector
 from nodewright.documents.formats.pod_files import CONFIG_HASH_ANNOTATION
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.runtimes.simulated import FakeClock, settle

@@ -13,10 +13,10 @@ from nodewright.agent.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.observations import Observation, PodReferencesChanged
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.outcome import IterationResult, StateChanges
+from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster_node.persistent_volumes import PersistentVolumes
 from nodewright.cluster_node.pod_objects import PodObjects, reduced_service
 from nodewright.cluster_node.referenced_objects import ReferencedObjects
-from nodewright.cluster_node.reflector import Reflector
 from nodewright.cluster_node.service_account_tokens import ServiceAccountTokens
 from nodewright.core.environment.value_sources import ReferenceSources, TokenSpec, UnresolvedReference
 from nodewright.engine.core.memory.memory_state import MemoryState

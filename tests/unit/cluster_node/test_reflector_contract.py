@@ -15,11 +15,11 @@ from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_
 from tests.support.real_api_server import needs_real, real_api_server
 
 from nodewright.agent.effects import RecordEvent
-from nodewright.cluster.access import ClusterAccess, PEMSource, TLSSettings, UserCredentials
-from nodewright.cluster.api_client import ApiClient
-from nodewright.cluster.writes import WriteKind, delete_options
-from nodewright.cluster_node.plain_access import PlainAccess
-from nodewright.cluster_node.reflector import BackOffDelay, Reflector
+from nodewright.cluster.client.access import ClusterAccess, PEMSource, TLSSettings, UserCredentials
+from nodewright.cluster.client.api_client import ApiClient
+from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.client.reflector import BackOffDelay, Reflector
+from nodewright.cluster.client.writes import WriteKind, delete_options
 
 T = TypeVar("T")
 NUMBERS = itertools.count()

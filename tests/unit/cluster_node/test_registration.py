@@ -12,11 +12,11 @@ from tests.unit.cluster_node.test_node_object import IDENTITY, STATE
 from nodewright.agent.agent_state import AgentState
 from nodewright.agent.effects import RecordEvent
 from nodewright.agent.observe.metric_names import GaugeMetric
-from nodewright.cluster.api_error import ApiError
+from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster_node.node_lease import NodeLease
 from nodewright.cluster_node.node_object import NodeReadings
 from nodewright.cluster_node.node_registration import NodeRegistration, ReportTimes
-from nodewright.cluster_node.reflector import Reflector
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.values.instant import Instant
 from nodewright.runtimes.simulated import FakeClock, settle

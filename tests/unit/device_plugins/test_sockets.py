@@ -18,9 +18,9 @@ from nodewright.agent.devices.plugin_endpoints import PluginEndpoints
 from nodewright.agent.devices.plugin_watcher import PluginWatcher
 from nodewright.agent.observations import PodApplied
 from nodewright.agent_main.plugin_setup import _plugin_client, _registration_client
+from nodewright.cluster.tasks.clock import HostClock
 from nodewright.device_plugins.protocols import PluginRegistration
 from nodewright.device_plugins.registration_server import RegistrationServer, remove_sockets
-from nodewright.host.clock import HostClock
 from nodewright.model.errors import HostError
 from nodewright.model.values.idset import NUMASet
 from nodewright.testing.objects import a_guaranteed_pod

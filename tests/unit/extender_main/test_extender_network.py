@@ -14,8 +14,11 @@ from tests.support.deciding_nodes import DecidingNodes, served_exports
 from tests.support.json_schema import violations
 from tests.unit.scheduling.test_tracked_cluster import a_profile
 
-from nodewright.api.http_server import ListenAddress
-from nodewright.api.tls import ReloadingTLS
+from nodewright.cluster.client.peer_access import PeerAccess
+from nodewright.cluster.serving.http_server import ListenAddress
+from nodewright.cluster.serving.key_pair import ensure_key_pair
+from nodewright.cluster.serving.tls import ReloadingTLS
+from nodewright.cluster.tasks.clock import HostClock
 from nodewright.extender_main import extender_routes, run_extender
 from nodewright.extender_main.export_followers import ExportFollowers
 from nodewright.extender_main.extender_options import ExtenderOptions
@@ -27,9 +30,6 @@ from nodewright.extender_main.run_extender import (
 )
 from nodewright.extender_main.scheduler_calls import SingleProcess
 from nodewright.fleet import CandidateNode, node_scorer
-from nodewright.host.clock import HostClock
-from nodewright.host.key_pair import ensure_key_pair
-from nodewright.host.peer_access import PeerAccess
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.values.custom_policy import CustomPolicyError

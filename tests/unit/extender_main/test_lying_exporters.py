@@ -16,14 +16,14 @@ from tests.support.binding_cluster import BindingCluster, ExtenderBench
 from tests.unit.extender_main.test_extender_network import options
 from tests.unit.scheduling.test_tracked_cluster import a_profile
 
-from nodewright.api.http_server import ListenAddress, serve_network
-from nodewright.api.middleware import RefusalLog
-from nodewright.cluster.export_places import EXPORT_URL
+from nodewright.cluster.client.peer_access import PeerAccess
+from nodewright.cluster.exports.export_places import EXPORT_URL
+from nodewright.cluster.serving.http_server import ListenAddress, serve_network
+from nodewright.cluster.serving.middleware import RefusalLog
+from nodewright.cluster.tasks.clock import HostClock
 from nodewright.documents.profiles.node_export import encode_node_export, node_export
 from nodewright.extender_main.export_followers import ExportFollowers
 from nodewright.extender_main.run_extender import token_warning
-from nodewright.host.clock import HostClock
-from nodewright.host.peer_access import PeerAccess
 from nodewright.model.kubernetes.objects import ObjectMeta
 from nodewright.model.values.instant import Instant
 from nodewright.scheduling.tracked_nodes import Basis

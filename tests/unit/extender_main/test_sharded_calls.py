@@ -12,6 +12,7 @@ from tests.support.binding_cluster import BindingCluster, ExtenderBench
 from tests.support.small_nodes import a_numa_pod
 from tests.unit.scheduling.test_tracked_cluster import a_profile, with_pods
 
+from nodewright.cluster.tasks.clock import HostClock
 from nodewright.extender_main.extender_service import ApiBinder, ServiceOptions
 from nodewright.extender_main.scheduler_calls import SchedulerCalls, SingleProcess
 from nodewright.extender_main.shard_answers import ShardAnswers
@@ -27,7 +28,6 @@ from nodewright.extender_main.shard_messages import (
 )
 from nodewright.extender_main.sharded_calls import ShardedCalls
 from nodewright.extender_main.worker_link import WorkerLink, WorkerLostError, answer_requests
-from nodewright.host.clock import HostClock
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.scheduling.admit_answer import AdmitRequest
 from nodewright.scheduling.node_owners import NodeOwners

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodewright.cluster.exports.export_feed import ExportFeed, ExportReading, SourceReading
+from nodewright.cluster.tasks.clock import HostClock
 from nodewright.documents.profiles.capture.from_pod_resources import PodResourcesSnapshot
 from nodewright.documents.profiles.machine.captured_machine import CapturedMachine
 from nodewright.documents.profiles.node_export import SourceState
@@ -19,13 +21,11 @@ from nodewright.documents.profiles.state_files.device_checkpoint import (
 )
 from nodewright.documents.profiles.state_files.pod_resource_state import PodResourceInfo, resources_state_file
 from nodewright.engine.core.cpu.cpu_state import CPUState
-from nodewright.host.clock import HostClock
 from nodewright.model.errors import HostError, InputError
 from nodewright.model.kubernetes.objects import ResourceRequirements
 from nodewright.model.kubernetes.pod_resources_api import AllocatableResources, ContainerDevices
 from nodewright.model.values.idset import CPUSet
 from nodewright.node_export import node_reader
-from nodewright.node_export.export_feed import ExportFeed, ExportReading, SourceReading
 from nodewright.node_export.exporter import Exporter
 from nodewright.node_export.node_reader import LAG_S, ExportSettings, NodeReader, PodList
 from nodewright.testing.nodes import a_profile

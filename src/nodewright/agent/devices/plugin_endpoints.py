@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from nodewright.agent.devices.device_observations import PluginDevicesListed
 from nodewright.agent.effects import RecordEvent
 from nodewright.agent.observations import Observation
-from nodewright.agent.supervision import error_text
-from nodewright.agent.timing import with_timeout
+from nodewright.cluster.tasks.supervision import error_text
+from nodewright.cluster.tasks.timing import with_timeout
 from nodewright.device_plugins.protocols import (
     DEVICE_PLUGIN_API_VERSION,
     DevicePluginClient,

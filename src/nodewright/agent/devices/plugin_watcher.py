@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from nodewright.agent.devices.plugin_endpoints import CONNECT_TIMEOUT_S, PluginEndpoints
 from nodewright.agent.effects import RecordEvent
-from nodewright.agent.supervision import error_text
-from nodewright.agent.timing import with_timeout
+from nodewright.cluster.tasks.supervision import error_text
+from nodewright.cluster.tasks.timing import with_timeout
 from nodewright.device_plugins.protocols import (
     DEVICE_PLUGIN_API_VERSION,
     PluginInfo,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from nodewright.agent.agent_state import PodSource
 from nodewright.agent.observe.source_listener import SourceListener
-from nodewright.agent.supervision import error_text
+from nodewright.cluster.tasks.supervision import error_text
 from nodewright.documents.files.bounded_read import FileStamp, read_stamped_file, run_in_daemon_thread
 from nodewright.documents.files.directory_watch import DirectoryWatch
 from nodewright.documents.files.file_store import NotRegularFileError

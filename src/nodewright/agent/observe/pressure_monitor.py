@@ -16,8 +16,8 @@ from nodewright.agent.observe.node_reclaim import reclaim_node_resources
 from nodewright.agent.observe.pod_usage import PodUsageReader
 from nodewright.agent.pods.image_manager import ImageManager
 from nodewright.agent.pods.termination import pending_evictions
-from nodewright.agent.supervision import BackgroundTask, error_text, run_supervised
-from nodewright.agent.timing import ThreadRunner, monotonic_ns
+from nodewright.cluster.tasks.supervision import BackgroundTask, error_text, run_supervised
+from nodewright.cluster.tasks.timing import ThreadRunner, monotonic_ns
 from nodewright.engine.core.eviction.eviction_policy import (
     ADAPTIVE,
     MONITORING_INTERVAL_NS,

@@ -8,7 +8,7 @@ from nodewright.agent.effects import SyncPod, UpdateStartingContainer
 from nodewright.agent.observations import CONFIG_ERROR, CREATE_ERROR, HOOK_ERROR, RUN_ERROR, EffectFailure
 from nodewright.agent.pods.hooks import HookError, run_post_start
 from nodewright.agent.pods.log_links import LogLinks
-from nodewright.agent.supervision import error_text
+from nodewright.cluster.tasks.supervision import error_text
 from nodewright.core.lifecycle.pod_termination import grace_period_s
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel

@@ -40,8 +40,8 @@ from nodewright.agent.pods.container_stop import ContainerStopper
 from nodewright.agent.pods.hooks import container_named, run_probe
 from nodewright.agent.pods.log_links import LogLinks
 from nodewright.agent.pods.runtime_timeouts import TimeLimitedRuntime
-from nodewright.agent.supervision import error_text, report_failure
-from nodewright.agent.timing import monotonic_ns
+from nodewright.cluster.tasks.supervision import error_text, report_failure
+from nodewright.cluster.tasks.timing import monotonic_ns
 from nodewright.device_plugins.protocols import SimulatedDevicePlugins
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
 from nodewright.host.ports import CgroupManager, Clock, ContainerRuntime, Prober

@@ -5,7 +5,7 @@ from typing import Any
 
 from nodewright.agent.effects import RunProbe
 from nodewright.agent.observations import ProbeCompleted
-from nodewright.agent.supervision import error_text
+from nodewright.cluster.tasks.supervision import error_text
 from nodewright.core.environment.value_sources import UnresolvedReference
 from nodewright.core.environment.variables import probe_handler, resolved_handler
 from nodewright.core.lifecycle.pod_actions import ProbeResult

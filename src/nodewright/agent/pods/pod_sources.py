@@ -22,7 +22,7 @@ from nodewright.agent.pods.termination import (
     rejected_stage,
     terminate_pod,
 )
-from nodewright.agent.supervision import error_text
+from nodewright.cluster.tasks.supervision import error_text
 from nodewright.core.lifecycle.pod_status import StatusOverride
 from nodewright.engine.node.actions import AdmitPod, KillPod, RecordPodEvent, RejectPod
 from nodewright.engine.node.resource_holders import FullNames, with_pod_names

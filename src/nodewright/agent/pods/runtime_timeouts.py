@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from nodewright.agent.timing import with_timeout
+from nodewright.cluster.tasks.timing import with_timeout
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.host.ports import (

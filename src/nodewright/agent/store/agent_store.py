@@ -28,7 +28,7 @@ from nodewright.agent.store.stored_pods import (
     read_header_file,
     read_pod_file,
 )
-from nodewright.agent.supervision import STATE_NOT_SAVED, error_text
+from nodewright.cluster.tasks.supervision import STATE_NOT_SAVED, error_text
 from nodewright.documents.files.file_store import LocalFileStore, boot_id
 from nodewright.documents.profiles.state_files.checkpoints import (
     StateFiles,

@@ -19,8 +19,8 @@ from nodewright.agent.effects import (
     WriteCgroups,
 )
 from nodewright.agent.outcome import IterationResult, StateChanges
-from nodewright.agent.supervision import error_text
-from nodewright.agent.timing import ThreadRunner
+from nodewright.cluster.tasks.supervision import error_text
+from nodewright.cluster.tasks.timing import ThreadRunner
 
 
 class StateWriter(Protocol):

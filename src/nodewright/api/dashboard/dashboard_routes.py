@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from nodewright.api.routes import NOT_FOUND, AuthorizedRoute, status_response
+from nodewright.cluster.serving.routes import NOT_FOUND, AuthorizedRoute, status_response
 
 DASHBOARD_ROOT = "/dashboard"
 HEARTBEAT_S = 10.0

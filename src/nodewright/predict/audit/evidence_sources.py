@@ -12,10 +12,11 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.agent_client import PROFILE_ROUTE, AgentClient, AgentStatusError
 from nodewright.agent.agent_state import PodStage
 from nodewright.agent.store.agent_store import HEADER, JOURNAL, PODS
 from nodewright.agent.store.stored_pods import read_pod_file
+from nodewright.cluster.client.agent_client import PROFILE_ROUTE, AgentClient, AgentStatusError
+from nodewright.cluster.pod_resources.snapshot import read_snapshot
 from nodewright.documents.files.cgroup_files import CGROUP_ROOT, CgroupTree
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.formats.regular_files import read_regular_file
@@ -45,7 +46,6 @@ from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release import release_table
-from nodewright.pod_resources.snapshot import read_snapshot
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,
     CgroupEvidence,

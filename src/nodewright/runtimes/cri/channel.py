@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from grpc import StatusCode
 from grpc import aio as grpc_aio
 
-from nodewright.host.grpc_calls import (
+from nodewright.cluster.pod_resources.grpc_calls import (
     ChannelClosedError,
     MalformedResponseError,
     stream_responses,

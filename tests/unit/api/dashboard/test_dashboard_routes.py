@@ -10,7 +10,7 @@ from tests.support.agent_bench import async_test
 from tests.support.kubelet_api import asgi_request
 
 from nodewright.api.dashboard.dashboard_routes import DashboardRoutes
-from nodewright.api.routes import APIError, on_api_error
+from nodewright.cluster.serving.routes import APIError, on_api_error
 
 
 class Shown:

@@ -1,0 +1,298 @@
+"""All nodes of a cluster with their pods, in little memory: of each object only the JSON on which decisions depend."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.objects.node_sources import CONFIGZ, WITHOUT_CONFIGZ, proxy_path
+from nodewright.cluster.objects.object_names import NODES, PODS
+from nodewright.cluster.objects.reader import NOT_FOUND, ClusterReader
+from nodewright.documents.profiles.capture.from_cluster import NRT_GROUP
+from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR
+from nodewright.model.kubernetes.node_profile import ReadSource
+
+_TOPOLOGIES = f"/apis/{NRT_GROUP}/v1alpha2/noderesourcetopologies"
+_MAX_CONCURRENT = 16
+_MAX_EQUAL_FAILURES = 3
+"""After so many kubelets without an answer, and none with one, the others are not requested_count."""
+_RESIZE_PENDING = "PodResizePending"
+_NOT_READY = "the node is not ready"
+_ENDED = frozenset({"Succeeded", "Failed"})
+_ABSENT = msgspec.Raw()
+
+ReadProgress = Callable[[str], None]
+"""Receives what has been read so far, as text."""
+
+
+class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Part of an object; members that are absent stay so."""
+
+
+class _Container(_Part, frozen=True):
+    name: str = ""
+    resources: msgspec.Raw = _ABSENT
+    ports: msgspec.Raw = _ABSENT
+    restart_policy: str | None = None
+    resize_policy: msgspec.Raw = _ABSENT
+
+
+class _PodSpec(_Part, frozen=True):
+    containers: tuple[_Container, ...] = ()
+    init_containers: tuple[_Container, ...] | None = None
+    overhead: msgspec.Raw = _ABSENT
+    resources: msgspec.Raw = _ABSENT
+    priority: int | None = None
+    restart_policy: str = ""
+    host_network: bool = False
+    resource_claims: msgspec.Raw = _ABSENT
+    node_name: str = ""
+
+
+class _ContainerStatus(_Part, frozen=True):
+    name: str = ""
+    resources: msgspec.Raw = _ABSENT
+    allocated_resources: msgspec.Raw = _ABSENT
+
+
+class _Condition(_Part, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class _PodStatus(_Part, frozen=True):
+    phase: str = ""
+    conditions: tuple[_Condition, ...] | None = None
+    container_statuses: tuple[_ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[_ContainerStatus, ...] | None = None
+    resources: msgspec.Raw = _ABSENT
+    start_time: str | None = None
+
+
+class _PodMeta(_Part, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class _Pod(msgspec.Struct, frozen=True):
+    metadata: _PodMeta = _PodMeta()
+    spec: _PodSpec = _PodSpec()
+    status: _PodStatus = _PodStatus()
+
+
+class _NodeMeta(_Part, frozen=True):
+    name: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _NodeSpec(_Part, frozen=True):
+    taints: msgspec.Raw = _ABSENT
+    unschedulable: bool = False
+
+
+class _NodeInfo(_Part, frozen=True):
+    kubelet_version: str = ""
+    architecture: str = ""
+
+
+class _NodeStatus(_Part, frozen=True):
+    capacity: msgspec.Raw = _ABSENT
+    allocatable: msgspec.Raw = _ABSENT
+    conditions: tuple[_Condition, ...] | None = None
+    node_info: _NodeInfo = _NodeInfo()
+
+
+class _Node(_Part, frozen=True):
+    kind: str = ""
+    api_version: str = ""
+    metadata: _NodeMeta = _NodeMeta()
+    spec: _NodeSpec = _NodeSpec()
+    status: _NodeStatus = _NodeStatus()
+
+
+_POD, _NODE = msgspec.json.Decoder(_Pod), msgspec.json.Decoder(_Node)
+
+
+class ListedPod(msgspec.Struct, frozen=True):
+    """A pod on a node; pods with equal specs share the JSON of it."""
+
+    namespace: str
+    name: str
+    uid: str
+    """The uid that the kubelet uses."""
+    start_time: str
+    spec: bytes
+    status: bytes
+
+
+class ListedNode(msgspec.Struct, frozen=True):
+    """A node, without what no decision depends on."""
+
+    name: str
+    document: bytes
+    machine: bytes
+    """The part in which nodes of a kind are equal: amounts and versions."""
+    is_unschedulable: bool
+    is_ready: bool
+
+
+class AllNodes(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cluster reports about all of its nodes."""
+
+    nodes: tuple[ListedNode, ...]
+    pods: Mapping[str, tuple[ListedPod, ...]]
+    """The pods that have not ended, by node."""
+    configurations: Mapping[str, bytes]
+    """The answers of `/configz`, by node."""
+    topologies: Mapping[str, msgspec.Raw]
+    """The NodeResourceTopology objects, by node."""
+    failures: Mapping[str, ReadSource]
+    """Kubelets whose configuration could not be read, by node."""
+    pod_count: int = 0
+
+
+async def read_all_nodes(reader: ClusterReader, show: ReadProgress) -> AllNodes:
+    """The nodes of the cluster with their pods, NodeResourceTopology objects and configurations.
+
+    Errors: ApiError if the nodes or the pods cannot be listed; other failures are recorded.
+    """
+    nodes = await _nodes(reader, show)
+    pods = await _pods(reader, show)
+    topologies = await _topologies(reader)
+    configurations, failures = await _configurations(reader, nodes, show)
+    return AllNodes(
+        nodes=nodes,
+        pods={name: tuple(on_node) for name, on_node in pods.items()},
+        configurations=configurations,
+        topologies=topologies,
+        failures=failures,
+        pod_count=sum(map(len, pods.values())),
+    )
+
+
+def _progress_text(kind: str, count: int, remaining: int | None) -> str:
+    return f"{count:,} {kind} read" + (f", about {remaining:,} left" if remaining else "")
+
+
+async def _nodes(reader: ClusterReader, show: ReadProgress) -> tuple[ListedNode, ...]:
+    nodes: list[ListedNode] = []
+    async for page in reader.list_pages(NODES.path("")):
+        if page.is_restart:
+            nodes.clear()
+        nodes += [_listed_node(item) for item in page.items]
+        show(_progress_text("nodes", len(nodes), page.remaining))
+    return tuple(sorted(nodes, key=lambda node: node.name))
+
+
+def _listed_node(item: msgspec.Raw) -> ListedNode:
+    node = _NODE.decode(item)
+    status = node.status
+    machine = msgspec.json.encode((status.capacity or None, status.allocatable or None, status.node_info))
+    return ListedNode(
+        name=node.metadata.name,
+        document=msgspec.json.encode(node),
+        machine=machine,
+        is_unschedulable=node.spec.unschedulable,
+        is_ready=any(each.type == "Ready" and each.status == "True" for each in status.conditions or ()),
+    )
+
+
+async def _pods(reader: ClusterReader, show: ReadProgress) -> dict[str, list[ListedPod]]:
+    pods: dict[str, list[ListedPod]] = {}
+    texts: dict[bytes, bytes] = {}
+    count = 0
+    async for page in reader.list_pages(PODS.path("")):
+        if page.is_restart:
+            pods.clear()
+            count = 0
+        for item in page.items:
+            _place(_POD.decode(item), pods, texts)
+        count += len(page.items)
+        show(_progress_text("pods", count, page.remaining))
+    return pods
+
+
+def _place(pod: _Pod, pods: dict[str, list[ListedPod]], texts: dict[bytes, bytes]) -> None:
+    """Adds the pod to those of its node, unless it has ended or has none."""
+    node = pod.spec.node_name
+    if not node or pod.status.phase in _ENDED:
+        return
+    meta = pod.metadata
+    spec = msgspec.json.encode(replace(_allocated(pod), node_name=""))
+    status = msgspec.json.encode(replace(pod.status, start_time=None, conditions=None))
+    placed = ListedPod(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=(meta.annotations or {}).get(CONFIG_MIRROR) or meta.uid,
+        start_time=pod.status.start_time or "",
+        spec=texts.setdefault(spec, spec),
+        status=texts.setdefault(status, status),
+    )
+    pods.setdefault(node, []).append(placed)
+
+
+def _allocated(pod: _Pod) -> _PodSpec:
+    """The spec with the resources that the kubelet has allocated; only a pending resize makes them differ."""
+    conditions = pod.status.conditions or ()
+    if not any(each.type == _RESIZE_PENDING and each.status == "True" for each in conditions):
+        return pod.spec
+    amounts = {each.name: each.resources for each in pod.status.container_statuses or () if each.resources}
+    containers = [
+        replace(container, resources=amounts.get(container.name, container.resources))
+        for container in pod.spec.containers
+    ]
+    return replace(pod.spec, containers=tuple(containers))
+
+
+async def _topologies(reader: ClusterReader) -> dict[str, msgspec.Raw]:
+    """The NodeResourceTopology objects by node; empty where the cluster has none or does not show them."""
+    objects: dict[str, msgspec.Raw] = {}
+    try:
+        async for page in reader.list_pages(_TOPOLOGIES):
+            objects |= {_NODE.decode(item).metadata.name: item for item in page.items}
+    except ApiError as error:
+        if error.status == NOT_FOUND or 400 <= error.status < 500:
+            return {}
+        raise
+    return objects
+
+
+async def _configurations(
+    reader: ClusterReader, nodes: Sequence[ListedNode], show: ReadProgress
+) -> tuple[dict[str, bytes], dict[str, ReadSource]]:
+    """The configurations of the kubelets, and why some are not known.
+
+    If the first kubelets all fail in the same way, as where the right to nodes/proxy is missing, no other is requested_count.
+    """
+    answers: dict[str, bytes] = {}
+    errors: dict[str, ApiError] = {}
+    contents: dict[bytes, bytes] = {}
+
+    async def read(name: str) -> None:
+        try:
+            answer = await reader.get(proxy_path(name, "configz"))
+        except ApiError as error:
+            errors[name] = error
+        else:
+            answers[name] = contents.setdefault(answer, answer)
+
+    remaining = [node.name for node in nodes if node.is_ready]
+    while remaining and not (errors and not answers):
+        size = _MAX_CONCURRENT if answers else _MAX_EQUAL_FAILURES
+        batch, remaining = remaining[:size], remaining[size:]
+        await asyncio.gather(*map(read, batch))
+        show(_progress_text("kubelet configurations", len(answers), len(remaining)))
+    texts_of_errors = {name: str(error) for name, error in errors.items()}
+    texts_of_errors |= {node.name: _NOT_READY for node in nodes if not node.is_ready}
+    if remaining:
+        texts_of_errors |= dict.fromkeys(remaining, str(next(iter(errors.values()))))
+    failures = {
+        name: ReadSource(name=CONFIGZ, error=error, assumed=WITHOUT_CONFIGZ)
+        for name, error in texts_of_errors.items()
+    }
+    return answers, failures

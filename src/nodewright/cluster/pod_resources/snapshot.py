@@ -1,0 +1,93 @@
+"""A snapshot of a PodResources socket, read in this process or in a short-lived one.
+
+As a program: `python -m nodewright.cluster.pod_resources.snapshot SOCKET` prints the snapshot as JSON. Programs that read a socket
+rarely save the memory of gRPC, which is half of theirs.
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from nodewright.documents.output.terminal import print_message, print_text
+from nodewright.documents.profiles.capture.from_pod_resources import PodResourcesSnapshot
+from nodewright.model.errors import HostError
+from nodewright.model.values.idset import CPUSet
+
+_LIMIT_S = 30.0
+
+
+def read_snapshot(socket: Path) -> PodResourcesSnapshot:
+    """The response of the socket.
+
+    Errors: HostError if nothing answers; ImportError if the gRPC client is not installed.
+    """
+    from nodewright.cluster.pod_resources.lister import PodResourcesClient  # noqa: PLC0415 - an extra
+
+    client = PodResourcesClient(socket)
+    return PodResourcesSnapshot(pods=client.pods(), allocatable=client.allocatable())
+
+
+async def read_snapshot_apart(socket: Path) -> PodResourcesSnapshot:
+    """The response of the socket, read by another process.
+
+    Errors: HostError.
+    """
+    operation = "ask PodResources at"
+    try:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "nodewright.cluster.pod_resources.snapshot", os.fspath(socket)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except OSError as error:
+        raise HostError(operation, str(socket), error.strerror or str(error)) from None
+    try:
+        async with asyncio.timeout(_LIMIT_S):
+            output, errors = await process.communicate()
+    except TimeoutError:
+        raise HostError(operation, str(socket), f"no answer within {_LIMIT_S:g} s") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode != 0:
+        lines = errors.decode("utf-8", "replace").strip().splitlines() or ["no answer"]
+        raise HostError(operation, str(socket), lines[-1])
+    return decode_snapshot(output)
+
+
+def encode_snapshot(snapshot: PodResourcesSnapshot) -> bytes:
+    """The snapshot as JSON."""
+    return msgspec.json.encode(snapshot, enc_hook=str)
+
+
+def decode_snapshot(content: bytes) -> PodResourcesSnapshot:
+    """The snapshot that `encode_snapshot` has encoded."""
+    return msgspec.json.decode(content, type=PodResourcesSnapshot, dec_hook=_cpu_set)
+
+
+def _cpu_set(kind: type, text: str) -> CPUSet:
+    assert kind is CPUSet
+    return CPUSet.parse(text)
+
+
+def main(socket: Path) -> int:
+    """Prints the snapshot; the exit code."""
+    try:
+        content = encode_snapshot(read_snapshot(socket))
+    except HostError as error:
+        print_message(error.error)
+        return 1
+    except ImportError as error:
+        print_message(f"{error}: pip install 'nodewright[agent]'")
+        return 1
+    print_text(content.decode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,309 @@
+"""HTTP servers embedded in the agent: they leave signals to it, and limit connections, handshakes and request times."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+import struct
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, TypeAlias
+
+import uvicorn
+
+from nodewright.cluster.serving.http_connection import HTTPConnection, WaitingConnection
+from nodewright.cluster.serving.middleware import App, Receive, RefusalLog, Scope, Send, run_bounded
+from nodewright.documents.output.terminal import print_log_line
+from nodewright.model.errors import Fault, HostError, InputError
+
+TLSContextSource: TypeAlias = Callable[[], ssl.SSLContext]
+"""Returns the TLS context for a new connection."""
+HANDSHAKE_TIMEOUT_S = 10.0
+MAX_HEADER_BYTES = 64 << 10
+MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS = 500, 200
+_MIN_CONNECTIONS = 8
+LISTEN_BACKLOG = 256
+_ACCEPT_RETRY_S = 0.1
+"""Pause after a failed accept: file descriptors may be available again by then."""
+
+
+class EmbeddedServer(uvicorn.Server):
+    """A server that leaves signals to the agent, and signals when it has started."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.has_started, self.has_stopped = asyncio.Event(), asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Starts to serve."""
+        await super().startup(sockets)
+        self.has_started.set()
+
+    async def main_loop(self) -> None:
+        """Waits for the end; uvicorn polls ten times a second."""
+        await self.has_stopped.wait()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Captures no signals."""
+        yield
+
+    @asynccontextmanager
+    async def running(self, listener: socket.socket) -> AsyncIterator[None]:
+        """Serves a socket inside this context."""
+        task = asyncio.create_task(self.serve(sockets=[listener]))
+        try:
+            await self.has_started.wait()
+            yield
+        finally:
+            self.should_exit = True
+            self.has_stopped.set()
+            await task
+            listener.close()
+
+
+def embedded_config(app: Any) -> uvicorn.Config:
+    """The configuration of a quiet server."""
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        timeout_graceful_shutdown=1,
+        # No proxy is in front of these servers: a client must not name its own address or scheme.
+        proxy_headers=False,
+    )
+
+
+class ListenAddress(NamedTuple):
+    """An address and port to listen on."""
+
+    address: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "ListenAddress":
+        """The address and port of `--listen`.
+
+        Errors: InputError.
+        """
+        host, _, port = text.rpartition(":")
+        if not host or not (port.isascii() and port.isdigit() and int(port[:6]) <= 65535):
+            raise InputError([Fault(source="--listen", value=text, rule="must be ADDRESS:PORT")])
+        return cls(host.strip("[]"), int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+@asynccontextmanager
+async def serve_network(
+    app: App,
+    address: ListenAddress,
+    context: TLSContextSource | None,
+    refusals: RefusalLog,
+    headers: Mapping[str, str] | None = None,
+) -> AsyncIterator[ListenAddress]:
+    """Serves an application on the network, over TLS with a ``context``; yields the address with the actual port.
+
+    ``headers`` are those of answers to requests that are no HTTP; the application writes its own.
+
+    Errors: HostError if the address cannot be listened on.
+    """
+    listener = _listener(address)
+    bound = ListenAddress(address.address, listener.getsockname()[1])
+    server = _NetworkServer(app, context, refusals)
+    server.plain_headers = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+    async with server.running(listener):
+        yield bound
+
+
+@asynccontextmanager
+async def serve_unix_socket(app: App, listener: socket.socket, refusals: RefusalLog) -> AsyncIterator[None]:
+    """Serves an application on a listening Unix socket, with the limits of the network; a user counts as an address."""
+
+    async def bounded_app(scope: Scope, receive: Receive, send: Send) -> None:
+        # A reader of logs may pause for as long as it likes.
+        if not await run_bounded(app, scope, receive, send, may_pause=True):
+            refusals.record("a client", "slow", f"the request for {scope['path']} was too large or too slow")
+
+    listener.setblocking(False)
+    async with _NetworkServer(bounded_app, None, refusals).running(listener):
+        yield
+
+
+def connection_limit() -> int:
+    """The number of connections that are served at once: a quarter of the descriptors, which the process needs as well."""
+    try:
+        import resource  # noqa: PLC0415 - absent on Windows
+    except ModuleNotFoundError:
+        return MAX_CONNECTIONS
+    soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft_limit == resource.RLIM_INFINITY:
+        return MAX_CONNECTIONS
+    return max(min(MAX_CONNECTIONS, soft_limit // 4), _MIN_CONNECTIONS)
+
+
+class LineLogHandler(logging.Handler):
+    """Writes a record of Python's log, with its traceback, as one line of stderr, which never waits for a reader."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes the record."""
+        print_log_line(self.format(record))
+
+
+def log_to_stderr() -> None:
+    """Sends Python's log, where libraries report faults, to stderr; nothing waits for the reader."""
+    logging.basicConfig(format="%(levelname)s: %(message)s", handlers=[LineLogHandler()])
+
+
+class _Handshake:
+    """A connection whose TLS handshake is not complete."""
+
+    def __init__(self, source: str, task: asyncio.Task[None]) -> None:
+        self.source, self._task = source, task
+
+    def abort(self) -> None:
+        """Closes the connection."""
+        self._task.cancel()
+
+
+class _NetworkServer(EmbeddedServer):
+    """A server that limits connections per client, and records failed handshakes with the client's address.
+
+    At the limit, a new connection replaces the one that has waited longest without a complete request.
+    """
+
+    def __init__(self, app: App, context: TLSContextSource | None, refusals: RefusalLog) -> None:
+        config = embedded_config(app)
+        config.h11_max_incomplete_event_size = MAX_HEADER_BYTES
+        super().__init__(config)
+        self._context, self._refusals = context, refusals
+        self._accept_tasks: list[asyncio.Task[None]] = []
+        self._handshake_tasks: set[asyncio.Task[None]] = set()
+        self._connection_counts = Counter[str]()
+        """By client address."""
+        self.waiting: dict[WaitingConnection, None] = {}
+        """Handshakes, and connections without a complete request, the oldest first."""
+        self.plain_headers: list[tuple[bytes, bytes]] = []
+        """Headers of answers to requests that are no HTTP."""
+        self._max_connections = connection_limit()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Starts to accept connections."""
+        self.servers = []
+        self._accept_tasks = [asyncio.create_task(self._accept(listener)) for listener in sockets or ()]
+        self.started = True
+        self.has_started.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stops accepting connections, and closes the open ones."""
+        for task in (*self._accept_tasks, *self._handshake_tasks):
+            task.cancel()
+        await super().shutdown(sockets)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, address = await loop.sock_accept(listener)
+            except OSError as error:
+                self._refusals.record(
+                    "the machine", "accept", f"cannot accept a connection: {error.strerror}"
+                )
+                await asyncio.sleep(_ACCEPT_RETRY_S)
+                continue
+            source = _user(connection) if connection.family == socket.AF_UNIX else str(address[0])
+            total = sum(self._connection_counts.values())
+            count = self._connection_counts[source]
+            is_full = total >= self._max_connections
+            if is_full or count >= MAX_CONNECTIONS_PER_ADDRESS:
+                self._refusals.record(
+                    source, "crowd", f"{count} connections of this client are open, {total} in total"
+                )
+                longest = (protocol for protocol in self.waiting if is_full or protocol.source == source)
+                replaced = next(longest, None)
+                if replaced is None:
+                    connection.close()
+                    continue
+                self.waiting.pop(replaced, None)
+                replaced.abort()
+            self._connection_counts[source] += 1
+            task = asyncio.create_task(self._connect(connection, source))
+            self._handshake_tasks.add(task)
+            task.add_done_callback(self._handshake_tasks.discard)
+
+    async def _connect(self, connection: socket.socket, source: str) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        handshake = _Handshake(source, task)
+        self.waiting[handshake] = None
+        try:
+            await self._connect_waiting(connection, source)
+        finally:
+            self.waiting.pop(handshake, None)
+
+    async def _connect_waiting(self, connection: socket.socket, source: str) -> None:
+        loop = asyncio.get_running_loop()
+        context = None if self._context is None else self._context()
+        timeout_s = None if context is None else HANDSHAKE_TIMEOUT_S
+        try:
+            if connection.family != socket.AF_UNIX:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.connect_accepted_socket(
+                lambda: self._protocol(source), connection, ssl=context, ssl_handshake_timeout=timeout_s
+            )
+        except OSError as error:
+            self.connection_closed(source)
+            self.record_refusal(source, "handshake", f"TLS handshake failed: {_error_text(error)}")
+        except asyncio.CancelledError:
+            self.connection_closed(source)
+            raise
+
+    def _protocol(self, source: str) -> HTTPConnection:
+        protocol = HTTPConnection(self.config, self.server_state, {})
+        protocol.attach(self, source)
+        return protocol
+
+    def record_refusal(self, source: str, kind: str, why: str) -> None:
+        """Records a refused or aborted connection."""
+        self._refusals.record(source, kind, why)
+
+    def connection_closed(self, source: str) -> None:
+        """Counts a closed connection."""
+        self._connection_counts[source] -= 1
+        if not self._connection_counts[source]:
+            del self._connection_counts[source]
+
+
+def _listener(address: ListenAddress) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family is socket.AF_INET6 and address.address == "::":
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind((address.address, address.port))
+        listener.listen(LISTEN_BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise HostError("listen on", str(address), error.strerror or str(error)) from None
+    return listener
+
+
+def _user(connection: socket.socket) -> str:
+    """The user at the other end of a Unix socket."""
+    _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return f"user {user}"
+
+
+def _error_text(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or str(error)).lower().replace("_", " ")
+    return error.strerror or str(error) or "timeout"
