@@ -32,9 +32,9 @@ from nodewright.documents.profiles.profile_files import load_profile
 from nodewright.model.errors import JSON_ERRORS, InputError
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod
 from nodewright.model.values.instant import Instant
-from nodewright.scheduling.export_reader import ExportReader
-from nodewright.scheduling.extender_protocol import decode_binding, decode_call, decode_preemption
-from nodewright.scheduling.tracked_cluster import TrackedCluster
+from nodewright.scheduling.verdicts.export_reader import ExportReader
+from nodewright.scheduling.verdicts.extender_protocol import decode_binding, decode_call, decode_preemption
+from nodewright.scheduling.verdicts.tracked_cluster import TrackedCluster
 from tools.source import ROOT
 
 Reader = Callable[[bytes], object]

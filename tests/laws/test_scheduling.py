@@ -15,10 +15,10 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.texts import kubelet_text
 from nodewright.model.values.idset import CPUSet
 from nodewright.predict.node import Node
-from nodewright.scheduling.placement_decisions import ProposedVictims, sufficient_victims
-from nodewright.scheduling.pod_queries import pod_query
-from nodewright.scheduling.shared_states import StatePool
-from nodewright.scheduling.tracked_cluster import TrackedCluster
+from nodewright.scheduling.verdicts.placement_decisions import ProposedVictims, sufficient_victims
+from nodewright.scheduling.verdicts.pod_queries import pod_query
+from nodewright.scheduling.verdicts.shared_states import StatePool
+from nodewright.scheduling.verdicts.tracked_cluster import TrackedCluster
 
 NAMES = ("a", "b", "c", "d")
 pod_lists = st.tuples(*[guaranteed_pods(name, largest=3) for name in NAMES])

@@ -8,11 +8,11 @@ import msgspec
 from tests.support.memory_cluster import NODES, PODS, Document, MemoryCluster
 
 from nodewright.cluster.client.api_error import ApiError
-from nodewright.extender_main.cluster_feed import ClusterFeed
-from nodewright.extender_main.extender_service import ApiBinder, ExtenderService, ServiceOptions
 from nodewright.host.ports import Clock
 from nodewright.model.kubernetes.node_profile import NodeProfile
-from nodewright.scheduling.tracked_cluster import TrackedCluster
+from nodewright.scheduling.extender.cluster_feed import ClusterFeed
+from nodewright.scheduling.extender.extender_service import ApiBinder, ExtenderService, ServiceOptions
+from nodewright.scheduling.verdicts.tracked_cluster import TrackedCluster
 
 
 class BindingCluster(MemoryCluster):

@@ -25,7 +25,7 @@ NOT_FROM_OUTSIDE = {
     "documents/formats/decode.py": "its callers expect the errors",
     "documents/formats/go/syntax.py": "one string",
     "cluster/pod_resources/snapshot.py": "printed by our own process",
-    "scheduling/export_reader.py": "its one public reader expects the errors",
+    "scheduling/verdicts/export_reader.py": "its one public reader expects the errors",
     "documents/profiles/catalogue.py": "a file of the package",
 }
 

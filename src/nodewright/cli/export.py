@@ -5,8 +5,8 @@ import sys
 
 import click
 
-from nodewright.export_main.export_options import ExportOptions, export_options
 from nodewright.model.errors import Fault, InputError
+from nodewright.scheduling.exporter.export_options import ExportOptions, export_options
 
 
 @click.command("export")
@@ -20,6 +20,6 @@ def command(options: ExportOptions) -> int:
     """
     if sys.platform != "linux":
         raise InputError([Fault(rule="not Linux: a kubelet's node is exported on Linux only")])
-    from nodewright.export_main.run_export import print_once, run_export  # noqa: PLC0415 - needs the extra `agent`
+    from nodewright.scheduling.exporter.run_export import print_once, run_export  # noqa: PLC0415 - needs the extra `agent`
 
     return asyncio.run(print_once(options) if options.once else run_export(options))

@@ -5,8 +5,8 @@ import sys
 
 import click
 
-from nodewright.extender_main.extender_options import ExtenderOptions, extender_options
 from nodewright.model.errors import Fault, InputError
+from nodewright.scheduling.extender.extender_options import ExtenderOptions, extender_options
 
 
 @click.command("extender")
@@ -21,6 +21,6 @@ def command(options: ExtenderOptions) -> int:
     """
     if sys.platform == "win32":
         raise InputError([Fault(rule="the extender does not run on Windows")])
-    from nodewright.extender_main.run_extender import run_extender  # noqa: PLC0415 - needs the extras
+    from nodewright.scheduling.extender.run_extender import run_extender  # noqa: PLC0415 - needs the extras
 
     return asyncio.run(run_extender(options))

@@ -1,1 +1,0 @@
-"""Reads what a node really holds, beside a kubelet, and follows its changes."""

@@ -1,0 +1,249 @@
+"""Node states without names, shared by all nodes alike, with their verdicts about pods."""
+
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from nodewright.engine.admission.admission_plugins import with_canonical_quantities
+from nodewright.engine.node.events import PodAdded
+from nodewright.engine.node.node_config import NO_CUSTOM_POLICIES
+from nodewright.engine.node.node_state import NodeState, pod_as_stored
+from nodewright.engine.node.placement_cost import NO_COST, NUMALayout, PlacementCost
+from nodewright.engine.node.step import Decision, Step, step
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.texts import kubelet_text, sentence
+from nodewright.model.releases.feature_gates import FeatureGates
+from nodewright.predict.node import Node
+from nodewright.predict.node_from_profile import state_with_pods
+from nodewright.scheduling.verdicts.nameless_profiles import NamelessProfile, NodeNames, named_pod
+from nodewright.scheduling.verdicts.pod_queries import PodQuery
+
+MAX_STATES, MAX_VERDICTS = 20_000, 400_000
+
+
+class NodeVerdict(NamedTuple):
+    """What a node makes of a pod, without the names of either."""
+
+    decision: Decision
+    reason: str = ""
+    """The kubelet's reason, e.g. `TopologyAffinityError`; empty unless the pod is refused."""
+    message: str = ""
+    """The kubelet's message."""
+    sentence: str = ""
+    """Our sentence: the facts that decided, or what is not judged."""
+    is_unresolvable: bool = False
+    """Whether the node refuses the pod also without all pods that it may preempt."""
+    cost: PlacementCost = NO_COST
+    preempts: bool = False
+    """Whether the kubelet admits the pod only by killing others."""
+
+    @property
+    def text(self) -> str:
+        """The refusal in one line, for the scheduler's event."""
+        return f"{self.reason}: {self.sentence or self.message}" if self.reason else self.sentence
+
+
+class VerdictCounts:
+    """How often verdicts were computed and taken from memory."""
+
+    def __init__(self) -> None:
+        self.computed = self.shared = 0
+
+
+class SharedState:
+    """A node state, and what is known about it. Names in it are numbers in the order of admission."""
+
+    __slots__ = (
+        "_after",
+        "_pool",
+        "_reduced",
+        "_runs",
+        "_settled",
+        "_verdicts",
+        "has_own_policies",
+        "layout",
+        "state",
+    )
+
+    def __init__(self, state: NodeState, layout: NUMALayout, pool: "StatePool") -> None:
+        self.state, self.layout, self._pool = state, layout, pool
+        self.has_own_policies = state.config.parts.policies != NO_CUSTOM_POLICIES
+        self._settled: NodeState | None = None
+        self._verdicts: dict[str, NodeVerdict] = {}
+        self._after: dict[str, SharedState] = {}
+        self._reduced: dict[int, SharedState] = {}
+        self._runs: dict[tuple[str, ...], bool] = {}
+
+    def verdict(self, query: PodQuery) -> NodeVerdict:
+        """The verdict about a pod that is assigned now."""
+        key = self._key(query)
+        verdict = self._verdicts.get(key)
+        if verdict is None:
+            verdict = self._verdicts[key] = self._decide(query)
+            self._pool.count_verdict(self)
+        else:
+            self._pool.counts.shared += 1
+        return verdict
+
+    def after(self, query: PodQuery) -> "SharedState":
+        """The state with the pod, whose containers have not started yet; the same state if it is refused."""
+        key = self._key(query)
+        known = self._after.get(key)
+        if known is None:
+            result = self._step(query)
+            is_placed = result.decision is not Decision.REFUSED
+            known = self._after[key] = self._with(result.state) if is_placed else self
+            self._pool.count_verdict(self)
+        return known
+
+    def admits_in_any_order(self, queries: Sequence[PodQuery]) -> bool:
+        """Whether no pod is refused, in whatever order the kubelet sees these pods."""
+        key = tuple(sorted(map(self._key, queries)))
+        known = self._runs.get(key)
+        if known is None:
+            by_key = {self._key(query): place for place, query in enumerate(queries)}
+            known = self._runs[key] = all(
+                (after := self.after(queries[place])) is not self
+                and after.admits_in_any_order([*queries[:place], *queries[place + 1 :]])
+                for place in by_key.values()
+            )
+            self._pool.count_verdict(self)
+        return known
+
+    def without(self, numbers: Collection[str]) -> "SharedState":
+        """The state without pods, by their names here; it is not remembered."""
+        present = [number for number in numbers if number in self.state.pods]
+        return self._with(self.state.without_active(present).without_stale()) if present else self
+
+    def without_lower(self, priority: int) -> "SharedState":
+        """The state without all pods of lower priority."""
+        known = self._reduced.get(priority)
+        if known is None:
+            pods = self.state.pods.items()
+            known = self.without([uid for uid, pod in pods if (pod.spec.priority or 0) < priority])
+            self._reduced[priority] = known
+        return known
+
+    @property
+    def settled(self) -> NodeState:
+        """The state without what pods that have ended still hold."""
+        if self._settled is None:
+            self._settled = self.state.without_stale()
+        return self._settled
+
+    def forget(self) -> None:
+        """Drops what can be computed again."""
+        for known in (self._verdicts, self._after, self._reduced, self._runs):
+            known.clear()
+
+    def _with(self, state: NodeState) -> "SharedState":
+        return SharedState(state, self.layout, self._pool)
+
+    def _key(self, query: PodQuery) -> str:
+        return query.own_key if self.has_own_policies else query.key
+
+    def _step(self, query: PodQuery) -> Step:
+        pod = query.pod if self.has_own_policies else query.shape
+        stored = self._pool.stored_pod(self._key(query), pod, self.state.config.gates)
+        return step(self.state, PodAdded(named_pod(stored, int(last_number(self.state) or -1) + 1)))
+
+    def _decide(self, query: PodQuery) -> NodeVerdict:
+        result = self._step(query)
+        assert result.decision is not None
+        first = result.because[0] if result.because else None
+        if result.decision is Decision.REFUSED:
+            assert first is not None
+            reduced = self.without_lower(query.priority)
+            is_final = reduced is self or reduced.verdict(query).decision is Decision.REFUSED
+            return _refusal(first, is_unresolvable=is_final)
+        uid = last_number(result.state)
+        text = sentence(first) if result.decision is Decision.UNDECIDED and first is not None else ""
+        return NodeVerdict(
+            result.decision,
+            sentence=text,
+            cost=self.layout.cost(result.state, uid, before=self.settled),
+            preempts=result.victims is not None,
+        )
+
+
+def _refusal(reason: Reason, *, is_unresolvable: bool) -> NodeVerdict:
+    text = kubelet_text(reason)
+    return NodeVerdict(
+        Decision.REFUSED, text.reason, text.message, sentence(reason), is_unresolvable=is_unresolvable
+    )
+
+
+class StatePool:
+    """The states of all nodes, each content once; bounded, the longest unused are dropped, one at a time."""
+
+    def __init__(self, *, max_states: int = MAX_STATES, max_verdicts: int = MAX_VERDICTS) -> None:
+        self._states: OrderedDict[str, SharedState] = OrderedDict()
+        self._started: OrderedDict[str, SharedState] = OrderedDict()
+        """Nodes without pods, by the digest of their profiles."""
+        self._pods: OrderedDict[tuple[str, int], tuple[Pod, FeatureGates]] = OrderedDict()
+        """Pods with their defaults."""
+        self._max_states, self._max_verdicts = max_states, max_verdicts
+        self._facts: OrderedDict[SharedState, int] = OrderedDict()
+        """The number of facts that a state remembers, by state; the one that has computed none for longest comes first."""
+        self._fact_count = 0
+        self.counts = VerdictCounts()
+
+    def state_of(self, profile: NodeProfile, names: NodeNames | None = None) -> SharedState:
+        """The state of the node that a profile describes; ``names`` are of the same node, whichever came before.
+
+        Errors: InputError for a profile that no kubelet can have.
+        """
+        nameless = (names or NodeNames()).removed_from(profile)
+        known = self._states.get(nameless.key)
+        if known is None:
+            started = self._started_node(nameless)
+            gates = started.state.config.gates
+            stored = [self.stored_pod(pod.key, pod.pod, gates) for pod in nameless.pods]
+            state, _ = state_with_pods(started.state, nameless.spec(stored), "state", are_stored=True)
+            known = self._states[nameless.key] = SharedState(state, started.layout, self)
+            while len(self._states) > self._max_states:
+                self._states.popitem(last=False)
+        else:
+            self._states.move_to_end(nameless.key)
+        return known
+
+    def _started_node(self, nameless: NamelessProfile) -> SharedState:
+        """The node without pods: its configuration is most of the work, and seldom changes.
+
+        Errors: InputError.
+        """
+        known = self._started.get(nameless.empty_key)
+        if known is None:
+            state = Node.from_profile(nameless.empty, source="state").state
+            known = self._started[nameless.empty_key] = SharedState(state, NUMALayout.of(state), self)
+            while len(self._started) > self._max_states:
+                self._started.popitem(last=False)
+        return known
+
+    def stored_pod(self, key: str, pod: Pod, gates: FeatureGates) -> Pod:
+        """The pod with the defaults of an API server; pods with equal keys share it, and what is cached by its spec."""
+        known = self._pods.get((key, id(gates)))
+        if known is None:
+            # The gates are kept, so that no others get their id.
+            known = pod_as_stored(with_canonical_quantities(pod), gates), gates
+            self._pods[key, id(gates)] = known
+            while len(self._pods) > self._max_states:
+                self._pods.popitem(last=False)
+        return known[0]
+
+    def count_verdict(self, state: SharedState) -> None:
+        """Counts a fact that a state remembers; beyond the limit, states that have computed none for longest forget theirs."""
+        self.counts.computed += 1
+        self._facts[state] = self._facts.pop(state, 0) + 1
+        self._fact_count += 1
+        while self._fact_count > self._max_verdicts:
+            oldest, count = self._facts.popitem(last=False)
+            oldest.forget()
+            self._fact_count -= count
+
+
+def last_number(state: NodeState) -> str:
+    """The name of the pod that was admitted last; empty: there is none."""
+    return max(state.pods, default="")
