@@ -12,7 +12,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from tests.support.agent_bench import AgentBench
 from tests.support.live_agent import private_cgroups
 
-from nodewright.agent.decide import decide
+from nodewright.agent.decide.decide import decide
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod
 from nodewright.testing.objects import container
 from nodewright.testing.objects import pod as a_pod

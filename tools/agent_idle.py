@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from nodewright.agent.host.cgroupfs import CgroupFS
 from nodewright.cluster.client.agent_client import AgentClient
-from nodewright.host.cgroupfs import CgroupFS
 from nodewright.model.errors import HostError
 from tools.cpu_timer import process_cpu_s
 from tools.source import ROOT

@@ -16,12 +16,12 @@ from tests.live.containerd import APP, Containerd, lacking
 from tests.live.cri_races import container_races
 from tests.support.eviction_race import ThresholdScope
 
+from nodewright.agent.host.ports import ContainerConfig, Mount, PodSandboxConfig
+from nodewright.agent.runtimes.cri import CRIChannel, CRIRuntime
+from nodewright.agent.runtimes.cri import api_pb2 as cri
+from nodewright.agent.runtimes.cri.channel import LIST_CONTAINERS, LIST_POD_SANDBOX
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.host.ports import ContainerConfig, Mount, PodSandboxConfig
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
-from nodewright.runtimes.cri import CRIChannel, CRIRuntime
-from nodewright.runtimes.cri import api_pb2 as cri
-from nodewright.runtimes.cri.channel import LIST_CONTAINERS, LIST_POD_SANDBOX
 from tools.container_agent import EXCLUSIVE, SLEEPS, Agent, an_agent, groups
 from tools.pressure import figures as race_figures
 from tools.source import ROOT, commit

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from nodewright.host.cgroupfs import CgroupFS
+from nodewright.agent.host.cgroupfs import CgroupFS
 from tools.source import ROOT
 
 FIGURES = ROOT / "docs" / "figures" / "load.json"

@@ -28,8 +28,8 @@ import grpc
 from tests.live.containerd import APP, Containerd
 from tests.support.real_api_server import NODE_TOKEN, RealAPIServer, real_api_server
 
-from nodewright.runtimes.cri import api_pb2 as cri
-from nodewright.runtimes.cri.channel import LIST_CONTAINERS
+from nodewright.agent.runtimes.cri import api_pb2 as cri
+from nodewright.agent.runtimes.cri.channel import LIST_CONTAINERS
 from tools.demo_cluster import missing_parts
 from tools.joined import PODS, Node, connection, joined, until
 from tools.source import ROOT, commit

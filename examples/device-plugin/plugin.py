@@ -18,8 +18,8 @@ from typing import Any
 
 import grpc
 
-from nodewright.device_plugins import deviceplugin_pb2 as api
-from nodewright.device_plugins import pluginregistration_pb2 as registry
+from nodewright.agent.devices import deviceplugin_pb2 as api
+from nodewright.agent.devices import pluginregistration_pb2 as registry
 
 LOOK_EVERY_S = 0.2
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.memory_cluster import merged_document
 
-from nodewright.cluster_node.merge_patch import POD_LISTS, merge_patch
+from nodewright.agent.member.merge_patch import POD_LISTS, merge_patch
 
 STATUSES = st.fixed_dictionaries(
     {},

@@ -6,7 +6,7 @@ import pytest
 from tests.live.containerd import Containerd, lacking
 from tests.support.live_agent import private_cgroups
 
-from nodewright.host.cgroupfs import CgroupFS
+from nodewright.agent.host.cgroupfs import CgroupFS
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ from itertools import count
 
 from tests.live.containerd import APP, Containerd
 
+from nodewright.agent.host.cgroupfs import CgroupFS
+from nodewright.agent.host.ports import ContainerConfig, Mount, PodSandboxConfig
+from nodewright.agent.runtimes.cri import CRIChannel, CRIRuntime
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.host.cgroupfs import CgroupFS
-from nodewright.host.ports import ContainerConfig, Mount, PodSandboxConfig
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
-from nodewright.runtimes.cri import CRIChannel, CRIRuntime
 
 NUMBERS = count()
 SHARED = PodSpec(share_process_namespace=True)

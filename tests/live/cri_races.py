@@ -15,12 +15,12 @@ from tests.support.eviction_race import (
     ThresholdScope,
 )
 
+from nodewright.agent.host.ports import ContainerConfig, Mount
+from nodewright.agent.runtimes.cri import CRIChannel, CRIRuntime
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.host.ports import ContainerConfig, Mount
 from nodewright.model.kubernetes.objects import Container, Pod, PodSpec
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
-from nodewright.runtimes.cri import CRIChannel, CRIRuntime
 
 _HOST = "/host"
 _MOST_TRIES = 3

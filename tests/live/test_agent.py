@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 from tests.support.live_agent import LiveAgent, live_agent
 
-from nodewright.agent.agent_state import PodSource
-from nodewright.agent.observations import PodApplied
 from nodewright.agent.pods.cgroup_reconcile import desired_cgroups
+from nodewright.agent.state.agent_state import PodSource
+from nodewright.agent.state.observations import PodApplied
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 

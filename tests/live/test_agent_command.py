@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from nodewright.agent.host.cgroupfs import CgroupFS
 from nodewright.cli.app import run
 from nodewright.documents.output.exit_codes import NO, YES
-from nodewright.host.cgroupfs import CgroupFS
 from tools.agent_idle import running
 
 pytestmark = [

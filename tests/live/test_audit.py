@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from nodewright.agent.host.cgroupfs import CgroupFS
 from nodewright.cli.app import run
 from nodewright.cluster.client.agent_client import AgentClient
 from nodewright.documents.output.exit_codes import NO, YES
-from nodewright.host.cgroupfs import CgroupFS
 from tools.agent_idle import running
 
 pytestmark = [

@@ -9,9 +9,9 @@ import pytest
 from tests.support.cgroups_port import CGROUPS_CHECKS, CgroupsBench, CgroupsCheck
 from tests.support.live_agent import private_cgroups
 
+from nodewright.agent.host.cgroupfs import CgroupFS
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, CPUQuota, MemoryCeiling
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.host.cgroupfs import CgroupFS
 from nodewright.model.values.units import Bytes, Microseconds
 
 pytestmark = pytest.mark.live
@@ -82,7 +82,7 @@ def test_what_the_kernel_rounds_or_words_otherwise_is_not_written_again(
             assert texts is not None
             assert texts["cpuset.cpus"] == "0-1"
             with monkeypatch.context() as patch:
-                patch.setattr("nodewright.host.cgroupfs._write", lambda place, _: f"{place} is written")
+                patch.setattr("nodewright.agent.host.cgroupfs._write", lambda place, _: f"{place} is written")
                 cgroups.ensure(path, files)
 
 

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from tests.support.live_agent import ProcessBench, process_bench
 
-from nodewright.agent.agent_state import PodSource
-from nodewright.agent.observe.config_object_cache import ConfigObjectCache
+from nodewright.agent.host.prober import HostProber
+from nodewright.agent.host.volumes import Volumes
+from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import NodeContext
 from nodewright.agent.pods.log_rotation import LogRotatePolicy, rotate_once
 from nodewright.agent.pods.runtime_configs import ProcessConfigBuilder
+from nodewright.agent.state.agent_state import PodSource
 from nodewright.cluster.tasks.clock import HostClock
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.host.prober import HostProber
-from nodewright.host.volumes import Volumes
 from nodewright.model.kubernetes.namespace_objects import ConfigMap
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod
 from nodewright.model.kubernetes.runtime_status import (

@@ -9,16 +9,16 @@ from msgspec.structs import replace
 from tests.live.containerd import APP, Containerd
 from tests.live.cri_bench import Bench, a_bench
 
-from nodewright.agent.agent_state import PodSource
-from nodewright.agent.observe.config_object_cache import ConfigObjectCache
+from nodewright.agent.host.cgroupfs import CgroupFS
+from nodewright.agent.host.prober import HostProber
+from nodewright.agent.host.volumes import Volumes
+from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import NodeContext
 from nodewright.agent.pods.runtime_configs import ContainerConfigBuilder
+from nodewright.agent.state.agent_state import PodSource
 from nodewright.cluster.tasks.clock import HostClock
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.host.cgroupfs import CgroupFS
-from nodewright.host.prober import HostProber
-from nodewright.host.volumes import Volumes
 from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, PodSpec
 from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus

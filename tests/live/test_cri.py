@@ -9,6 +9,9 @@ from tests.live.containerd import APP, PAUSE, USER, Containerd
 from tests.live.cri_bench import SHARED, a_bench
 from tests.support.runtime_port import RUNTIME_CHECKS, RuntimeBench, RuntimeCheck
 
+from nodewright.agent.host.cgroupfs import CgroupFS
+from nodewright.agent.host.ports import Mount
+from nodewright.agent.runtimes.cri import CRIChannel, CRIImageStore, CRIRuntime, pleg
 from nodewright.engine.core.cgroups.cgroup_facts import (
     AmountOrigin,
     ContainerSettings,
@@ -19,8 +22,6 @@ from nodewright.engine.core.cgroups.cgroup_facts import (
     MemoryFrom,
     RunsOn,
 )
-from nodewright.host.cgroupfs import CgroupFS
-from nodewright.host.ports import Mount
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import PodSpec
 from nodewright.model.kubernetes.pod_spec_fields import PodSecurityContext
@@ -28,7 +29,6 @@ from nodewright.model.kubernetes.runtime_status import ContainerPhase
 from nodewright.model.values.cpu_time import Shares
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.units import Bytes, Microseconds, MilliCPU
-from nodewright.runtimes.cri import CRIChannel, CRIImageStore, CRIRuntime, pleg
 
 pytestmark = pytest.mark.live
 

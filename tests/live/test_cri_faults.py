@@ -11,11 +11,11 @@ import pytest
 from tests.live.containerd import Containerd, lacking
 from tests.live.cri_bench import a_bench
 
-from nodewright.host.cgroupfs import CgroupFS
-from nodewright.host.ports import ExecResult, Mount
+from nodewright.agent.host.cgroupfs import CgroupFS
+from nodewright.agent.host.ports import ExecResult, Mount
+from nodewright.agent.runtimes.cri import CRIChannel, CRIRuntime
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
-from nodewright.runtimes.cri import CRIChannel, CRIRuntime
 
 pytestmark = pytest.mark.live
 

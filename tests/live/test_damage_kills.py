@@ -17,8 +17,8 @@ import yaml
 from tests.support.agent_command import AgentCommand
 from tests.support.live_agent import private_cgroups
 
+from nodewright.agent.host.cgroupfs import CgroupFS
 from nodewright.cluster.client.agent_client import AgentStatusError
-from nodewright.host.cgroupfs import CgroupFS
 from nodewright.model.errors import HostError
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]

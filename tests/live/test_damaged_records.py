@@ -11,7 +11,7 @@ from tests.live.test_processes import Bench, alone
 from tests.support.agent_command import AgentCommand
 from tests.support.live_agent import private_cgroups
 
-from nodewright.host.cgroupfs import CgroupFS
+from nodewright.agent.host.cgroupfs import CgroupFS
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
 

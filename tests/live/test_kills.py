@@ -16,7 +16,7 @@ import yaml
 from tests.support.agent_command import AgentCommand, ProcessFootprint
 from tests.support.live_agent import private_cgroups
 
-from nodewright.host.cgroupfs import CgroupFS
+from nodewright.agent.host.cgroupfs import CgroupFS
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

@@ -12,8 +12,8 @@ pytestmark = pytest.mark.live
 SCRIPT = """
 import os, sys
 from pathlib import Path
-from nodewright.host.mounts import KernelMounter, mount_points_below
-from nodewright.host.volumes import Volumes
+from nodewright.agent.host.mounts import KernelMounter, mount_points_below
+from nodewright.agent.host.volumes import Volumes
 
 root = Path(sys.argv[1])
 mounts = KernelMounter()

@@ -11,7 +11,7 @@ from tests.live.test_composed import Composed, a_pod
 from tests.support.live_agent import process_bench
 
 from nodewright.agent.pods.container_start import ContainerConfigError
-from nodewright.core.container_security import CAPABILITIES
+from nodewright.agent.rules.container_security import CAPABILITIES
 
 pytestmark = pytest.mark.live
 

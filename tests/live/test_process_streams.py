@@ -10,7 +10,7 @@ import pytest
 from tests.support.live_agent import ProcessBench, process_bench
 from tests.support.runtime_port import RuntimeTestContainer
 
-from nodewright.host.streams import (
+from nodewright.agent.host.streams import (
     STDERR,
     STDOUT,
     AttachStreamRequest,
@@ -18,9 +18,9 @@ from nodewright.host.streams import (
     ProcessSession,
     StandardStreams,
 )
+from nodewright.agent.runtimes.processes.exec_session import PlainProcessStreams
+from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime
 from nodewright.model.errors import HostError
-from nodewright.runtimes.processes.exec_session import PlainProcessStreams
-from nodewright.runtimes.processes.process_runtime import ProcessRuntime
 
 pytestmark = [
     pytest.mark.live,

@@ -14,15 +14,15 @@ from tests.live.containerd import stop_process
 from tests.support.live_agent import ProcessBench, process_bench
 from tests.support.runtime_port import RUNTIME_CHECKS, RuntimeCheck, RuntimeTestContainer
 
+from nodewright.agent.host.ports import ContainerConfig, ContainerRuntime
+from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, ContainerSettings, MemoryCeiling
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.engine.core.requests.oom_adjust import NodeCritical, OOMScore
-from nodewright.host.ports import ContainerConfig, ContainerRuntime
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container
 from nodewright.model.kubernetes.runtime_status import OOM_KILLED, ContainerPhase
 from nodewright.model.values.units import Bytes
-from nodewright.runtimes.processes.process_runtime import ProcessRuntime
 
 pytestmark = pytest.mark.live
 

@@ -9,7 +9,7 @@ from tests.simulation.day import PROFILE, SEED
 from tests.support.cluster_restarts import ClusterRestarts
 from tests.support.fault_injection import Fault, FaultInjector
 
-from nodewright.runtimes.simulated import ContainerScript
+from nodewright.agent.runtimes.simulated import ContainerScript
 
 RUNS = int(os.environ.get("CLUSTER_RUNS") or 6)
 SECONDS, REST_S = 60, 150

@@ -15,7 +15,7 @@ from tests.simulation.day import PROFILE, SCRIPTS, SEED, a_day, journals_decide_
 from tests.support.agent_restarts import AgentRestarts
 from tests.support.fault_injection import Fault, FaultInjector
 
-from nodewright.agent.agent_state import PodSource
+from nodewright.agent.state.agent_state import PodSource
 from nodewright.testing.objects import a_pod
 
 KILLS = (Fault.KILLED_BEFORE, Fault.KILLED_WITHIN, Fault.KILLED_AFTER)

@@ -13,30 +13,35 @@ from msgspec.structs import replace
 from tests.support.disks import SlowDisk
 from tests.support.fake_host import FakeLocalStorage, FakeMemoryReadings, FakePressureEvents, run_inline
 
-from nodewright.agent.agent_state import AgentConstants, AgentState, PodRecord, PodSource
-from nodewright.agent.effects import ReclaimNodeResources, RecordEvent
+from nodewright.agent.host.ports import ContainerConfig, ImageStore, PodSandboxConfig
 from nodewright.agent.loop import AgentLoop
-from nodewright.agent.observations import Observation, PodApplied, PodDeletionRequested, SourcePodsListed
 from nodewright.agent.observe.pressure_monitor import MonitoredParts, PressureMonitor
-from nodewright.agent.outcome import IterationResult, NodeStep, StateChanges
-from nodewright.agent.pod_index import next_due_ns, pod_index
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.pods.image_manager import ImageManager
-from nodewright.agent.status_text import KubeletStatusText
+from nodewright.agent.rules.image_policy import ImageGCPolicy
+from nodewright.agent.rules.lifecycle.pod_actions import spec_hash
+from nodewright.agent.runtimes.simulated import ContainerScript, FakeCgroups, FakeClock, FakeRuntime, settle
+from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodRecord, PodSource
+from nodewright.agent.state.effects import ReclaimNodeResources, RecordEvent
+from nodewright.agent.state.observations import (
+    Observation,
+    PodApplied,
+    PodDeletionRequested,
+    SourcePodsListed,
+)
+from nodewright.agent.state.outcome import IterationResult, NodeStep, StateChanges
+from nodewright.agent.state.pod_index import next_due_ns, pod_index
+from nodewright.agent.state.status_text import KubeletStatusText
 from nodewright.agent.store.write_queue import StateWriter
-from nodewright.core.image_policy import ImageGCPolicy
-from nodewright.core.lifecycle.pod_actions import spec_hash
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.engine.core.eviction.eviction_policy import ADAPTIVE, EvictionPolicy
 from nodewright.engine.node.node_state import NodeState
-from nodewright.host.ports import ContainerConfig, ImageStore, PodSandboxConfig
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.predict.node import Node
-from nodewright.runtimes.simulated import ContainerScript, FakeCgroups, FakeClock, FakeRuntime, settle
 from nodewright.testing.nodes import a_profile
 
 

@@ -19,16 +19,17 @@ from tests.support.fault_injection import (
     FaultInjector,
 )
 
-from nodewright.agent.agent_state import AgentConstants, PodRecord, PodSource
 from nodewright.agent.loop import AgentLoop
-from nodewright.agent.observations import (
+from nodewright.agent.pods.effect_runner import EffectRunner
+from nodewright.agent.runtimes.simulated import ContainerScript, FakeCgroups, FakeClock, FakeRuntime, settle
+from nodewright.agent.state.agent_state import AgentConstants, PodRecord, PodSource
+from nodewright.agent.state.observations import (
     NodeUsageObserved,
     PodApplied,
     PodDeletionRequested,
     SourcePodsListed,
 )
-from nodewright.agent.pods.effect_runner import EffectRunner
-from nodewright.agent.status_text import KubeletStatusText
+from nodewright.agent.state.status_text import KubeletStatusText
 from nodewright.agent.store.agent_store import DEFERRED, PODS, AgentStore, StoreSettings
 from nodewright.agent.store.stored_pods import read_deferred_file, read_pod_file
 from nodewright.cluster.tasks.supervision import STATE_NOT_SAVED
@@ -44,7 +45,6 @@ from nodewright.model.reasons.verdict import Refused
 from nodewright.model.values.idset import CPUSet
 from nodewright.predict.node import Node
 from nodewright.predict.replay.scenario_journal import JournalEncoder
-from nodewright.runtimes.simulated import ContainerScript, FakeCgroups, FakeClock, FakeRuntime, settle
 
 LISTED_DEVICES = (PodSource.FILE, PodSource.WORKLOAD)
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench
 
-from nodewright.agent.agent_state import PodStage
+from nodewright.agent.state.agent_state import PodStage
 from nodewright.cluster.pod_resources.lister import (
     allocatable_from_message,
     allocatable_message,

@@ -12,7 +12,7 @@ from tests.support.live_agent import private_cgroups
 from tests.support.partition_proxy import PartitionProxy
 from tests.support.real_api_server import ASSETS, BOOTSTRAP_TOKEN, NODE_TOKEN, RealAPIServer, real_api_server
 
-from nodewright.host.cgroupfs import CgroupFS
+from nodewright.agent.host.cgroupfs import CgroupFS
 
 NODE, PODS = "/api/v1/nodes/worker", "/api/v1/namespaces/default/pods"
 _LIMIT_S = 60

@@ -7,15 +7,15 @@ from tests.support.agent_restarts import AgentRestarts
 from tests.support.fault_injection import FaultInjector
 from tests.support.memory_cluster import NODES, TERMINAL_PHASES, MemoryCluster
 
-from nodewright.agent.agent_state import AgentState, PodSource
-from nodewright.agent.outcome import IterationResult
+from nodewright.agent.member.pod_informer import PodInformer
+from nodewright.agent.member.pod_status_writer import PodStatusWriter
+from nodewright.agent.runtimes.simulated import ContainerScript, settle
+from nodewright.agent.state.agent_state import AgentState, PodSource
+from nodewright.agent.state.outcome import IterationResult
 from nodewright.agent.store.agent_store import StoreSettings
 from nodewright.cluster.client.reflector import Reflector
-from nodewright.cluster_node.pod_informer import PodInformer
-from nodewright.cluster_node.pod_status_writer import PodStatusWriter
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
-from nodewright.runtimes.simulated import ContainerScript, settle
 
 
 class PublishedState(FakeEventRecorder):

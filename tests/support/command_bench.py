@@ -13,13 +13,13 @@ import pytest
 from tests.support.agent_bench import AgentBench
 
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.api.agent_server import serve_agent_api
-from nodewright.api.api_status_objects import NodeSystemInfo
-from nodewright.api.node_routes import ProfileRoutes
-from nodewright.api.served_agent import ServedAgent
+from nodewright.agent.runtimes.simulated import ContainerScript, FakeClock, settle
+from nodewright.agent.serving.agent_server import serve_agent_api
+from nodewright.agent.serving.api_status_objects import NodeSystemInfo
+from nodewright.agent.serving.node_routes import ProfileRoutes
+from nodewright.agent.serving.served_agent import ServedAgent
 from nodewright.cli.app import run
 from nodewright.documents.output.exit_codes import YES
-from nodewright.runtimes.simulated import ContainerScript, FakeClock, settle
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 
 POD = """

@@ -13,18 +13,18 @@ from starlette.applications import Starlette
 from tests.support.agent_bench import AgentBench
 
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.api.api_status_objects import NodeSystemInfo
-from nodewright.api.dashboard.agent_view import AgentView
-from nodewright.api.dashboard.dashboard_routes import DashboardRoutes, DashboardView
-from nodewright.api.dashboard.plan_view import AdmissionPlan
-from nodewright.api.served_agent import ServedAgent
+from nodewright.agent.runtimes.simulated import ContainerScript, FakeClock
+from nodewright.agent.serving.api_status_objects import NodeSystemInfo
+from nodewright.agent.serving.dashboard.agent_view import AgentView
+from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes, DashboardView
+from nodewright.agent.serving.dashboard.plan_view import AdmissionPlan
+from nodewright.agent.serving.served_agent import ServedAgent
 from nodewright.cluster.serving.browser_auth import BrowserAuth, PageAddress, serve_local_pages
 from nodewright.cluster.serving.routes import APIError, on_api_error
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.admit.admission_report import AdmissionEntry
 from nodewright.predict.node import Node
-from nodewright.runtimes.simulated import ContainerScript, FakeClock
 
 T = TypeVar("T")
 

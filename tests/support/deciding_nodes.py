@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nodewright.agent.host.ports import Clock
 from nodewright.cluster.client.api_error import ApiError
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.reflector import Reflector
@@ -23,7 +24,6 @@ from nodewright.cluster.serving.middleware import RefusalLog
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.profiles.node_export import encode_node_export, node_export
 from nodewright.engine.node.step import Decision
-from nodewright.host.ports import Clock
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.instant import Instant

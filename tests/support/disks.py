@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+from nodewright.agent.host.ports import Clock
 from nodewright.cluster.tasks.timing import elapsed_s
-from nodewright.host.ports import Clock
 
 T = TypeVar("T")
 

@@ -17,28 +17,28 @@ import msgspec
 from msgspec.structs import replace
 from tests.support.agent_bench import FakeEventRecorder, FakeProber, FakeStore
 
-from nodewright.agent.agent_state import AgentConstants, AgentState, PodRecord, PodSource, PodStage
+from nodewright.agent.host.cgroupfs import CgroupFS
+from nodewright.agent.host.local_storage import PodDirectories
+from nodewright.agent.host.memory_readings import HostStatsProvider
+from nodewright.agent.host.ports import ContainerConfig, ContainerRuntime, PodSandboxConfig
 from nodewright.agent.loop import AgentLoop
-from nodewright.agent.observations import PodApplied
 from nodewright.agent.observe.pressure_monitor import MonitoredParts, PressureMonitor
 from nodewright.agent.pods.container_start import ConfigBuilder
 from nodewright.agent.pods.effect_runner import EffectRunner
-from nodewright.agent.status_text import KubeletStatusText
+from nodewright.agent.rules.lifecycle.pod_actions import spec_hash
+from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime
+from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodRecord, PodSource, PodStage
+from nodewright.agent.state.observations import PodApplied
+from nodewright.agent.state.status_text import KubeletStatusText
 from nodewright.cluster.tasks.clock import HostClock
-from nodewright.core.lifecycle.pod_actions import spec_hash
 from nodewright.documents.files.cgroup_files import memory_file_names
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.engine.core.eviction.eviction_policy import ADAPTIVE, EvictionPolicy
-from nodewright.host.cgroupfs import CgroupFS
-from nodewright.host.local_storage import PodDirectories
-from nodewright.host.memory_readings import HostStatsProvider
-from nodewright.host.ports import ContainerConfig, ContainerRuntime, PodSandboxConfig
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Container, Pod, PodSpec
 from nodewright.model.kubernetes.runtime_status import OOM_KILLED, RuntimePodStatus
 from nodewright.predict.node import Node
-from nodewright.runtimes.processes.process_runtime import ProcessRuntime
 from nodewright.testing.machines import regular_machine
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from nodewright.agent.host.ports import THRESHOLD_NOTIFICATION
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
-from nodewright.host.ports import THRESHOLD_NOTIFICATION
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.stats_summary import NodeStats, PodReference, PodStats

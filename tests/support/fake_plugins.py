@@ -6,17 +6,17 @@ from pathlib import Path
 
 from tests.support.agent_bench import AgentBench
 
-from nodewright.agent.agent_state import AgentState
 from nodewright.agent.devices.device_allocation import DeviceAllocator
 from nodewright.agent.devices.plugin_endpoints import PluginEndpoints
+from nodewright.agent.devices.protocols import DevicePluginOptions, PluginRegistration
+from nodewright.agent.runtimes.simulated import ContainerScript, settle
+from nodewright.agent.state.agent_state import AgentState
 from nodewright.agent.store.write_queue import StateWriter
-from nodewright.device_plugins.protocols import DevicePluginOptions, PluginRegistration
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import Device, NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.devices import PreferenceWanted
 from nodewright.model.values.idset import NUMASet
-from nodewright.runtimes.simulated import ContainerScript, settle
 from nodewright.testing.objects import a_guaranteed_pod
 
 GPU, NIC = "example.com/gpu", "example.com/nic"

@@ -15,13 +15,13 @@ import grpc
 from google.protobuf.message import Message
 from grpc import aio as grpc_aio
 
+from nodewright.agent.runtimes.cri import api_pb2 as cri
+from nodewright.agent.runtimes.cri import channel
+from nodewright.agent.runtimes.cri.channel import RuntimeCall
 from nodewright.cluster.pod_resources import api_pb2 as v1
 from nodewright.cluster.pod_resources.lister import SERVICE, allocatable_message, pod_message
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_resources_view import allocatable_resources, pod_resources_of
-from nodewright.runtimes.cri import api_pb2 as cri
-from nodewright.runtimes.cri import channel
-from nodewright.runtimes.cri.channel import RuntimeCall
 
 _CALLS: dict[str, RuntimeCall[Any, Any]] = {
     var.path: var

@@ -18,23 +18,23 @@ import pytest
 from tests.support.agent_bench import FakeConfigBuilder, FakeEventRecorder, FakeProber, FakeStore
 from tests.support.runtime_port import RuntimeBench
 
-from nodewright.agent.agent_state import AgentConstants, AgentState, PodRecord, PodSource
+from nodewright.agent.host.cgroupfs import CgroupFS
+from nodewright.agent.host.ports import ContainerConfig, PodSandboxConfig
 from nodewright.agent.loop import AgentLoop
-from nodewright.agent.observations import PodApplied, PodDeletionRequested
 from nodewright.agent.pods.cgroup_reconcile import ReconcileResult, reconcile_cgroups
 from nodewright.agent.pods.effect_runner import EffectRunner
-from nodewright.agent.status_text import KubeletStatusText
+from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime
+from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodRecord, PodSource
+from nodewright.agent.state.observations import PodApplied, PodDeletionRequested
+from nodewright.agent.state.status_text import KubeletStatusText
 from nodewright.cluster.tasks.clock import HostClock
 from nodewright.documents.profiles.machine.captured_machine import capture_this_machine
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.host.cgroupfs import CgroupFS
-from nodewright.host.ports import ContainerConfig, PodSandboxConfig
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.runtime_status import RuntimeContainerStatus, RuntimePodStatus
 from nodewright.predict.node import Node
-from nodewright.runtimes.processes.process_runtime import ProcessRuntime
 
 _NUMBERS = itertools.count()
 

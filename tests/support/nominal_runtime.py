@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.support.fake_servers import FakeCRIServer, cri_endpoint
 
-from nodewright.runtimes.cri import api_pb2 as cri
+from nodewright.agent.runtimes.cri import api_pb2 as cri
 
 IMAGE = "registry.test/app:1"
 ENDS = "init"

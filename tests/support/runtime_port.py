@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
+from nodewright.agent.host.ports import ContainerConfig, ContainerRuntime, ExecResult, PodSandboxConfig
+from nodewright.agent.runtimes.simulated import ContainerScript
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.host.ports import ContainerConfig, ContainerRuntime, ExecResult, PodSandboxConfig
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
 from nodewright.model.kubernetes.runtime_status import (
@@ -18,7 +19,6 @@ from nodewright.model.kubernetes.runtime_status import (
     RuntimeContainerStatus,
     RuntimePodStatus,
 )
-from nodewright.runtimes.simulated import ContainerScript
 
 _LIMIT_S = 30.0
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -5,7 +5,7 @@ import itertools
 import pytest
 from tests.support.cgroups_port import CGROUPS_CHECKS, CgroupsBench, CgroupsCheck
 
-from nodewright.runtimes.simulated import FakeCgroups
+from nodewright.agent.runtimes.simulated import FakeCgroups
 
 
 @pytest.mark.parametrize("version", [1, 2])

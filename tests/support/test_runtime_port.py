@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.support.runtime_port import RUNTIME_CHECKS, SCRIPTS, RuntimeBench, RuntimeCheck
 
-from nodewright.runtimes.simulated import FakeClock, FakeRuntime, settle
+from nodewright.agent.runtimes.simulated import FakeClock, FakeRuntime, settle
 
 
 @pytest.mark.parametrize("check", RUNTIME_CHECKS, ids=lambda check: check.__name__)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.vm.inside import TOUCHES, pages_by_node
 
+from nodewright.agent.host.cgroupfs import CgroupFS
 from nodewright.cluster.client.agent_client import AgentClient
-from nodewright.host.cgroupfs import CgroupFS
 from tools.agent_idle import running
 
 CONFIGURATION = {

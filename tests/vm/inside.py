@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.support.live_agent import live_agent, process_bench
 from tests.support.runtime_port import RuntimeTestContainer
 
-from nodewright.host.cgroupfs import CgroupFS
+from nodewright.agent.host.cgroupfs import CgroupFS
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.runtime_status import ContainerPhase

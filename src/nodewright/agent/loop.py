@@ -8,9 +8,12 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple, Protocol
 
-from nodewright.agent.agent_state import AgentConstants, AgentState, ClockReading
-from nodewright.agent.decide import decide
-from nodewright.agent.effects import (
+from nodewright.agent.decide.decide import decide
+from nodewright.agent.host.ports import Clock
+from nodewright.agent.pods.effect_runner import EffectRunner
+from nodewright.agent.pods.stray_cgroups import end_stray_pods
+from nodewright.agent.state.agent_state import AgentConstants, AgentState, ClockReading
+from nodewright.agent.state.effects import (
     CancelEffect,
     Effect,
     PodEffect,
@@ -20,7 +23,7 @@ from nodewright.agent.effects import (
     TerminatePod,
     WriteCgroups,
 )
-from nodewright.agent.observations import (
+from nodewright.agent.state.observations import (
     EffectFailure,
     NodeUsageObserved,
     Observation,
@@ -29,14 +32,11 @@ from nodewright.agent.observations import (
     RuntimeRelisted,
     Ticked,
 )
-from nodewright.agent.outcome import IterationResult
-from nodewright.agent.pod_index import next_due_ns
-from nodewright.agent.pods.effect_runner import EffectRunner
-from nodewright.agent.pods.stray_cgroups import end_stray_pods
+from nodewright.agent.state.outcome import IterationResult
+from nodewright.agent.state.pod_index import next_due_ns
 from nodewright.agent.store.write_queue import QueuedIteration, StateWriter, WriteQueue, bypasses_queue
 from nodewright.cluster.tasks.supervision import STATE_NOT_SAVED, error_text
 from nodewright.cluster.tasks.timing import monotonic_ns
-from nodewright.host.ports import Clock
 
 
 class LoopSubscriber(Protocol):

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 from starlette.applications import Starlette
 
-from nodewright.api.dashboard.dashboard_routes import DashboardRoutes
-from nodewright.api.dashboard.plan_view import AdmissionPlan, PlanView
+from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes
+from nodewright.agent.serving.dashboard.plan_view import AdmissionPlan, PlanView
 from nodewright.cli.browser_pages import listen_address, serve_until_stopped
 from nodewright.cli.node_query import admitted_entry, load_query
 from nodewright.cli.options import NodeQuery

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from nodewright.agent_main.agent_settings import AgentSettings, agent_options
+from nodewright.agent.assembly.agent_settings import AgentSettings, agent_options
 from nodewright.cli.workload_input import print_warnings
 from nodewright.documents.output.exit_codes import ERROR
 from nodewright.documents.output.terminal import print_message
@@ -34,13 +34,13 @@ def start_agent(settings: AgentSettings) -> int:
     """Runs the agent until it is asked to stop; its exit code."""
     if sys.platform == "win32" or (sys.platform != "linux" and settings.dry_run is None):
         raise InputError([Fault(rule="not Linux: the agent runs pods on Linux only")])
-    from nodewright.agent_main.agent_node import agent_node  # noqa: PLC0415 - needs the extra `agent`
-    from nodewright.agent_main.run_agent import run_agent  # noqa: PLC0415 - as above
+    from nodewright.agent.assembly.agent_node import agent_node  # noqa: PLC0415 - needs the extra `agent`
+    from nodewright.agent.assembly.run_agent import run_agent  # noqa: PLC0415 - as above
 
     agent = agent_node(settings)
     print_warnings(agent.node.warnings, strict=False)
     if settings.dry_run is not None:
-        from nodewright.agent_main.dry_run import dry_run  # noqa: PLC0415 - not needed to run pods
+        from nodewright.agent.assembly.dry_run import dry_run  # noqa: PLC0415 - not needed to run pods
 
         return asyncio.run(dry_run(settings, agent.node))
     if os.geteuid() != 0:

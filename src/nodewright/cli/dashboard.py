@@ -24,7 +24,7 @@ def command(agent: AgentClient, *, listen: str) -> int:
     """
     address = listen_address(listen)
     agent.get("api/v1/nodes")  # An unreachable agent is reported here, not in the browser.
-    from nodewright.api.proxy import AgentProxy  # noqa: PLC0415 - needs the extra `dashboard`
+    from nodewright.agent.serving.proxy import AgentProxy  # noqa: PLC0415 - needs the extra `dashboard`
 
     proxy = AgentProxy(agent.path)
     serve_until_stopped(proxy, address, "dashboard at", proxy.close)

@@ -4,12 +4,12 @@ from typing import Any
 
 import click
 
+from nodewright.agent.rules.lifecycle.pod_conditions import RESIZE_PENDING
 from nodewright.cli import options
 from nodewright.cli.agent_connection import decode_pods, list_route, pod_route, with_agent
 from nodewright.cli.manifest_options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.cluster.client.agent_client import AgentClient, AgentStatusError
-from nodewright.core.lifecycle.pod_conditions import RESIZE_PENDING
 from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.exit_codes import ERROR, NO, YES
 from nodewright.documents.output.terminal import print_line, print_message

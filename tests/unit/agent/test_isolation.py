@@ -12,16 +12,18 @@ import pytest
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, FakeConfigBuilder, async_test
 
-from nodewright.agent.agent_state import PodSource, PodStage
-from nodewright.agent.effects import RecordEvent
-from nodewright.agent.observations import Observation, SourcePodsListed
+from nodewright.agent.decide import pod_sources
+from nodewright.agent.host.volumes import Volumes
 from nodewright.agent.observe import manifest_sources
-from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.observe.manifest_sources import ManifestDirectory
 from nodewright.agent.observe.source_listener import SourceListener
-from nodewright.agent.pods import pod_sources
+from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import NodeContext
 from nodewright.agent.pods.runtime_configs import ProcessConfigBuilder
+from nodewright.agent.runtimes.simulated import FakeClock, settle
+from nodewright.agent.state.agent_state import PodSource, PodStage
+from nodewright.agent.state.effects import RecordEvent
+from nodewright.agent.state.observations import Observation, SourcePodsListed
 from nodewright.cluster.tasks.supervision import (
     BackgroundTask,
     LoopErrors,
@@ -31,10 +33,8 @@ from nodewright.cluster.tasks.supervision import (
 )
 from nodewright.documents.files.bounded_read import read_stamped_file
 from nodewright.documents.files.http_get import HTTPFailure, HTTPRequest, http_get
-from nodewright.host.volumes import Volumes
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.runtimes.simulated import FakeClock, settle
 from nodewright.testing.objects import a_pod
 
 MANIFEST = "{apiVersion: v1, kind: Pod, metadata: {name: NAME}, spec: {containers: [{name: app, image: x}]}}"

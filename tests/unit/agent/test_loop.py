@@ -3,11 +3,11 @@
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, async_test
 
-from nodewright.agent.agent_state import PodSource, PodStage
-from nodewright.agent.observations import PodStatusObserved
+from nodewright.agent.runtimes.simulated import ContainerScript, settle
+from nodewright.agent.state.agent_state import PodSource, PodStage
+from nodewright.agent.state.observations import PodStatusObserved
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.reasons.cpu import NotEnoughCPUs
-from nodewright.runtimes.simulated import ContainerScript, settle
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, a_static_pod
 

@@ -45,13 +45,13 @@ def after_run(*arguments: str) -> tuple[int, frozenset[str]]:
         "ssl",
         "subprocess",
         "nodewright.agent",
-        "nodewright.api",
-        "nodewright.core.lifecycle",
+        "nodewright.agent.serving",
+        "nodewright.agent.rules.lifecycle",
         "nodewright.engine.admission.quota",
         "nodewright.documents.formats.api_objects",
         "nodewright.predict.policy_registry",
         "nodewright.fleet",
-        "nodewright.host",
+        "nodewright.agent.host",
         "nodewright.engine.node.resize",
         "nodewright.engine.node.restart.kubelet_startup",
         "nodewright.engine.node.what_if",
@@ -96,8 +96,8 @@ def test_an_exporter_imports_nothing_that_decides() -> None:
     unused = {
         "aiohttp",
         "grpc",
-        "nodewright.agent.effects",
+        "nodewright.agent.state.effects",
         "nodewright.engine.node",
-        "nodewright.core.lifecycle",
+        "nodewright.agent.rules.lifecycle",
     }
     assert not unused & modules

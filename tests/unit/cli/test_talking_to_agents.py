@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from tests.support.command_bench import PINNED, POD, CommandBench, with_agent
 
-from nodewright.agent.agent_state import PodSource
-from nodewright.api.agent_server import serve_agent_api
+from nodewright.agent.runtimes.simulated import ContainerScript, settle
+from nodewright.agent.serving.agent_server import serve_agent_api
+from nodewright.agent.state.agent_state import PodSource
 from nodewright.cli.app import run
 from nodewright.cluster.client.agent_client import AgentClient, AgentStatusError
 from nodewright.documents.output.exit_codes import ERROR, NO, USAGE, YES
 from nodewright.model.errors import HostError
-from nodewright.runtimes.simulated import ContainerScript, settle
 from nodewright.testing.objects import a_pod, a_static_pod
 
 

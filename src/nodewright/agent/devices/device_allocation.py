@@ -4,16 +4,16 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from nodewright.agent.devices.device_observations import (
+from nodewright.agent.devices.protocols import DevicePlugins, DeviceRunContainerOptions
+from nodewright.agent.host.ports import ContainerConfig
+from nodewright.agent.state.device_observations import (
     AllocatedDevices,
     AllocateDevices,
     DeviceAllocationResult,
     PreferredAllocationReceived,
     QueryPreferredAllocation,
 )
-from nodewright.device_plugins.protocols import DevicePlugins, DeviceRunContainerOptions
 from nodewright.engine.core.devices.device_manager import DevicePluginError
-from nodewright.host.ports import ContainerConfig
 from nodewright.model.errors import HostError
 from nodewright.model.reasons.devices import DeviceAllocationFailed
 
@@ -78,7 +78,7 @@ class DeviceAllocator:
                 raise DeviceAllocationError(error.error) from None
         if not allocations_of_container:
             return config
-        from nodewright.device_plugins.allocation import run_container_options  # noqa: PLC0415 - protobuf, which few nodes need
+        from nodewright.agent.devices.allocation import run_container_options  # noqa: PLC0415 - protobuf, which few nodes need
 
         device_options = run_container_options(
             [allocation.response for allocation in allocations_of_container]

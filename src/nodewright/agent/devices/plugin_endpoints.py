@@ -8,20 +8,20 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from nodewright.agent.devices.device_observations import PluginDevicesListed
-from nodewright.agent.effects import RecordEvent
-from nodewright.agent.observations import Observation
-from nodewright.cluster.tasks.supervision import error_text
-from nodewright.cluster.tasks.timing import with_timeout
-from nodewright.device_plugins.protocols import (
+from nodewright.agent.devices.protocols import (
     DEVICE_PLUGIN_API_VERSION,
     DevicePluginClient,
     DevicePluginOptions,
     PluginRegistration,
     PluginRegistrationError,
 )
+from nodewright.agent.host.ports import Clock
+from nodewright.agent.state.device_observations import PluginDevicesListed
+from nodewright.agent.state.effects import RecordEvent
+from nodewright.agent.state.observations import Observation
+from nodewright.cluster.tasks.supervision import error_text
+from nodewright.cluster.tasks.timing import with_timeout
 from nodewright.engine.core.devices.device_manager import ASK_PLUGIN
-from nodewright.host.ports import Clock
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.kubernetes.resource_names import is_extended

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from nodewright.agent.devices.plugin_endpoints import CONNECT_TIMEOUT_S, PluginEndpoints
-from nodewright.agent.effects import RecordEvent
-from nodewright.cluster.tasks.supervision import error_text
-from nodewright.cluster.tasks.timing import with_timeout
-from nodewright.device_plugins.protocols import (
+from nodewright.agent.devices.protocols import (
     DEVICE_PLUGIN_API_VERSION,
     PluginInfo,
     PluginRegistration,
     PluginRegistrationClient,
     PluginRegistrationError,
 )
+from nodewright.agent.host.ports import Clock
+from nodewright.agent.state.effects import RecordEvent
+from nodewright.cluster.tasks.supervision import error_text
+from nodewright.cluster.tasks.timing import with_timeout
 from nodewright.documents.files.directory_watch import DirectoryWatch
-from nodewright.host.ports import Clock
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.resource_names import is_extended
 from nodewright.model.values.golang import quoted

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.agent_state import AgentState, PodRecord
-from nodewright.agent.effects import ReclaimNodeResources, RecordEvent
-from nodewright.agent.observe.pod_events import pod_events
-from nodewright.agent.outcome import IterationResult
-from nodewright.host.ports import Clock
+from nodewright.agent.decide.pod_events import pod_events
+from nodewright.agent.host.ports import Clock
+from nodewright.agent.state.agent_state import AgentState, PodRecord
+from nodewright.agent.state.effects import ReclaimNodeResources, RecordEvent
+from nodewright.agent.state.outcome import IterationResult
 
 
 class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from nodewright.agent.agent_state import PodSource
 from nodewright.agent.observe.source_listener import SourceListener
+from nodewright.agent.state.agent_state import PodSource
 from nodewright.cluster.tasks.supervision import error_text
 from nodewright.documents.files.bounded_read import FileStamp, read_stamped_file, run_in_daemon_thread
 from nodewright.documents.files.directory_watch import DirectoryWatch

@@ -1,18 +1,18 @@
 """Counts and times of what the agent has decided and done since it started; reads every iteration, changes nothing."""
 
-from nodewright.agent.agent_state import PodRecord, PodStage
-from nodewright.agent.effects import CleanUpPod, SyncPod, TerminatePod
 from nodewright.agent.loop import IterationTrace
-from nodewright.agent.observations import (
+from nodewright.agent.observe.manager_metrics import manager_counts, reached_managers
+from nodewright.agent.observe.metric_names import CounterMetric, HistogramMetric, MetricValues
+from nodewright.agent.rules.lifecycle.pod_actions import ProbeResult
+from nodewright.agent.state.agent_state import PodRecord, PodStage
+from nodewright.agent.state.effects import CleanUpPod, SyncPod, TerminatePod
+from nodewright.agent.state.observations import (
     SANDBOX_ERROR,
     NodeUsageObserved,
     PodEffectCompleted,
     ProbeCompleted,
     Ticked,
 )
-from nodewright.agent.observe.manager_metrics import manager_counts, reached_managers
-from nodewright.agent.observe.metric_names import CounterMetric, HistogramMetric, MetricValues
-from nodewright.core.lifecycle.pod_actions import ProbeResult
 from nodewright.engine.core.eviction.eviction_state import Eviction
 from nodewright.engine.core.eviction.eviction_thresholds import signal_observations
 from nodewright.engine.node.actions import KillPod

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from nodewright.agent.agent_state import PodRecord, PodStage
+from nodewright.agent.host.ports import ContainerRuntime
 from nodewright.agent.pods.image_manager import ImageManager
+from nodewright.agent.state.agent_state import PodRecord, PodStage
 from nodewright.engine.core.eviction.eviction_state import NodeReclaim
-from nodewright.host.ports import ContainerRuntime
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.runtime_status import (
     ContainerPhase,

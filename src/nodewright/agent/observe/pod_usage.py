@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from nodewright.agent.agent_state import AgentState, PodRecord
-from nodewright.agent.pods.resource_updates import pod_cgroup
-from nodewright.agent.pods.termination import COUNTED_STAGES, overdue_evictions
+from nodewright.agent.decide.resource_updates import pod_cgroup
+from nodewright.agent.decide.termination import COUNTED_STAGES, overdue_evictions
+from nodewright.agent.host.ports import CgroupManager
+from nodewright.agent.state.agent_state import AgentState, PodRecord
 from nodewright.documents.files.cgroup_files import cgroup_memory
 from nodewright.engine.core.eviction.eviction_ranking import ActivePod
-from nodewright.host.ports import CgroupManager
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
 from nodewright.model.kubernetes.stats_summary import (
     ContainerStats,

@@ -9,13 +9,22 @@ from typing import Any, Self
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.effects import ReclaimNodeResources, RecordEvent
+from nodewright.agent.decide.termination import pending_evictions
+from nodewright.agent.host.local_storage import DiskStorageStats, PodDirectories
+from nodewright.agent.host.memory_readings import HostStatsProvider
+from nodewright.agent.host.ports import (
+    THRESHOLD_NOTIFICATION,
+    EphemeralStorageStats,
+    NodeStatsProvider,
+    PressureNotifier,
+)
+from nodewright.agent.host.pressure_events import KernelPressureNotifier
 from nodewright.agent.loop import AgentLoop
-from nodewright.agent.observations import NodeUsageObserved
 from nodewright.agent.observe.node_reclaim import reclaim_node_resources
 from nodewright.agent.observe.pod_usage import PodUsageReader
 from nodewright.agent.pods.image_manager import ImageManager
-from nodewright.agent.pods.termination import pending_evictions
+from nodewright.agent.state.effects import ReclaimNodeResources, RecordEvent
+from nodewright.agent.state.observations import NodeUsageObserved
 from nodewright.cluster.tasks.supervision import BackgroundTask, error_text, run_supervised
 from nodewright.cluster.tasks.timing import ThreadRunner, monotonic_ns
 from nodewright.engine.core.eviction.eviction_policy import (
@@ -36,15 +45,6 @@ from nodewright.engine.core.eviction.eviction_thresholds import (
 )
 from nodewright.engine.node.node_cgroups import cgroup_rules, cgroup_tree
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.host.local_storage import DiskStorageStats, PodDirectories
-from nodewright.host.memory_readings import HostStatsProvider
-from nodewright.host.ports import (
-    THRESHOLD_NOTIFICATION,
-    EphemeralStorageStats,
-    NodeStatsProvider,
-    PressureNotifier,
-)
-from nodewright.host.pressure_events import KernelPressureNotifier
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.eviction_thresholds import (
     SIGNAL_CONDITIONS,

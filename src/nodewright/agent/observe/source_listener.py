@@ -7,10 +7,10 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.agent_state import PodSource
-from nodewright.agent.effects import RecordEvent
-from nodewright.agent.observations import Observation, SourcePodsListed
-from nodewright.agent.observe.config_object_cache import ConfigObjectCache
+from nodewright.agent.pods.config_object_cache import ConfigObjectCache
+from nodewright.agent.state.agent_state import PodSource
+from nodewright.agent.state.effects import RecordEvent
+from nodewright.agent.state.observations import Observation, SourcePodsListed
 from nodewright.documents.formats.pod_files import ManifestContent
 from nodewright.engine.admission.admission_plugins import with_runtime_class
 from nodewright.engine.core.requests.resource_defaults import with_defaults

@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from nodewright.agent.agent_state import PodRecord
+from nodewright.agent.decide.resource_updates import pod_cgroup
+from nodewright.agent.decide.termination import LISTED_STAGES
+from nodewright.agent.host.cgroup_counters import MemoryCounters, memory_counters
+from nodewright.agent.host.ports import CgroupManager, ContainerUsage
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.pressure_monitor import PressureMonitor
-from nodewright.agent.pods.resource_updates import pod_cgroup
-from nodewright.agent.pods.termination import LISTED_STAGES
+from nodewright.agent.state.agent_state import PodRecord
 from nodewright.documents.files.cgroup_files import cgroup_usage
 from nodewright.documents.profiles.machine.host_load import (
     boot_time,
@@ -23,8 +25,6 @@ from nodewright.documents.profiles.machine.host_load import (
 )
 from nodewright.documents.profiles.machine.machine_usage import parsed_pressure
 from nodewright.engine.node.node_cgroups import cgroup_rules, cgroup_tree
-from nodewright.host.cgroup_counters import MemoryCounters, memory_counters
-from nodewright.host.ports import CgroupManager, ContainerUsage
 from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
 from nodewright.model.kubernetes.stats_summary import (
     ContainerStats,

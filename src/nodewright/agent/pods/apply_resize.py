@@ -1,10 +1,10 @@
 """Applies a pod resize: the pod's cgroup is raised before its containers, and lowered after them."""
 
-from nodewright.agent.effects import UpdateContainerResources
-from nodewright.agent.observations import EffectFailure
-from nodewright.agent.pods.pod_resize import RESIZE_ERROR
+from nodewright.agent.decide.pod_resize import RESIZE_ERROR
+from nodewright.agent.host.ports import CgroupManager, ContainerRuntime
+from nodewright.agent.state.effects import UpdateContainerResources
+from nodewright.agent.state.observations import EffectFailure
 from nodewright.engine.core.cgroups.cgroup_plan import UNLIMITED, CgroupFile, PlannedCgroup
-from nodewright.host.ports import CgroupManager, ContainerRuntime
 from nodewright.model.errors import HostError
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.agent_state import AgentState, PodRecord, PodStage
-from nodewright.agent.effects import RecordEvent
+from nodewright.agent.host.ports import CgroupManager, Clock
+from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
+from nodewright.agent.state.effects import RecordEvent
 from nodewright.engine.core.cgroups.cgroup_comparison import (
     FileDifference,
     FileTexts,
@@ -17,7 +18,6 @@ from nodewright.engine.core.cgroups.cgroup_comparison import (
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, CgroupFact, MemoryCeiling
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
 from nodewright.engine.node.node_cgroups import AllocatedPod, cgroup_rules, node_and_pod_cgroups
-from nodewright.host.ports import CgroupManager, Clock
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
 from nodewright.model.values.units import Bytes

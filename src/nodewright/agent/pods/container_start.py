@@ -4,15 +4,21 @@ import asyncio
 from typing import NamedTuple, Protocol
 
 from nodewright.agent.devices.device_allocation import DeviceAllocationError, DeviceAllocator
-from nodewright.agent.effects import SyncPod, UpdateStartingContainer
-from nodewright.agent.observations import CONFIG_ERROR, CREATE_ERROR, HOOK_ERROR, RUN_ERROR, EffectFailure
+from nodewright.agent.host.ports import ContainerConfig, ContainerRuntime, PodSandboxConfig, Prober
 from nodewright.agent.pods.hooks import HookError, run_post_start
 from nodewright.agent.pods.log_links import LogLinks
+from nodewright.agent.rules.lifecycle.pod_termination import grace_period_s
+from nodewright.agent.state.effects import SyncPod, UpdateStartingContainer
+from nodewright.agent.state.observations import (
+    CONFIG_ERROR,
+    CREATE_ERROR,
+    HOOK_ERROR,
+    RUN_ERROR,
+    EffectFailure,
+)
 from nodewright.cluster.tasks.supervision import error_text
-from nodewright.core.lifecycle.pod_termination import grace_period_s
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel
-from nodewright.host.ports import ContainerConfig, ContainerRuntime, PodSandboxConfig, Prober
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.runtime_status import (

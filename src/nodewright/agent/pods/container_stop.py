@@ -3,13 +3,17 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
-from nodewright.agent.effects import RecordEvent
+from nodewright.agent.host.ports import Clock, ContainerRuntime, Prober
 from nodewright.agent.pods.container_start import pod_ip
 from nodewright.agent.pods.hooks import HookError, container_named, run_pre_stop
+from nodewright.agent.rules.lifecycle.pod_actions import KillReason
+from nodewright.agent.rules.lifecycle.pod_termination import (
+    MIN_GRACE_PERIOD_S,
+    grace_period_s,
+    termination_ordering,
+)
+from nodewright.agent.state.effects import RecordEvent
 from nodewright.cluster.tasks.timing import elapsed_s, gather_all
-from nodewright.core.lifecycle.pod_actions import KillReason
-from nodewright.core.lifecycle.pod_termination import MIN_GRACE_PERIOD_S, grace_period_s, termination_ordering
-from nodewright.host.ports import Clock, ContainerRuntime, Prober
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.runtime_status import (

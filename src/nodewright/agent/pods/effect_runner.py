@@ -5,8 +5,21 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from nodewright.agent.devices.device_allocation import DeviceAllocator
-from nodewright.agent.devices.device_observations import AllocateDevices, QueryPreferredAllocation
-from nodewright.agent.effects import (
+from nodewright.agent.devices.protocols import SimulatedDevicePlugins
+from nodewright.agent.host.ports import CgroupManager, Clock, ContainerRuntime, Prober
+from nodewright.agent.pods.apply_resize import apply_resize
+from nodewright.agent.pods.container_start import (
+    ConfigBuilder,
+    ContainerConfigError,
+    ContainerStarter,
+    StartDependencies,
+)
+from nodewright.agent.pods.container_stop import ContainerStopper
+from nodewright.agent.pods.hooks import container_named, run_probe
+from nodewright.agent.pods.log_links import LogLinks
+from nodewright.agent.pods.runtime_timeouts import TimeLimitedRuntime
+from nodewright.agent.state.device_observations import AllocateDevices, QueryPreferredAllocation
+from nodewright.agent.state.effects import (
     CancelEffect,
     CleanUpPod,
     PodEffect,
@@ -19,7 +32,7 @@ from nodewright.agent.effects import (
     UpdateStartingContainer,
     WriteCgroups,
 )
-from nodewright.agent.observations import (
+from nodewright.agent.state.observations import (
     CGROUP_ERROR,
     KILL_ERROR,
     MOUNT_ERROR,
@@ -29,22 +42,9 @@ from nodewright.agent.observations import (
     Observation,
     PodEffectCompleted,
 )
-from nodewright.agent.pods.apply_resize import apply_resize
-from nodewright.agent.pods.container_start import (
-    ConfigBuilder,
-    ContainerConfigError,
-    ContainerStarter,
-    StartDependencies,
-)
-from nodewright.agent.pods.container_stop import ContainerStopper
-from nodewright.agent.pods.hooks import container_named, run_probe
-from nodewright.agent.pods.log_links import LogLinks
-from nodewright.agent.pods.runtime_timeouts import TimeLimitedRuntime
 from nodewright.cluster.tasks.supervision import error_text, report_failure
 from nodewright.cluster.tasks.timing import monotonic_ns
-from nodewright.device_plugins.protocols import SimulatedDevicePlugins
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
-from nodewright.host.ports import CgroupManager, Clock, ContainerRuntime, Prober
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus

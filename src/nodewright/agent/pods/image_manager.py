@@ -1,4 +1,4 @@
-"""Pulls images for containers that are to start, and deletes unused ones as `core/image_policy.py` decides."""
+"""Pulls images for containers that are to start, and deletes unused ones as `agent/rules/image_policy.py` decides."""
 
 import asyncio
 import contextlib
@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from nodewright.agent.effects import RecordEvent
+from nodewright.agent.host.ports import Clock, Credentials, ImageStore
 from nodewright.agent.pods.container_start import ContainerConfigError
-from nodewright.core.image_policy import (
+from nodewright.agent.rules.image_policy import (
     ALWAYS,
     NEVER,
     ImageGCPolicy,
@@ -26,8 +26,8 @@ from nodewright.core.image_policy import (
     unused_images,
     updated_image_records,
 )
-from nodewright.core.lifecycle.restart_policy import BackOff, BackOffRule
-from nodewright.host.ports import Clock, Credentials, ImageStore
+from nodewright.agent.rules.lifecycle.restart_policy import BackOff, BackOffRule
+from nodewright.agent.state.effects import RecordEvent
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.objects import Container, Pod

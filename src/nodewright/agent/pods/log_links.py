@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from nodewright.agent.host.ports import ContainerConfig
 from nodewright.agent.pods.log_rotation import log_directory
-from nodewright.host.ports import ContainerConfig
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimePodStatus
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+from nodewright.agent.host.ports import Clock, ContainerRuntime
 from nodewright.documents.files.file_store import open_regular_file
 from nodewright.documents.files.openat2 import path_beneath
-from nodewright.host.ports import Clock, ContainerRuntime
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.runtime_status import (

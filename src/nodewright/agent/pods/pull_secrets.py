@@ -4,15 +4,15 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from nodewright.agent.effects import RecordEvent
-from nodewright.agent.observe.config_object_cache import ConfigObjectCache
-from nodewright.core.registry_credentials import (
+from nodewright.agent.host.ports import Credentials
+from nodewright.agent.pods.config_object_cache import ConfigObjectCache
+from nodewright.agent.rules.registry_credentials import (
     RegistryLogin,
     logins_of_config,
     logins_of_secret,
     matching_logins,
 )
-from nodewright.host.ports import Credentials
+from nodewright.agent.state.effects import RecordEvent
 from nodewright.model.kubernetes.namespace_objects import Secret
 from nodewright.model.kubernetes.objects import Pod
 

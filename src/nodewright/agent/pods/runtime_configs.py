@@ -7,8 +7,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from nodewright.agent.effects import RecordEvent
-from nodewright.agent.observe.config_object_cache import ConfigObjectCache
+from nodewright.agent.host.ports import ContainerConfig, Mount, PodSandboxConfig
+from nodewright.agent.host.root_directory import CLOSED
+from nodewright.agent.host.volumes import Volumes
+from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import (
     BaseConfigBuilder,
     ContainerCgroup,
@@ -18,12 +20,12 @@ from nodewright.agent.pods.container_config import (
     run_host_operation,
 )
 from nodewright.agent.pods.container_start import ContainerConfigError
-from nodewright.core.container_security import (
+from nodewright.agent.rules.container_security import (
     effective_setting,
     run_as_non_root_violation,
     unsupported_settings,
 )
-from nodewright.core.environment.hosts_and_dns import (
+from nodewright.agent.rules.environment.hosts_and_dns import (
     MISSING_CLUSTER_DNS,
     NO_CLUSTER_DNS,
     OverlongHostname,
@@ -34,10 +36,8 @@ from nodewright.core.environment.hosts_and_dns import (
     pod_hostname,
     resolv_conf_text,
 )
-from nodewright.core.lifecycle.pod_addresses import sorted_pod_ips
-from nodewright.host.ports import ContainerConfig, Mount, PodSandboxConfig
-from nodewright.host.root_directory import CLOSED
-from nodewright.host.volumes import Volumes
+from nodewright.agent.rules.lifecycle.pod_addresses import sorted_pod_ips
+from nodewright.agent.state.effects import RecordEvent
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 

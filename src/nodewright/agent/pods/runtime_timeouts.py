@@ -3,10 +3,7 @@
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from nodewright.cluster.tasks.timing import with_timeout
-from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.host.ports import (
+from nodewright.agent.host.ports import (
     Clock,
     ContainerConfig,
     ContainerRuntime,
@@ -15,6 +12,9 @@ from nodewright.host.ports import (
     PodSandboxConfig,
     RuntimeFacts,
 )
+from nodewright.cluster.tasks.timing import with_timeout
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 
 T = TypeVar("T")

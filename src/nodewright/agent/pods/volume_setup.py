@@ -9,13 +9,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from nodewright.agent.observations import MOUNT_ERROR
+from nodewright.agent.host.volumes import (
+    OBJECT_VOLUME_TYPES,
+    VolumeError,
+    Volumes,
+    volume_path,
+    volume_plugin,
+)
 from nodewright.agent.pods.container_start import ContainerConfigError
-from nodewright.core.environment.value_sources import NodeVolume, ReferenceSources, UnresolvedReference
-from nodewright.core.environment.volume_payload import volume_payload
+from nodewright.agent.rules.environment.value_sources import NodeVolume, ReferenceSources, UnresolvedReference
+from nodewright.agent.rules.environment.volume_payload import volume_payload
+from nodewright.agent.state.observations import MOUNT_ERROR
 from nodewright.documents.files.openat2 import path_beneath
 from nodewright.engine.core.requests.effective_resources import pod_limits
-from nodewright.host.volumes import OBJECT_VOLUME_TYPES, VolumeError, Volumes, volume_path, volume_plugin
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod, ResourceList
 from nodewright.model.values.quantity import ZERO, Quantity

@@ -8,10 +8,11 @@ from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from nodewright.agent.agent_state import AgentState, PodRecord, PodSource
-from nodewright.agent.effects import RecordEvent
-from nodewright.agent.outcome import StateChanges
-from nodewright.agent.status_text import StatusText
+from nodewright.agent.host.ports import FileStore
+from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource
+from nodewright.agent.state.effects import RecordEvent
+from nodewright.agent.state.outcome import StateChanges
+from nodewright.agent.state.status_text import StatusText
 from nodewright.agent.store.journal_file import JOURNAL_END, JournalFormat, journal_line, repaired_journal
 from nodewright.agent.store.restore_state import RestoredState, SavedState, restored_state
 from nodewright.agent.store.stored_pods import (
@@ -37,7 +38,6 @@ from nodewright.documents.profiles.state_files.checkpoints import (
 )
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.kubelet_startup import StoredState
-from nodewright.host.ports import FileStore
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.reasons.state_files import StateFile, StateFileDamaged
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from nodewright.agent.outcome import NodeStep
+from nodewright.agent.state.outcome import NodeStep
 from nodewright.engine.node.node_state import NodeState
 from nodewright.model.errors import JSON_ERRORS
 

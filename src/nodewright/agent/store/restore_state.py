@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.agent_state import AgentState, PodRecord, PodSource, PodStage
-from nodewright.agent.effects import RecordEvent
-from nodewright.agent.pods.termination import COUNTED_STAGES, preempted_status
-from nodewright.agent.status_text import StatusText
-from nodewright.core.lifecycle.pod_status import StatusOverride
+from nodewright.agent.decide.termination import COUNTED_STAGES, preempted_status
+from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
+from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
+from nodewright.agent.state.effects import RecordEvent
+from nodewright.agent.state.status_text import StatusText
 from nodewright.engine.node.actions import KillPod
 from nodewright.engine.node.managers.device_updates import without_listed_devices
 from nodewright.engine.node.node_config import NodeParts

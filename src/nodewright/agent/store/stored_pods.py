@@ -9,10 +9,10 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.agent_state import PodRecord, PodSource, PodStage
-from nodewright.core.lifecycle.pod_conditions import NO_RESIZE, PodResizeStatus
-from nodewright.core.lifecycle.pod_status import StatusOverride
-from nodewright.core.lifecycle.restart_policy import BackOff
+from nodewright.agent.rules.lifecycle.pod_conditions import NO_RESIZE, PodResizeStatus
+from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
+from nodewright.agent.rules.lifecycle.restart_policy import BackOff
+from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import ContainerStateWaiting, Pod, PodStatus

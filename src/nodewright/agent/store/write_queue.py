@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from nodewright.agent.agent_state import AgentState
-from nodewright.agent.effects import (
+from nodewright.agent.state.agent_state import AgentState
+from nodewright.agent.state.effects import (
     CancelEffect,
     CleanUpPod,
     Effect,
@@ -18,7 +18,7 @@ from nodewright.agent.effects import (
     TerminatePod,
     WriteCgroups,
 )
-from nodewright.agent.outcome import IterationResult, StateChanges
+from nodewright.agent.state.outcome import IterationResult, StateChanges
 from nodewright.cluster.tasks.supervision import error_text
 from nodewright.cluster.tasks.timing import ThreadRunner
 

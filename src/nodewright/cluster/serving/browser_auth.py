@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from nodewright.api.dashboard.dashboard_routes import DASHBOARD_ROOT, SECURITY_HEADERS
+from nodewright.agent.serving.dashboard.dashboard_routes import DASHBOARD_ROOT, SECURITY_HEADERS
 from nodewright.cluster.serving.http_server import ListenAddress, serve_network
 from nodewright.cluster.serving.middleware import App, Message, Receive, RefusalLog, Scope, Send, run_bounded
 

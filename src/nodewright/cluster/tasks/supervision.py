@@ -6,8 +6,8 @@ from pathlib import PurePath
 from traceback import extract_tb
 from typing import Any, NamedTuple
 
-from nodewright.agent.effects import RecordEvent
-from nodewright.host.ports import Clock
+from nodewright.agent.host.ports import Clock
+from nodewright.agent.state.effects import RecordEvent
 from nodewright.model.errors import HostError, InputError
 
 _MIN_DELAY_S, _MAX_DELAY_S = 1.0, 60.0

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from nodewright.agent.host.ports import CgroupManager, ContainerUsage
 from nodewright.documents.formats.regular_files import read_regular_file
-from nodewright.host.ports import CgroupManager, ContainerUsage
 from nodewright.model.errors import Fault, InputError
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.agent_state import PodStage
+from nodewright.agent.state.agent_state import PodStage
 from nodewright.agent.store.agent_store import HEADER, JOURNAL, PODS
 from nodewright.agent.store.stored_pods import read_pod_file
 from nodewright.cluster.client.agent_client import PROFILE_ROUTE, AgentClient, AgentStatusError

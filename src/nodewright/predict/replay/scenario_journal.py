@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, assert_never
 
 from msgspec.structs import replace
 
-from nodewright.agent.outcome import NodeStep
+from nodewright.agent.state.outcome import NodeStep
 from nodewright.documents.files.file_store import output_file
 from nodewright.documents.output.json_yaml import plain_value
 from nodewright.documents.profiles.profile_yaml import object_document, profile_document

@@ -7,10 +7,10 @@ from typing import Self
 
 import aiohttp
 
+from nodewright.agent.host.ports import Clock
 from nodewright.cluster.client.peer_access import PeerAccess
 from nodewright.cluster.client.reflector import BackOffDelay
 from nodewright.documents.profiles.node_export import MAX_EXPORT_BYTES, NodeExport
-from nodewright.host.ports import Clock
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.scheduling.verdicts.export_reader import ExportReader, NodePartCache
 from nodewright.scheduling.verdicts.tracked_cluster import TrackedCluster

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nodewright.agent.host.ports import Clock
+from nodewright.agent.member.node_lease import micro_time
 from nodewright.cluster.client.api_error import ApiError
 from nodewright.cluster.client.cluster_api import ClusterAPI
-from nodewright.cluster_node.node_lease import micro_time
-from nodewright.host.ports import Clock
 from nodewright.model.values.instant import Instant
 
 LEASE_S, RENEW_S, RETRY_S = 15, 10.0, 2.0

@@ -9,7 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from nodewright.agent.effects import RecordEvent
+from nodewright.agent.host.ports import Clock
+from nodewright.agent.state.effects import RecordEvent
 from nodewright.cluster.client.access import AccessOptions
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.kubeconfig import load_access
@@ -34,7 +35,6 @@ from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised
 from nodewright.cluster.tasks.timing import ShortCollections
 from nodewright.documents.output.exit_codes import YES
 from nodewright.documents.output.terminal import print_log_line
-from nodewright.host.ports import Clock
 from nodewright.model.errors import Fault, InputError
 from nodewright.scheduling.extender.cluster_feed import ClusterFeed
 from nodewright.scheduling.extender.export_followers import ExportFollowers

@@ -5,16 +5,16 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from nodewright.agent.devices import deviceplugin_pb2 as api
 from nodewright.agent.devices.device_allocation import (
     DeviceAllocationError,
     DeviceAllocator,
     with_device_options,
 )
-from nodewright.agent.devices.device_observations import AllocatedDevices
-from nodewright.device_plugins import deviceplugin_pb2 as api
-from nodewright.device_plugins.protocols import DeviceRunContainerOptions, SimulatedDevicePlugins
+from nodewright.agent.devices.protocols import DeviceRunContainerOptions, SimulatedDevicePlugins
+from nodewright.agent.host.ports import ContainerConfig, DeviceSpec, Mount
+from nodewright.agent.state.device_observations import AllocatedDevices
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.host.ports import ContainerConfig, DeviceSpec, Mount
 from nodewright.model.kubernetes.objects import Container, Pod
 
 WISH = ContainerConfig(

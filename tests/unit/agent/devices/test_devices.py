@@ -15,14 +15,14 @@ from tests.support.fake_plugins import (
     a_gpu_pod,
 )
 
-from nodewright.agent.agent_state import PodStage
-from nodewright.agent.devices.device_observations import PluginDevicesListed
 from nodewright.agent.devices.plugin_endpoints import ENDPOINT_STOP_GRACE_PERIOD_S
-from nodewright.device_plugins.protocols import DevicePluginOptions, PluginRegistrationError
+from nodewright.agent.devices.protocols import DevicePluginOptions, PluginRegistrationError
+from nodewright.agent.runtimes.simulated import ContainerScript, settle
+from nodewright.agent.state.agent_state import PodStage
+from nodewright.agent.state.device_observations import PluginDevicesListed
 from nodewright.engine.node.events import PodAdded
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import Device
-from nodewright.runtimes.simulated import ContainerScript, settle
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.unit.agent.observe.test_manifest_sources import Bench, pod
 
-from nodewright.agent.agent_state import PodSource
+from nodewright.agent.state.agent_state import PodSource
 
 
 @pytest.mark.parametrize(

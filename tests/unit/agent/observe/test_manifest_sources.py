@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.agent.agent_state import PodSource
-from nodewright.agent.effects import RecordEvent
-from nodewright.agent.observations import Observation, SourcePodsListed
 from nodewright.agent.observe import manifest_sources
-from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.observe.manifest_sources import ManifestDirectory, watch_directory
 from nodewright.agent.observe.manifest_url import ManifestURL
 from nodewright.agent.observe.source_listener import SourceListener
+from nodewright.agent.pods.config_object_cache import ConfigObjectCache
+from nodewright.agent.state.agent_state import PodSource
+from nodewright.agent.state.effects import RecordEvent
+from nodewright.agent.state.observations import Observation, SourcePodsListed
 from nodewright.model.kubernetes.objects import Pod
 
 POD = """

@@ -6,12 +6,12 @@ from typing import Any, Self
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, async_test
 
-from nodewright.agent.agent_state import PodSource
 from nodewright.agent.observe.metric_names import CounterMetric, HistogramMetric
 from nodewright.agent.observe.metrics import AgentMetrics
+from nodewright.agent.runtimes.simulated import ContainerScript
+from nodewright.agent.state.agent_state import PodSource
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Container, Pod
-from nodewright.runtimes.simulated import ContainerScript
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, a_static_pod
 

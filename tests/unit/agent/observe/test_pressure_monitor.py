@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from tests.support.agent_bench import AgentBench, async_test
 
-from nodewright.agent.agent_state import PodStage
-from nodewright.agent.pods.termination import KILL_TIMEOUT_S
+from nodewright.agent.decide.termination import KILL_TIMEOUT_S
+from nodewright.agent.host.ports import Credentials, ImageFsStats, StoredImage
+from nodewright.agent.runtimes.simulated import ContainerScript, settle
+from nodewright.agent.state.agent_state import PodStage
 from nodewright.engine.core.eviction.eviction_policy import KUBELET
 from nodewright.engine.core.eviction.eviction_state import NodeReclaim
-from nodewright.host.ports import Credentials, ImageFsStats, StoredImage
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.node_profile import NodeProfile
-from nodewright.runtimes.simulated import ContainerScript, settle
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod, a_static_pod
 from nodewright.testing.usage import a_pod_usage

@@ -1,9 +1,9 @@
 import asyncio
 
-from nodewright.agent.agent_state import PodSource
-from nodewright.agent.observations import SourcePodsListed
-from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.observe.source_listener import SourceListener
+from nodewright.agent.pods.config_object_cache import ConfigObjectCache
+from nodewright.agent.state.agent_state import PodSource
+from nodewright.agent.state.observations import SourcePodsListed
 from nodewright.documents.formats.pod_files import ManifestContent
 from nodewright.model.kubernetes.cluster_objects import RuntimeClass
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod

@@ -5,9 +5,9 @@ import asyncio
 from tests.support.agent_bench import AgentBench
 
 from nodewright.agent.pods.cgroup_reconcile import reconcile_cgroups, run_cgroup_reconciler
+from nodewright.agent.runtimes.simulated import FakeCgroups
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.errors import HostError
-from nodewright.runtimes.simulated import FakeCgroups
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 

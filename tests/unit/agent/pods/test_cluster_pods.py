@@ -7,21 +7,21 @@ from typing import Any
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, FakeConfigBuilder
 
-from nodewright.agent.agent_state import PodRecord, PodSource, PodStage
-from nodewright.agent.observations import (
+from nodewright.agent.pods.container_start import ContainerConfigError
+from nodewright.agent.runtimes.simulated import ContainerScript, settle
+from nodewright.agent.serving.api_status_objects import pod_status_document
+from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
+from nodewright.agent.state.observations import (
     MOUNT_ERROR,
     NodeObjectObserved,
     PodReferencesChanged,
     SourcePodsListed,
 )
-from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.agent.store.stored_pods import pod_file, read_pod_file
-from nodewright.api.api_status_objects import pod_status_document
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, EphemeralContainer, Pod, PodStatus
 from nodewright.model.values.instant import Instant
-from nodewright.runtimes.simulated import ContainerScript, settle
 from nodewright.testing.objects import a_pod
 
 STUBBORN = ContainerScript(ignores_sigterm=True)

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, async_test
 from tests.unit.agent.pods.test_cluster_pods import an_api_pod, listed, run
 
-from nodewright.agent.agent_state import PodSource
-from nodewright.agent.observations import PodStatusObserved, SourcePodsListed
+from nodewright.agent.runtimes.simulated import ContainerScript, settle
+from nodewright.agent.state.agent_state import PodSource
+from nodewright.agent.state.observations import PodStatusObserved, SourcePodsListed
 from nodewright.cluster.tasks.timing import monotonic_ns
 from nodewright.model.kubernetes.objects import Container, ContainerStatus, PodStatus
-from nodewright.runtimes.simulated import ContainerScript, settle
 from nodewright.testing.objects import a_pod
 
 

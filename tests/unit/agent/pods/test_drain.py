@@ -5,11 +5,11 @@ import asyncio
 from tests.support.agent_bench import AgentBench, async_test
 from tests.unit.agent.test_loop import CHECK, with_main
 
-from nodewright.agent.agent_state import PodStage
-from nodewright.agent.effects import RecordEvent
+from nodewright.agent.assembly.agent_shutdown import drain
 from nodewright.agent.observe.event_recorder import EVENT_TTL_NS, MAX_EVENTS, EventRecorder
-from nodewright.agent_main.agent_shutdown import drain
-from nodewright.runtimes.simulated import ContainerScript, settle
+from nodewright.agent.runtimes.simulated import ContainerScript, settle
+from nodewright.agent.state.agent_state import PodStage
+from nodewright.agent.state.effects import RecordEvent
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod
 

@@ -5,15 +5,15 @@ from collections.abc import Coroutine
 
 import pytest
 
-from nodewright.agent.effects import RecordEvent
+from nodewright.agent.host.ports import Credentials, ImageFsStats, StoredImage
 from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.agent.pods.image_manager import IMAGE_GC_PERIOD_S, ImageGCResult, ImageManager
-from nodewright.core.image_policy import ImageGCPolicy
-from nodewright.host.ports import Credentials, ImageFsStats, StoredImage
+from nodewright.agent.rules.image_policy import ImageGCPolicy
+from nodewright.agent.runtimes.simulated import FakeClock, settle
+from nodewright.agent.state.effects import RecordEvent
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.objects import Container, Pod
-from nodewright.runtimes.simulated import FakeClock, settle
 from nodewright.testing.objects import a_pod
 
 POD = a_pod()

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from nodewright.agent.host.ports import ContainerConfig
 from nodewright.agent.pods.log_links import LogLinks
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.host.ports import ContainerConfig
 from nodewright.model.kubernetes.runtime_status import (
     ContainerPhase,
     RuntimeContainerStatus,

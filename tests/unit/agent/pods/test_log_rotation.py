@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from nodewright.agent.host.ports import ContainerConfig, PodSandboxConfig
 from nodewright.agent.pods.log_rotation import LogRotatePolicy, log_directory, rotate_logs, rotate_once
+from nodewright.agent.runtimes.simulated import FakeClock, FakeRuntime, settle
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.host.ports import ContainerConfig, PodSandboxConfig
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.values.quantity import QuantityError
-from nodewright.runtimes.simulated import FakeClock, FakeRuntime, settle
 from nodewright.testing.objects import a_pod
 
 RULE = LogRotatePolicy(max_bytes=10, max_files=3)

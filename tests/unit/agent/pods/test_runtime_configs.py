@@ -8,22 +8,22 @@ import pytest
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench
 
-from nodewright.agent.agent_state import PodSource
-from nodewright.agent.effects import RecordEvent
-from nodewright.agent.observe.config_object_cache import ConfigObjectCache
+from nodewright.agent.host.local_storage import DiskStorageStats
+from nodewright.agent.host.ports import ContainerConfig, Mount, PodSandboxConfig
+from nodewright.agent.host.volumes import Volumes
+from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import NO_RECURSIVE_READ_ONLY, NodeContext
 from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.agent.pods.runtime_configs import PATH, ContainerConfigBuilder, ProcessConfigBuilder
+from nodewright.agent.runtimes.simulated import settle
+from nodewright.agent.state.agent_state import PodSource
+from nodewright.agent.state.effects import RecordEvent
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings, KilledTogether
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.host.local_storage import DiskStorageStats
-from nodewright.host.ports import ContainerConfig, Mount, PodSandboxConfig
-from nodewright.host.volumes import Volumes
 from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus, RuntimeSandboxStatus
-from nodewright.runtimes.simulated import settle
 from nodewright.testing.objects import a_pod, amounts
 
 SETTINGS = (ContainerSettings(), (CgroupFile("memory.oom.group", "1", KilledTogether()),))

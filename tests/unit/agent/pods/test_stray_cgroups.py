@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, async_test
 
-from nodewright.agent.agent_state import AgentState, PodRecord, PodSource, PodStage
 from nodewright.agent.pods.stray_cgroups import end_stray_pods, stray_pod_cgroups
+from nodewright.agent.runtimes.simulated import FakeCgroups
+from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.predict.node import Node
-from nodewright.runtimes.simulated import FakeCgroups
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 

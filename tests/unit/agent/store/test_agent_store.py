@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench
 from tests.support.disks import FakeDisk
 
-from nodewright.agent.agent_state import AgentState, PodRecord, PodSource, PodStage
-from nodewright.agent.outcome import StateChanges
-from nodewright.agent.status_text import KubeletStatusText
+from nodewright.agent.host.ports import FileStore
+from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
+from nodewright.agent.state.outcome import StateChanges
+from nodewright.agent.state.status_text import KubeletStatusText
 from nodewright.agent.store import agent_store
 from nodewright.agent.store.agent_store import (
     HEADER,
@@ -31,7 +32,6 @@ from nodewright.documents.files.file_store import LocalFileStore
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.profiles.scenario_files import journal_header, scenario_from_file, scenario_node
 from nodewright.engine.core.memory.memory_state import MemoryState
-from nodewright.host.ports import FileStore
 from nodewright.model.errors import HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.reasons.state_files import StateFile, StatePolicyDiffers

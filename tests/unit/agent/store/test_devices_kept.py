@@ -8,9 +8,10 @@ from msgspec.structs import replace
 from tests.support.disks import FakeDisk
 from tests.support.fake_plugins import GPU, GPUS, PREFERENCE_OPTIONS, DeviceBench, FakePluginClient, a_gpu_pod
 
-from nodewright.agent.agent_state import PodStage
 from nodewright.agent.devices.plugin_endpoints import ENDPOINT_STOP_GRACE_PERIOD_S
-from nodewright.agent.status_text import KubeletStatusText
+from nodewright.agent.runtimes.simulated import FakeCgroups, FakeRuntime, settle
+from nodewright.agent.state.agent_state import PodStage
+from nodewright.agent.state.status_text import KubeletStatusText
 from nodewright.agent.store.agent_store import JOURNAL, AgentStore, StoreSettings
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.profiles.scenario_files import journal_header, scenario_from_file, scenario_node
@@ -23,7 +24,6 @@ from nodewright.predict.node import Node
 from nodewright.predict.replay.journal_events import action_documents
 from nodewright.predict.replay.scenario_journal import JournalEncoder
 from nodewright.predict.replay.scenario_run import replay
-from nodewright.runtimes.simulated import FakeCgroups, FakeRuntime, settle
 from nodewright.testing.nodes import a_profile
 
 PROFILE = a_profile()

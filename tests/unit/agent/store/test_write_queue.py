@@ -5,16 +5,16 @@ import asyncio
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, async_test
 
-from nodewright.agent.agent_state import PodSource, PodStage
-from nodewright.agent.observations import NodeUsageObserved, PodApplied, PodDeletionRequested
-from nodewright.agent.outcome import StateChanges
+from nodewright.agent.runtimes.simulated import settle
+from nodewright.agent.state.agent_state import PodSource, PodStage
+from nodewright.agent.state.observations import NodeUsageObserved, PodApplied, PodDeletionRequested
+from nodewright.agent.state.outcome import StateChanges
 from nodewright.agent.store.stored_pods import stored_part
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation
 from nodewright.engine.node.events import PodAdded
 from nodewright.engine.node.eviction_pass import eviction_claims
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.runtimes.simulated import settle
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod
 from nodewright.testing.usage import a_pod_usage, a_reading

@@ -12,7 +12,10 @@ import pytest
 from tests.support.cluster_access import NODES, access_to, call, error
 from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_server
 
-from nodewright.agent.effects import RecordEvent
+from nodewright.agent.member.pod_informer import PodInformer
+from nodewright.agent.member.service_account_tokens import _issued
+from nodewright.agent.rules.environment.value_sources import TokenSpec
+from nodewright.agent.state.effects import RecordEvent
 from nodewright.cluster.client import api_client, object_watch
 from nodewright.cluster.client.access import AccessOptions, ClusterAccess, PEMSource
 from nodewright.cluster.client.api_client import ApiClient
@@ -25,9 +28,6 @@ from nodewright.cluster.client.reflector import Reflector, object_version
 from nodewright.cluster.exports.export_places import EXPORT_URL
 from nodewright.cluster.exports.exported_node import EXPORT, exported_cluster_node
 from nodewright.cluster.objects.node_sources import NodeReading
-from nodewright.cluster_node.pod_informer import PodInformer
-from nodewright.cluster_node.service_account_tokens import _issued
-from nodewright.core.environment.value_sources import TokenSpec
 from nodewright.documents.files.file_store import LocalFileStore
 from nodewright.model.errors import HostError, InputError
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from nodewright.agent.devices import deviceplugin_pb2 as api
 from nodewright.cluster.pod_resources.grpc_calls import MalformedResponseError, unary_response
-from nodewright.device_plugins import deviceplugin_pb2 as api
 
 
 def test_an_answer_that_is_too_large_is_not_decoded() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from nodewright.agent.runtimes.simulated import FakeClock
 from nodewright.cluster.tasks.timing import ShortCollections
-from nodewright.runtimes.simulated import FakeClock
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.core.container_security import (
+from nodewright.agent.rules.container_security import (
     CAPABILITIES,
     container_privileges,
     effective_setting,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodewright.core.image_policy import (
+from nodewright.agent.rules.image_policy import (
     ImageGCPolicy,
     ImageName,
     ImageRecord,

@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from nodewright.core.node_shutdown import ShutdownGroup, ShutdownPeriod, shutdown_groups, shutdown_periods
+from nodewright.agent.rules.node_shutdown import (
+    ShutdownGroup,
+    ShutdownPeriod,
+    shutdown_groups,
+    shutdown_periods,
+)
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod

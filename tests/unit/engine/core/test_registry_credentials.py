@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodewright.core.registry_credentials import (
+from nodewright.agent.rules.registry_credentials import (
     RegistryLogin,
     logins_of_config,
     logins_of_secret,

@@ -14,7 +14,7 @@ from tests.support.memory_cluster import PODS
 from tests.support.small_nodes import a_numa_pod
 from tests.unit.scheduling.test_tracked_cluster import a_profile, with_pods
 
-from nodewright.runtimes.simulated import FakeClock
+from nodewright.agent.runtimes.simulated import FakeClock
 from nodewright.scheduling.extender.cluster_feed import BUDGETS_PATH
 from nodewright.scheduling.extender.extender_service import BIND_WAIT_S
 from nodewright.scheduling.verdicts.admit_answer import AdmitRequest

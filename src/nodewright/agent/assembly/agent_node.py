@@ -1,0 +1,200 @@
+"""The agent's node: this machine or a described one, without pods; and the pod sources of the settings."""
+
+import os
+import platform
+import socket
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.agent.assembly.agent_settings import (
+    AgentSettings,
+    cgroup_root,
+    feature_gates,
+    manifest_request,
+    static_pod_path,
+)
+from nodewright.agent.assembly.kubelet_flags import overridden
+from nodewright.agent.host.ports import RuntimeFacts
+from nodewright.agent.observe.manifest_sources import watch_directory
+from nodewright.agent.observe.manifest_url import watch_url
+from nodewright.agent.observe.source_listener import SourceListener
+from nodewright.agent.serving.api_status_objects import NodeSystemInfo
+from nodewright.agent.state.agent_state import PodSource
+from nodewright.agent.state.observations import SourcePodsListed
+from nodewright.cluster.tasks.supervision import BackgroundTask
+from nodewright.documents.profiles.kubelet_config_files import config_document
+from nodewright.documents.profiles.machine.captured_machine import capture_this_machine
+from nodewright.documents.profiles.machine.host_facts import cgroup_version
+from nodewright.documents.profiles.machine.host_files import this_machine
+from nodewright.documents.profiles.node_lookup import find_profile
+from nodewright.engine.node.node_cgroups import cgroup_tree
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.predict.node import Node
+from nodewright.version import __version__
+
+
+class AgentNode(msgspec.Struct, frozen=True, kw_only=True):
+    """The node that the agent serves as a kubelet."""
+
+    profile: NodeProfile
+    node: Node
+
+    @property
+    def own_cgroup(self) -> str:
+        """The cgroup that the agent changes, with all below it: the root that it has, or that of all pods."""
+        kubelet = self.node.config.parts.kubelet
+        if kubelet.cgroup_root.strip("/"):
+            return kubelet.cgroup_root
+        return cgroup_tree(self.node.config).root.path(kubelet.cgroup_driver)
+
+
+def agent_node(settings: AgentSettings) -> AgentNode:
+    """The local machine, or the described node, with the configuration of the command line.
+
+    Errors: InputError with all faults of the configuration; HostError if the machine cannot be read.
+    """
+    document = overridden(
+        config_document(settings.config, config_dir=settings.config_dir), settings.config_overrides
+    )
+    if settings.node is None and cgroup_version(this_machine()) == 1:
+        # A kubelet needs this setting on cgroup v1; starting the agent on such a machine implies it.
+        document.setdefault("failCgroupV1", False)
+    profile = (
+        capture_this_machine(document).profile
+        if settings.node is None
+        else _profile_of_settings(settings, document)
+    )
+    document = dict(profile.spec.kubelet_configuration)
+    document["cgroupRoot"] = cgroup_root(settings, document)
+    document = overridden(document, [("featureGates", feature_gates(settings))])
+    if settings.node is None:
+        profile = replace(profile, spec=replace(profile.spec, app_armor=is_app_armor_enabled()))
+    metadata = replace(profile.metadata, name=settings.node_name or profile.metadata.name)
+    labels = {**profile.spec.labels, "kubernetes.io/hostname": metadata.name}
+    if settings.register_node is not None:
+        document["registerNode"] = settings.register_node
+    spec = replace(
+        _joined_spec(settings, replace(profile.spec, labels=labels)),
+        kubelet_configuration=document,
+        kubelet_defects=settings.kubelet_defects,
+        kubernetes_version=settings.release or profile.spec.kubernetes_version,
+    )
+    profile = replace(profile, metadata=metadata, spec=spec)
+    node = Node.from_profile(profile, source=str(settings.config or settings.node or "this machine"))
+    # An invalid URL is an error now, not each time that it is requested.
+    manifest_request(settings, node.config.parts.kubelet)
+    return AgentNode(profile=profile, node=node)
+
+
+def _joined_spec(settings: AgentSettings, spec: NodeProfileSpec) -> NodeProfileSpec:
+    """The node with the labels and taints that its object had last, where it joins a cluster."""
+    if settings.kubeconfig is None:
+        return spec
+    from nodewright.agent.assembly.node_options import configured_labels, saved_node_object  # noqa: PLC0415 - not without a cluster
+
+    saved = saved_node_object(settings.root_dir)
+    labels = {**spec.labels, **configured_labels(settings), **saved.labels}
+    return replace(spec, labels=labels, taints=saved.taints)
+
+
+def _profile_of_settings(settings: AgentSettings, document: dict[str, Any]) -> NodeProfile:
+    """The described node, with the configuration of the command line if there is one."""
+    profile = find_profile(settings.node)
+    if settings.config is None and settings.config_dir is None:
+        return profile
+    return replace(profile, spec=replace(profile.spec, kubelet_configuration=document))
+
+
+def node_system_info(
+    started_ns: int, runtime: RuntimeFacts | None, release: str, address: str = ""
+) -> NodeSystemInfo:
+    """The system info of this machine, for an agent with the rules of this release; no runtime: a dry run.
+
+    ``address``: the node's; empty: the machine's own.
+
+    Units: started_ns in nanoseconds since 1970.
+    """
+    machine = os.uname()
+    return NodeSystemInfo(
+        kubelet_version=f"v{release}.0+nodewright-{__version__}",
+        started_ns=started_ns,
+        container_runtime_version=f"{runtime.name}://{runtime.version}" if runtime else "dry-run://0",
+        kernel_version=machine.release,
+        os_image=_os_image(),
+        host_ip=address or host_address(),
+    )
+
+
+def node_address(settings: AgentSettings) -> str:
+    """The node's first address: that of --node-ip, or the machine's; empty without either.
+
+    Errors: InputError.
+    """
+    if not settings.node_ip:
+        return host_address()
+    from nodewright.agent.assembly.node_options import node_addresses  # noqa: PLC0415 - not without a cluster
+
+    return next(iter(node_addresses(settings)), "") or host_address()
+
+
+def is_app_armor_enabled() -> bool:
+    """Whether this machine's kernel enforces AppArmor profiles.
+
+    Follows: v1.36, third_party/forked/libcontainer/apparmor/apparmor_linux.go, IsEnabled.
+    """
+    try:
+        has_policies = Path("/sys/kernel/security/apparmor").exists()
+        return has_policies and Path("/sys/module/apparmor/parameters/enabled").read_text().startswith("Y")
+    except OSError:
+        return False
+
+
+def host_address() -> str:
+    """The machine's address towards the network; empty without a route."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # No packet is sent: the kernel only chooses the source address.
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return ""
+        return str(probe.getsockname()[0])
+
+
+def _os_image() -> str:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    except OSError:
+        return ""
+
+
+WATCHED_SOURCES = frozenset({PodSource.FILE, PodSource.HTTP, PodSource.WORKLOAD})
+
+
+def watch_sources(
+    settings: AgentSettings, kubelet: KubeletConfiguration, listener: SourceListener
+) -> Iterator[BackgroundTask]:
+    """The watchers of all sources; a source that is not configured lists no pods at once."""
+    directories = {
+        PodSource.FILE: static_pod_path(settings, kubelet),
+        PodSource.WORKLOAD: settings.workload_dir,
+    }
+    for source, directory in directories.items():
+        if directory is None:
+            listener.observe(SourcePodsListed(source, ()))
+        else:
+            period_s = kubelet.file_check_frequency.nanoseconds / 10**9
+            run = partial(watch_directory, directory, source, listener, period_s)
+            yield BackgroundTask(f"watch the manifests in {directory}", run)
+    request = manifest_request(settings, kubelet)
+    if request is not None:
+        url, headers = request
+        period_s = kubelet.http_check_frequency.nanoseconds / 10**9
+        yield BackgroundTask(f"watch {url}", partial(watch_url, url, headers, listener, period_s))
+    else:
+        listener.observe(SourcePodsListed(PodSource.HTTP, ()))

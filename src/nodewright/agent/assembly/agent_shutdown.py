@@ -1,0 +1,90 @@
+"""The agent's shutdown: signals, and the drain of all pods by priority."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from nodewright.agent.decide.termination import COUNTED_STAGES
+from nodewright.agent.host.ports import Clock
+from nodewright.agent.observe.event_recorder import EventRecorder
+from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
+from nodewright.agent.rules.node_shutdown import (
+    SHUTDOWN_MESSAGE,
+    SHUTTING_DOWN_MESSAGE,
+    TERMINATED_REASON,
+    shutdown_groups,
+    shutdown_periods,
+)
+from nodewright.agent.state.effects import RecordEvent
+from nodewright.agent.state.observations import DrainRequested, Observation
+
+T = TypeVar("T")
+
+
+async def run_unless_stopped(stop: asyncio.Event, operation: Coroutine[Any, Any, T]) -> T | None:
+    """The operation's result; None: it was cancelled because of `stop`."""
+    stopped, task = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(operation)
+    try:
+        await asyncio.wait({stopped, task}, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        stopped.cancel()
+        task.cancel()
+        await asyncio.wait({stopped, task})
+
+
+KILL_MARGIN_S = 5.0
+"""Time for the end of a pod beyond its grace period."""
+_TERMINATED = StatusOverride(
+    phase="Failed", reason=TERMINATED_REASON, message=SHUTDOWN_MESSAGE, disruption_target=SHUTDOWN_MESSAGE
+)
+
+
+async def drain(event_recorder: EventRecorder, observe: Callable[[Observation], None], clock: Clock) -> bool:
+    """Terminates all pods, group by group, and admits no more; whether all have ended.
+
+    Follows: v1.36, kubelet/nodeshutdown/nodeshutdown_manager.go, killPods.
+    """
+    parts = event_recorder.state.node.config.parts
+    active = [pod.pod for pod in event_recorder.state.pods.values() if pod.stage in COUNTED_STAGES]
+    groups = shutdown_groups(shutdown_periods(parts.kubelet, parts.gates), active)
+    event_recorder.record(
+        RecordEvent(
+            uid="", is_warning=False, reason="Shutdown", message="Shutdown manager detected shutdown event"
+        )
+    )
+    observe(DrainRequested(reason=SHUTTING_DOWN_MESSAGE, status_override=_TERMINATED, grace_periods_s={}))
+    for group in groups:
+        observe(
+            DrainRequested(
+                reason=SHUTTING_DOWN_MESSAGE,
+                status_override=_TERMINATED,
+                grace_periods_s=dict(group.pod_grace_periods_s),
+            )
+        )
+        await _wait_until_ended(
+            event_recorder,
+            frozenset(uid for uid, _ in group.pod_grace_periods_s),
+            group.grace_period_s + KILL_MARGIN_S,
+            clock,
+        )
+    return not any(pod.stage in COUNTED_STAGES for pod in event_recorder.state.pods.values())
+
+
+async def _wait_until_ended(
+    event_recorder: EventRecorder, uids: frozenset[str], limit_s: float, clock: Clock
+) -> None:
+    """Waits until these pods have ended, or the time is up."""
+    timer = asyncio.ensure_future(clock.sleep(limit_s))
+    try:
+        while not timer.done():
+            changed = event_recorder.change_signal()
+            if not any(
+                uid in uids and pod.stage in COUNTED_STAGES for uid, pod in event_recorder.state.pods.items()
+            ):
+                return
+            waiting = asyncio.ensure_future(changed.wait())
+            await asyncio.wait({timer, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+    finally:
+        timer.cancel()

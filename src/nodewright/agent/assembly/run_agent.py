@@ -1,0 +1,399 @@
+"""The agent on this machine: all its parts, put together, from its start to its end."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from nodewright.agent.assembly.agent_node import (
+    WATCHED_SOURCES,
+    AgentNode,
+    host_address,
+    node_address,
+    node_system_info,
+    watch_sources,
+)
+from nodewright.agent.assembly.agent_settings import AgentSettings, pod_resources_socket
+from nodewright.agent.assembly.agent_shutdown import drain, run_unless_stopped
+from nodewright.agent.assembly.cluster_tasks import NodeCredentials, cluster_credentials, cluster_tasks
+from nodewright.agent.assembly.plugin_setup import create_plugin_endpoints, serve_registration
+from nodewright.agent.assembly.runtime_setup import (
+    RuntimeParts,
+    create_runtime_parts,
+    log_root,
+    log_rotate_policy,
+    wait_for_runtime,
+)
+from nodewright.agent.devices.plugin_endpoints import PluginEndpoints
+from nodewright.agent.host.cgroupfs import CgroupFS
+from nodewright.agent.host.descriptors import raise_descriptor_limit
+from nodewright.agent.host.prober import HostProber
+from nodewright.agent.host.root_directory import prepare_root_directory
+from nodewright.agent.host.systemd import is_shutting_down, notify, notify_watchdog
+from nodewright.agent.loop import AgentLoop
+from nodewright.agent.observe.event_recorder import EventRecorder
+from nodewright.agent.observe.pressure_monitor import MonitoredParts, PressureMonitor
+from nodewright.agent.observe.source_listener import SourceListener
+from nodewright.agent.pods.cgroup_reconcile import run_cgroup_reconciler
+from nodewright.agent.pods.config_object_cache import ConfigObjectCache
+from nodewright.agent.pods.effect_runner import EffectRunner
+from nodewright.agent.pods.log_rotation import LogRotatePolicy, rotate_logs
+from nodewright.agent.serving.agent_server import serve_agent_api
+from nodewright.agent.serving.api_status_objects import NodeSystemInfo
+from nodewright.agent.serving.dashboard.agent_view import AgentView
+from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes
+from nodewright.agent.serving.node_routes import ProfileRoutes
+from nodewright.agent.serving.served_agent import ServedAgent
+from nodewright.agent.serving.unix_sockets import ServerFactory, serve_on_demand
+from nodewright.agent.state.agent_state import AgentConstants, PodSource, PodStage
+from nodewright.agent.state.effect_text import event_line
+from nodewright.agent.state.effects import RecordEvent
+from nodewright.agent.state.status_text import KubeletStatusText
+from nodewright.agent.store.agent_store import JOURNAL, OpenedStore, open_store
+from nodewright.cluster.serving.http_server import log_to_stderr
+from nodewright.cluster.serving.routes import AuthorizedRoute
+from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.free_memory import return_memory_regularly
+from nodewright.cluster.tasks.stop_signal import stop_event
+from nodewright.cluster.tasks.supervision import BackgroundTask, LoopErrors, run_supervised
+from nodewright.cluster.tasks.timing import ShortCollections
+from nodewright.documents.output.exit_codes import ERROR, YES
+from nodewright.documents.output.terminal import print_log_line, print_message
+from nodewright.documents.profiles.scenario_files import journal_header
+from nodewright.engine.core.eviction.eviction_policy import POLICIES
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.texts import kubelet_start_error
+from nodewright.model.reasons.verdict import Refused
+from nodewright.predict.replay.scenario_journal import JournalEncoder
+
+if TYPE_CHECKING:
+    from nodewright.agent.serving.kubelet_serving import KubeletServingConfig
+
+NICE_VALUE = -10
+"""The agent's nice value, where it may set one."""
+
+
+class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a running agent."""
+
+    settings: AgentSettings
+    loop: AgentLoop
+    event_recorder: EventRecorder
+    pressure: PressureMonitor
+    object_cache: ConfigObjectCache
+    served_agent: ServedAgent
+    runtime_parts: RuntimeParts
+    log_rotate_policy: LogRotatePolicy
+    profile: NodeProfile
+    """The node without pods."""
+    plugin_endpoints: PluginEndpoints
+    dashboard: AgentView
+
+
+async def run_agent(settings: AgentSettings, agent_node: AgentNode) -> int:
+    """Runs the agent until it is asked to stop."""
+    with suppress(OSError):
+        # A pod that uses all CPUs must not keep the agent from terminating it.
+        os.setpriority(os.PRIO_PROCESS, 0, NICE_VALUE)
+    ShortCollections().install()
+    prepare_root_directory(settings.root_dir)
+    raise_descriptor_limit()
+    credentials = cluster_credentials(settings, agent_node.node.config.parts.kubelet)
+    kubelet_api = _kubelet_serving_config(settings, agent_node, credentials)
+    opened_store = _opened_store(settings, agent_node)
+    if opened_store is None:
+        return ERROR
+    log_to_stderr()
+    stop = stop_event()
+    parts = await run_unless_stopped(stop, _assembled_parts(settings, agent_node, opened_store))
+    if parts is None:
+        return YES
+    record_event = parts.event_recorder.record
+    asyncio.get_running_loop().set_exception_handler(LoopErrors(record_event, parts.loop.clock))
+    started = RecordEvent(uid="", is_warning=False, reason="Starting", message="Starting nodewright agent.")
+    for event in (started, *opened_store.events):
+        record_event(event)
+    await _run_until_stopped(parts, kubelet_api, credentials, stop)
+    await parts.loop.effect_runner.runtime.close()
+    return YES
+
+
+async def _run_until_stopped(
+    parts: AgentParts,
+    kubelet_api: "KubeletServingConfig | None",
+    credentials: NodeCredentials | None,
+    stop: asyncio.Event,
+) -> None:
+    """Runs the loop and the tasks beside it until the agent is asked to stop."""
+    settings, record_event = parts.settings, parts.event_recorder.record
+    cluster = cluster_tasks(
+        settings,
+        credentials,
+        (parts.loop, parts.event_recorder, parts.runtime_parts),
+        parts.served_agent,
+    )
+    # If a server cannot start, no pod does either.
+    async with _servers(parts, kubelet_api), cluster as tasks_of_cluster, asyncio.TaskGroup() as group:
+        background = (*_background_tasks(parts), *tasks_of_cluster)
+        supervised = (run_supervised(task, record_event, parts.loop.clock) for task in background)
+        tasks = [group.create_task(routine) for routine in (parts.loop.run(), *supervised)]
+        notify("READY=1\nSTATUS=ready")
+        print_log_line(f"node {parts.served_agent.node_name} is ready; API socket {settings.socket}")
+        await stop.wait()
+        notify("STOPPING=1")
+        if settings.drain_on_exit or await asyncio.to_thread(is_shutting_down):
+            print_log_line("terminating all pods, by priority")
+            await drain(parts.event_recorder, parts.loop.observe, parts.loop.clock)
+        for task in tasks:
+            task.cancel()
+
+
+@asynccontextmanager
+async def _servers(parts: AgentParts, kubelet_api: "KubeletServingConfig | None") -> AsyncIterator[None]:
+    """All servers; to be entered before the first iteration of the loop, so that the metrics count it."""
+    settings, agent, routes = parts.settings, parts.served_agent, _common_routes(parts)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(
+            serve_registration(settings, parts.plugin_endpoints, parts.event_recorder)
+        )
+        if kubelet_api is not None:
+            await _serve_kubelet_api(stack, parts, kubelet_api, routes)
+        await stack.enter_async_context(
+            serve_agent_api(agent, settings.socket, group=settings.socket_group, additional_routes=routes)
+        )
+        await _serve_pod_resources(stack, parts)
+        # Event streams must end before the servers that serve them.
+        stack.callback(parts.event_recorder.close)
+        yield
+
+
+def _kubelet_serving_config(
+    settings: AgentSettings, agent_node: AgentNode, credentials: NodeCredentials | None
+) -> "KubeletServingConfig | None":
+    """The settings of the kubelet's HTTP API; None: it is not served.
+
+    Errors: InputError, HostError.
+    """
+    if not settings.kubelet_api:
+        return None
+    from nodewright.agent.assembly.kubelet_serving_config import serving_config  # noqa: PLC0415 - 3 MiB, if it is not used
+
+    document = agent_node.profile.spec.kubelet_configuration
+    host, access = (agent_node.node.name, host_address()), credentials.access if credentials else None
+    return serving_config(settings, document, agent_node.node.config.parts.kubelet, host, access)
+
+
+async def _serve_kubelet_api(
+    stack: AsyncExitStack,
+    parts: AgentParts,
+    kubelet_api: "KubeletServingConfig",
+    routes: Sequence[AuthorizedRoute],
+) -> None:
+    from nodewright.agent.serving.agent_export import agent_export_routes  # noqa: PLC0415 - as above
+    from nodewright.agent.serving.kubelet_serving import LoopMetrics, serve_kubelet_api  # noqa: PLC0415 - as above
+
+    routes = (*routes, *agent_export_routes(parts.served_agent, parts.profile))
+    metrics = LoopMetrics(parts.loop, parts.pressure, parts.settings.root_dir / JOURNAL)
+    metrics.volume_plugin = parts.runtime_parts.config_builder.volume_setup.plugin
+    addresses = await serve_kubelet_api(stack, kubelet_api, parts.served_agent, metrics, routes)
+    print_log_line(f"kubelet API at {', '.join(map(str, addresses))}")
+
+
+async def _serve_pod_resources(stack: AsyncExitStack, parts: AgentParts) -> None:
+    """Serves PodResources, if it is enabled and gRPC is installed."""
+    path = pod_resources_socket(parts.settings)
+    if path is None:
+        return
+    if find_spec("grpc") is None:
+        parts.event_recorder.record_warning(
+            "PodResourcesNotServed",
+            "no module named 'grpc': pip install 'nodewright[agent]'",
+        )
+        return
+    server = serve_on_demand(
+        path, "--pod-resources-socket", partial(_pod_resources_factory, parts.served_agent)
+    )
+    try:
+        await stack.enter_async_context(server)
+    except HostError as error:
+        if parts.settings.pod_resources_socket is not None:
+            raise
+        # Enabled by default only: the agent runs without it.
+        parts.event_recorder.record_warning("PodResourcesNotServed", str(error))
+
+
+def _pod_resources_factory(agent: ServedAgent) -> ServerFactory:
+    from nodewright.agent.serving.pod_resources_server import serve_pod_resources  # noqa: PLC0415 - 16 MiB, if it is not used
+
+    return partial(serve_pod_resources, agent)
+
+
+def _common_routes(parts: AgentParts) -> tuple[AuthorizedRoute, ...]:
+    """The routes that all HTTP servers share."""
+    return (
+        *ProfileRoutes(parts.served_agent, parts.profile).authorized_routes(),
+        *DashboardRoutes(parts.dashboard).authorized_routes(),
+    )
+
+
+def _opened_store(settings: AgentSettings, agent_node: AgentNode) -> OpenedStore | None:
+    """The agent's store; None, after printing the reasons, where a kubelet would not start on it either."""
+    journal_encoder = JournalEncoder(agent_node.profile, journal_header())
+    sources = WATCHED_SOURCES if settings.kubeconfig is None else WATCHED_SOURCES | {PodSource.CLUSTER}
+    opened = open_store(
+        settings.root_dir, agent_node.node.state, journal_encoder, KubeletStatusText(), sources
+    )
+    if isinstance(opened, Refused):
+        for reason in opened.because:
+            print_message(f"error: {settings.root_dir}: {kubelet_start_error(reason)}")
+        return None
+    return opened.value
+
+
+async def _assembled_parts(
+    settings: AgentSettings, agent_node: AgentNode, opened_store: OpenedStore
+) -> AgentParts:
+    clock, config = HostClock(), agent_node.node.config
+    event_recorder, object_cache = EventRecorder(opened_store.state, clock), ConfigObjectCache()
+    event_recorder.on_event = _print_event
+    event_recorder.on_pods_updated = object_cache.note_change
+    cgroups = CgroupFS(agent_node.own_cgroup)
+    cgroups.lock()
+    runtime_parts = create_runtime_parts(
+        settings, config, object_cache, (cgroups, clock, event_recorder.record)
+    )
+    started_ns = clock.now_ns()
+    runtime_facts, image_fs_path = await wait_for_runtime(
+        runtime_parts, clock, partial(_report_wait, event_recorder)
+    )
+    _report_limitations(event_recorder, runtime_facts.limitations)
+    system_info = node_system_info(started_ns, runtime_facts, config.release.rules_of, node_address(settings))
+    loop = _create_loop(opened_store, event_recorder, runtime_parts, cgroups, system_info)
+    plugin_endpoints = create_plugin_endpoints(settings, loop, event_recorder)
+    storage_paths, image_manager = runtime_parts.config_builder.storage_paths, runtime_parts.image_manager
+    monitored_parts = MonitoredParts.of_this_host(
+        config, settings.root_dir, storage_paths, image_fs_path, image_manager
+    )
+    pressure = PressureMonitor(loop, monitored_parts, POLICIES[settings.eviction_policy])
+    event_recorder.on_reclaim = pressure.reclaim
+    served_agent = _served_agent(settings, loop, runtime_parts, event_recorder, object_cache, system_info)
+    return AgentParts(
+        settings=settings,
+        loop=loop,
+        event_recorder=event_recorder,
+        pressure=pressure,
+        object_cache=object_cache,
+        served_agent=served_agent,
+        runtime_parts=runtime_parts,
+        log_rotate_policy=log_rotate_policy(config.parts.kubelet),
+        profile=agent_node.profile,
+        plugin_endpoints=plugin_endpoints,
+        dashboard=AgentView(served_agent, pressure.gauges, cgroups),
+    )
+
+
+def _report_limitations(event_recorder: EventRecorder, limitations: Iterable[str]) -> None:
+    for limitation in limitations:
+        text = f"this machine or its runtime does not support {limitation}"
+        event_recorder.record_warning("RuntimeLacks", text)
+
+
+def _create_loop(
+    opened_store: OpenedStore,
+    event_recorder: EventRecorder,
+    runtime_parts: RuntimeParts,
+    cgroups: CgroupFS,
+    system_info: NodeSystemInfo,
+) -> AgentLoop:
+    clock, runtime = HostClock(), runtime_parts.runtime
+    prober = HostProber(runtime, clock)
+    effect_runner = EffectRunner(runtime, cgroups, runtime_parts.config_builder, prober, clock)
+    effect_runner.log_links = runtime_parts.log_links
+    constants = AgentConstants(
+        status_text=KubeletStatusText(), started_ns=system_info.started_ns, host_ip=system_info.host_ip
+    )
+    return AgentLoop(opened_store.state, effect_runner, opened_store.store, event_recorder, clock, constants)
+
+
+def _served_agent(
+    settings: AgentSettings,
+    loop: AgentLoop,
+    runtime_parts: RuntimeParts,
+    event_recorder: EventRecorder,
+    object_cache: ConfigObjectCache,
+    system_info: NodeSystemInfo,
+) -> ServedAgent:
+    return ServedAgent(
+        event_recorder=event_recorder,
+        observe=loop.observe,
+        runtime=runtime_parts.runtime,
+        streaming_server=runtime_parts.streaming_server,
+        process_streams=runtime_parts.process_streams,
+        clock=loop.clock,
+        system_info=system_info,
+        log_root=log_root(settings, loop.state.node.config),
+        runtime_classes=object_cache.runtime_classes,
+        storage_error=lambda: loop.write_queue.error,
+        metric_sources=[runtime_parts.calls.text],
+    )
+
+
+def _background_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
+    """The tasks that run beside the loop, each isolated from the others."""
+    loop, event_recorder = parts.loop, parts.event_recorder
+    kubelet = loop.state.node.config.parts.kubelet
+    runtime, cgroups, clock = loop.effect_runner.runtime, loop.effect_runner.cgroups, loop.clock
+    yield BackgroundTask("watch for pressure", parts.pressure.run)
+    yield BackgroundTask("sample for the dashboard", parts.dashboard.keep_history)
+    yield BackgroundTask("notify the watchdog", partial(notify_watchdog, clock))
+    yield BackgroundTask("return free memory", partial(return_memory_regularly, clock))
+    yield BackgroundTask(
+        "reconcile the cgroups",
+        partial(run_cgroup_reconciler, lambda: loop.state, cgroups, event_recorder.record, clock),
+    )
+    on_error, clean_up = partial(event_recorder.record_warning, "LogNotRotated"), []
+    if loop.effect_runner.log_links is not None:
+        clean_up.append(loop.effect_runner.log_links.remove_dead)
+    log_root, policy = parts.served_agent.log_root, parts.log_rotate_policy
+    yield BackgroundTask(
+        "rotate logs", partial(rotate_logs, runtime, log_root, policy, clock, on_error, *clean_up)
+    )
+    if parts.runtime_parts.image_manager is not None:
+        yield BackgroundTask("collect unused images", parts.runtime_parts.image_manager.run)
+    yield BackgroundTask(
+        "refresh the volumes of config objects",
+        partial(
+            parts.runtime_parts.config_builder.watch_config_objects,
+            partial(_active_pods, loop),
+            partial(event_recorder.record_warning, "VolumeNotWritten"),
+        ),
+    )
+    listener = SourceListener(
+        node_name=parts.served_agent.node_name,
+        observe=loop.observe,
+        record_event=event_recorder.record,
+        object_cache=parts.object_cache,
+    )
+    yield from watch_sources(parts.settings, kubelet, listener)
+
+
+def _active_pods(loop: AgentLoop) -> list[Pod]:
+    return [pod.pod for pod in loop.state.pods.values() if pod.stage is PodStage.ACTIVE]
+
+
+def _report_wait(event_recorder: EventRecorder, reason: str) -> None:
+    """Reports the wait for the runtime, also in the service's status."""
+    notify(f"STATUS=waiting for the container runtime: {reason}")
+    event_recorder.record_warning("RuntimeUnavailable", reason)
+
+
+def _print_event(event: RecordEvent, name: str) -> None:
+    # `get events` lists what the log loses.
+    print_log_line(event_line(event, name))

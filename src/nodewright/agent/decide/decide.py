@@ -1,0 +1,300 @@
+"""The agent's decision: a pure function from a state and an observation to a new state and effects."""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from nodewright.agent.decide.adoption import adopt_runtime_pods, terminate_orphans, with_runtime_status
+from nodewright.agent.decide.device_admission import observe_devices, with_allocation_result
+from nodewright.agent.decide.iteration import Iteration
+from nodewright.agent.decide.pod_events import failure_events
+from nodewright.agent.decide.pod_resize import RESIZE_ERROR, apply_resize_decisions, with_resize_result
+from nodewright.agent.decide.pod_sources import (
+    admit_deferred,
+    apply_pod,
+    apply_waiting_pods,
+    delete_pod,
+    set_source_pods,
+    start_drain,
+)
+from nodewright.agent.decide.pod_sync import sync_pod
+from nodewright.agent.decide.termination import (
+    eviction_wait_ns,
+    forget_pod,
+    pending_evictions,
+    report_overdue_terminations,
+    terminate_pod,
+)
+from nodewright.agent.rules.lifecycle.pod_actions import ProbeResult
+from nodewright.agent.rules.lifecycle.probe_state import ProbeState, probe_state_after
+from nodewright.agent.state.agent_state import AgentConstants, AgentState, ClockReading, PodRecord, PodStage
+from nodewright.agent.state.device_observations import (
+    AllocateDevices,
+    PluginDevicesListed,
+    PreferredAllocationReceived,
+)
+from nodewright.agent.state.effects import CleanUpPod, ReclaimNodeResources, SyncPod, TerminatePod
+from nodewright.agent.state.observations import (
+    HOOK_ERROR,
+    MOUNT_ERROR,
+    ContainerUpdateFailed,
+    DrainRequested,
+    EffectFailure,
+    NodeObjectObserved,
+    NodeUsageObserved,
+    Observation,
+    PodApplied,
+    PodDeletionRequested,
+    PodEffectCompleted,
+    PodReferencesChanged,
+    PodStatusObserved,
+    ProbeCompleted,
+    RuntimeRelisted,
+    SourcePodsListed,
+    Ticked,
+)
+from nodewright.agent.state.outcome import IterationResult
+from nodewright.cluster.tasks.supervision import error_text
+from nodewright.engine.core.eviction.eviction_manager import begin_pass, finish_pass
+from nodewright.engine.core.eviction.eviction_state import Eviction, PendingPass
+from nodewright.engine.node.events import ConditionsObserved
+from nodewright.engine.node.node_state import container_names
+from nodewright.model.kubernetes.objects import ContainerStateWaiting
+
+
+def decide(
+    state: AgentState, observation: Observation, now: ClockReading, constants: AgentConstants
+) -> IterationResult:
+    """The state after an observation, and the effects to run; equal arguments give equal results."""
+    iteration = Iteration(state, now, constants)
+    match observation:
+        case SourcePodsListed(source, pods):
+            set_source_pods(iteration, source, pods)
+        case PodApplied(source, pod):
+            apply_pod(iteration, source, pod)
+        case PodDeletionRequested(uid, grace_period_s):
+            delete_pod(iteration, uid, grace_period_s)
+        case PodStatusObserved(uid, runtime_status, observed_at_ns):
+            if uid in iteration.pods:
+                iteration.put_record(with_runtime_status(iteration.pods[uid], runtime_status, observed_at_ns))
+        case RuntimeRelisted():
+            adopt_runtime_pods(iteration, observation)
+        case PodEffectCompleted():
+            _complete_effect(iteration, observation)
+        case PodReferencesChanged(uids):
+            _retry_now(iteration, uids)
+        case ContainerUpdateFailed():
+            _retry_update(iteration, observation)
+        case ProbeCompleted():
+            _record_probe_result(iteration, observation)
+        case NodeUsageObserved():
+            _manage_eviction(iteration, observation)
+        case PluginDevicesListed() | PreferredAllocationReceived():
+            observe_devices(iteration, observation)
+        case DrainRequested():
+            start_drain(iteration, observation)
+        case NodeObjectObserved(labels, taints):
+            iteration.set_node_labels(labels, taints)
+        case Ticked():
+            pass
+        case _:
+            assert_never(observation)
+    _apply_consequences(iteration)
+    return iteration.finish()
+
+
+def _apply_consequences(iteration: Iteration) -> None:
+    """What each observation may have made possible or due."""
+    apply_waiting_pods(iteration)
+    terminate_orphans(iteration)
+    apply_resize_decisions(iteration)
+    report_overdue_terminations(iteration)
+    _sync_pods(iteration)
+    admit_deferred(iteration)
+
+
+def _sync_pods(iteration: Iteration) -> None:
+    """Syncs the pods that have changed or are due."""
+    for uid in iteration.uids_to_sync():
+        try:
+            sync_pod(iteration, uid)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this pod alone
+            iteration.postpone(uid)
+            iteration.record_event(uid, "FailedSync", error_text(error), warning=True)
+
+
+# ---------------------------------------------------------------- completed effects
+
+
+def _complete_effect(iteration: Iteration, observation: PodEffectCompleted) -> None:
+    """Processes the end of a pod's effect; containers that failed wait before the next attempt."""
+    record = iteration.pods.get(observation.uid)
+    if record is None:
+        return
+    record = replace(
+        with_runtime_status(record, observation.runtime_status, observation.observed_at_ns),
+        has_running_effect=False,
+    )
+    match observation.effect:
+        case AllocateDevices():
+            record = with_allocation_result(iteration, record, observation)
+        case SyncPod():
+            record = _after_sync(iteration, record, observation, observation.effect)
+        case TerminatePod():
+            if observation.failures and not observation.is_cancelled:
+                record = _retry(iteration, record, observation.failures)
+            elif not observation.is_cancelled:
+                record = replace(record, stage=PodStage.TERMINATED, is_cgroup_removed=True)
+                iteration.remove_from_node(record)
+        case CleanUpPod():
+            if not observation.failures and not observation.is_cancelled:
+                forget_pod(iteration, record)
+                return
+            record = _retry(iteration, record, observation.failures)
+        case _:
+            assert_never(observation.effect)
+    iteration.put_record(record)
+
+
+def _after_sync(
+    iteration: Iteration, record: PodRecord, observation: PodEffectCompleted, effect: SyncPod
+) -> PodRecord:
+    """The record after a sync: which containers run with which resources, and which wait for the next attempt."""
+    waiting = {
+        name: state
+        for name, state in record.container_waiting.items()
+        if name not in effect.plan.containers_to_start
+    }
+    failures = tuple(failure for failure in observation.failures if failure.reason != RESIZE_ERROR)
+    for failure in failures:
+        if failure.reason == MOUNT_ERROR:
+            # Until its volumes are mounted a container is in ContainerCreating; events explain the delay.
+            continue
+        names = (failure.container,) if failure.container else container_names(record.pod)
+        waiting |= dict.fromkeys(names, ContainerStateWaiting(failure.reason, failure.message))
+    applied = dict(record.applied_resources)
+    for name in effect.plan.containers_to_start:
+        runtime_status = observation.runtime_status
+        newest = runtime_status.newest_attempt(name) if runtime_status is not None else None
+        if newest is not None and name in record.starting_resources:
+            applied[newest.id] = record.starting_resources[name]
+    iteration.update_resources_of(observation.uid)
+    record = replace(
+        record,
+        container_waiting=waiting,
+        applied_resources=applied,
+        starting_resources={},
+        pending_post_start_hooks=_hooks_still_pending(record, observation.failures),
+    )
+    record = with_resize_result(iteration, record, observation, effect)
+    return _retry(iteration, record, failures) if observation.failures else record
+
+
+def _hooks_still_pending(record: PodRecord, failures: Iterable[EffectFailure]) -> dict[str, int]:
+    """The postStart hooks that stay pending: of containers that failed otherwise, and may run all the same."""
+    names = {failure.container for failure in failures if failure.reason != HOOK_ERROR}
+    return {name: attempt for name, attempt in record.pending_post_start_hooks.items() if names & {name, ""}}
+
+
+def _retry(iteration: Iteration, record: PodRecord, failures: Iterable[EffectFailure]) -> PodRecord:
+    for failure in failures:
+        iteration.add_effects(*failure_events(record, failure))
+    return replace(record, retry_at_ns=iteration.now.monotonic_ns + iteration.constants.retry_ns)
+
+
+def _retry_now(iteration: Iteration, uids: Iterable[str]) -> None:
+    """Ends the delay of pods before their next attempt."""
+    for uid in sorted(uids):
+        record = iteration.pods.get(uid)
+        if record is not None and record.retry_at_ns is not None and not record.has_running_effect:
+            iteration.put_record(replace(record, retry_at_ns=iteration.now.monotonic_ns))
+
+
+def _retry_update(iteration: Iteration, observation: ContainerUpdateFailed) -> None:
+    """Repeats a failed resource update after a delay."""
+    record = iteration.pods.get(observation.uid)
+    if record is None:
+        return
+    applied = {
+        id_: files for id_, files in record.applied_resources.items() if id_ != observation.container_id
+    }
+    retry_at_ns = record.retry_at_ns or iteration.now.monotonic_ns + iteration.constants.retry_ns
+    iteration.put_record(replace(record, applied_resources=applied, retry_at_ns=retry_at_ns))
+
+
+def _record_probe_result(iteration: Iteration, observation: ProbeCompleted) -> None:
+    record = iteration.pods.get(observation.uid)
+    key = (observation.container, observation.probe.kind)
+    if record is None or key not in record.probes:
+        return
+    state: ProbeState = record.probes[key]
+    next_probe_at_ns = {
+        **record.next_probe_at_ns,
+        key: iteration.now.monotonic_ns + observation.probe.period_s * 10**9,
+    }
+    if observation.health is not ProbeResult.SUCCESS:
+        outcome = "failed" if observation.health is not None else "errored and resulted in unknown state"
+        message = f"{observation.probe.kind.value.capitalize()} probe {outcome}: {observation.output}"
+        iteration.record_event(
+            observation.uid, "Unhealthy", message, warning=True, container=observation.container
+        )
+    elif observation.is_warning:
+        kind = observation.probe.kind.value.capitalize()
+        iteration.record_event(
+            observation.uid, "ProbeWarning", f"{kind} probe warning: {observation.output}", warning=True
+        )
+    if observation.health is not None and state.container_id == observation.container_id:
+        state = probe_state_after(observation.probe, state, observation.health)
+    probes = {**record.probes, key: state}
+    iteration.put_record(replace(record, probes=probes, next_probe_at_ns=next_probe_at_ns))
+
+
+# ---------------------------------------------------------------- pressure
+
+
+def _manage_eviction(iteration: Iteration, observation: NodeUsageObserved) -> None:
+    """Runs a pass of the eviction manager; first the node reclaims what it can without ending pods.
+
+    Follows: v1.36, eviction/eviction_manager.go, synchronize, waitForPodsCleanup.
+    """
+    config, now_ns = iteration.node.config, iteration.now.monotonic_ns
+    pending_pass = begin_pass(
+        config.eviction, iteration.eviction, observation.eviction_observation, now_ns / 10**9
+    )
+    iteration.set_eviction_state(pending_pass.state)
+    if not pending_evictions(iteration.evicted_until_ns, iteration.pods, now_ns):
+        _relieve_pressure(iteration, pending_pass, observation)
+    before, after = iteration.node.conditions, iteration.eviction.conditions
+    if after != before:
+        iteration.step(ConditionsObserved(after))
+        for reason, message in iteration.constants.status_text.condition_events(
+            before, after, config.parts.facts.name
+        ):
+            iteration.record_event("", reason, message)
+
+
+def _relieve_pressure(
+    iteration: Iteration, pending_pass: PendingPass, observation: NodeUsageObserved
+) -> None:
+    """Reclaims node resources, and evicts pods if that is not enough."""
+    if pending_pass.target is not None and not observation.is_after_reclaim:
+        reason, message = iteration.constants.status_text.reclaim_event(pending_pass.target)
+        iteration.record_event("", reason, message, warning=True)
+    if pending_pass.reclaim and not observation.is_after_reclaim:
+        iteration.add_effects(ReclaimNodeResources(pending_pass.reclaim))
+        return
+    finished = finish_pass(
+        iteration.node.config.eviction, pending_pass, observation.eviction_observation.usage
+    )
+    iteration.set_eviction_state(finished.state)
+    for eviction in finished.evictions:
+        _evict(iteration, eviction)
+
+
+def _evict(iteration: Iteration, eviction: Eviction) -> None:
+    uid, grace_period_s = eviction.active_pod.uid, eviction.grace_period_s
+    override = iteration.constants.status_text.evicted_status(eviction)
+    iteration.record_event(uid, override.reason, override.message, warning=True)
+    iteration.add_eviction(eviction, iteration.now.monotonic_ns + eviction_wait_ns(grace_period_s))
+    terminate_pod(iteration, uid, override, grace_period_s)

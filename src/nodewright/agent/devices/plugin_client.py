@@ -1,0 +1,214 @@
+"""gRPC clients of device plugins: of the plugin's own service, and of its registration socket."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from google.protobuf.message import Message
+from grpc import StatusCode
+from grpc import aio as grpc_aio
+
+from nodewright.agent.devices import deviceplugin_pb2 as api
+from nodewright.agent.devices import pluginregistration_pb2 as registration_api
+from nodewright.agent.devices.protocols import DevicePluginOptions, PluginInfo
+from nodewright.cluster.pod_resources.grpc_calls import (
+    ChannelClosedError,
+    MalformedResponseError,
+    stream_responses,
+    unary_response,
+)
+from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.node_profile import Device
+from nodewright.model.reasons.devices import PreferenceWanted
+
+Response = TypeVar("Response", bound=Message)
+HEALTHY = "Healthy"
+_FAILURES = (grpc_aio.AioRpcError, ChannelClosedError, MalformedResponseError)
+_SERVICE = "/v1beta1.DevicePlugin/"
+_MAX_MESSAGE_BYTES = 16 << 20
+_MAX_ALLOCATION_BYTES = 1 << 20
+_CLOSE_GRACE_PERIOD_S = 1.0
+"""Grace period of calls that are running when the channel is closed."""
+CHANNEL_OPTIONS = (
+    # Servers written in Rust reject the path of a socket as an authority.
+    ("grpc.default_authority", "localhost"),
+    ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.enable_http_proxy", 0),
+    # Two plugins may use the same path one after the other.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+class GRPCDevicePluginClient:
+    """A client of the plugin that listens on ``socket``: implements `DevicePluginClient`."""
+
+    def __init__(self, socket: Path) -> None:
+        self.socket = socket
+        self._channel = grpc_aio.insecure_channel(f"unix:{socket}", options=CHANNEL_OPTIONS)
+
+    async def options(self) -> DevicePluginOptions:
+        """As `DevicePluginClient`."""
+        response = await self._call(
+            "GetDevicePluginOptions", api.Empty(), api.DevicePluginOptions, wait_for_ready=True
+        )
+        return DevicePluginOptions(response.pre_start_required, response.get_preferred_allocation_available)
+
+    async def list_and_watch(self) -> AsyncIterator[tuple[Device, ...]]:
+        """As `DevicePluginClient`."""
+        method = self._channel.unary_stream(
+            f"{_SERVICE}ListAndWatch",
+            request_serializer=api.Empty.SerializeToString,
+            response_deserializer=bytes,
+        )
+        stream = method(api.Empty())
+        try:
+            async for response in stream_responses(stream, api.ListAndWatchResponse):
+                yield tuple(map(_device, response.devices))
+        except _FAILURES as error:
+            raise _go_error("ListAndWatch", self.socket, error) from None
+        finally:
+            stream.cancel()
+
+    async def preferred_allocation(self, query: PreferenceWanted) -> tuple[str, ...]:
+        """As `DevicePluginClient`."""
+        request = api.PreferredAllocationRequest(
+            container_requests=[
+                api.ContainerPreferredAllocationRequest(
+                    available_deviceIDs=query.available,
+                    must_include_deviceIDs=query.must_include,
+                    allocation_size=query.size,
+                )
+            ]
+        )
+        response = await self._call("GetPreferredAllocation", request, api.PreferredAllocationResponse)
+        return tuple(response.container_responses[0].deviceIDs) if response.container_responses else ()
+
+    async def allocate(self, devices: tuple[str, ...]) -> bytes:
+        """As `DevicePluginClient`.
+
+        Departs: the kubelet takes answers of 4 MiB; no program can be started with so many variables.
+        """
+        request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=devices)])
+        response = await self._call(
+            "Allocate", request, api.AllocateResponse, max_bytes=_MAX_ALLOCATION_BYTES
+        )
+        if not response.container_responses:
+            raise HostError(
+                "Allocate", str(self.socket), f"no containers return in allocation response {response}"
+            )
+        return response.container_responses[0].SerializeToString(deterministic=True)
+
+    async def pre_start_container(self, devices: tuple[str, ...]) -> None:
+        """As `DevicePluginClient`."""
+        request = api.PreStartContainerRequest(devices_ids=devices)
+        await self._call("PreStartContainer", request, api.PreStartContainerResponse)
+
+    async def close(self) -> None:
+        """As `DevicePluginClient`."""
+        await self._channel.close(_CLOSE_GRACE_PERIOD_S)
+
+    async def _call(
+        self,
+        call: str,
+        request: Message,
+        response_type: type[Response],
+        *,
+        wait_for_ready: bool = False,
+        max_bytes: int | None = None,
+    ) -> Response:
+        channel = PluginChannel(self._channel, self.socket, _SERVICE)
+        return await channel.call(
+            call, request, response_type, wait_for_ready=wait_for_ready, max_bytes=max_bytes
+        )
+
+
+class PluginChannel(NamedTuple):
+    """A channel to a plugin's socket, for the calls of one service; ``service`` is the path before the call's name."""
+
+    channel: grpc_aio.Channel
+    socket: Path
+    service: str
+
+    async def call(
+        self,
+        call: str,
+        request: Message,
+        response_type: type[Response],
+        *,
+        wait_for_ready: bool = False,
+        max_bytes: int | None = None,
+    ) -> Response:
+        """The response to a call.
+
+        Errors: HostError, with Go's text in `error`.
+        """
+        method: Any = self.channel.unary_unary(
+            self.service + call,
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=bytes,
+        )
+        try:
+            response = method(request, wait_for_ready=wait_for_ready)
+            return await unary_response(response, response_type, max_bytes)
+        except _FAILURES as error:
+            raise _go_error(call, self.socket, error) from None
+
+
+def _go_error(call: str, socket: Path, error: Exception) -> HostError:
+    """The error of a failed call, with Go's text."""
+    match error:
+        case grpc_aio.AioRpcError():
+            text = rpc_error(error.code(), error.details() or "")
+        case ChannelClosedError():
+            text = rpc_error(StatusCode.CANCELLED, "grpc: the client connection is closing")
+        case _:
+            text = str(error)
+    return HostError(call, str(socket), text)
+
+
+def rpc_error(code: StatusCode, details: str) -> str:
+    """Go's text of a failed call.
+
+    >>> rpc_error(StatusCode.DEADLINE_EXCEEDED, "too late")
+    'rpc error: code = DeadlineExceeded desc = too late'
+    """
+    name = {StatusCode.OK: "OK", StatusCode.CANCELLED: "Canceled"}.get(
+        code, "".join(part.capitalize() for part in code.name.split("_"))
+    )
+    return f"rpc error: code = {name} desc = {details}"
+
+
+def _device(response: api.Device) -> Device:
+    nodes = tuple(node.ID for node in response.topology.nodes) if response.HasField("topology") else None
+    return Device(id=response.ID, numa_nodes=nodes or None, healthy=response.health == HEALTHY)
+
+
+_REGISTRATION_SERVICE = "/pluginregistration.Registration/"
+
+
+class GRPCPluginRegistrationClient:
+    """A client of the registration service on ``socket``: implements `PluginRegistrationClient`."""
+
+    def __init__(self, socket: Path) -> None:
+        channel = grpc_aio.insecure_channel(f"unix:{socket}", options=CHANNEL_OPTIONS)
+        self._channel = PluginChannel(channel, socket, _REGISTRATION_SERVICE)
+
+    async def get_info(self) -> PluginInfo:
+        """As `PluginRegistrationClient`."""
+        response = await self._channel.call(
+            "GetInfo", registration_api.InfoRequest(), registration_api.PluginInfo
+        )
+        return PluginInfo(response.type, response.name, response.endpoint, tuple(response.supported_versions))
+
+    async def notify_registration_status(self, error: str) -> None:
+        """As `PluginRegistrationClient`."""
+        status = registration_api.RegistrationStatus(plugin_registered=not error, error=error)
+        await self._channel.call(
+            "NotifyRegistrationStatus", status, registration_api.RegistrationStatusResponse
+        )
+
+    async def close(self) -> None:
+        """As `PluginRegistrationClient`."""
+        await self._channel.channel.close(None)

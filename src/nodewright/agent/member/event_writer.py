@@ -1,0 +1,171 @@
+"""Writes the agent's events to the API server: about pods that it shows, and about the node."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+from nodewright.agent.host.ports import Clock
+from nodewright.agent.member.event_correlator import (
+    CorrelatedEvent,
+    EventCorrelator,
+    EventObject,
+    ObjectEvent,
+    TokenBucket,
+)
+from nodewright.agent.state.agent_state import PodRecord, PodSource
+from nodewright.agent.state.effects import RecordEvent
+from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.instant import Instant
+
+COMPONENT = "kubelet"
+"""The source of events, by which tools and tests find those of a node."""
+_MAX_QUEUED = 1000
+_MAX_TRIES, _RETRY_S = 12, 10.0
+
+
+class EventWriter:
+    """Writes events one after the other, at most so many a second.
+
+    ``rate`` and ``burst`` are the kubelet's eventRecordQPS and eventBurst; a rate of 0 is no limit.
+
+    Follows: v1.36, client-go/tools/record/event.go, recordToSink, recordEvent.
+    Departs: events about pods that the API server does not show are not written.
+    """
+
+    def __init__(self, api: ClusterAPI, node_name: str, limits: tuple[int, int], clock: Clock) -> None:
+        rate, burst = limits
+        self._api, self._node_name, self._clock = api, node_name, clock
+        self._correlator = EventCorrelator()
+        self._bucket = TokenBucket(rate, max(burst, 1)) if rate else None
+        self._queue: asyncio.Queue[ObjectEvent] = asyncio.Queue(_MAX_QUEUED)
+        self.on_error: Callable[[str], None] = lambda _message: None
+        """Called when the API server refuses an event, once for each reason."""
+        self._errors: set[str] = set()
+
+    def record(self, event: RecordEvent, record: PodRecord | None) -> None:
+        """Queues an event; while too many wait, it is dropped."""
+        if event.uid and (record is None or not _is_shown(record)):
+            return
+        about = (
+            EventObject("Node", "", self._node_name, self._node_name)
+            if record is None or not event.uid
+            else pod_object(record.pod, event.container)
+        )
+        # The agent's own lists name the container in the message, the API server beside it.
+        message = event.message.removesuffix(f": {event.container}") if event.container else event.message
+        queued = ObjectEvent(
+            involved_object=about, is_warning=event.is_warning, reason=event.reason, message=message
+        )
+        if not self._queue.full():
+            self._queue.put_nowait(queued)
+
+    async def run(self) -> None:
+        """Writes until it is cancelled."""
+        while True:
+            event = await self._queue.get()
+            correlated = self._correlator.correlate(event, self._clock.now_ns())
+            if correlated is not None:
+                await self._write(correlated)
+
+    async def _write(self, event: CorrelatedEvent) -> None:
+        """Writes an event; one that the server refuses is dropped, one that does not reach it is tried again."""
+        for attempt in range(_MAX_TRIES):
+            if self._bucket is not None:
+                while (delay_s := self._bucket.delay_s(self._clock.monotonic_s())) > 0:
+                    await self._clock.sleep(delay_s)
+                self._bucket.take(self._clock.monotonic_s())
+            try:
+                await self._send(event)
+            except ApiError as error:
+                if error.status:
+                    self._report(error)
+                    return
+                await self._clock.sleep(_RETRY_S * (random.random() if attempt == 0 else 1.0))
+            else:
+                return
+
+    async def _send(self, event: CorrelatedEvent) -> None:
+        """Updates an event that was written before, or creates it.
+
+        Errors: ApiError.
+        """
+        namespace = event.event.involved_object.namespace or "default"
+        path = f"/api/v1/namespaces/{namespace}/events"
+        if event.count > 1:
+            changed = {
+                "count": event.count,
+                "lastTimestamp": _time(event.last_s),
+                "message": event.event.message,
+            }
+            try:
+                await self._api.patch(f"{path}/{quote(event.name, safe='')}", changed)
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+            else:
+                return
+        await self._api.create(path, event_document(event, self._node_name))
+
+    def _report(self, error: ApiError) -> None:
+        """Reports why events are refused; a namespace that is being deleted takes none, which is no error."""
+        is_expected = error.reason == "AlreadyExists" or "being terminated" in str(error)
+        if not is_expected and error.reason not in self._errors:
+            self._errors.add(error.reason)
+            self.on_error(f"events are not written: {error}")
+
+
+def pod_object(pod: Pod, container: str) -> EventObject:
+    """A pod, or one of its containers.
+
+    Follows: v1.36, kubelet/container/ref.go, GenerateContainerRef, fieldPath.
+    """
+    spec, field_path = pod.spec, ""
+    lists = (
+        ("containers", spec.containers),
+        ("initContainers", spec.init_containers),
+        ("ephemeralContainers", spec.ephemeral_containers),
+    )
+    for field, containers in lists:
+        if container and any(other.name == container for other in containers):
+            field_path = f"spec.{field}{{{container}}}"
+    return EventObject(
+        "Pod", pod.metadata.namespace or "default", pod.metadata.name, pod.metadata.uid, field_path
+    )
+
+
+def event_document(event: CorrelatedEvent, node_name: str) -> dict[str, Any]:
+    """The Event object."""
+    about = event.event.involved_object
+    involved = {"apiVersion": "v1", "kind": about.kind, "name": about.name, "uid": about.uid}
+    if about.namespace:
+        involved["namespace"] = about.namespace
+    if about.field_path:
+        involved["fieldPath"] = about.field_path
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": event.name, "namespace": about.namespace or "default"},
+        "involvedObject": involved,
+        "type": "Warning" if event.event.is_warning else "Normal",
+        "reason": event.event.reason,
+        "message": event.event.message,
+        "count": event.count,
+        "firstTimestamp": _time(event.first_s),
+        "lastTimestamp": _time(event.last_s),
+        "source": {"component": COMPONENT, "host": node_name},
+        "reportingComponent": COMPONENT,
+        "reportingInstance": node_name,
+    }
+
+
+def _is_shown(record: PodRecord) -> bool:
+    """Whether the API server shows the pod, itself or as a mirror pod."""
+    return record.source is PodSource.CLUSTER or record.source.is_static_pod_source
+
+
+def _time(moment_s: float) -> str:
+    return str(Instant(round(moment_s * 10**9)).whole_second)

@@ -1,0 +1,255 @@
+"""Registers the node with an API server, and keeps its status there."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from nodewright.agent.host.ports import Clock
+from nodewright.agent.member.node_object import (
+    NodeIdentity,
+    NodeReadings,
+    has_status_changed,
+    initial_node,
+    node_patch,
+    node_status,
+    reconciled_node,
+    reported_annotations,
+)
+from nodewright.agent.observe.metric_names import GaugeMetric
+from nodewright.agent.state.agent_state import AgentState
+from nodewright.agent.state.effects import RecordEvent
+from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.reflector import BackOffDelay, Reflector, newest_object
+
+NODES = "/api/v1/nodes"
+_MAX_UPDATES = 5
+_JITTER = 0.04
+_RETRY_S = 0.5
+"""How soon a node that is not ready yet is looked at again after its start."""
+_STARTUP_S = 120.0
+"""For how long."""
+
+
+class ReportTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """When the status is computed, and when it is sent although nothing has changed.
+
+    Units: seconds.
+    """
+
+    update_s: float = 10.0
+    report_s: float = 300.0
+
+
+class NodeRegistration:
+    """Keeps the Node object of the agent.
+
+    ``reflector`` follows that object. ``readings`` are read for each status.
+
+    Follows: v1.36, kubelet/kubelet_node_status.go. A Node object that is deleted while the agent runs is not created
+        again until its next start.
+    """
+
+    def __init__(self, api: ClusterAPI, identity: NodeIdentity, reflector: Reflector, clock: Clock) -> None:
+        self._api, self.identity, self._reflector, self._clock = api, identity, reflector, clock
+        self.state: Callable[[], AgentState]
+        self.readings: Callable[[], Awaitable[NodeReadings]]
+        self.record_event: Callable[[RecordEvent], None] = lambda _event: None
+        self.times = ReportTimes()
+        self.must_register = True
+        self.is_new_machine = False
+        """Whether no agent has been this node on the machine before."""
+        self.registered = asyncio.Event()
+        """Set once the object is there and has been seen."""
+        self._reported_at_s: float | None = None
+        self._extra_s = 0.0
+        self._last_error = ""
+        self._has_reported_reboot = False
+        self.booted_ns = 0
+        """When the machine was booted, since 1970; 0: unknown."""
+        self.on_startup: Callable[[GaugeMetric, float], None] = lambda _part, _duration_s: None
+        """Gets how long the parts of the startup of a new Node took, in seconds."""
+        self._registered_ns: int | None = None
+        """When a new Node was registered; None: it is not new, or was ready."""
+
+    @property
+    def node(self) -> dict[str, Any] | None:
+        """The Node object as last seen; None: there is none."""
+        return next(iter(self._reflector.objects.values()), None)
+
+    @property
+    def path(self) -> str:
+        """The path of the object."""
+        return f"{NODES}/{self.identity.name}"
+
+    async def run(self) -> None:
+        """Registers the node and reports its status until it is cancelled."""
+        started_s = self._clock.monotonic_s()
+        await self._register()
+        while True:
+            is_ready = await self._sync()
+            is_starting = self._clock.monotonic_s() - started_s < _STARTUP_S
+            if is_ready or not is_starting:
+                spread = 1 + _JITTER * random.random()
+                await self._clock.sleep(self.times.update_s * spread)
+            else:
+                await self._clock.sleep(_RETRY_S)
+
+    async def _register(self) -> None:
+        delay, attempted_ns = BackOffDelay(0.2, 7.0), self._clock.now_ns()
+        while True:
+            try:
+                node = await self._registered_node(attempted_ns)
+            except ApiError as error:
+                self._report_error("NodeNotRegistered", error)
+                await self._clock.sleep(delay.next_s())
+                continue
+            uid = node["metadata"]["uid"]
+            self._reflector.objects = {
+                uid: newest_object(self._reflector.objects.get(uid), node),
+            }
+            self._reflector.on_change(uid)
+            self.registered.set()
+            return
+
+    async def _registered_node(self, attempted_ns: int) -> dict[str, Any]:
+        """The object: created, or an existing one after the agent's changes; ``attempted_ns``: the first attempt.
+
+        Errors: ApiError.
+        """
+        if not self.must_register:
+            return await self._api.read(self.path, {})
+        initial = initial_node(self.identity, self.state(), await self.readings())
+        try:
+            node = await self._api.create(NODES, initial)
+        except ApiError as error:
+            if error.status not in (403, 409):
+                raise
+            try:
+                existing = await self._api.read(self.path, {})
+            except ApiError:
+                # A node that may not be created tells more than one that is not there.
+                raise error from None
+            patch = node_patch(
+                existing, reconciled_node(existing, initial, is_new_machine=self.is_new_machine)
+            )
+            node = await self._api.patch(f"{self.path}/status", patch) if patch else existing
+            self._report("RegisteredNode", f"Node {self.identity.name} was previously registered")
+        else:
+            self._reported_at_s = self._clock.monotonic_s()
+            self._note_registration(attempted_ns)
+            if _ready_status(node) == "True":
+                self._note_ready()
+        return node
+
+    def _note_registration(self, attempted_ns: int) -> None:
+        """Reports how long the registration of a new Node took.
+
+        Follows: v1.36, kubelet/util/node_startup_latency_tracker.go.
+        """
+        started_ns, self._registered_ns = self.identity.system_info.started_ns, self._clock.now_ns()
+        if self.booted_ns:
+            self.on_startup(GaugeMetric.STARTUP_BEFORE_AGENT, (started_ns - self.booted_ns) / 10**9)
+        self.on_startup(GaugeMetric.STARTUP_BEFORE_REGISTRATION, (attempted_ns - started_ns) / 10**9)
+        self.on_startup(GaugeMetric.STARTUP_REGISTRATION, (self._registered_ns - attempted_ns) / 10**9)
+
+    def _note_ready(self) -> None:
+        """Reports how long a new Node took until it was ready, once."""
+        if self._registered_ns is None:
+            return
+        now_ns = self._clock.now_ns()
+        self.on_startup(GaugeMetric.STARTUP_AFTER_REGISTRATION, (now_ns - self._registered_ns) / 10**9)
+        if self.booted_ns:
+            self.on_startup(GaugeMetric.STARTUP, (now_ns - self.booted_ns) / 10**9)
+        self._registered_ns = None
+
+    async def _sync(self) -> bool:
+        """Reports the status if it has changed or its time has come; whether the node is ready."""
+        status: dict[str, Any] = {}
+        for attempt in range(_MAX_UPDATES):
+            try:
+                node = self.node if attempt == 0 else None
+                if node is None:
+                    node = await self._api.read(self.path, {})
+                status = node_status(
+                    self.identity, self.state(), await self.readings(), node.get("status") or {}
+                )
+                await self._report_status(node, status)
+            except ApiError as error:
+                self._report_error("NodeStatusNotReported", error)
+                await self._clock.sleep(0.2)
+            else:
+                self._last_error = ""
+                break
+        return any(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in status.get("conditions") or ()
+        )
+
+    async def _report_status(self, node: dict[str, Any], status: dict[str, Any]) -> None:
+        labels = dict((node.get("metadata") or {}).get("labels") or {})
+        required = {"kubernetes.io/os": "linux", "kubernetes.io/arch": self.identity.architecture}
+        annotations = reported_annotations(self.identity, node["metadata"].get("annotations") or {})
+        metadata = {**node["metadata"], "labels": {**labels, **required}, "annotations": annotations}
+        has_changed = has_status_changed(node.get("status") or {}, status) or metadata["labels"] != labels
+        now_s = self._clock.monotonic_s()
+        if not has_changed and not self._is_due(now_s):
+            return
+        is_first = self._reported_at_s is None
+        spread = random.uniform(-0.5, 0.5)
+        extra_s = self.times.report_s * spread if has_changed or is_first else 0.0
+        self._report_reboot(node)
+        patch = node_patch(node, {**node, "metadata": metadata, "status": status})
+        updated = await self._api.patch(f"{self.path}/status", patch)
+        self._reported_at_s, self._extra_s = now_s, extra_s
+        self._report_transition(node, updated)
+        if _ready_status(updated) == "True":
+            self._note_ready()
+        self._reflector.put(updated)
+
+    def _is_due(self, now_s: float) -> bool:
+        reported_at_s = self._reported_at_s
+        return reported_at_s is None or now_s - reported_at_s >= self.times.report_s + self._extra_s
+
+    def _report_reboot(self, node: dict[str, Any]) -> None:
+        """Reports once that the machine has been started again since the status of the object.
+
+        Follows: v1.36, kubelet/nodestatus/setters.go, MachineInfo.
+        """
+        before = ((node.get("status") or {}).get("nodeInfo") or {}).get("bootID")
+        boot_id = self.identity.boot_id
+        if before and boot_id and before != boot_id and not self._has_reported_reboot:
+            self._has_reported_reboot = True
+            message = f"Node {self.identity.name} has been rebooted, boot id: {boot_id}"
+            self.record_event(RecordEvent(uid="", is_warning=True, reason="Rebooted", message=message))
+
+    def _report_transition(self, before: dict[str, Any], after: dict[str, Any]) -> None:
+        states = [_ready_status(node) for node in (before, after)]
+        if states[0] != states[1] and states[0] is not None:
+            reason = "NodeReady" if states[1] == "True" else "NodeNotReady"
+            self._report(reason, f"Node {self.identity.name} status is now: {reason}")
+
+    def _report(self, reason: str, message: str) -> None:
+        self.record_event(RecordEvent(uid="", is_warning=False, reason=reason, message=message))
+
+    def _report_error(self, reason: str, error: ApiError) -> None:
+        """Reports an error once, until another one follows."""
+        text = f"{error}{_remedy(error)}"
+        if text != self._last_error:
+            self._last_error = text
+            self.record_event(RecordEvent(uid="", is_warning=True, reason=reason, message=text))
+
+
+def _ready_status(node: dict[str, Any]) -> str | None:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return next((condition["status"] for condition in conditions if condition["type"] == "Ready"), None)
+
+
+def _remedy(error: ApiError) -> str:
+    """What to grant where the agent lacks rights."""
+    if error.status != 403:
+        return ""
+    return ": the agent needs the user system:node:NAME in the group system:nodes, or the ClusterRole system:node"

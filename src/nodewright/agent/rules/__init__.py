@@ -1,0 +1,1 @@
+"""TODO src/nodewright/agent/rules"""

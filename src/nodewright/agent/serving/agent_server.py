@@ -1,0 +1,98 @@
+"""The agent's API on a Unix socket, authorized by the file's permissions."""
+
+import grp
+import os
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nodewright.agent.serving.container_routes import LogRoutes
+from nodewright.agent.serving.node_routes import NodeRoutes
+from nodewright.agent.serving.pod_routes import PodRoutes
+from nodewright.agent.serving.served_agent import ServedAgent
+from nodewright.agent.serving.unix_sockets import prepare_socket_path, remove_socket
+from nodewright.cluster.serving.http_server import LISTEN_BACKLOG, serve_unix_socket
+from nodewright.cluster.serving.middleware import RefusalLog
+from nodewright.cluster.serving.routes import (
+    APIError,
+    AuthorizedRoute,
+    bare_routes,
+    on_api_error,
+    on_host_error,
+    on_input_error,
+    status_response,
+)
+from nodewright.model.errors import HostError, InputError
+
+OWNER_MODE, GROUP_MODE = 0o600, 0o660
+
+
+def agent_application(agent: ServedAgent, additional_routes: Sequence[AuthorizedRoute] = ()) -> Starlette:
+    """The application with all routes of the socket, and additional ones."""
+    routes = [*PodRoutes(agent).routes(), *LogRoutes(agent).routes(), *NodeRoutes(agent).routes()]
+    return Starlette(
+        routes=[*routes, *bare_routes(additional_routes)],
+        exception_handlers={
+            APIError: on_api_error,
+            InputError: on_input_error,
+            HostError: on_host_error,
+            HTTPException: _on_http_error,
+        },
+    )
+
+
+@asynccontextmanager
+async def serve_agent_api(
+    agent: ServedAgent, path: Path, *, group: str = "", additional_routes: Sequence[AuthorizedRoute] = ()
+) -> AsyncIterator[None]:
+    """Serves the API inside this context; ``group`` may use it as well as the owner.
+
+    Errors: HostError if another agent listens there, or the socket cannot be created.
+    """
+    listener = _listener(path, group)
+    app = agent_application(agent, additional_routes)
+    refusals = RefusalLog(partial(agent.event_recorder.record_warning, "RequestRefused"))
+    try:
+        async with serve_unix_socket(app, listener, refusals):
+            try:
+                yield
+            finally:
+                # Ends open watches and event streams.
+                agent.event_recorder.close()
+    finally:
+        remove_socket(path)
+
+
+def _listener(path: Path, group: str) -> socket.socket:
+    """A socket that is inaccessible to other users until its permissions are set."""
+    try:
+        prepare_socket_path(path, "--socket")
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        old = os.umask(0o177)
+        try:
+            listener.bind(os.fspath(path))
+        finally:
+            os.umask(old)
+        if group:
+            os.chown(path, -1, grp.getgrnam(group).gr_gid)
+            path.chmod(GROUP_MODE)
+        # At once: a client that sees the socket is not refused.
+        listener.listen(LISTEN_BACKLOG)
+    except KeyError:
+        raise HostError("listen on", str(path), f"there is no group {group!r}") from None
+    except OSError as error:
+        raise HostError("listen on", str(path), error.strerror or str(error)) from None
+    return listener
+
+
+async def _on_http_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    text = "the server could not find the requested resource" if error.status_code == 404 else error.detail
+    return status_response(error.status_code, text)

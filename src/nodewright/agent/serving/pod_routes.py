@@ -1,0 +1,295 @@
+"""Routes of pods: list, watch, create, resize, delete, and the reasons for their placement."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from nodewright.agent.decide.pod_resize import differs_only_in_resources
+from nodewright.agent.serving.api_status_objects import pod_list, pod_object
+from nodewright.agent.serving.placement_reason import PlacementEvidence, placement_reason_document
+from nodewright.agent.serving.served_agent import ServedAgent
+from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
+from nodewright.agent.state.observations import PodApplied, PodDeletionRequested
+from nodewright.cluster.serving.routes import (
+    BAD_REQUEST,
+    CONFLICT,
+    FORBIDDEN,
+    INTERNAL_ERROR,
+    INVALID,
+    NOT_FOUND,
+    APIError,
+    boolean_parameter,
+    integer_parameter,
+    json_response,
+)
+from nodewright.documents.formats.manifests import workloads_from
+from nodewright.engine.admission.admission_plugins import (
+    RuntimeClassMismatch,
+    UnknownRuntimeClass,
+    with_runtime_class,
+)
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
+from nodewright.engine.core.requests.resource_defaults import with_defaults
+from nodewright.engine.node.node_cgroups import AllocatedPod, cgroup_rules, node_and_pod_cgroups
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.resize.resize_attempts import api_server_rejection
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.objects import Pod, PodSpec
+from nodewright.model.reasons.resize import ResizeInvalid, resize_api_error
+from nodewright.model.values.instant import Instant
+
+MAX_POD_BYTES = 3 << 20
+_DECISION_TIMEOUT_S = 10.0
+_HEARTBEAT_S = 10.0
+
+
+class PodRoutes:
+    """The routes of pods; paths as in the API server."""
+
+    def __init__(self, agent: ServedAgent) -> None:
+        self._agent = agent
+
+    def routes(self) -> list[Route]:
+        """All routes."""
+        pod_path = "/api/v1/namespaces/{namespace}/pods/{name}"
+        return [
+            Route("/api/v1/pods", self.list),
+            Route("/api/v1/namespaces/{namespace}/pods", self.list),
+            Route("/api/v1/namespaces/{namespace}/pods", self.create, methods=["POST"]),
+            Route(pod_path, self.get),
+            Route(pod_path, self.delete, methods=["DELETE"]),
+            Route(f"{pod_path}/resize", self.resize, methods=["PUT"]),
+            Route("/nodewright/v1/namespaces/{namespace}/pods/{name}/why", self.placement_reason),
+        ]
+
+    async def list(self, request: Request) -> Response:
+        """The pods; with `watch` a stream of changes."""
+        namespace = request.path_params.get("namespace")
+        if boolean_parameter(request, "watch"):
+            return StreamingResponse(self._watch_events(namespace), media_type="application/json")
+        return json_response(pod_list(self._object(pod) for pod in self._agent.pods(namespace)))
+
+    async def get(self, request: Request) -> Response:
+        """One pod."""
+        return json_response(self._object(self._record(request)))
+
+    async def create(self, request: Request) -> Response:
+        """Creates a pod; the response has the agent's decision."""
+        namespace = request.path_params["namespace"]
+        pod = _pod(await _body(request), namespace)
+        existing = self._agent.find_pod(namespace, pod.metadata.name)
+        if existing is not None:
+            prefix = "" if existing.is_in_source else "object is being deleted: "
+            raise APIError(CONFLICT, f'{prefix}pods "{pod.metadata.name}" already exists')
+        metadata = replace(
+            pod.metadata,
+            uid=str(uuid.uuid4()),
+            creation_timestamp=Instant(self._agent.clock.now_ns()).whole_second,
+            deletion_timestamp=None,
+        )
+        pod = with_defaults(replace(pod, metadata=metadata, spec=self._with_runtime(pod)))
+        self._agent.observe(PodApplied(PodSource.API, pod))
+        record = await self._created_record(pod)
+        if error := self._agent.storage_error():
+            # A client relies on the answer: a pod that the next agent would not know is withdrawn.
+            self._agent.observe(PodDeletionRequested(pod.uid, 0))
+            raise APIError(
+                INTERNAL_ERROR, f'pods "{pod.metadata.name}" is not created: it cannot be stored: {error}'
+            )
+        return json_response(self._object(record), 201)
+
+    async def resize(self, request: Request) -> Response:
+        """Resizes a pod; the response has the agent's decision.
+
+        Departs: an API server ignores other differences.
+        """
+        record = self._record(request)
+        existing, name = record.pod, record.pod.metadata.name
+        pod = _pod(await _body(request), request.path_params["namespace"])
+        pod = with_defaults(replace(pod, metadata=existing.metadata, spec=self._with_runtime(pod)))
+        desired = record.resizing.desired or existing
+        if pod.spec == desired.spec or not differs_only_in_resources(pod, desired):
+            raise APIError(CONFLICT, f'pods "{name}" already exists')
+        if record.source is not PodSource.API:
+            reason = "its resources are defined by the file or URL that it comes from"
+            raise APIError(FORBIDDEN, f'pods "{name}" is forbidden: {reason}')
+        if existing.uid not in self._agent.event_recorder.state.node.pods:
+            raise APIError(CONFLICT, f'pods "{name}" is not running')
+        rejection = api_server_rejection(self._agent.event_recorder.state.node, pod)
+        if rejection is not None:
+            code = INVALID if isinstance(rejection, ResizeInvalid) else FORBIDDEN
+            raise APIError(code, resize_api_error(rejection, name))
+        self._agent.observe(PodApplied(PodSource.API, pod))
+        record = await self._resized_record(pod)
+        if error := self._agent.storage_error():
+            message = f'pods "{name}" is resized, but this cannot be stored, and ends with the agent: {error}'
+            raise APIError(INTERNAL_ERROR, message)
+        return json_response(self._object(record))
+
+    async def _resized_record(self, pod: Pod) -> PodRecord:
+        """The record of a resized pod, after the agent's decision."""
+        recorder = self._agent.event_recorder
+        try:
+            async with asyncio.timeout(_DECISION_TIMEOUT_S):
+                while (record := recorder.state.pods.get(pod.uid)) is None or pod.spec not in (
+                    record.pod.spec,
+                    record.resizing.desired and record.resizing.desired.spec,
+                ):
+                    await recorder.change_signal().wait()
+        except TimeoutError:
+            raise APIError(INTERNAL_ERROR, "the agent did not decide in time") from None
+        return record
+
+    async def delete(self, request: Request) -> Response:
+        """Deletes a pod."""
+        record = self._record(request)
+        if record.source in (PodSource.FILE, PodSource.HTTP, PodSource.WORKLOAD):
+            source = "URL" if record.source is PodSource.HTTP else "directory"
+            kind = "a static pod" if record.source.is_static_pod_source else "a pod of the workload directory"
+            name = record.pod.metadata.name
+            message = f'pods "{name}" is forbidden: it is {kind}; to delete it, remove it from its {source}'
+            raise APIError(FORBIDDEN, message)
+        self._agent.observe(
+            PodDeletionRequested(record.pod.uid, integer_parameter(request, "gracePeriodSeconds"))
+        )
+        return json_response(self._object(record))
+
+    async def placement_reason(self, request: Request) -> Response:
+        """The reasons for a pod's placement."""
+        record, state = self._record(request), self._agent.event_recorder.state
+        waits_for = [state.pods[uid].pod.full_name for uid in sorted(record.waits_for) if uid in state.pods]
+        explained = None
+        if record.stage is PodStage.REJECTED:
+            from nodewright.engine.node.what_if.explanation import explanation  # noqa: PLC0415 - 2 MiB, if nobody asks
+
+            # It may take seconds on a full node; a thread keeps the loop running.
+            explained = await asyncio.to_thread(explanation, state.node, record.pod)
+        evidence = PlacementEvidence(
+            record=record,
+            node=state.node,
+            waits_for=waits_for,
+            cgroups=cgroups_of_record(record, state.node),
+            explanation=explained,
+        )
+        return json_response(placement_reason_document(evidence))
+
+    def _with_runtime(self, pod: Pod) -> PodSpec:
+        """The pod spec with the additions of its RuntimeClass.
+
+        Follows: v1.36, plugin/pkg/admission/runtimeclass/admission.go, RuntimeClass.Admit.
+        """
+        spec, findings = with_runtime_class(pod.spec, self._agent.runtime_classes().values())
+        prefix = f'pods "{pod.metadata.name}" is forbidden: '
+        for finding in findings:
+            match finding:
+                case UnknownRuntimeClass(name=name):
+                    raise APIError(FORBIDDEN, f'{prefix}pod rejected: RuntimeClass "{name}" not found')
+                case RuntimeClassMismatch(error=error):
+                    raise APIError(FORBIDDEN, f"{prefix}{error}")
+                case _:
+                    continue
+        return spec
+
+    def _object(self, record: PodRecord) -> dict[str, Any]:
+        agent = self._agent
+        return pod_object(record, agent.event_recorder.state.node, agent.system_info.runtime_name)
+
+    def _record(self, request: Request) -> PodRecord:
+        namespace, name = request.path_params["namespace"], request.path_params["name"]
+        record = self._agent.find_pod(namespace, name)
+        if record is None:
+            raise APIError(NOT_FOUND, f'pods "{name}" not found')
+        return record
+
+    async def _created_record(self, pod: Pod) -> PodRecord:
+        """The record of a new pod, after the agent's decision."""
+        recorder = self._agent.event_recorder
+        try:
+            async with asyncio.timeout(_DECISION_TIMEOUT_S):
+                while pod.uid not in recorder.state.pods:
+                    await recorder.change_signal().wait()
+        except TimeoutError:
+            raise APIError(INTERNAL_ERROR, "the agent did not decide in time") from None
+        return recorder.state.pods[pod.uid]
+
+    async def _watch_events(self, namespace: str | None) -> AsyncIterator[bytes]:
+        """All pods, then changes, one JSON object per line; an empty line as heartbeat, to notice closed connections."""
+        before: dict[str, tuple[PodRecord, Any]] = {}
+        while not self._agent.event_recorder.is_closed:
+            change_signal = self._agent.event_recorder.change_signal()
+            now: dict[str, tuple[PodRecord, Any]] = {}
+            for record in self._agent.pods(namespace):
+                previous = before.get(record.pod.uid)
+                if previous is not None and previous[0] is record:
+                    now[record.pod.uid] = previous
+                    continue
+                document = self._object(record)
+                now[record.pod.uid] = (record, document)
+                if previous is None or previous[1] != document:
+                    yield _line("ADDED" if previous is None else "MODIFIED", document)
+            for uid in before.keys() - now.keys():
+                yield _line("DELETED", before[uid][1])
+            before = now
+            try:
+                async with asyncio.timeout(_HEARTBEAT_S):
+                    await change_signal.wait()
+            except TimeoutError:
+                yield b"\n"
+
+
+def cgroups_of_record(record: PodRecord, node: NodeState) -> tuple[PlannedCgroup, ...]:
+    """The planned cgroups of a pod and its containers, with actual paths; empty if the pod is not on the node."""
+    if record.pod.uid not in node.pods:
+        return ()
+    cgroups = node_and_pod_cgroups(node, [AllocatedPod(record.pod, record.memory)], cgroup_rules(node.config))
+    statuses = record.runtime_status.containers if record.runtime_status is not None else ()
+    paths = {status.name: status.cgroup for status in reversed(statuses) if status.cgroup}
+    return tuple(
+        replace(cgroup, path=paths.get(cgroup.container, cgroup.path))
+        for cgroup in cgroups
+        if cgroup.level in (CgroupLevel.POD, CgroupLevel.CONTAINER)
+    )
+
+
+def _line(kind: str, document: Any) -> bytes:
+    return json.dumps({"type": kind, "object": document}).encode() + b"\n"
+
+
+async def _body(request: Request) -> bytes:
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > MAX_POD_BYTES:
+            raise APIError(413, f"limit is {MAX_POD_BYTES} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _pod(body: bytes, namespace: str) -> Pod:
+    """The pod in a request body.
+
+    Errors: APIError; InputError with all faults of the pod.
+    """
+    try:
+        loaded = workloads_from(body, "request", namespace)
+    except InputError as error:
+        raise APIError(INVALID, str(error), error.faults) from None
+    pods = [workload.pod for workload in loaded.workloads]
+    others = [workload.kind for workload in loaded.workloads if workload.kind != "Pod"] + list(loaded.skipped)
+    if others or len(pods) != 1:
+        actual = f"not {', '.join(sorted(set(others)))}" if others else f"not {len(pods)} pods"
+        fault = Fault(path="kind", rule=f"must be one Pod, {actual}: an agent has no controllers")
+        raise APIError(BAD_REQUEST, str(fault), (fault,))
+    (pod,) = pods
+    if pod.metadata.namespace != namespace:
+        rule = "the namespace of the provided object does not match the namespace sent on the request"
+        fault = Fault(path="metadata.namespace", value=pod.metadata.namespace, rule=rule)
+        raise APIError(BAD_REQUEST, str(fault), (fault,))
+    return pod

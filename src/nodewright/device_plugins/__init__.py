@@ -1,1 +1,0 @@
-"""Device plugins: the registration server, the clients of plugins, and conversions of their messages."""

@@ -1,9 +1,0 @@
-"""Pods run by a container runtime that speaks CRI v1, as containerd and CRI-O do."""
-
-from nodewright.runtimes.cri.channel import CRIChannel
-from nodewright.runtimes.cri.cri_runtime import CRIRuntime
-from nodewright.runtimes.cri.health import runtime_health
-from nodewright.runtimes.cri.image_service import CRIImageStore
-from nodewright.runtimes.cri.streaming import CRIStreamingServer
-
-__all__ = ["CRIChannel", "CRIImageStore", "CRIRuntime", "CRIStreamingServer", "runtime_health"]
