@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from nodewright.conformance.vectors import read_machines
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cpu.cpu_allocation import allocate, remove_container
 from nodewright.engine.core.cpu.cpu_hints import container_hints
@@ -23,6 +22,7 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.quantity import Quantity
+from nodewright.testing.conformance.vectors import read_machines
 from nodewright.testing.objects import a_pod
 from nodewright.testing.strategies import topology
 

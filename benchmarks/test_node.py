@@ -14,7 +14,6 @@ import pytest
 from msgspec.structs import replace
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from nodewright.conformance.vectors import read_machines
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.node.events import PodAdded, PodRecovered, PodRemoved, PodStarted
 from nodewright.engine.node.node_state import NodeState
@@ -26,6 +25,7 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.texts import sentence
 from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.predict.node_from_profile import node_parts
+from nodewright.testing.conformance.vectors import read_machines
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 
 RECORDED = Path(__file__).parents[1] / "tests/conformance/vectors/node.jsonl.gz"

@@ -7,9 +7,9 @@ import gzip
 import json
 from pathlib import Path
 
-from nodewright.conformance.release_vectors import vectors_of_release
-from nodewright.conformance.vectors import FAMILIES, Vector, recorded_sample
 from nodewright.model.releases.release_table import RELEASE_TABLES
+from nodewright.testing.conformance.release_vectors import vectors_of_release
+from nodewright.testing.conformance.vectors import FAMILIES, Vector, recorded_sample
 
 CONFORMANCE = Path(__file__).parent.parent / "tests" / "conformance"
 SAMPLE = recorded_sample()

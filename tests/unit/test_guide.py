@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.conformance.vectors import FAMILIES, is_answered
+from nodewright.testing.conformance.vectors import FAMILIES, is_answered
 from tools.consoles import blocks, console_commands, is_as_shown, is_run, outputs
 from tools.reference import CLI
 from tools.refresh_guide import documents

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import COMMANDS
-from nodewright.conformance.vectors import FAMILIES
+from nodewright.testing.conformance.vectors import FAMILIES
 from tools.source import ROOT, SECTIONS, Module, Symbol, modules, sections
 
 MODULE_LINES = 400
@@ -147,7 +147,7 @@ def test_what_we_follow_is_named_so_that_it_can_be_found() -> None:
 def test_every_module_is_used() -> None:
     used = {name for module in SOURCE for name in module.imported() if module.name != name}
     used |= {"nodewright.__main__", *COMMANDS.values()}
-    used |= {f"nodewright.conformance.{family.replace('-', '_')}" for family in FAMILIES}
+    used |= {f"nodewright.testing.conformance.{family.replace('-', '_')}" for family in FAMILIES}
     # What is there for tests of other projects, ours use.
     testing = "nodewright.testing"
     by_tests = [module for module in modules("tests", "benchmarks", "tools") if testing in module.text]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from nodewright.conformance.release_vectors import vectors_of_release
-from nodewright.conformance.vectors import NOT_RECORDED, Vector
 from nodewright.model.errors import Fault, InputError
+from nodewright.testing.conformance.release_vectors import vectors_of_release
+from nodewright.testing.conformance.vectors import NOT_RECORDED, Vector
 
 
 def a_line(name: str, **more: Any) -> str:

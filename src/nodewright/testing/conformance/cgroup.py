@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nodewright.conformance.question_gates import question_gates
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig, huge_page_limits
 from nodewright.engine.core.cgroups.cgroup_facts import CgroupSettings, unified_file
@@ -46,6 +45,7 @@ from nodewright.model.values.cpu_time import (
 )
 from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.units import Bytes, Microseconds, MilliCPU
+from nodewright.testing.conformance.question_gates import question_gates
 
 Question = Mapping[str, Any]
 

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from nodewright.conformance.plain_json import amount_texts
-from nodewright.conformance.question_gates import question_gates
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.quota import quota_usage
 from nodewright.engine.admission.quota.evaluator import (
@@ -33,6 +31,8 @@ from nodewright.model.reasons.quota import must_specify_message, quota_error
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.instant import ZERO_TIME, Instant
+from nodewright.testing.conformance.plain_json import amount_texts
+from nodewright.testing.conformance.question_gates import question_gates
 
 Question = dict[str, Any]
 _Function = Callable[[Question, FeatureGates], Any]

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodewright.conformance.question_gates import question_gates
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.devices.device_assignment import (
     allocate,
@@ -29,6 +28,7 @@ from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.topology_hints import HintList, ProviderHints
+from nodewright.testing.conformance.question_gates import question_gates
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

@@ -1,6 +1,6 @@
 import pytest
 
-from nodewright.conformance.vectors import FAMILIES, UnansweredFamilyError, answer_family, is_answered
+from nodewright.testing.conformance.vectors import FAMILIES, UnansweredFamilyError, answer_family, is_answered
 
 
 def test_no_family_is_named_twice() -> None:

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nodewright.conformance.plain_json import amount_texts
-from nodewright.conformance.question_gates import question_gates
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.limit_ranger import (
     BeyondLimits,
@@ -22,6 +20,8 @@ from nodewright.model.kubernetes.objects import Container, Pod, ResourceRequirem
 from nodewright.model.reasons.limit_ranges import LimitReason
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.testing.conformance.plain_json import amount_texts
+from nodewright.testing.conformance.question_gates import question_gates
 
 Question = dict[str, Any]
 _ANNOTATION = "kubernetes.io/limit-ranger"

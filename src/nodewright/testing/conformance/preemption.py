@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodewright.conformance.plain_json import plain_failure
-from nodewright.conformance.question_gates import question_gates
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.preemption.greedy import victims_for
 from nodewright.engine.core.requests.request_options import RequestRules
@@ -17,6 +15,8 @@ from nodewright.model.reasons.predicates import (
 )
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.testing.conformance.plain_json import plain_failure
+from nodewright.testing.conformance.question_gates import question_gates
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

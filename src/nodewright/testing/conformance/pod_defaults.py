@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodewright.conformance.plain_json import amount_texts
-from nodewright.conformance.question_gates import question_gates
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.requests.qos_and_priority import qos_class
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.kubernetes.objects import Pod, ResourceRequirements
 from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.testing.conformance.plain_json import amount_texts
+from nodewright.testing.conformance.question_gates import question_gates
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
-from nodewright.conformance.allowances import ABSENT
-from nodewright.conformance.judge import ALLOWANCE_RULES, Mismatch, mismatches
-from nodewright.conformance.vector_run import UNANSWERED
-from nodewright.conformance.vectors import FAMILIES
+from nodewright.testing.conformance.allowances import ABSENT
+from nodewright.testing.conformance.judge import ALLOWANCE_RULES, Mismatch, mismatches
+from nodewright.testing.conformance.vector_run import UNANSWERED
+from nodewright.testing.conformance.vectors import FAMILIES
 
 # Family, recorded answer, answer given: what passes, and beside it what does not.
 PASSES = """

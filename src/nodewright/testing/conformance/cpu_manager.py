@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodewright.conformance.cpu_topology import error_document, topology_of
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cpu.cpu_allocation import allocate, allocate_pod, remove_container
 from nodewright.engine.core.cpu.cpu_hints import container_hints, pod_hints
@@ -24,6 +23,7 @@ from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.topology_hints import ProviderHints
+from nodewright.testing.conformance.cpu_topology import error_document, topology_of
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

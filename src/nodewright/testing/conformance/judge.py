@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from nodewright.conformance import allowances
-from nodewright.conformance.allowances import ABSENT, AnswerLocation, exact_text
+from nodewright.testing.conformance import allowances
+from nodewright.testing.conformance.allowances import ABSENT, AnswerLocation, exact_text
 
 Allowance = Callable[[AnswerLocation], Any]
 Steps = tuple[str | int, ...]

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodewright.conformance.topology_merge import plain_hint, read_hint
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.memory.memory_allocation import (
     allocate_container_memory,
@@ -30,6 +29,7 @@ from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.topology_hints import HintList, ProviderHints
+from nodewright.testing.conformance.topology_merge import plain_hint, read_hint
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

@@ -5,8 +5,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodewright.conformance.plain_json import amount_texts
-from nodewright.conformance.question_gates import question_gates
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.requests.effective_resources import (
     ContainerConsumption,
@@ -24,6 +22,8 @@ from nodewright.engine.core.requests.qos_and_priority import computed_qos_class,
 from nodewright.engine.core.requests.request_options import RequestOptions
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.testing.conformance.plain_json import amount_texts
+from nodewright.testing.conformance.question_gates import question_gates
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

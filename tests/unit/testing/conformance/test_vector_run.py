@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from nodewright.conformance.vector_run import UNANSWERED, run_vector, run_vectors
-from nodewright.conformance.vectors import Vector
 from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.testing.conformance.vector_run import UNANSWERED, run_vector, run_vectors
+from nodewright.testing.conformance.vectors import Vector
 
 VECTOR = Vector("a", "quota", {"x": 1}, {"x": [1]})
 

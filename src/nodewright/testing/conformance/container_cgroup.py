@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodewright.conformance.question_gates import question_gates
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig, huge_page_size_name
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings, unified_file
@@ -19,6 +18,7 @@ from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.units import Bytes, Microseconds
+from nodewright.testing.conformance.question_gates import question_gates
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.conformance.vectors import NOT_RECORDED, Vector, read_machines, read_vectors
 from nodewright.model.errors import Fault, InputError
+from nodewright.testing.conformance.vectors import NOT_RECORDED, Vector, read_machines, read_vectors
 
 GOOD = '{"id":"a","family":"quota","input":{"x":1,"tag":"as written"},"expect":null}'
 

@@ -4,7 +4,6 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from nodewright.conformance.memory_manager import plain_machine
 from nodewright.documents.profiles.state_files.cpu_manager_state import (
     ContainerName,
     CPUStateReadOptions,
@@ -31,6 +30,7 @@ from nodewright.model.reasons.state_files import StateFile, StateFileReason
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.testing.conformance.memory_manager import plain_machine
 
 _DIRECTORY = "STATEDIR"
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodewright.conformance.question_gates import question_gates
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.topology.hint_merge import merged_hint
 from nodewright.engine.core.topology.manager_config import topology_manager
@@ -13,6 +12,7 @@ from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.topology_hints import Hint, HintList, Offer
+from nodewright.testing.conformance.question_gates import question_gates
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

@@ -1,7 +1,7 @@
-from nodewright.conformance.judge import Mismatch
-from nodewright.conformance.vector_run import ConformanceReport, VectorOutcome
 from nodewright.documents.output.json_yaml import plain_value
 from nodewright.model.errors import Fault
+from nodewright.testing.conformance.judge import Mismatch
+from nodewright.testing.conformance.vector_run import ConformanceReport, VectorOutcome
 
 RIGHT = VectorOutcome("a", "quota", is_judged=True)
 WRONG = VectorOutcome("b", "quota", is_judged=True, mismatches=(Mismatch("x[0]", 1, "1"),))

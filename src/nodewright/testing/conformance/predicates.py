@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodewright.conformance.plain_json import plain_failure
-from nodewright.conformance.question_gates import question_gates
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.predicates.predicate_check import (
     NodeView,
@@ -19,6 +17,8 @@ from nodewright.model.reasons.reason import NodeUnavailable
 from nodewright.model.reasons.texts import kubelet_text
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.testing.conformance.plain_json import plain_failure
+from nodewright.testing.conformance.question_gates import question_gates
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

@@ -15,13 +15,13 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from nodewright.conformance.allowances import ABSENT
-from nodewright.conformance.judge import Mismatch, mismatches
-from nodewright.conformance.vectors import FAMILIES, UnansweredFamilyError, Vector, answer_family
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.model.errors import Fault
 from nodewright.model.printable import printable_lines
 from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES, ReleaseTable
+from nodewright.testing.conformance.allowances import ABSENT
+from nodewright.testing.conformance.judge import Mismatch, mismatches
+from nodewright.testing.conformance.vectors import FAMILIES, UnansweredFamilyError, Vector, answer_family
 
 Engine: TypeAlias = Callable[[str, dict[str, Any], Mapping[str, Any], ReleaseTable], Any]
 """Returns a release's answer to a question of a family, given the machines by name."""

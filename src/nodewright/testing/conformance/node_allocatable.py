@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodewright.conformance.cgroup import plain_settings
 from nodewright.engine.core.allocatable import (
     HUGE_PAGES_PREFIX,
     allocatable_derivations,
@@ -21,6 +20,7 @@ from nodewright.model.kubernetes.objects import ResourceList
 from nodewright.model.kubernetes.reservations import Reservations
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.quantity import Quantity
+from nodewright.testing.conformance.cgroup import plain_settings
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
