@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from nodewright.conformance.vectors import Vector, read_vectors
-from nodewright.core.allocatable import node_resources
-from nodewright.formats.decode import decode
-from nodewright.hardware.machine_info import MachineInfo
-from nodewright.profiles.kubelet_config_files import ConfigHost, kubelet_config_from
+from nodewright.documents.formats.decode import decode
+from nodewright.documents.profiles.kubelet_config_files import ConfigHost, kubelet_config_from
+from nodewright.engine.core.allocatable import node_resources
+from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.testing.conformance.vectors import Vector, read_vectors
 
 VECTORS = Path(__file__).parent / "vectors" / "node.jsonl.gz"
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from nodewright.engine.node import Node
-from nodewright.formats.documents import InputFile
-from nodewright.profiles.scenario_files import LoadedScenario, scenario_from_file, scenario_node
-from nodewright.reasons.texts import kubelet_text
-from nodewright.replay.scenario_run import EventOutcome, replay
+from nodewright.documents.formats.documents import InputFile
+from nodewright.documents.profiles.scenario_files import LoadedScenario, scenario_from_file, scenario_node
+from nodewright.model.reasons.texts import kubelet_text
+from nodewright.predict.node import Node
+from nodewright.predict.replay.scenario_run import EventOutcome, replay
 
 VECTORS = Path(__file__).parent / "vectors" / "node.jsonl.gz"
 SEED = int(os.environ.get("FAULT_SEED") or 0)

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from nodewright.formats.decode import decode
-from nodewright.formats.workloads import Workload
-from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
-from nodewright.kubernetes.objects import Pod
-from nodewright.node.restart.kubelet_startup import StoredState
-from nodewright.profiles.state_files.checkpoints import StateFiles
-from nodewright.releases.release_table import NEWEST, RELEASE_TABLES
-from nodewright.upgrade.findings import Difference, differences_of
-from nodewright.upgrade.pod_facts import Aspect
-from nodewright.upgrade.release_facts import Area, UpgradeCase, decide
+from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.workloads import Workload
+from nodewright.documents.profiles.state_files.checkpoints import StateFiles
+from nodewright.engine.node.restart.kubelet_startup import StoredState
+from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES
+from nodewright.predict.upgrade.findings import Difference, differences_of
+from nodewright.predict.upgrade.pod_facts import Aspect
+from nodewright.predict.upgrade.release_facts import Area, UpgradeCase, decide
 
 HERE = Path(__file__).parent
 EVERY = 16

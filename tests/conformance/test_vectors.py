@@ -9,10 +9,16 @@ from zlib import crc32
 
 import pytest
 
-from nodewright.conformance.release_vectors import vectors_of_release
-from nodewright.conformance.vector_run import ConformanceReport, run_vectors
-from nodewright.conformance.vectors import FAMILIES, Vector, read_machines, read_vectors, recorded_sample
-from nodewright.releases.release_table import NEWEST, RELEASE_TABLES
+from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES
+from nodewright.testing.conformance.release_vectors import vectors_of_release
+from nodewright.testing.conformance.vector_run import ConformanceReport, run_vectors
+from nodewright.testing.conformance.vectors import (
+    FAMILIES,
+    Vector,
+    read_machines,
+    read_vectors,
+    recorded_sample,
+)
 
 HERE = Path(__file__).parent
 VECTORS, RELEASES = HERE / "vectors", HERE / "releases"

@@ -5,7 +5,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.small_nodes import guaranteed_pods, profiles
-from tests.unit.scheduling.test_tracked_cluster import with_pods
+from tests.unit.scheduling.verdicts.test_tracked_cluster import with_pods
 
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.placement_cost import NUMALayout

@@ -26,7 +26,7 @@ from nodewright.model.values.idset import NUMASet
 from nodewright.testing.objects import a_guaranteed_pod
 
 GPU = "example.com/gpu"
-REFERENCE = Path(__file__).parents[3] / "examples" / "device-plugin" / "plugin.py"
+REFERENCE = Path(__file__).parents[4] / "examples" / "device-plugin" / "plugin.py"
 
 
 class Home:

@@ -14,7 +14,7 @@ from tests.support.agent_bench import async_test
 from nodewright.agent.host import systemd
 from nodewright.agent.runtimes.simulated import FakeClock, settle
 
-UNIT = Path(__file__).parents[3] / "packaging" / "nodewright-agent.service"
+UNIT = Path(__file__).parents[4] / "packaging" / "nodewright-agent.service"
 
 
 def test_the_unit_is_one_by_systemds_own_check(tmp_path: Path) -> None:

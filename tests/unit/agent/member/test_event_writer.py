@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.support.memory_cluster import MemoryCluster
-from tests.unit.cluster_node.test_pod_objects import a_record
+from tests.unit.agent.member.test_pod_objects import a_record
 
 from nodewright.agent.member.event_correlator import EventCorrelator, EventObject, ObjectEvent, TokenBucket
 from nodewright.agent.member.event_writer import EventWriter, pod_object

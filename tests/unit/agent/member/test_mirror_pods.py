@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.support.memory_cluster import PODS, MemoryCluster
-from tests.unit.cluster_node.test_node_object import STATE
+from tests.unit.agent.member.test_node_object import STATE
 
 from nodewright.agent.member.mirror_pods import MirrorPods
 from nodewright.agent.runtimes.simulated import FakeClock, settle

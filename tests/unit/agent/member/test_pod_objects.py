@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.support.memory_cluster import MemoryCluster
-from tests.unit.cluster_node.test_node_object import STATE
+from tests.unit.agent.member.test_node_object import STATE
 
 from nodewright.agent.member.persistent_volumes import PersistentVolumes
 from nodewright.agent.member.pod_objects import PodObjects, reduced_service

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 from tests.support.memory_cluster import LEASES, NODES, MemoryCluster
-from tests.unit.cluster_node.test_node_object import IDENTITY, STATE
+from tests.unit.agent.member.test_node_object import IDENTITY, STATE
 
 from nodewright.agent.member.node_lease import NodeLease
 from nodewright.agent.member.node_object import NodeReadings

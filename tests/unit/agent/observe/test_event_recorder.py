@@ -1,7 +1,7 @@
 """The recorder passes on which pods have new labels: files in volumes show them."""
 
 from msgspec.structs import replace
-from tests.unit.cluster_node.test_node_object import STATE
+from tests.unit.agent.member.test_node_object import STATE
 
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.runtimes.simulated import FakeClock

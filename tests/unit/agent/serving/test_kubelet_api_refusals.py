@@ -16,7 +16,7 @@ from tests.support.kubelet_api import (
 )
 
 from nodewright.agent.runtimes.simulated import settle
-from nodewright.agent.serving import http_connection, http_server, middleware
+from nodewright.cluster.serving import http_connection, http_server, middleware
 from nodewright.cluster.serving.access import ANONYMOUS, Authorizer, Grants, Unauthenticated
 from nodewright.cluster.serving.key_pair import make_key_pair
 from nodewright.cluster.serving.request_user import User

@@ -6,7 +6,7 @@ from nodewright.documents.formats.manifests import load_workloads, workloads_fro
 from nodewright.documents.formats.workloads import LoadedWorkloads
 from nodewright.model.errors import InputError
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 EXAMPLES = ROOT / "examples" / "manifests"
 GOLDEN = ROOT / "tests" / "golden" / "errors"
 

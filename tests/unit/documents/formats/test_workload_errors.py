@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nodewright.documents.formats.manifests import workloads_from
 from nodewright.model.errors import InputError
 
-RECORDED = Path(__file__).parents[2] / "golden/errors/workloads.jsonl"
+RECORDED = Path(__file__).parents[3] / "golden/errors/workloads.jsonl"
 CASES = [json.loads(line) for line in RECORDED.read_text("utf-8").splitlines()]
 
 

@@ -16,7 +16,7 @@ from nodewright.model.releases.release_changes import (
 )
 from nodewright.model.releases.release_table import RELEASE_TABLES, ReleaseTable
 
-SOURCES = Path(__file__).parents[3] / "src" / "nodewright"
+SOURCES = Path(__file__).parents[4] / "src" / "nodewright"
 STEPS = list(pairwise(RELEASE_TABLES.values()))
 
 

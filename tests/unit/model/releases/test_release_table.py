@@ -9,7 +9,7 @@ from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.releases.feature_gates import default_gates, gates_set, resolve_gates
 from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES
 
-RECORDED = Path(__file__).parents[2] / "conformance" / "releases"
+RECORDED = Path(__file__).parents[3] / "conformance" / "releases"
 OF_A_DISTRIBUTION = {"MinimumKubeletVersion", "RouteExternalCertificate", "StoragePerformantSecurityPolicy"}
 # Gates of component-base that the recorder did not list.
 NOT_LISTED = {

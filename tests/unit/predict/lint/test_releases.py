@@ -61,7 +61,7 @@ def test_pods_are_judged_by_the_releases_of_the_nodes(
 ) -> None:
     file = tmp_path / "pod.yaml"
     file.write_text(EMPTY_LEVEL)
-    examples = Path(__file__).parents[3] / "examples" / "upgrade"
+    examples = Path(__file__).parents[4] / "examples" / "upgrade"
     old, new = examples / "worker-7.yaml", examples / "nodes" / "edge-3.yaml"
     assert "NW104" not in rules(file, capsys, "--node", str(old))
     assert "NW104" in rules(file, capsys, "--node", str(old), "--node", str(new))

@@ -12,7 +12,7 @@ from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo,
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.predict.node_report.machine_drawing import machine_lines, node_picture
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "node"
+GOLDEN = Path(__file__).parents[3] / "golden" / "node"
 DRAWN = (
     "vm-4",
     "laptop-i7-1370p",

@@ -1,7 +1,7 @@
 """The profile of a node with what its pods hold now."""
 
 from tests.support.small_nodes import a_numa_pod
-from tests.unit.scheduling.test_tracked_cluster import a_profile
+from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile
 
 from nodewright.predict.node import Node
 from nodewright.predict.replay.scenario_journal import current_profile

@@ -3,8 +3,8 @@
 import asyncio
 
 from tests.support.binding_cluster import BindingCluster, ExtenderBench
-from tests.unit.extender_main.test_extender_service import following, until
-from tests.unit.scheduling.test_tracked_cluster import a_profile
+from tests.unit.scheduling.extender.test_extender_service import following, until
+from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile
 
 from nodewright.agent.runtimes.simulated import FakeClock
 from nodewright.scheduling.verdicts.tracked_nodes import Basis

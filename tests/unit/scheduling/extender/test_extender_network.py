@@ -12,7 +12,7 @@ import pytest
 from tests.support.binding_cluster import BindingCluster, ExtenderBench
 from tests.support.deciding_nodes import DecidingNodes, served_exports
 from tests.support.json_schema import violations
-from tests.unit.scheduling.test_tracked_cluster import a_profile
+from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile
 
 from nodewright.cluster.client.peer_access import PeerAccess
 from nodewright.cluster.serving.http_server import ListenAddress

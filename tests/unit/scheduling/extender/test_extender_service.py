@@ -12,7 +12,7 @@ from tests.support.binding_cluster import BindingCluster, ExtenderBench
 from tests.support.deciding_nodes import DecidingNodes
 from tests.support.memory_cluster import PODS
 from tests.support.small_nodes import a_numa_pod
-from tests.unit.scheduling.test_tracked_cluster import a_profile, with_pods
+from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile, with_pods
 
 from nodewright.agent.runtimes.simulated import FakeClock
 from nodewright.scheduling.extender.cluster_feed import BUDGETS_PATH

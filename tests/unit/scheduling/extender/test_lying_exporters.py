@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from tests.support.binding_cluster import BindingCluster, ExtenderBench
-from tests.unit.extender_main.test_extender_network import options
-from tests.unit.scheduling.test_tracked_cluster import a_profile
+from tests.unit.scheduling.extender.test_extender_network import options
+from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile
 
 from nodewright.cluster.client.peer_access import PeerAccess
 from nodewright.cluster.exports.export_places import EXPORT_URL

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.unit.scheduling.test_tracked_cluster import a_cluster, a_profile, a_query
+from tests.unit.scheduling.verdicts.test_tracked_cluster import a_cluster, a_profile, a_query
 
 from nodewright.model.errors import InputError
 from nodewright.model.values.custom_policy import CustomPolicyError

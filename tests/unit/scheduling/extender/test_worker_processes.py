@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.fake_api_server import fake_api_server, kubeconfig_text
-from tests.unit.extender_main.test_extender_network import options
+from tests.unit.scheduling.extender.test_extender_network import options
 
 from nodewright.model.errors import HostError
 from nodewright.scheduling.extender.shard_messages import CountsAnswer, CountsShare

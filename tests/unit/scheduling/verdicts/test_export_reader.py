@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.support.small_nodes import a_numa_pod
-from tests.unit.scheduling.test_tracked_cluster import a_profile, with_pods
+from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile, with_pods
 
 from nodewright.documents.profiles.node_export import (
     encode_node_export,

@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.support.small_nodes import GPU, a_numa_pod, a_small_profile
-from tests.unit.scheduling.test_tracked_cluster import STATIC, a_cluster, a_profile, a_query, with_pods
+from tests.unit.scheduling.verdicts.test_tracked_cluster import (
+    STATIC,
+    a_cluster,
+    a_profile,
+    a_query,
+    with_pods,
+)
 
 from nodewright.engine.node.step import Decision
 from nodewright.scheduling.verdicts.disruption_budgets import ClusterBudget

@@ -2,7 +2,7 @@
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.core.lifecycle.pods import facts_of, pod_of
+from tests.unit.agent.rules.lifecycle.pods import facts_of, pod_of
 
 from nodewright.agent.rules.lifecycle.pod_actions import KillReason, ProbeResult, ProbeResults
 from nodewright.agent.rules.lifecycle.pod_status import StatusContext, StatusOverride, pod_status

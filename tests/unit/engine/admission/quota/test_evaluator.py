@@ -1,7 +1,7 @@
 """Scopes, and kinds of which only the number counts."""
 
 import pytest
-from tests.unit.core.quota.objects import NOW, a_quota, a_service, a_term, short
+from tests.unit.engine.admission.quota.objects import NOW, a_quota, a_service, a_term, short
 
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.quota.evaluator import (

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.core.quota.objects import NOW, a_quota, a_service, a_term, a_volume_claim, short
+from tests.unit.engine.admission.quota.objects import NOW, a_quota, a_service, a_term, a_volume_claim, short
 
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.quota.evaluator import SERVICE_EVALUATOR, object_count_evaluator

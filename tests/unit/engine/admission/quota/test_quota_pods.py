@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.core.quota.objects import NOW, a_term, short
+from tests.unit.engine.admission.quota.objects import NOW, a_term, short
 
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.quota.quota_pods import (

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.core.quota.objects import NOW, a_device_claim, short
+from tests.unit.engine.admission.quota.objects import NOW, a_device_claim, short
 
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.quota.resource_claims import (

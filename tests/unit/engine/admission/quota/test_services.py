@@ -1,5 +1,5 @@
 import pytest
-from tests.unit.core.quota.objects import a_service, short
+from tests.unit.engine.admission.quota.objects import a_service, short
 
 from nodewright.engine.admission.quota.evaluator import SERVICE_EVALUATOR
 from nodewright.model.kubernetes.api_request import APIRequest, Operation, create_request, update_request

@@ -1,5 +1,5 @@
 import pytest
-from tests.unit.core.quota.objects import a_term, a_volume_claim, short
+from tests.unit.engine.admission.quota.objects import a_term, a_volume_claim, short
 
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.quota.volume_claims import VOLUME_CLAIM_EVALUATOR, storage_usage

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.core.validation.test_pod_spec import MAIN, violations_of
+from tests.unit.engine.admission.validation.test_pod_spec import MAIN, violations_of
 
 COST, MIRROR = "controller.kubernetes.io/pod-deletion-cost", "kubernetes.io/config.mirror"
 SECCOMP, OF_CONTAINER = (

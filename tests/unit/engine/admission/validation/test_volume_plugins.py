@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.core.validation.test_pod_spec import violations_of
+from tests.unit.engine.admission.validation.test_pod_spec import violations_of
 
 VOLUMES: list[tuple[dict[str, Any], list[str]]] = [
     (

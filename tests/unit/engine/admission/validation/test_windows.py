@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.core.validation.test_pod_spec import MAIN, violations_of
+from tests.unit.engine.admission.validation.test_pod_spec import MAIN, violations_of
 
 USER = "securityContext.windowsOptions.runAsUserName Invalid value"
 DOMAIN = "runAsUserName's Domain doesn't match the NetBios nor the DNS format"

@@ -1,5 +1,5 @@
 import pytest
-from tests.unit.core.devices.nodes import node
+from tests.unit.engine.core.devices.nodes import node
 
 from nodewright.engine.core.devices.device_assignment import (
     allocate,

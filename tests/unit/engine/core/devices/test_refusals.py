@@ -1,5 +1,5 @@
 import pytest
-from tests.unit.core.devices.nodes import Node, node
+from tests.unit.engine.core.devices.nodes import Node, node
 
 from nodewright.engine.core.devices.device_manager import DeviceManager, DevicePluginError, PluginBehavior
 from nodewright.engine.core.devices.device_state import DeviceState, device_stock
