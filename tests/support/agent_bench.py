@@ -22,14 +22,14 @@ from nodewright.agent.rules.image_policy import ImageGCPolicy
 from nodewright.agent.rules.lifecycle.pod_actions import spec_hash
 from nodewright.agent.runtimes.simulated import ContainerScript, FakeCgroups, FakeClock, FakeRuntime, settle
 from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodRecord, PodSource
-from nodewright.agent.state.effects import ReclaimNodeResources, RecordEvent
+from nodewright.agent.state.effects import ReclaimNodeResources
 from nodewright.agent.state.observations import (
     Observation,
     PodApplied,
     PodDeletionRequested,
     SourcePodsListed,
 )
-from nodewright.agent.state.outcome import IterationResult, NodeStep, StateChanges
+from nodewright.agent.state.outcome import IterationResult, StateChanges
 from nodewright.agent.state.pod_index import next_due_ns, pod_index
 from nodewright.agent.state.status_text import KubeletStatusText
 from nodewright.agent.store.write_queue import StateWriter
@@ -37,9 +37,11 @@ from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.engine.core.eviction.eviction_policy import ADAPTIVE, EvictionPolicy
 from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.step import NodeStep
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import a_profile

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from nodewright.agent.host.ports import Clock
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.timing import elapsed_s
 
 T = TypeVar("T")

@@ -9,7 +9,6 @@ from itertools import count
 from typing import NamedTuple, Protocol
 
 from nodewright.agent.decide.decide import decide
-from nodewright.agent.host.ports import Clock
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.pods.stray_cgroups import end_stray_pods
 from nodewright.agent.state.agent_state import AgentConstants, AgentState, ClockReading
@@ -18,7 +17,6 @@ from nodewright.agent.state.effects import (
     Effect,
     PodEffect,
     ReclaimNodeResources,
-    RecordEvent,
     SyncPod,
     TerminatePod,
     WriteCgroups,
@@ -35,8 +33,10 @@ from nodewright.agent.state.observations import (
 from nodewright.agent.state.outcome import IterationResult
 from nodewright.agent.state.pod_index import next_due_ns
 from nodewright.agent.store.write_queue import QueuedIteration, StateWriter, WriteQueue, bypasses_queue
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import STATE_NOT_SAVED, error_text
 from nodewright.cluster.tasks.timing import monotonic_ns
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 
 class LoopSubscriber(Protocol):

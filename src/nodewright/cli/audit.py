@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
+from nodewright.agent.store.stored_agent import agent_directory
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options, current_session
 from nodewright.cluster.client.agent_client import DEFAULT_SOCKET
@@ -68,7 +69,9 @@ def command(*, output: str | None, kubelet_root: Path | None, **sources: Any) ->
     node = current_session().nodes.get(audit_options.node or "")
     if node is not None and not any((kubelet_root, *map(sources.get, _OF_MACHINE))):
         return _report(cluster_audit(_cluster_evidence(node)), output)
-    gathered = gather_evidence(_with_defaults(audit_options))
+    audit_options = _with_defaults(audit_options)
+    stored_agent = agent_directory(audit_options.root)
+    gathered = gather_evidence(replace(audit_options, stored_agent=stored_agent))
     audit = audit_of(gathered.evidence)
     audit = replace(audit, uncompared=(*gathered.gaps, *audit.uncompared))
     return _report(audit, output, has_unreadable_source=gathered.has_unreadable_source)

@@ -1,8 +1,9 @@
 """`nodewright upgrade`: what another release of the kubelet changes on a node, on its pods and for manifests to come."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -16,6 +17,7 @@ from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import print_text
 from nodewright.documents.profiles.kubelet_config_files import config_document
+from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.predict.upgrade.findings import NodeComparison, compared_releases
 from nodewright.predict.upgrade.release_facts import UpgradeCase
@@ -118,7 +120,11 @@ def _cases(query: UpgradeQuery, files: ManifestOptions) -> tuple[Sequence[Upgrad
         workloads = tuple(loaded.workloads)
     if query.nodes:
         configuration = None if query.kubelet_config is None else config_document(query.kubelet_config)
-        cases, warnings = cases_of_nodes(query.nodes, start=query.start, configuration=configuration)
+        cases, warnings = cases_of_nodes(
+            query.nodes,
+            start=query.start,
+            read_dumps=lambda paths: _bound_profiles(paths, configuration),
+        )
         return [msgspec.structs.replace(case, manifests=workloads) for case in cases], warnings
     source = NodeSource(
         node=query.node,
@@ -137,3 +143,11 @@ def _text(groups: Sequence[ComparedNodes], warnings: Sequence[str], output: str 
     if output in ("json", "yaml"):
         return (as_json if output == "json" else as_yaml)(upgrade_report(groups, warnings))
     return upgrade_text(groups, wide=output == "wide")
+
+
+def _bound_profiles(
+    paths: Sequence[str], configuration: Mapping[str, Any] | None
+) -> tuple[list[tuple[NodeProfile, str]], tuple[str, ...]]:
+    from nodewright.fleet.load.bound_profiles import bound_profiles  # noqa: PLC0415 - start-up time
+
+    return bound_profiles(paths, configuration)

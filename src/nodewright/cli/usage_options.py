@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from nodewright.cli.manifest_options import ManifestOptions
 from nodewright.cli.workload_input import nothing_found, print_skipped, read_workloads
 from nodewright.documents.profiles.usage_files import UsageReading, load_usage
-from nodewright.engine.admission.admission_plugins import with_uid
+from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid
 from nodewright.engine.node.events import PodRecovered
-from nodewright.engine.node.node_state import pod_as_stored
 from nodewright.engine.node.step import step
 from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.stats_summary import StatsSummary

@@ -1,1 +1,1 @@
-"""TODO src/nodewright/documents"""
+"""Bytes in, values out, and back: files, formats, profiles and output."""

@@ -1,1 +1,1 @@
-"""TODO src/nodewright/model"""
+"""What all others speak of: values, hardware, API objects, releases and reasons. Pure."""

@@ -1,1 +1,1 @@
-"""The Python API of the engine: a `Node` admits, resizes, explains and previews pods; also used by the commands."""
+"""Answers before a deployment: the public Node, and one package for each command."""

@@ -2,9 +2,8 @@
 
 from msgspec.structs import replace
 
-from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
+from nodewright.engine.admission.admission_plugins import pod_as_stored, with_canonical_quantities, with_uid
 from nodewright.engine.node.events import PodRecovered
-from nodewright.engine.node.node_state import pod_as_stored
 from nodewright.engine.node.step import step
 from nodewright.model.kubernetes.node_profile import NodeProfile, kubelet_labels
 from nodewright.model.kubernetes.objects import Pod

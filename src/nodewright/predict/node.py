@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.engine.admission.admission_plugins import with_uid
+from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid
 from nodewright.engine.core.preemption.greedy import PreemptionVictims
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.node.actions import Action
 from nodewright.engine.node.events import ConditionsObserved, PodAdded, PodRemoved, PodStarted
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.engine.node.node_state import NodeState, pod_as_stored
+from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import Placement, placement_of
 from nodewright.engine.node.resource_holders import FullNames, with_pod_names
 from nodewright.engine.node.restart.initial_node import initial_node

@@ -15,7 +15,7 @@ from nodewright.documents.profiles.kubelet_config_files import (
     kubelet_config_from,
     load_kubelet_config,
 )
-from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
+from nodewright.engine.admission.admission_plugins import pod_as_stored, with_canonical_quantities, with_uid
 from nodewright.engine.node.events import PodRecovered
 from nodewright.engine.node.node_config import (
     NO_CUSTOM_POLICIES,
@@ -25,7 +25,7 @@ from nodewright.engine.node.node_config import (
     NodeParts,
     resources_from_facts,
 )
-from nodewright.engine.node.node_state import NodeState, pod_as_stored
+from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.step import Decision, step
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import (

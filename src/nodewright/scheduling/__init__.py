@@ -1,1 +1,1 @@
-"""TODO src/nodewright/scheduling"""
+"""Verdicts of many nodes about one pod, for schedulers."""

@@ -22,7 +22,6 @@ from nodewright.agent.pods.container_config import NodeContext
 from nodewright.agent.pods.runtime_configs import ProcessConfigBuilder
 from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.state.agent_state import PodSource, PodStage
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.agent.state.observations import Observation, SourcePodsListed
 from nodewright.cluster.tasks.supervision import (
     BackgroundTask,
@@ -35,6 +34,7 @@ from nodewright.documents.files.bounded_read import read_stamped_file
 from nodewright.documents.files.http_get import HTTPFailure, HTTPRequest, http_get
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.testing.objects import a_pod
 
 MANIFEST = "{apiVersion: v1, kind: Pod, metadata: {name: NAME}, spec: {containers: [{name: app, image: x}]}}"

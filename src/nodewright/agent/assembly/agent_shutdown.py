@@ -5,7 +5,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from nodewright.agent.decide.termination import COUNTED_STAGES
-from nodewright.agent.host.ports import Clock
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
 from nodewright.agent.rules.node_shutdown import (
@@ -15,8 +14,9 @@ from nodewright.agent.rules.node_shutdown import (
     shutdown_groups,
     shutdown_periods,
 )
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.agent.state.observations import DrainRequested, Observation
+from nodewright.cluster.tasks.clock import Clock
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from nodewright.agent.assembly.node_options import (
     saved_node_object,
 )
 from nodewright.agent.assembly.runtime_setup import RuntimeParts
-from nodewright.agent.host.ports import Clock, RuntimeHealth
+from nodewright.agent.host.ports import RuntimeHealth
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.member.event_writer import EventWriter
 from nodewright.agent.member.mirror_pods import MirrorPods
@@ -40,7 +40,6 @@ from nodewright.agent.observe.container_counters import machine_ids
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.observe.metric_names import HistogramMetric
 from nodewright.agent.serving.api_status_objects import NodeSystemInfo
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.agent.state.observations import NodeObjectObserved
 from nodewright.agent.state.outcome import IterationResult
 from nodewright.cluster.client.access import ClusterAccess
@@ -48,6 +47,7 @@ from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.plain_access import PlainAccess
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.objects.object_names import name_selector
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.free_memory import limit_tls_buffers
 from nodewright.cluster.tasks.supervision import BackgroundTask, error_text
 from nodewright.documents.files.file_store import write_atomically
@@ -56,6 +56,7 @@ from nodewright.documents.profiles.machine.host_facts import kubernetes_architec
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.objects import Taint
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.values.instant import Instant
 
 PODS, SERVICES = "/api/v1/pods", "/api/v1/services"

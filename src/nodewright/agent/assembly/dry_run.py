@@ -23,7 +23,6 @@ from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes
 from nodewright.agent.serving.served_agent import ServedAgent
 from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodStage
 from nodewright.agent.state.effect_text import effect_lines, event_line
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.agent.state.outcome import IterationResult, StateChanges
 from nodewright.agent.state.status_text import KubeletStatusText
 from nodewright.cluster.tasks.clock import HostClock
@@ -34,6 +33,7 @@ from nodewright.documents.output.terminal import print_line, print_message
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.predict.node import Node
 

@@ -33,7 +33,6 @@ from nodewright.agent.devices.plugin_endpoints import PluginEndpoints
 from nodewright.agent.host.cgroupfs import CgroupFS
 from nodewright.agent.host.descriptors import raise_descriptor_limit
 from nodewright.agent.host.prober import HostProber
-from nodewright.agent.host.root_directory import prepare_root_directory
 from nodewright.agent.host.systemd import is_shutting_down, notify, notify_watchdog
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.event_recorder import EventRecorder
@@ -52,7 +51,6 @@ from nodewright.agent.serving.served_agent import ServedAgent
 from nodewright.agent.serving.unix_sockets import ServerFactory, serve_on_demand
 from nodewright.agent.state.agent_state import AgentConstants, PodSource, PodStage
 from nodewright.agent.state.effect_text import event_line
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.agent.state.status_text import KubeletStatusText
 from nodewright.agent.store.agent_store import JOURNAL, OpenedStore, open_store
 from nodewright.cluster.serving.http_server import log_to_stderr
@@ -62,6 +60,7 @@ from nodewright.cluster.tasks.free_memory import return_memory_regularly
 from nodewright.cluster.tasks.stop_signal import stop_event
 from nodewright.cluster.tasks.supervision import BackgroundTask, LoopErrors, run_supervised
 from nodewright.cluster.tasks.timing import ShortCollections
+from nodewright.documents.files.root_directory import prepare_root_directory
 from nodewright.documents.output.exit_codes import ERROR, YES
 from nodewright.documents.output.terminal import print_log_line, print_message
 from nodewright.documents.profiles.scenario_files import journal_header
@@ -69,6 +68,7 @@ from nodewright.engine.core.eviction.eviction_policy import POLICIES
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.reasons.texts import kubelet_start_error
 from nodewright.model.reasons.verdict import Refused
 from nodewright.predict.replay.scenario_journal import JournalEncoder

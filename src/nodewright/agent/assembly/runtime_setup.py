@@ -10,7 +10,7 @@ from nodewright.agent.assembly.agent_node import node_address
 from nodewright.agent.assembly.agent_settings import AgentSettings
 from nodewright.agent.host.cgroupfs import CgroupFS
 from nodewright.agent.host.mounts import KernelMounter
-from nodewright.agent.host.ports import Clock, ContainerRuntime, ImageStore, RuntimeFacts, RuntimeHealth
+from nodewright.agent.host.ports import ContainerRuntime, ImageStore, RuntimeFacts, RuntimeHealth
 from nodewright.agent.host.streams import ProcessStreams, StreamingServer
 from nodewright.agent.host.volumes import Volumes
 from nodewright.agent.observe.call_metrics import CallMetrics
@@ -23,10 +23,11 @@ from nodewright.agent.pods.pull_secrets import PullSecrets
 from nodewright.agent.pods.runtime_configs import ContainerConfigBuilder, ProcessConfigBuilder
 from nodewright.agent.runtimes.processes.exec_session import PlainProcessStreams
 from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime
-from nodewright.agent.state.effects import RecordEvent
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.values.quantity import QuantityError
 
 _UNIX_SCHEME, _VOLUMES = "unix://", "volumes"

@@ -16,7 +16,6 @@ from nodewright.agent.assembly.agent_settings import AgentSettings
 from nodewright.agent.assembly.cluster_tasks import NodeCredentials
 from nodewright.agent.assembly.runtime_setup import RuntimeParts
 from nodewright.agent.host.certificates import CertificateSubject, certificate_facts, expiry_s
-from nodewright.agent.host.ports import Clock
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.member.certificate_rotation import CertificateRotation
 from nodewright.agent.member.certificate_store import CLIENT, SERVER, CertificateStore
@@ -32,6 +31,7 @@ from nodewright.cluster.client.access import (
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.kubeconfig import load_access
 from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import BackgroundTask
 from nodewright.documents.files.file_store import write_atomically
 from nodewright.model.errors import InputError

@@ -1,1 +1,1 @@
-"""TODO src/nodewright/agent/decide"""
+"""What the agent does next: a pure function from state and observation to state and effects."""

@@ -15,15 +15,16 @@ from nodewright.agent.state.agent_state import (
     PodStage,
 )
 from nodewright.agent.state.device_observations import PreferenceQuery
-from nodewright.agent.state.effects import CancelEffect, Effect, RecordEvent, WriteCgroups
-from nodewright.agent.state.outcome import IterationResult, NodeStep, StateChanges
+from nodewright.agent.state.effects import CancelEffect, Effect, WriteCgroups
+from nodewright.agent.state.outcome import IterationResult, StateChanges
 from nodewright.agent.state.pod_index import IndexedPods
 from nodewright.engine.core.cgroups.cgroup_plan import PlannedCgroup
 from nodewright.engine.core.eviction.eviction_state import Eviction, EvictionState
 from nodewright.engine.node.actions import GetPreferredAllocation
 from nodewright.engine.node.events import NodeEvent, PodRemoved
-from nodewright.engine.node.step import Step, step
+from nodewright.engine.node.step import NodeStep, Step, step
 from nodewright.model.kubernetes.objects import Pod, Taint
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.model.values.instant import Instant
 

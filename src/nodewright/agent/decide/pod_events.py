@@ -6,7 +6,7 @@ from nodewright.agent.decide.pod_sync import CRASH_LOOP
 from nodewright.agent.rules.image_policy import IMAGE_MISSING_REASONS
 from nodewright.agent.rules.lifecycle.pod_actions import KillReason
 from nodewright.agent.state.agent_state import PodRecord
-from nodewright.agent.state.effects import Effect, RecordEvent, SyncPod, TerminatePod
+from nodewright.agent.state.effects import Effect, SyncPod, TerminatePod
 from nodewright.agent.state.observations import (
     CGROUP_ERROR,
     CONFIG_ERROR,
@@ -18,6 +18,7 @@ from nodewright.agent.state.observations import (
     EffectFailure,
 )
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
 
 CREATED, STARTED, KILLING, BACK_OFF = "Created", "Started", "Killing", "BackOff"

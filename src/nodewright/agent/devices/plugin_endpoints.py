@@ -15,15 +15,15 @@ from nodewright.agent.devices.protocols import (
     PluginRegistration,
     PluginRegistrationError,
 )
-from nodewright.agent.host.ports import Clock
 from nodewright.agent.state.device_observations import PluginDevicesListed
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.agent.state.observations import Observation
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import error_text
 from nodewright.cluster.tasks.timing import with_timeout
 from nodewright.engine.core.devices.device_manager import ASK_PLUGIN
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import Device
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.resource_names import is_extended
 from nodewright.model.reasons.devices import PreferenceWanted
 from nodewright.model.values.golang import quoted

@@ -16,12 +16,12 @@ from nodewright.agent.devices.protocols import (
     PluginRegistrationClient,
     PluginRegistrationError,
 )
-from nodewright.agent.host.ports import Clock
-from nodewright.agent.state.effects import RecordEvent
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import error_text
 from nodewright.cluster.tasks.timing import with_timeout
 from nodewright.documents.files.directory_watch import DirectoryWatch
 from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.resource_names import is_extended
 from nodewright.model.values.golang import quoted
 

@@ -5,7 +5,8 @@ import importlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from nodewright.agent.host.ports import Clock, ContainerRuntime, ExecResult, ProbeWarning
+from nodewright.agent.host.ports import ContainerRuntime, ExecResult, ProbeWarning
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.documents.files.http_get import (
     HTTPFailure,
     HTTPRequest,

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nodewright.agent.host.mounts import mount_points_below
-from nodewright.agent.host.root_directory import CLOSED, PASS_THROUGH, admit_users
 from nodewright.agent.rules.environment.volume_payload import FileContent
 from nodewright.documents.files.openat2 import (
     directory_beneath,
@@ -21,6 +20,7 @@ from nodewright.documents.files.openat2 import (
     path_beneath,
     write_beneath,
 )
+from nodewright.documents.files.root_directory import CLOSED, PASS_THROUGH, admit_users
 from nodewright.model.errors import HostError
 from nodewright.model.values.path_component import path_component_fault
 

@@ -5,8 +5,8 @@ Follows: v1.36, kubelet/certificate/kubelet.go; cmd/kubelet/app/server.go, build
 
 from collections.abc import Iterator, Sequence
 
-from nodewright.agent.observe.metric_names import HistogramBuckets
 from nodewright.documents.output.exposition import (
+    HistogramBuckets,
     MetricFamily,
     MetricHistogram,
     MetricSample,

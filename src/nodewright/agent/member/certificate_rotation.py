@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 from nodewright.agent.host.certificates import CertificateFacts, CertificateSubject, certificate_request
-from nodewright.agent.host.ports import Clock
 from nodewright.agent.member.certificate_metrics import CertificateCounts
 from nodewright.agent.member.certificate_store import CertificateStore
 from nodewright.agent.member.signing_requests import (
@@ -15,9 +14,10 @@ from nodewright.agent.member.signing_requests import (
     Signer,
     issued_certificate,
 )
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.values.instant import Instant
 
 _CHECK_S = 10.0

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from nodewright.agent.host.ports import Clock
 from nodewright.agent.member.event_correlator import (
     CorrelatedEvent,
     EventCorrelator,
@@ -15,10 +14,11 @@ from nodewright.agent.member.event_correlator import (
     TokenBucket,
 )
 from nodewright.agent.state.agent_state import PodRecord, PodSource
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.cluster.client.api_error import ApiError
 from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.values.instant import Instant
 
 COMPONENT = "kubelet"

@@ -5,17 +5,17 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from nodewright.agent.host.ports import Clock
 from nodewright.agent.member.pod_informer import MIRROR_ANNOTATION, is_mirror
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.cluster.client.api_error import ApiError
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.reflector import BackOffDelay, Reflector
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.timing import elapsed_s
 from nodewright.documents.formats.pod_files import CONFIG_HASH_ANNOTATION
 from nodewright.documents.output.exposition import MetricFamily, MetricSample, MetricType, family_text
 from nodewright.documents.profiles.profile_yaml import object_document
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 _STATIC_SOURCES = frozenset({PodSource.FILE, PodSource.HTTP})
 _MIN_DELAY_S, _MAX_DELAY_S = 1.0, 60.0

@@ -4,12 +4,12 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nodewright.agent.host.ports import Clock
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.cluster.client.api_error import ApiError
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.reflector import BackOffDelay
-from nodewright.model.values.instant import Instant
+from nodewright.cluster.tasks.clock import Clock
+from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.values.instant import Instant, micro_time
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _MAX_UPDATES = 5
@@ -106,13 +106,3 @@ class NodeLease:
             "renewTime": micro_time(now),
         }
         return {**document, "metadata": metadata, "spec": spec}
-
-
-def micro_time(instant: Instant) -> str:
-    """The time with six digits after the point, as metav1.MicroTime is written.
-
-    >>> micro_time(Instant(1_500_000_000))
-    '1970-01-01T00:00:01.500000Z'
-    """
-    microseconds = instant.nanoseconds % 10**9 // _NS_PER_US
-    return f"{str(instant.whole_second).removesuffix('Z')}.{microseconds:06}Z"

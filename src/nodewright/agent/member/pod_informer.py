@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from nodewright.agent.decide.pod_resize import without_api_fields
 from nodewright.agent.member.pod_status_patch import without_runtime_name
 from nodewright.agent.state.agent_state import PodSource
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.agent.state.observations import Observation, SourcePodsListed
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.documents.formats.decode import decode
@@ -18,6 +17,7 @@ from nodewright.documents.formats.pod_files import is_safe_uid
 from nodewright.documents.formats.schema import type_faults
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.values.instant import InstantError
 from nodewright.model.values.path_component import PathComponent, PathComponentError
 from nodewright.model.values.quantity import QuantityError

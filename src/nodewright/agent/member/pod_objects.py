@@ -6,7 +6,6 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from nodewright.agent.host.ports import Clock
 from nodewright.agent.member.persistent_volumes import PersistentVolumes
 from nodewright.agent.member.referenced_objects import WAIT_S, ReferencedObjects
 from nodewright.agent.member.service_account_tokens import ServiceAccountTokens
@@ -18,6 +17,7 @@ from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource,
 from nodewright.agent.state.observations import Observation, PodReferencesChanged
 from nodewright.agent.state.outcome import IterationResult
 from nodewright.cluster.client.reflector import Reflector
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.timing import elapsed_s
 from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.cluster_objects import RuntimeClass

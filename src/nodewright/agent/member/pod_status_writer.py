@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from nodewright.agent.host.ports import Clock
 from nodewright.agent.member.pod_status_patch import (
     can_be_deleted,
     merged_status,
@@ -12,11 +11,12 @@ from nodewright.agent.member.pod_status_patch import (
 )
 from nodewright.agent.serving.api_status_objects import pod_status_document
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.agent.state.outcome import IterationResult
 from nodewright.cluster.client.api_error import ApiError
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.reflector import BackOffDelay, Reflector
+from nodewright.cluster.tasks.clock import Clock
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 _MAX_WRITES = 4
 """Requests at the same time; those for one pod follow each other."""

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from nodewright.agent.host.ports import Clock
 from nodewright.agent.rules.environment.pod_references import (
     CONFIG_MAPS,
     ObjectReference,
@@ -13,15 +12,16 @@ from nodewright.agent.rules.environment.pod_references import (
     volume_objects,
 )
 from nodewright.agent.rules.environment.value_sources import UnresolvedReference
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.objects.object_names import name_selector
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised
 from nodewright.cluster.tasks.timing import elapsed_s, gather_all
 from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.values.instant import InstantError
 
 WAIT_S = 1.0

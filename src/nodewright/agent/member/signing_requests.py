@@ -7,11 +7,11 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from nodewright.agent.host.certificates import CertificateRequest, is_request_of_key
-from nodewright.agent.host.ports import Clock
 from nodewright.cluster.client.api_error import ApiError
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.objects.object_names import name_selector
+from nodewright.cluster.tasks.clock import Clock
 
 SIGNING_REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 

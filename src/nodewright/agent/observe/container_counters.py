@@ -12,7 +12,6 @@ from nodewright.agent.decide.resource_updates import pod_cgroup
 from nodewright.agent.decide.termination import LISTED_STAGES
 from nodewright.agent.host.cgroup_counters import CgroupCounters, cgroup_counters
 from nodewright.agent.host.disk_counters import DiskCounters, disk_counters
-from nodewright.agent.host.ports import ContainerUsage
 from nodewright.agent.host.process_counters import (
     InterfaceCounters,
     ProcessCounters,
@@ -24,6 +23,7 @@ from nodewright.agent.observe.pressure_monitor import PressureMonitor
 from nodewright.agent.observe.summary_provider import root_fs_stats
 from nodewright.agent.state.agent_state import PodRecord
 from nodewright.documents.files.file_store import boot_id
+from nodewright.documents.files.ports import ContainerUsage
 from nodewright.documents.profiles.machine.host_load import boot_time
 from nodewright.engine.node.node_cgroups import cgroup_rules, cgroup_tree
 from nodewright.model.kubernetes.runtime_status import ContainerPhase

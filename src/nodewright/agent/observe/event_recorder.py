@@ -7,10 +7,11 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.agent.decide.pod_events import pod_events
-from nodewright.agent.host.ports import Clock
 from nodewright.agent.state.agent_state import AgentState, PodRecord
-from nodewright.agent.state.effects import ReclaimNodeResources, RecordEvent
+from nodewright.agent.state.effects import ReclaimNodeResources
 from nodewright.agent.state.outcome import IterationResult
+from nodewright.cluster.tasks.clock import Clock
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 
 class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,6 @@ from http import HTTPStatus
 from nodewright.agent.observe.manifest_sources import fault_text
 from nodewright.agent.observe.source_listener import SourceListener
 from nodewright.agent.state.agent_state import PodSource
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.documents.files.http_get import HTTPFailure, HTTPRequest, http_get
 from nodewright.documents.formats.pod_files import (
     MAX_MANIFEST_BYTES,
@@ -17,6 +16,7 @@ from nodewright.documents.formats.pod_files import (
     ManifestSource,
     read_manifest,
 )
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 _HTTP_TIMEOUT_S = 10.0
 

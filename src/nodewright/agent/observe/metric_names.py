@@ -1,10 +1,11 @@
 """The agent's metrics: closed lists, without the names that they are exposed under."""
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import TypeAlias
+
+from nodewright.documents.output.exposition import DEFAULT_BOUNDS, HistogramBuckets
 
 Labels: TypeAlias = tuple[str, ...]
 
@@ -105,7 +106,6 @@ class HistogramMetric(StrEnum):
     """Seconds; plugin, operation, status, `false`."""
 
 
-DEFAULT_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _POD_START_BOUNDS = (
     *(0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900),
     *(1200, 1800, 2700, 3600),
@@ -138,18 +138,6 @@ BOUNDS: Mapping[HistogramMetric, tuple[float, ...]] = {
     ),
 }
 """The upper bounds of the buckets, where they are not `DEFAULT_BOUNDS`; the kubelet's where it measures the same."""
-
-
-class HistogramBuckets:
-    """The buckets of a histogram."""
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds, self.counts, self.total = bounds, [0] * (len(bounds) + 1), 0.0
-
-    def observe(self, value: float) -> None:
-        """Adds a value."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
 
 
 class MetricValues:

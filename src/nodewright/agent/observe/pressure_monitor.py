@@ -23,7 +23,7 @@ from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.node_reclaim import reclaim_node_resources
 from nodewright.agent.observe.pod_usage import PodUsageReader
 from nodewright.agent.pods.image_manager import ImageManager
-from nodewright.agent.state.effects import ReclaimNodeResources, RecordEvent
+from nodewright.agent.state.effects import ReclaimNodeResources
 from nodewright.agent.state.observations import NodeUsageObserved
 from nodewright.cluster.tasks.supervision import BackgroundTask, error_text, run_supervised
 from nodewright.cluster.tasks.timing import ThreadRunner, monotonic_ns
@@ -53,6 +53,7 @@ from nodewright.model.kubernetes.eviction_thresholds import (
     Threshold,
 )
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.stats_summary import NodeStats, PodStats, StatsSummary
 from nodewright.model.values.instant import Instant
 

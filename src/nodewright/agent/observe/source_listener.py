@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.state.agent_state import PodSource
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.agent.state.observations import Observation, SourcePodsListed
 from nodewright.documents.formats.pod_files import ManifestContent
 from nodewright.engine.admission.admission_plugins import with_runtime_class
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.kubernetes.cluster_objects import RuntimeClass
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 _PODS_BETWEEN_YIELDS = 50
 

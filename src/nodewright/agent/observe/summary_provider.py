@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from nodewright.agent.decide.resource_updates import pod_cgroup
 from nodewright.agent.decide.termination import LISTED_STAGES
 from nodewright.agent.host.cgroup_counters import MemoryCounters, memory_counters
-from nodewright.agent.host.ports import CgroupManager, ContainerUsage
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.pressure_monitor import PressureMonitor
 from nodewright.agent.state.agent_state import PodRecord
 from nodewright.documents.files.cgroup_files import cgroup_usage
+from nodewright.documents.files.ports import CgroupManager, ContainerUsage
 from nodewright.documents.profiles.machine.host_load import (
     boot_time,
     cpu_time_ns,

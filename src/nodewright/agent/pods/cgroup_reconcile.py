@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.host.ports import CgroupManager, Clock
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
-from nodewright.agent.state.effects import RecordEvent
+from nodewright.cluster.tasks.clock import Clock
+from nodewright.documents.files.ports import CgroupManager
 from nodewright.engine.core.cgroups.cgroup_comparison import (
     FileDifference,
     FileTexts,
@@ -19,6 +19,7 @@ from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, CgroupFact
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
 from nodewright.engine.node.node_cgroups import AllocatedPod, cgroup_rules, node_and_pod_cgroups
 from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
 from nodewright.model.values.units import Bytes
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
-from nodewright.agent.host.ports import Clock, ContainerRuntime, Prober
+from nodewright.agent.host.ports import ContainerRuntime, Prober
 from nodewright.agent.pods.container_start import pod_ip
 from nodewright.agent.pods.hooks import HookError, container_named, run_pre_stop
 from nodewright.agent.rules.lifecycle.pod_actions import KillReason
@@ -12,10 +12,11 @@ from nodewright.agent.rules.lifecycle.pod_termination import (
     grace_period_s,
     termination_ordering,
 )
-from nodewright.agent.state.effects import RecordEvent
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.timing import elapsed_s, gather_all
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import (
     ContainerPhase,
     RuntimeContainerStatus,

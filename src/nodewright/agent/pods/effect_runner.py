@@ -6,7 +6,7 @@ from typing import Any
 
 from nodewright.agent.devices.device_allocation import DeviceAllocator
 from nodewright.agent.devices.protocols import SimulatedDevicePlugins
-from nodewright.agent.host.ports import CgroupManager, Clock, ContainerRuntime, Prober
+from nodewright.agent.host.ports import ContainerRuntime, Prober
 from nodewright.agent.pods.apply_resize import apply_resize
 from nodewright.agent.pods.container_start import (
     ConfigBuilder,
@@ -24,7 +24,6 @@ from nodewright.agent.state.effects import (
     CleanUpPod,
     PodEffect,
     QueryEffect,
-    RecordEvent,
     RunProbe,
     SyncPod,
     TerminatePod,
@@ -42,11 +41,14 @@ from nodewright.agent.state.observations import (
     Observation,
     PodEffectCompleted,
 )
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import error_text, report_failure
 from nodewright.cluster.tasks.timing import monotonic_ns
+from nodewright.documents.files.ports import CgroupManager
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 
 _STATUS_RETRY_S = 5.0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from nodewright.agent.host.ports import Clock, Credentials, ImageStore
+from nodewright.agent.host.ports import Credentials, ImageStore
 from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.agent.rules.image_policy import (
     ALWAYS,
@@ -27,10 +27,11 @@ from nodewright.agent.rules.image_policy import (
     updated_image_records,
 )
 from nodewright.agent.rules.lifecycle.restart_policy import BackOff, BackOffRule
-from nodewright.agent.state.effects import RecordEvent
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.values.duration import Duration
 
 IMAGE_GC_PERIOD_S = 300.0

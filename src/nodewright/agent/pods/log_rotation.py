@@ -10,7 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from nodewright.agent.host.ports import Clock, ContainerRuntime
+from nodewright.agent.host.ports import ContainerRuntime
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.documents.files.file_store import open_regular_file
 from nodewright.documents.files.openat2 import path_beneath
 from nodewright.model.errors import HostError

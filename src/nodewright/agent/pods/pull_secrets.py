@@ -12,9 +12,9 @@ from nodewright.agent.rules.registry_credentials import (
     logins_of_secret,
     matching_logins,
 )
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.model.kubernetes.namespace_objects import Secret
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 
 class PullSecrets:

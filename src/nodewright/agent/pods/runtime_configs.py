@@ -8,7 +8,6 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nodewright.agent.host.ports import ContainerConfig, Mount, PodSandboxConfig
-from nodewright.agent.host.root_directory import CLOSED
 from nodewright.agent.host.volumes import Volumes
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import (
@@ -37,8 +36,9 @@ from nodewright.agent.rules.environment.hosts_and_dns import (
     resolv_conf_text,
 )
 from nodewright.agent.rules.lifecycle.pod_addresses import sorted_pod_ips
-from nodewright.agent.state.effects import RecordEvent
+from nodewright.documents.files.root_directory import CLOSED
 from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

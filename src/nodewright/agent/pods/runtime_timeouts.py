@@ -4,15 +4,15 @@ from collections.abc import AsyncIterator, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from nodewright.agent.host.ports import (
-    Clock,
     ContainerConfig,
     ContainerRuntime,
-    ContainerUsage,
     ExecResult,
     PodSandboxConfig,
     RuntimeFacts,
 )
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.timing import with_timeout
+from nodewright.documents.files.ports import ContainerUsage
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 
 from nodewright.agent.decide.resource_updates import pod_cgroup
-from nodewright.agent.host.ports import CgroupManager
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
-from nodewright.agent.state.effects import RecordEvent
+from nodewright.documents.files.ports import CgroupManager
 from nodewright.engine.core.cgroups.cgroup_names import QOSCgroupNames, pod_uid_from_cgroup
 from nodewright.engine.node.node_cgroups import cgroup_tree
 from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 
 

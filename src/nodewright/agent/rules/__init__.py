@@ -1,1 +1,1 @@
-"""TODO src/nodewright/agent/rules"""
+"""Rules of the kubelet that the agent alone applies: environment, lifecycle, images, security, shutdown. Pure."""

@@ -8,14 +8,9 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import asdict, replace
 
-from nodewright.agent.host.ports import (
-    Clock,
-    ContainerConfig,
-    ContainerUsage,
-    ExecResult,
-    PodSandboxConfig,
-    RuntimeFacts,
-)
+from nodewright.agent.host.ports import ContainerConfig, ExecResult, PodSandboxConfig, RuntimeFacts
+from nodewright.cluster.tasks.clock import Clock
+from nodewright.documents.files.ports import ContainerUsage
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.errors import HostError

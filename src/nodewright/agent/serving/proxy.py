@@ -8,7 +8,7 @@ from pathlib import Path
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from nodewright.agent.serving.dashboard.dashboard_routes import DASHBOARD_ROOT, SECURITY_HEADERS
+from nodewright.cluster.serving.browser_auth import DASHBOARD_ROOT, SECURITY_HEADERS
 
 _MAX_HEAD_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 16

@@ -1,1 +1,1 @@
-"""TODO src/nodewright/agent/state"""
+"""The values that the agent decides on and with: state, observations, effects."""

@@ -10,7 +10,6 @@ from nodewright.agent.state.effects import (
     CleanUpPod,
     Effect,
     ReclaimNodeResources,
-    RecordEvent,
     RunProbe,
     SyncPod,
     TerminatePod,
@@ -19,6 +18,7 @@ from nodewright.agent.state.effects import (
     WriteCgroups,
 )
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, PlannedCgroup
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 
 def effect_lines(effect: Effect, pods: Mapping[str, PodRecord]) -> Iterator[str]:

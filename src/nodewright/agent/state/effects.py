@@ -12,6 +12,7 @@ from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, PlannedCgroup
 from nodewright.engine.core.eviction.eviction_state import NodeReclaim
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 
 class SyncPod(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,17 +103,6 @@ class ReclaimNodeResources(msgspec.Struct, frozen=True):
     """Reclaims what the node can give back without ending pods, then reads its usage again."""
 
     targets: tuple[NodeReclaim, ...]
-
-
-class RecordEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Publishes an event about a pod, or about the node if `uid` is empty."""
-
-    uid: str
-    is_warning: bool
-    reason: str
-    message: str
-    container: str = ""
-    """The container that it is about; empty: all of the pod."""
 
 
 QueryEffect: TypeAlias = RunProbe | device_observations.QueryPreferredAllocation

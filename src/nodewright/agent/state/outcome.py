@@ -7,17 +7,9 @@ import msgspec
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource
 from nodewright.agent.state.effects import Effect
 from nodewright.engine.core.eviction.eviction_state import Eviction
-from nodewright.engine.node.events import NodeEvent
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.step import Step
+from nodewright.engine.node.step import NodeStep
 from nodewright.model.kubernetes.objects import Pod
-
-
-class NodeStep(msgspec.Struct, frozen=True):
-    """An event and the node's step for it, for the journal."""
-
-    event: NodeEvent
-    step: Step
 
 
 class StateChanges(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,9 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from nodewright.agent.host.ports import FileStore
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.agent.state.outcome import StateChanges
 from nodewright.agent.state.status_text import StatusText
 from nodewright.agent.store.journal_file import JOURNAL_END, JournalFormat, journal_line, repaired_journal
@@ -31,6 +29,7 @@ from nodewright.agent.store.stored_pods import (
 )
 from nodewright.cluster.tasks.supervision import STATE_NOT_SAVED, error_text
 from nodewright.documents.files.file_store import LocalFileStore, boot_id
+from nodewright.documents.files.ports import FileStore
 from nodewright.documents.profiles.state_files.checkpoints import (
     StateFiles,
     stored_state,
@@ -39,6 +38,7 @@ from nodewright.documents.profiles.state_files.checkpoints import (
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.kubelet_startup import StoredState
 from nodewright.model.errors import Fault, HostError, InputError
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.reasons.state_files import StateFile, StateFileDamaged
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 

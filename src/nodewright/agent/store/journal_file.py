@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from nodewright.agent.state.outcome import NodeStep
 from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.step import NodeStep
 from nodewright.model.errors import JSON_ERRORS
 
 JOURNAL_END = "\n]}}\n"

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from nodewright.agent.decide.termination import COUNTED_STAGES, preempted_status
 from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.agent.state.status_text import StatusText
 from nodewright.engine.node.actions import KillPod
 from nodewright.engine.node.managers.device_updates import without_listed_devices
@@ -17,6 +16,7 @@ from nodewright.engine.node.node_state import NodeState, container_names
 from nodewright.engine.node.restart.kubelet_startup import StoredState, start_kubelet, with_all_pods_known
 from nodewright.engine.node.step import Decision, ReadmittedPod, readmit_pods
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 
 

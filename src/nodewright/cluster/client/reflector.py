@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
-from nodewright.agent.host.ports import Clock
 from nodewright.cluster.client.api_error import ApiError
 from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.tasks.clock import Clock
 
 if TYPE_CHECKING:
-    from nodewright.agent.state.effects import RecordEvent
+    from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 _MIN_DELAY_S, _MAX_DELAY_S = 0.8, 30.0
 _WATCH_S = 300
@@ -158,7 +158,7 @@ class Reflector:
             self._record("APIServerAvailable", f"{self._path} is followed again", is_warning=False)
 
     def _record(self, reason: str, message: str, *, is_warning: bool) -> None:
-        from nodewright.agent.state.effects import RecordEvent  # noqa: PLC0415 - memory of exporters
+        from nodewright.model.kubernetes.recorded_events import RecordEvent  # noqa: PLC0415 - memory of exporters
 
         self.record_event(RecordEvent(uid="", is_warning=is_warning, reason=reason, message=message))
 

@@ -1,1 +1,1 @@
-"""TODO src/nodewright/cluster/exports"""
+"""The export of a node: served over HTTPS, followed and read."""

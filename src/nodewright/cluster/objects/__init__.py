@@ -1,1 +1,1 @@
-"""TODO src/nodewright/cluster/objects"""
+"""Nodes and objects of a cluster as documents."""

@@ -1,1 +1,1 @@
-"""TODO src/nodewright/cluster/serving"""
+"""The HTTPS server: connections, authentication, authorization, routes."""

@@ -18,7 +18,6 @@ from urllib.parse import parse_qs
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from nodewright.agent.serving.dashboard.dashboard_routes import DASHBOARD_ROOT, SECURITY_HEADERS
 from nodewright.cluster.serving.http_server import ListenAddress, serve_network
 from nodewright.cluster.serving.middleware import App, Message, Receive, RefusalLog, Scope, Send, run_bounded
 
@@ -191,3 +190,17 @@ async def serve_local_pages(
             yield browser_auth, socket.gethostname() if is_any else address.host
         finally:
             on_exit()
+
+
+DASHBOARD_ROOT = "/dashboard"
+
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from nodewright.agent.host.root_directory import require_trusted
 from nodewright.documents.files.file_store import write_atomically
+from nodewright.documents.files.root_directory import require_trusted
 from nodewright.model.errors import HostError
 
 RENEWAL_MARGIN_S = 30 * 86_400

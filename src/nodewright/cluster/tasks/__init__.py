@@ -1,1 +1,1 @@
-"""TODO src/nodewright/cluster/tasks"""
+"""Tasks of a process that stays: clock, time limits, supervision, signals."""

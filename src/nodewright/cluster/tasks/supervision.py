@@ -6,9 +6,9 @@ from pathlib import PurePath
 from traceback import extract_tb
 from typing import Any, NamedTuple
 
-from nodewright.agent.host.ports import Clock
-from nodewright.agent.state.effects import RecordEvent
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.model.errors import HostError, InputError
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 _MIN_DELAY_S, _MAX_DELAY_S = 1.0, 60.0
 _MAX_TEXT, _MAX_TEXTS = 500, 100

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from nodewright.agent.host.ports import Clock
+from nodewright.cluster.tasks.clock import Clock
 
 T = TypeVar("T")
 _OLDEST_GENERATION = 2

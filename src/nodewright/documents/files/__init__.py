@@ -1,1 +1,1 @@
-"""TODO src/nodewright/documents/files"""
+"""Files of the machine: atomic writes, bounded reads, cgroup files, watched directories."""

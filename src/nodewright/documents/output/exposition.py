@@ -10,6 +10,7 @@ needs ten times as long for a scrape of a full node.
 kubelet_evictions{eviction_signal="memory.available"} 2
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from enum import StrEnum
@@ -117,3 +118,18 @@ def _escaped(text: str) -> str:
 
 def _quoted(text: str) -> str:
     return _escaped(text).replace('"', r"\"")
+
+
+DEFAULT_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class HistogramBuckets:
+    """The buckets of a histogram."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds, self.counts, self.total = bounds, [0] * (len(bounds) + 1), 0.0
+
+    def observe(self, value: float) -> None:
+        """Adds a value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value

@@ -1,1 +1,1 @@
-"""TODO src/nodewright/engine/admission"""
+"""What the API server makes of objects: defaults, plugins, validation, limit ranges and quotas."""

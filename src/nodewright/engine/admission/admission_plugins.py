@@ -7,6 +7,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.kubernetes.cluster_objects import PriorityClass, RuntimeClass, RuntimeScheduling
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors, path_segment_errors
 from nodewright.model.kubernetes.objects import (
@@ -20,6 +21,7 @@ from nodewright.model.kubernetes.objects import (
     Toleration,
 )
 from nodewright.model.kubernetes.tolerations import merged_tolerations
+from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.values.golang import quoted
 
 HIGHEST_USER_DEFINABLE_PRIORITY = 1_000_000_000
@@ -377,3 +379,15 @@ def with_uid(pod: Pod) -> Pod:
     if pod.uid:
         return pod
     return replace(pod, metadata=replace(pod.metadata, uid=pod.full_name))
+
+
+def pod_as_stored(pod: Pod, gates: FeatureGates) -> Pod:
+    """The pod with the defaults of an API server of the node's release.
+
+    Where the kubelet ignores pod-level resources because their gate is off, the API server does not store them. Later
+    kubelets refuse such pods themselves, so there the field stays.
+    """
+    pod = with_defaults(pod, gates)
+    if pod.spec.resources is None or gates["PodLevelResources"] or gates.rules.pod_features_checked:
+        return pod
+    return replace(pod, spec=replace(pod.spec, resources=None))

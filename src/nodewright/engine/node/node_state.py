@@ -14,13 +14,11 @@ from nodewright.engine.core.requests.effective_resources import (
     pod_requests,
 )
 from nodewright.engine.core.requests.qos_and_priority import is_static
-from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.managers.hint_providers import ActiveContainers, Holdings
 from nodewright.engine.node.node_config import KubeletDefects, NodeConfig
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import Pod, ResourceRequirements
 from nodewright.model.reasons.reason import Reason
-from nodewright.model.releases.feature_gates import FeatureGates
 
 T = TypeVar("T")
 
@@ -185,15 +183,3 @@ def with_reported_resources(pod: Pod, config: NodeConfig) -> Pod:
     resources = ResourceRequirements(requests=pod_requests(pod), limits=pod_limits(pod))
     status = replace(pod.status, resources=resources, allocated_resources=resources.requests)
     return replace(pod, status=status)
-
-
-def pod_as_stored(pod: Pod, gates: FeatureGates) -> Pod:
-    """The pod with the defaults of an API server of the node's release.
-
-    Where the kubelet ignores pod-level resources because their gate is off, the API server does not store them. Later
-    kubelets refuse such pods themselves, so there the field stays.
-    """
-    pod = with_defaults(pod, gates)
-    if pod.spec.resources is None or gates["PodLevelResources"] or gates.rules.pod_features_checked:
-        return pod
-    return replace(pod, spec=replace(pod.spec, resources=None))

@@ -310,3 +310,10 @@ def _decide(state: NodeState, pod: Pod, *, is_known: bool = False) -> Step:
         return Step(after.rejected(pod.metadata.uid), actions, because, Decision.REFUSED, admission.victims)
     actions = (*kills, AdmitPod(pod_uid=pod.metadata.uid))
     return Step(after.with_pod(pod), actions, admission.because, Decision.ADMITTED, admission.victims)
+
+
+class NodeStep(msgspec.Struct, frozen=True):
+    """An event and the node's step for it, for the journal."""
+
+    event: NodeEvent
+    step: Step

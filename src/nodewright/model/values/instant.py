@@ -130,3 +130,13 @@ def _date(days: int) -> tuple[int, int, int]:
         year += 1
     month = next(month for month in range(12, 0, -1) if _days_since_1970(year, month, 1) <= days)
     return year, month, days - _days_since_1970(year, month, 1) + 1
+
+
+def micro_time(instant: Instant) -> str:
+    """The time with six digits after the point, as metav1.MicroTime is written.
+
+    >>> micro_time(Instant(1_500_000_000))
+    '1970-01-01T00:00:01.500000Z'
+    """
+    microseconds = instant.nanoseconds % 10**9 // 1_000
+    return f"{str(instant.whole_second).removesuffix('Z')}.{microseconds:06}Z"

@@ -7,9 +7,8 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.documents.formats.workloads import Workload
-from nodewright.engine.admission.admission_plugins import with_uid, without_cluster_fields
+from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid, without_cluster_fields
 from nodewright.engine.node.events import PodAdded, PodRemoved
-from nodewright.engine.node.node_state import pod_as_stored
 from nodewright.engine.node.step import Decision, Step, step
 from nodewright.engine.node.what_if.changes import PodLeaves
 from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Suggestion

@@ -7,19 +7,15 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.state.agent_state import PodStage
-from nodewright.agent.store.agent_store import HEADER, JOURNAL, PODS
-from nodewright.agent.store.stored_pods import read_pod_file
 from nodewright.cluster.client.agent_client import PROFILE_ROUTE, AgentClient, AgentStatusError
 from nodewright.cluster.pod_resources.snapshot import read_snapshot
 from nodewright.documents.files.cgroup_files import CGROUP_ROOT, CgroupTree
 from nodewright.documents.formats.decode import decode
-from nodewright.documents.formats.regular_files import read_regular_file
 from nodewright.documents.profiles.capture.from_cluster import read_configz
 from nodewright.documents.profiles.capture.from_pod_resources import PodResourcesSnapshot
 from nodewright.documents.profiles.capture.node_pods import NodePods, admitted_pods, read_pods
@@ -41,7 +37,7 @@ from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.engine.node.node_cgroups import CgroupOverrides, cgroup_rules, cgroup_tree
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.model.errors import JSON_ERRORS, Fault, HostError, InputError
+from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.verdict import Refused
@@ -90,6 +86,22 @@ _NOT_OPTIONAL = frozenset({EvidenceSource.CONFIGURATION, EvidenceSource.KUBELET,
 _SLICE = "kubepods.slice"
 
 
+class StoredAgent(Protocol):
+    """The directory of an agent, which may be stopped."""
+
+    def profile(self) -> NodeProfile:
+        """The node at the start of its journal.
+
+        Errors: InputError.
+        """
+
+    def pods(self) -> list[Pod]:
+        """Its pods, with their last phases.
+
+        Errors: InputError.
+        """
+
+
 class AuditOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of the command line. None: not specified."""
 
@@ -103,11 +115,8 @@ class AuditOptions(msgspec.Struct, frozen=True, kw_only=True):
     kubelet_config: Path | None
     configz: Path | None
     node: str | None
-
-    @property
-    def is_agent_directory(self) -> bool:
-        """Whether the directory belongs to nodewright's agent."""
-        return self.root is not None and (self.root / HEADER).is_file()
+    stored_agent: StoredAgent | None = None
+    """The agent that ``root`` belongs to; None: a kubelet's directory, or none."""
 
 
 class GatheredEvidence(msgspec.Struct, frozen=True):
@@ -222,7 +231,7 @@ class _SourceReader:
 def _profile(options: AuditOptions, sources: _SourceReader) -> NodeProfile:
     """The machine and the configuration: the agent's, or those specified; without pods."""
     agent_profile = None
-    if not options.node and (options.socket or options.is_agent_directory):
+    if not options.node and (options.socket or options.stored_agent is not None):
         agent_profile = sources.read_source(EvidenceSource.CONFIGURATION, lambda: _agents_node(options))
     profile = agent_profile or find_profile(options.node)
     spec = profile.spec
@@ -244,7 +253,7 @@ def _document(options: AuditOptions) -> dict[str, object] | None:
     if (
         file is None
         and options.root
-        and not options.is_agent_directory
+        and options.stored_agent is None
         and (options.root / CONFIG_FILE).is_file()
     ):
         file = options.root / CONFIG_FILE
@@ -257,32 +266,10 @@ def _agents_node(options: AuditOptions) -> NodeProfile:
         try:
             return read_agent_profile(options.socket)
         except HostError:
-            if not options.is_agent_directory:
+            if options.stored_agent is None:
                 raise
-    return _journalled(options)
-
-
-def _journalled(options: AuditOptions) -> NodeProfile:
-    """The node at the start of an agent's journal, whose first line is a Scenario without its events."""
-    assert options.root is not None
-    path = options.root / JOURNAL
-    head, _, _ = _content(path).partition(b"\n")
-    try:
-        node = json.loads(head + b"]}}")["spec"]["node"]
-    except (KeyError, TypeError, *JSON_ERRORS) as error:
-        raise InputError([Fault(source=str(path), rule=f"it is no journal of an agent: {error}")]) from None
-    return profile_from_bytes(json.dumps(node).encode(), str(path))
-
-
-def _content(path: Path) -> bytes:
-    """The content of a file of an agent's directory.
-
-    Errors: InputError.
-    """
-    try:
-        return read_regular_file(path)
-    except OSError as error:
-        raise InputError([Fault(source=str(path), rule=f"cannot be read: {error.strerror}")]) from None
+    assert options.stored_agent is not None
+    return options.stored_agent.profile()
 
 
 def _config(profile: NodeProfile, options: AuditOptions) -> NodeConfig:
@@ -295,7 +282,7 @@ def _config(profile: NodeProfile, options: AuditOptions) -> NodeConfig:
 
 
 def _names_pods(options: AuditOptions) -> bool:
-    return options.pods is not None or options.socket is not None or options.is_agent_directory
+    return options.pods is not None or options.socket is not None or options.stored_agent is not None
 
 
 def _pods(options: AuditOptions) -> NodePods:
@@ -306,22 +293,12 @@ def _pods(options: AuditOptions) -> NodePods:
         try:
             items = AgentClient(options.socket).get("api/v1/pods")["items"]
         except HostError:
-            if not options.is_agent_directory:
+            if options.stored_agent is None:
                 raise
         else:
             return _active([decode(item, Pod) for item in items], options.node_name)
-    assert options.root is not None
-    files = sorted((options.root / PODS).glob("*.json"))
-    records = [read_pod_file(_content(path), str(path)) for path in files]
-    pods = [
-        replace(record.pod, status=replace(record.status, phase=_phase(record.stage, record.status.phase)))
-        for record in records
-    ]
-    return _active(pods, options.node_name)
-
-
-def _phase(stage: PodStage, phase: str) -> str:
-    return "Failed" if stage in (PodStage.REJECTED, PodStage.TERMINATED) and phase != "Succeeded" else phase
+    assert options.stored_agent is not None
+    return _active(options.stored_agent.pods(), options.node_name)
 
 
 def _active(pods: list[Pod], node: str) -> NodePods:

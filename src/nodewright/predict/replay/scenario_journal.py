@@ -11,7 +11,6 @@ from typing import Any, BinaryIO, assert_never
 
 from msgspec.structs import replace
 
-from nodewright.agent.state.outcome import NodeStep
 from nodewright.documents.files.file_store import output_file
 from nodewright.documents.output.json_yaml import plain_value
 from nodewright.documents.profiles.profile_yaml import object_document, profile_document
@@ -33,6 +32,7 @@ from nodewright.engine.node.events import (
 )
 from nodewright.engine.node.managers.hint_providers import Holdings
 from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.step import NodeStep
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import ContainerAllocation, MemoryBlock, NodeProfile
 from nodewright.model.kubernetes.objects import Pod

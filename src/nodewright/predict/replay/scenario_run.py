@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.engine.admission.admission_plugins import with_uid
+from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid
 from nodewright.engine.core.devices.device_manager import DevicePluginError
 from nodewright.engine.core.eviction.eviction_forecast import MONITORING_PERIOD_S
 from nodewright.engine.core.eviction.eviction_state import EvictionPass
@@ -25,7 +25,7 @@ from nodewright.engine.node.events import (
     UsageObserved,
 )
 from nodewright.engine.node.eviction_pass import eviction_capacities, eviction_claims
-from nodewright.engine.node.node_state import NodeState, pod_as_stored
+from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import Placement, placement_of
 from nodewright.engine.node.resize.resize_attempts import ResizeAttempt
 from nodewright.engine.node.step import Decision, Step, step

@@ -2,9 +2,9 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -192,12 +192,17 @@ def _kubeadm_flags(path: Path) -> Iterator[str]:
 # ---------------------------------------------------------------- many nodes
 
 
+class DumpReader(Protocol):
+    """Reads dumps of clusters."""
+
+    def __call__(self, paths: Sequence[str], /) -> tuple[Sequence[tuple[NodeProfile, str]], tuple[str, ...]]:
+        """The nodes with the pods that are bound to them and the files that name them, and warnings."""
+
+
 def cases_of_nodes(
-    paths: Sequence[str], *, start: str | None, configuration: Mapping[str, Any] | None = None
+    paths: Sequence[str], *, start: str | None, read_dumps: DumpReader
 ) -> tuple[tuple[UpgradeCase, ...], tuple[str, ...]]:
     """The nodes of NodeProfiles and of dumps of clusters with their pods, and warnings.
-
-    ``configuration`` is the kubelet's on the nodes of dumps.
 
     Errors: InputError with the faults of the first file that has any, or if there are no nodes.
     """
@@ -207,7 +212,7 @@ def cases_of_nodes(
     nodes = [(load_profile(file), file) for file in profiles]
     warnings: tuple[str, ...] = ()
     if dumps:
-        dumped, warnings = _dumped_nodes(dumps, configuration)
+        dumped, warnings = read_dumps(dumps)
         nodes += dumped
     if not nodes:
         raise InputError([Fault(source="--nodes", value=", ".join(paths), rule="no nodes found")])
@@ -237,40 +242,3 @@ def _is_profile(path: str) -> bool:
     documents = parse_documents(read_file(path).content, path)
     value = documents[0].value if documents else None
     return isinstance(value, dict) and value.get("kind") == "NodeProfile"
-
-
-def _dumped_nodes(
-    paths: Sequence[str], configuration: Mapping[str, Any] | None
-) -> tuple[list[tuple[NodeProfile, str]], tuple[str, ...]]:
-    """The nodes of clusters' objects with the pods that are bound to them, on assumed machines."""
-    from nodewright.fleet.load.assembled_nodes import (  # noqa: PLC0415 - start-up time
-        DEFAULT_CONFIGURATION,
-        NodeDefaults,
-    )
-    from nodewright.fleet.load.csv_tables import is_table  # noqa: PLC0415 - as above
-    from nodewright.fleet.load.fleet_input import FleetFiles, load_fleet  # noqa: PLC0415 - as above
-
-    defaults = NodeDefaults(configuration=DEFAULT_CONFIGURATION if configuration is None else configuration)
-    tables = tuple(path for path in paths if is_table(path))
-    objects = tuple(path for path in paths if path not in tables)
-    fleet = load_fleet(FleetFiles(nodes=tables, both=objects, node_defaults=defaults))
-    pods: dict[str, list[Pod]] = {}
-    for fleet_pod in fleet.pods():
-        name, namespace = fleet_pod.name, fleet_pod.namespace
-        # Pods that differ only in their names share one object with the uid of the first.
-        uid = f"{namespace}.{name}"
-        meta = replace(fleet_pod.pod.metadata, name=name, namespace=namespace, uid=uid)
-        pods.setdefault(fleet_pod.node, []).append(replace(fleet_pod.pod, metadata=meta))
-    nodes = []
-    for node in fleet.nodes:
-        meta = replace(node.profile.metadata, name=node.name)
-        spec = replace(
-            node.profile.spec,
-            labels=dict(node.labels),
-            taints=node.taints,
-            pods=tuple(pods.get(node.name, ())),
-        )
-        nodes.append((replace(node.profile, metadata=meta, spec=spec), node.source))
-    shapes = ", ".join(f"{count} {name}" for name, count in fleet.assembled.assumed_shapes.items())
-    assumed = (f"machines of nodes are assumed from their amounts: {shapes}",) if shapes else ()
-    return nodes, (*fleet.warnings, *assumed)

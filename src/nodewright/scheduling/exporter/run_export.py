@@ -34,7 +34,7 @@ from nodewright.scheduling.exporter.kubelet_client import KubeletClient
 from nodewright.scheduling.exporter.node_reader import NodeReader, PodListSource
 
 if TYPE_CHECKING:
-    from nodewright.agent.host.ports import Clock
+    from nodewright.cluster.tasks.clock import Clock
 
 NICE_VALUE = -10
 """The exporter's nice value, where it may set one."""

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from nodewright.agent.observe.metric_names import HistogramBuckets
 from nodewright.documents.output.exposition import (
+    HistogramBuckets,
     MetricFamily,
     MetricHistogram,
     MetricSample,

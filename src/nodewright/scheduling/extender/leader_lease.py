@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nodewright.agent.host.ports import Clock
-from nodewright.agent.member.node_lease import micro_time
 from nodewright.cluster.client.api_error import ApiError
 from nodewright.cluster.client.cluster_api import ClusterAPI
-from nodewright.model.values.instant import Instant
+from nodewright.cluster.tasks.clock import Clock
+from nodewright.model.values.instant import Instant, micro_time
 
 LEASE_S, RENEW_S, RETRY_S = 15, 10.0, 2.0
 _NS_PER_US = 1_000

@@ -9,8 +9,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from nodewright.agent.host.ports import Clock
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.cluster.client.access import AccessOptions
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.kubeconfig import load_access
@@ -29,13 +27,14 @@ from nodewright.cluster.serving.middleware import AuthMiddleware, RefusalLog, Re
 from nodewright.cluster.serving.routes import AuthorizedRoute
 from nodewright.cluster.serving.tls import ReloadingTLS, serving_tls
 from nodewright.cluster.serving.tokens import TokenFile
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.clock import Clock, HostClock
 from nodewright.cluster.tasks.stop_signal import stop_event
 from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised
 from nodewright.cluster.tasks.timing import ShortCollections
 from nodewright.documents.output.exit_codes import YES
 from nodewright.documents.output.terminal import print_log_line
 from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.scheduling.extender.cluster_feed import ClusterFeed
 from nodewright.scheduling.extender.export_followers import ExportFollowers
 from nodewright.scheduling.extender.extender_options import ExtenderOptions

@@ -4,10 +4,10 @@ from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from nodewright.engine.admission.admission_plugins import with_canonical_quantities
+from nodewright.engine.admission.admission_plugins import pod_as_stored, with_canonical_quantities
 from nodewright.engine.node.events import PodAdded
 from nodewright.engine.node.node_config import NO_CUSTOM_POLICIES
-from nodewright.engine.node.node_state import NodeState, pod_as_stored
+from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.placement_cost import NO_COST, NUMALayout, PlacementCost
 from nodewright.engine.node.step import Decision, Step, step
 from nodewright.model.kubernetes.node_profile import NodeProfile

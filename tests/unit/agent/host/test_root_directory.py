@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.agent.host.root_directory import admit_users, prepare_root_directory
+from nodewright.documents.files.root_directory import admit_users, prepare_root_directory
 from nodewright.model.errors import HostError
 
 NOBODY, OTHER = 65534, 12345

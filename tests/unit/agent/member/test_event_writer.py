@@ -13,7 +13,7 @@ from nodewright.agent.member.event_correlator import EventCorrelator, EventObjec
 from nodewright.agent.member.event_writer import EventWriter, pod_object
 from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.state.agent_state import PodRecord, PodSource
-from nodewright.agent.state.effects import RecordEvent
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.testing.objects import a_pod
 
 EVENTS = "/api/v1/namespaces/default/events"

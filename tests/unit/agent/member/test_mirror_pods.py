@@ -12,11 +12,11 @@ from tests.unit.agent.member.test_node_object import STATE
 from nodewright.agent.member.mirror_pods import MirrorPods
 from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.cluster.client.api_error import ApiError
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.documents.formats.pod_files import CONFIG_HASH_ANNOTATION
 from nodewright.engine.core.memory.memory_state import MemoryState
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.testing.objects import a_pod
 
 Scenario = Callable[["MirrorBench"], Awaitable[None]]

@@ -14,12 +14,12 @@ from tests.support.fake_api_certificates import Authority
 from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_server
 from tests.support.real_api_server import needs_real, real_api_server
 
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.cluster.client.access import ClusterAccess, PEMSource, TLSSettings, UserCredentials
 from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.client.plain_access import PlainAccess
 from nodewright.cluster.client.reflector import BackOffDelay, Reflector
 from nodewright.cluster.client.writes import WriteKind, delete_options
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 T = TypeVar("T")
 NUMBERS = itertools.count()

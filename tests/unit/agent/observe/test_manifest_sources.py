@@ -14,9 +14,9 @@ from nodewright.agent.observe.manifest_url import ManifestURL
 from nodewright.agent.observe.source_listener import SourceListener
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.state.agent_state import PodSource
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.agent.state.observations import Observation, SourcePodsListed
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 POD = """
 apiVersion: v1

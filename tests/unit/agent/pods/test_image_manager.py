@@ -10,10 +10,10 @@ from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.agent.pods.image_manager import IMAGE_GC_PERIOD_S, ImageGCResult, ImageManager
 from nodewright.agent.rules.image_policy import ImageGCPolicy
 from nodewright.agent.runtimes.simulated import FakeClock, settle
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.testing.objects import a_pod
 
 POD = a_pod()

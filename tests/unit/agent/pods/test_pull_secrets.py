@@ -8,9 +8,9 @@ import pytest
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.pull_secrets import PullSecrets
 from nodewright.agent.state.agent_state import PodSource
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.model.kubernetes.namespace_objects import Secret
 from nodewright.model.kubernetes.objects import ObjectMeta
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.testing.objects import a_pod
 
 

@@ -17,12 +17,12 @@ from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.agent.pods.runtime_configs import PATH, ContainerConfigBuilder, ProcessConfigBuilder
 from nodewright.agent.runtimes.simulated import settle
 from nodewright.agent.state.agent_state import PodSource
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings, KilledTogether
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus, RuntimeSandboxStatus
 from nodewright.testing.objects import a_pod, amounts
 

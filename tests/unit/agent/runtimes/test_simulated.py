@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from nodewright.agent.host.ports import (
-    CgroupManager,
-    Clock,
     ContainerConfig,
     ContainerRuntime,
     ExecResult,
     PodSandboxConfig,
 )
 from nodewright.agent.runtimes.simulated import ContainerScript, FakeCgroups, FakeClock, FakeRuntime, settle
+from nodewright.cluster.tasks.clock import Clock
+from nodewright.documents.files.ports import CgroupManager
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, ContainerSettings, CPUShares
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.errors import HostError

@@ -15,9 +15,13 @@ from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 from tests.support.agent_bench import async_test
 
-from nodewright.agent.serving.dashboard.dashboard_routes import SECURITY_HEADERS
 from nodewright.cluster.serving import http_server
-from nodewright.cluster.serving.browser_auth import BrowserAuth, PageAddress, serve_local_pages
+from nodewright.cluster.serving.browser_auth import (
+    SECURITY_HEADERS,
+    BrowserAuth,
+    PageAddress,
+    serve_local_pages,
+)
 
 LOOPBACK = "127.0.0.1"
 

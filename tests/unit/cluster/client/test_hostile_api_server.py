@@ -15,7 +15,6 @@ from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_
 from nodewright.agent.member.pod_informer import PodInformer
 from nodewright.agent.member.service_account_tokens import _issued
 from nodewright.agent.rules.environment.value_sources import TokenSpec
-from nodewright.agent.state.effects import RecordEvent
 from nodewright.cluster.client import api_client, object_watch
 from nodewright.cluster.client.access import AccessOptions, ClusterAccess, PEMSource
 from nodewright.cluster.client.api_client import ApiClient
@@ -30,6 +29,7 @@ from nodewright.cluster.exports.exported_node import EXPORT, exported_cluster_no
 from nodewright.cluster.objects.node_sources import NodeReading
 from nodewright.documents.files.file_store import LocalFileStore
 from nodewright.model.errors import HostError, InputError
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 DEEP = b'{"items":[],"x":' + b"[" * 100_000
 

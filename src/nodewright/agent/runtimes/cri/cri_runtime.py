@@ -5,13 +5,7 @@ import contextlib
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
-from nodewright.agent.host.ports import (
-    ContainerConfig,
-    ContainerUsage,
-    ExecResult,
-    PodSandboxConfig,
-    RuntimeFacts,
-)
+from nodewright.agent.host.ports import ContainerConfig, ExecResult, PodSandboxConfig, RuntimeFacts
 from nodewright.agent.runtimes.cri import api_pb2 as cri
 from nodewright.agent.runtimes.cri import configs, pleg, status
 from nodewright.agent.runtimes.cri.channel import (
@@ -39,6 +33,7 @@ from nodewright.agent.runtimes.cri.channel import (
 )
 from nodewright.agent.runtimes.cri.image_service import image_status
 from nodewright.agent.runtimes.cri.status import detect_runtime_facts
+from nodewright.documents.files.ports import ContainerUsage
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.errors import HostError

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from nodewright.agent.host.ports import ContainerUsage, RuntimeFacts
+from nodewright.agent.host.ports import RuntimeFacts
 from nodewright.agent.runtimes.cri import api_pb2 as cri
 from nodewright.agent.runtimes.cri.channel import (
     GET_CONTAINER_EVENTS,
@@ -22,6 +22,7 @@ from nodewright.agent.runtimes.cri.configs import (
     TERMINATION_MESSAGE_POLICY,
 )
 from nodewright.documents.files.file_store import open_regular_file
+from nodewright.documents.files.ports import ContainerUsage
 from nodewright.model.errors import JSON_ERRORS
 from nodewright.model.kubernetes.runtime_status import (
     COMPLETED,

@@ -11,13 +11,7 @@ from msgspec.structs import replace
 
 from nodewright.agent.host.cgroupfs import CgroupFS
 from nodewright.agent.host.descriptors import CONTAINER_BUDGET
-from nodewright.agent.host.ports import (
-    ContainerConfig,
-    ContainerUsage,
-    ExecResult,
-    PodSandboxConfig,
-    RuntimeFacts,
-)
+from nodewright.agent.host.ports import ContainerConfig, ExecResult, PodSandboxConfig, RuntimeFacts
 from nodewright.agent.runtimes.processes import children
 from nodewright.agent.runtimes.processes.container_records import (
     can_lower_oom_scores,
@@ -35,6 +29,7 @@ from nodewright.agent.runtimes.processes.records import (
 )
 from nodewright.documents.files.cgroup_files import cgroup_usage
 from nodewright.documents.files.file_store import boot_id
+from nodewright.documents.files.ports import ContainerUsage
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.errors import HostError

@@ -9,13 +9,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodewright.agent.host.ports import CgroupManager, NodeStatsProvider
+from nodewright.agent.host.ports import NodeStatsProvider
 from nodewright.agent.observe.pod_usage import PodUsageReader
 from nodewright.agent.serving.dashboard.sections.samples import MachineSample, charts_section, sample_document
 from nodewright.agent.serving.placement_reason import STAGE_TEXTS
 from nodewright.agent.serving.pod_routes import cgroups_of_record
 from nodewright.agent.serving.served_agent import ServedAgent
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
+from nodewright.documents.files.ports import CgroupManager
 from nodewright.documents.profiles.machine.host_load import CPUTicks, cpu_ticks, pressure_stalls
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
 from nodewright.engine.node.node_state import NodeState

@@ -15,20 +15,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from nodewright.cluster.serving.browser_auth import DASHBOARD_ROOT, SECURITY_HEADERS
 from nodewright.cluster.serving.routes import NOT_FOUND, AuthorizedRoute, status_response
 
-DASHBOARD_ROOT = "/dashboard"
 HEARTBEAT_S = 10.0
 """Period of empty lines in event streams, to notice closed connections."""
-SECURITY_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-}
 _TYPES = {
     "html": "text/html",
     "css": "text/css",

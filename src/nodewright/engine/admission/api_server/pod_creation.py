@@ -13,6 +13,7 @@ from nodewright.engine.admission.admission_plugins import (
     UnknownRuntimeClass,
     mutated_pod,
     overhead_refusal,
+    pod_as_stored,
     with_canonical_quantities,
     with_default_ports,
 )
@@ -24,7 +25,6 @@ from nodewright.engine.admission.limit_ranger import (
 )
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.admission.validation.violation import Violation
-from nodewright.engine.node.node_state import pod_as_stored
 from nodewright.model.kubernetes.api_request import GroupResource
 from nodewright.model.kubernetes.cluster_objects import PriorityClass, RuntimeClass
 from nodewright.model.kubernetes.namespace_objects import LimitRange

@@ -6,11 +6,12 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.engine.admission.admission_plugins import pod_as_stored
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.events import ConditionsObserved, PodAdded, PodRemoved
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.engine.node.node_state import NodeState, pod_as_stored
+from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.engine.node.restart.restart_rehearsal import ReconfiguredNode, is_valid_configuration
 from nodewright.engine.node.step import Decision, Step, step

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import structs
 from msgspec.structs import replace
 
+from nodewright.engine.admission.admission_plugins import pod_as_stored
 from nodewright.engine.core.eviction.pressure_admission import ConditionEffect, condition_effects
 from nodewright.engine.core.requests.effective_resources import pod_limits
 from nodewright.engine.core.requests.request_options import RequestOptions
@@ -20,7 +21,7 @@ from nodewright.engine.node.managers.manager_trace import (
     no_hint_reason,
 )
 from nodewright.engine.node.node_config import KubeletDefects
-from nodewright.engine.node.node_state import NodeState, pod_as_stored, without_ungated_resources
+from nodewright.engine.node.node_state import NodeState, without_ungated_resources
 from nodewright.engine.node.pod_placement import Placement, placement_of
 from nodewright.engine.node.resource_holders import (
     PodNames,

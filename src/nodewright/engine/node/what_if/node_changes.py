@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
+from nodewright.engine.admission.admission_plugins import pod_as_stored
 from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
 from nodewright.engine.core.cpu.policy_options import POLICY_OPTIONS
 from nodewright.engine.core.memory.memory_policy import KIB, huge_pages_name
@@ -18,7 +19,7 @@ from nodewright.engine.core.topology.manager_config import (
     SINGLE_NUMA_NODE,
 )
 from nodewright.engine.node.managers.hint_providers import CPUProvider
-from nodewright.engine.node.node_state import NodeState, pod_as_stored
+from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.what_if.changes import (
     Change,
     ConditionsPass,

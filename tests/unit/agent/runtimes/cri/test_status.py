@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.agent.host.ports import ContainerUsage
 from nodewright.agent.runtimes.cri import api_pb2 as cri
 from nodewright.agent.runtimes.cri.configs import (
     LOG_DIRECTORY,
@@ -21,6 +20,7 @@ from nodewright.agent.runtimes.cri.status import (
     sandbox_image,
     usage_of,
 )
+from nodewright.documents.files.ports import ContainerUsage
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
 
 HERE = "/dev/termination-log"
