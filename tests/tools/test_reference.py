@@ -52,7 +52,7 @@ def test_a_source_is_listed_with_what_follows_it() -> None:
 
 
 def test_the_page_of_a_module_shows_what_is_public() -> None:
-    text = page(Module(PACKAGE / "values" / "quantity.py"))
+    text = page(Module(PACKAGE / "model" / "values" / "quantity.py"))
     assert text.startswith("# nodewright.model.values.quantity\n\nAmounts of resources")
     assert "\n## Quantity.parse\n" in text
 

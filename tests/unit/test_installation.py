@@ -229,7 +229,11 @@ def test_the_agent_needs_its_own_extra() -> None:
 
 
 def test_a_node_of_a_cluster_needs_the_extra_agent_only() -> None:
-    modules = ("agent_main.cluster_setup", "agent_main.kubelet_serving_config", "export_main.export_member")
+    modules = (
+        "agent.assembly.cluster_setup",
+        "agent.assembly.kubelet_serving_config",
+        "scheduling.exporter.export_member",
+    )
     imports = "; ".join(f"import nodewright.{module}" for module in modules)
     program = f"import sys; sys.modules['aiohttp'] = None; {imports}"
     subprocess.run([sys.executable, "-c", program], check=True)

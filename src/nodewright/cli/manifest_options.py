@@ -78,8 +78,8 @@ def size_in_bytes(context: click.Context, option: click.Parameter, text: str | N
 
 def split_names(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
     """The names of an option that takes several, separated by commas."""
+    from nodewright.documents.files.regular_files import is_there  # noqa: PLC0415 - as above
     from nodewright.documents.formats.documents import is_url  # noqa: PLC0415 - start-up time
-    from nodewright.documents.formats.regular_files import is_there  # noqa: PLC0415 - as above
 
     return tuple(
         name

@@ -15,8 +15,8 @@ import click
 
 from nodewright.cli.options import OutputFile
 from nodewright.documents.files.file_store import output_file, write_output
+from nodewright.documents.files.regular_files import is_directory
 from nodewright.documents.formats.documents import STDIN, SUFFIXES
-from nodewright.documents.formats.regular_files import is_directory
 from nodewright.documents.output.html_page import PageOrigin
 from nodewright.model.errors import Fault, InputError
 from nodewright.version import __version__

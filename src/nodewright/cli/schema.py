@@ -16,36 +16,52 @@ class ReportSource(NamedTuple):
     command: str
     """The command without `nodewright` and `-o json`."""
     place: str
-    """Module and class below `nodewright`."""
+    """Module and class."""
 
 
 REPORTS = {
-    "RequestsReport": ReportSource("requests", "admit.requests_report:RequestsReport"),
-    "AdmissionReport": ReportSource("admit", "admit.admission_report:AdmissionReport"),
+    "RequestsReport": ReportSource("requests", "nodewright.predict.admit.requests_report:RequestsReport"),
+    "AdmissionReport": ReportSource("admit", "nodewright.predict.admit.admission_report:AdmissionReport"),
     "ClusterAdmissionReport": ReportSource(
-        "admit --node nodes", "admit.cluster_admission_report:ClusterAdmissionReport"
+        "admit --node nodes", "nodewright.predict.admit.cluster_admission_report:ClusterAdmissionReport"
     ),
-    "ResizeReport": ReportSource("admit --resize", "admit.resize_report:PodResizeReport"),
-    "ExplanationReport": ReportSource("explain", "explain.explanation_report:ExplanationReport"),
-    "StatusReport": ReportSource("explain --pod", "explain.failed_pod_report:StatusReport"),
-    "PreemptionReport": ReportSource("preempt", "admit.preemption_report:PreemptionReport"),
-    "EvictionReport": ReportSource("evict", "evict.evict_report:EvictionReport"),
-    "EvictionTimeline": ReportSource("evict --timeline", "timeline.timeline_report:EvictionTimelineReport"),
-    "RehearsalReport": ReportSource("rehearse", "rehearse.rehearsal_report:RehearsalReport"),
-    "UpgradeReport": ReportSource("upgrade", "upgrade.upgrade_report:UpgradeReport"),
-    "LintReport": ReportSource("lint", "lint.lint_report:LintReport"),
-    "CgroupReport": ReportSource("cgroups", "node_report.cgroup_report:CgroupFilesReport"),
-    "AuditReport": ReportSource("audit", "audit.audit_report:AuditReport"),
-    "QuotaReport": ReportSource("quota", "quota.quota_report:AppliedQuotasReport"),
-    "FleetReport": ReportSource("fleet run", "fleet.report.fleet_report:FleetReport"),
-    "SweepReport": ReportSource("fleet run --sweep", "fleet.report.sweep_report:SweepReport"),
-    "FleetCapacityReport": ReportSource("fleet capacity", "fleet.report.sweep_report:FleetCapacityReport"),
-    "MinimumNodesReport": ReportSource("fleet minimise", "fleet.report.sweep_report:MinimumNodesReport"),
-    "VerificationReport": ReportSource("verify", "conformance.vector_run:VerificationReport"),
-    "ReplayReport": ReportSource("replay", "replay.replay_report:ReplayReport"),
-    "VersionReport": ReportSource("version", "cli.version:VersionReport"),
-    "NodeProfile": ReportSource("node show", "kubernetes.node_profile:NodeProfile"),
-    "Scenario": ReportSource("replay --journal", "kubernetes.scenario:Scenario"),
+    "ResizeReport": ReportSource("admit --resize", "nodewright.predict.admit.resize_report:PodResizeReport"),
+    "ExplanationReport": ReportSource(
+        "explain", "nodewright.predict.explain.explanation_report:ExplanationReport"
+    ),
+    "StatusReport": ReportSource(
+        "explain --pod", "nodewright.predict.explain.failed_pod_report:StatusReport"
+    ),
+    "PreemptionReport": ReportSource(
+        "preempt", "nodewright.predict.admit.preemption_report:PreemptionReport"
+    ),
+    "EvictionReport": ReportSource("evict", "nodewright.predict.evict.evict_report:EvictionReport"),
+    "EvictionTimeline": ReportSource(
+        "evict --timeline", "nodewright.predict.timeline.timeline_report:EvictionTimelineReport"
+    ),
+    "RehearsalReport": ReportSource(
+        "rehearse", "nodewright.predict.rehearse.rehearsal_report:RehearsalReport"
+    ),
+    "UpgradeReport": ReportSource("upgrade", "nodewright.predict.upgrade.upgrade_report:UpgradeReport"),
+    "LintReport": ReportSource("lint", "nodewright.predict.lint.lint_report:LintReport"),
+    "CgroupReport": ReportSource("cgroups", "nodewright.predict.node_report.cgroup_report:CgroupFilesReport"),
+    "AuditReport": ReportSource("audit", "nodewright.predict.audit.audit_report:AuditReport"),
+    "QuotaReport": ReportSource("quota", "nodewright.predict.quota.quota_report:AppliedQuotasReport"),
+    "FleetReport": ReportSource("fleet run", "nodewright.fleet.report.fleet_report:FleetReport"),
+    "SweepReport": ReportSource("fleet run --sweep", "nodewright.fleet.report.sweep_report:SweepReport"),
+    "FleetCapacityReport": ReportSource(
+        "fleet capacity", "nodewright.fleet.report.sweep_report:FleetCapacityReport"
+    ),
+    "MinimumNodesReport": ReportSource(
+        "fleet minimise", "nodewright.fleet.report.sweep_report:MinimumNodesReport"
+    ),
+    "VerificationReport": ReportSource(
+        "verify", "nodewright.testing.conformance.vector_run:VerificationReport"
+    ),
+    "ReplayReport": ReportSource("replay", "nodewright.predict.replay.replay_report:ReplayReport"),
+    "VersionReport": ReportSource("version", "nodewright.cli.version:VersionReport"),
+    "NodeProfile": ReportSource("node show", "nodewright.model.kubernetes.node_profile:NodeProfile"),
+    "Scenario": ReportSource("replay --journal", "nodewright.model.kubernetes.scenario:Scenario"),
 }
 """The reports by `kind`; a report without one, by the name of its class."""
 
@@ -59,7 +75,7 @@ def schema_of(kind: str) -> dict[str, Any]:
     from nodewright.documents.output.report_schemas import object_schema, report_schema  # noqa: PLC0415 - for schemas only
 
     module, _, name = REPORTS[kind].place.partition(":")
-    report = getattr(importlib.import_module(f"nodewright.{module}"), name)
+    report = getattr(importlib.import_module(module), name)
     return object_schema(report) if kind in OBJECTS else report_schema(report, kind)
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from nodewright.documents.files.file_store import write_atomically
 from nodewright.documents.files.garbage import rare_collections
-from nodewright.documents.formats.regular_files import read_regular_file
+from nodewright.documents.files.regular_files import read_regular_file
 from nodewright.engine.node.node_state import NodeState
 from nodewright.fleet.checkpoint import (
     MAX_CHECKPOINT_BYTES,

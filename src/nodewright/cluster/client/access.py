@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from nodewright.documents.formats.regular_files import read_bounded
+from nodewright.documents.files.regular_files import read_bounded
 
 DEFAULT_TIMEOUT_S = 30.0
 MAX_CREDENTIAL_BYTES = 16 << 20

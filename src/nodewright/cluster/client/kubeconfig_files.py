@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from nodewright.documents.files.regular_files import read_bounded
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.formats.documents import parse_documents
-from nodewright.documents.formats.regular_files import read_bounded
 from nodewright.model.errors import Fault, InputError
 
 MAX_FILE_BYTES = 16 << 20

@@ -15,7 +15,7 @@ import msgspec
 
 from nodewright.cluster.client.access import MAX_CREDENTIAL_BYTES, ExecPlugin, Impersonation, UserCredentials
 from nodewright.cluster.client.api_error import ApiError
-from nodewright.documents.formats.regular_files import read_bounded
+from nodewright.documents.files.regular_files import read_bounded
 from nodewright.model.errors import JSON_ERRORS, HostError
 from nodewright.model.values.instant import Instant, InstantError
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nodewright.documents.files.ports import CgroupManager, ContainerUsage
-from nodewright.documents.formats.regular_files import read_regular_file
+from nodewright.documents.files.regular_files import read_regular_file
 from nodewright.model.errors import Fault, InputError
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")

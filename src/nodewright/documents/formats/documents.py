@@ -11,11 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, BinaryIO, NamedTuple
 
+from nodewright.documents.files.regular_files import (
+    is_directory,
+    is_there,
+    read_bounded,
+    read_regular_file,
+)
 from nodewright.documents.formats.json_documents import JSON_BLANKS, NotJSONError, json_documents
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES, YAMLDocument, read_documents
 from nodewright.documents.formats.large_lists import large_list
 from nodewright.documents.formats.provided_files import provided_content
-from nodewright.documents.formats.regular_files import is_directory, is_there, read_bounded, read_regular_file
 from nodewright.model.errors import Fault, InputError, shortened
 
 _BYTE_ORDER_MARKS = (

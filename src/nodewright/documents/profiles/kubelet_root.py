@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from nodewright.documents.formats.regular_files import read_regular_file
+from nodewright.documents.files.regular_files import read_regular_file
 from nodewright.documents.profiles.kubelet_config_files import (
     ConfigHost,
     LoadedConfig,

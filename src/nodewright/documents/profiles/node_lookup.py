@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from nodewright.documents.files.regular_files import is_there
 from nodewright.documents.formats.documents import read_file
 from nodewright.documents.formats.provided_files import provided_content
-from nodewright.documents.formats.regular_files import is_there
 from nodewright.documents.profiles.profile_files import profile_from_bytes
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec, kubelet_labels

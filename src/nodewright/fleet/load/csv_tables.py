@@ -14,8 +14,8 @@ from typing import IO, Any, NamedTuple
 
 import msgspec
 
+from nodewright.documents.files.regular_files import error_text, open_regular
 from nodewright.documents.formats.decode import parse_quantity
-from nodewright.documents.formats.regular_files import error_text, open_regular
 from nodewright.fleet.workload import FleetPod, UsageStep
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.values.quantity import QuantityError

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.documents.files.garbage import rare_collections
+from nodewright.documents.files.regular_files import error_text
 from nodewright.documents.formats.documents import (
     PATCH_FILES,
     STDIN,
@@ -21,7 +22,6 @@ from nodewright.documents.formats.documents import (
 )
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.documents.formats.large_lists import NoteProgress
-from nodewright.documents.formats.regular_files import error_text
 from nodewright.engine.core.predicates.daemon_pods import daemon_pod_obstacle
 from nodewright.fleet.load.assembled_nodes import (
     AssembledNodes,

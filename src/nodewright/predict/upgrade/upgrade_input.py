@@ -9,8 +9,8 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.documents.files.regular_files import error_text, open_regular, read_regular_file
 from nodewright.documents.formats.documents import parse_documents, read_file
-from nodewright.documents.formats.regular_files import error_text, open_regular, read_regular_file
 from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.profiles.capture.node_pods import NodePods, read_pods
 from nodewright.documents.profiles.kubelet_config_files import ConfigHost, config_document

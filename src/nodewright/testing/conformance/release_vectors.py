@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.documents.formats.regular_files import error_text
+from nodewright.documents.files.regular_files import error_text
 from nodewright.model.errors import JSON_ERRORS, Fault, InputError
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.testing.conformance.vectors import STANDARD_STREAM, Vector, open_text, read_vectors

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import msgspec
 
-from nodewright.documents.formats.regular_files import error_text
+from nodewright.documents.files.regular_files import error_text
 from nodewright.documents.profiles.catalogue import recorded_machines
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES, ReleaseTable

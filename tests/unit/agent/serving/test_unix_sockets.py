@@ -192,7 +192,7 @@ def test_requests_that_are_slow_large_or_malformed_end_their_connection(
     tmp_path: Path, limit: str, sent: bytes, refusal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if limit:
-        monkeypatch.setattr(f"nodewright.agent.serving.{limit}", 0.05)
+        monkeypatch.setattr(f"nodewright.cluster.serving.{limit}", 0.05)
 
     @async_test
     async def run_scenario() -> None:

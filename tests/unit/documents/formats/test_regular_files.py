@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.documents.formats.regular_files import FileRefusedError, read_regular_file
+from nodewright.documents.files.regular_files import FileRefusedError, read_regular_file
 
 
 def test_a_regular_file_is_read_whole(tmp_path: Path) -> None:
