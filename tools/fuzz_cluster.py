@@ -10,11 +10,9 @@ from pathlib import Path
 import msgspec
 
 from nodewright.cluster.client.access import AccessOptions, ExecPlugin
-from nodewright.cluster.client.api_answers import json_error
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError, json_error
 from nodewright.cluster.client.kubeconfig import load_access
-from nodewright.cluster.client.object_list import ObjectPage, decode_page
-from nodewright.cluster.client.object_watch import decode_event, lines_of
+from nodewright.cluster.client.list_watch import ObjectPage, decode_event, decode_page, lines_of
 from nodewright.cluster.client.request_credentials import run_plugin
 from nodewright.cluster.client.tls import tls_context
 from nodewright.cluster.objects.node_sources import read_cluster_node

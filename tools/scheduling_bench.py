@@ -31,7 +31,7 @@ from tests.support.real_scheduler import running_component
 from tests.support.small_nodes import a_small_profile
 
 from nodewright.cluster.client.access import ClusterAccess, TLSSettings, UserCredentials
-from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.serving.key_pair import ensure_key_pair
 from nodewright.cluster.serving.tls import ReloadingTLS
 from nodewright.cluster.tasks.clock import HostClock
@@ -179,7 +179,7 @@ class Bench:
         self.exports_url = ""  # of the nodes that `nodes` has started last
 
     @asynccontextmanager
-    async def nodes(self) -> AsyncIterator[tuple[PlainAccess, DecidingNodes]]:
+    async def nodes(self) -> AsyncIterator[tuple[ApiClient, DecidingNodes]]:
         """A cluster of nodes without pods."""
         access = ClusterAccess(
             server=f"https://127.0.0.1:{self.server.port}",
@@ -187,7 +187,7 @@ class Bench:
             tls=TLSSettings(is_verified=False),
         )
         await asyncio.to_thread(self._clean)
-        async with PlainAccess(access) as api:
+        async with ApiClient(access) as api:
             profile = a_small_profile(
                 numa=2, cores=8, cpuManagerPolicy="static", topologyManagerPolicy="single-numa-node"
             )

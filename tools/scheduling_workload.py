@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.client.api_client import ApiClient
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.tasks.clock import HostClock
 
@@ -45,7 +45,7 @@ def workload(count: int, nodes: int, seed: int, *, load: float = 0.85) -> tuple[
 class WorkloadController:
     """Creates the pods of a workload, replaces rejected ones, and deletes them when their time is over."""
 
-    def __init__(self, api: PlainAccess, plan: Sequence[PlannedPod], schedulers: Sequence[str]) -> None:
+    def __init__(self, api: ApiClient, plan: Sequence[PlannedPod], schedulers: Sequence[str]) -> None:
         self._api, self._plan, self._schedulers = api, plan, schedulers
         self.created_s: dict[str, float] = {}
         self.running_s: dict[str, float] = {}

@@ -12,7 +12,7 @@ import pytest
 from tests.support.deciding_nodes import DecidingNodes
 from tests.support.real_api_server import needs_real, real_api_server
 
-from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.client.api_client import ApiClient
 from tools.scheduling_bench import Bench, ExtenderProcess
 from tools.scheduling_workload import PODS
 
@@ -61,9 +61,7 @@ def has_admitted(nodes: DecidingNodes, count: int) -> bool:
 
 
 @asynccontextmanager
-async def full_node(
-    bench: Bench, disruptions_allowed: int
-) -> AsyncIterator[tuple[PlainAccess, DecidingNodes]]:
+async def full_node(bench: Bench, disruptions_allowed: int) -> AsyncIterator[tuple[ApiClient, DecidingNodes]]:
     """A node whose pods leave one CPU free on one NUMA node and two on the other; the scheduler asks the extender."""
     folder = bench.folder / f"allowed-{disruptions_allowed}"
     folder.mkdir()

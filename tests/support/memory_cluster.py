@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.tasks.clock import Clock
 from nodewright.model.values.instant import Instant
 

@@ -15,8 +15,8 @@ import msgspec
 from nodewright.cli.cluster_options import current_session
 from nodewright.cli.cluster_session import ClusterSession, WatchTarget
 from nodewright.cluster.client.api_client import ApiClient
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.object_watch import metadata_of
+from nodewright.cluster.client.cluster_api import ApiError
+from nodewright.cluster.client.list_watch import metadata_of
 from nodewright.cluster.client.reflector import BackOffDelay
 from nodewright.documents.output.terminal import print_message, print_text
 from nodewright.model.errors import HostError
@@ -122,7 +122,7 @@ async def _next_change(client: ApiClient, target: WatchTarget, version: str) -> 
     while True:
         timeout_s = round(_WATCH_S * random.uniform(1.0, 2.0))
         try:
-            async for event in client.watch(
+            async for event in client.watch_events(
                 target.path,
                 resource_version=version,
                 label_selector=target.labels,

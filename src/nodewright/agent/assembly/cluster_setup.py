@@ -43,8 +43,8 @@ from nodewright.agent.serving.api_status_objects import NodeSystemInfo
 from nodewright.agent.state.observations import NodeObjectObserved
 from nodewright.agent.state.outcome import IterationResult
 from nodewright.cluster.client.access import ClusterAccess
+from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.client.cluster_api import ClusterAPI
-from nodewright.cluster.client.plain_access import PlainAccess
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.objects.object_names import name_selector
 from nodewright.cluster.tasks.clock import Clock
@@ -119,8 +119,8 @@ async def cluster_member(
     loop, event_recorder, _ = parts
     clock, lease_s = loop.clock, loop.state.node.config.parts.kubelet.node_lease_duration_seconds
     async with (
-        PlainAccess(access) as api,
-        PlainAccess(_heartbeat_access(access, loop.state.node.config.parts.kubelet)) as lease_api,
+        ApiClient(access) as api,
+        ApiClient(_heartbeat_access(access, loop.state.node.config.parts.kubelet)) as lease_api,
     ):
         api.on_answer = lease_api.on_answer = parts[2].calls.record_request
         nodes = Reflector(api, NODES, name_selector(identity.name), clock)

@@ -73,9 +73,9 @@ def _reviews(
     """The client for reviews, on a connection of its own, and the reviews that the configuration enables."""
     if access is None:
         return None, (None, None)
-    from nodewright.cluster.client.plain_access import PlainAccess  # noqa: PLC0415 - for nodes of a cluster only
+    from nodewright.cluster.client.api_client import ApiClient  # noqa: PLC0415 - for nodes of a cluster only
 
-    api, times = PlainAccess(access), CacheTimes.from_config(config)
+    api, times = ApiClient(access), CacheTimes.from_config(config)
     has_tokens, has_access = config.authentication.webhook.enabled, config.authorization.mode == _WEBHOOK
     return api, (
         TokenReviews(api, times) if has_tokens else None,

@@ -28,9 +28,9 @@ from nodewright.cluster.client.access import (
     TLSSettings,
     UserCredentials,
 )
+from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.kubeconfig import load_access
-from nodewright.cluster.client.plain_access import PlainAccess
 from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import BackgroundTask
 from nodewright.documents.files.file_store import write_atomically
@@ -125,7 +125,7 @@ def client_rotation(
         if not is_valid and credentials.bootstrap_kubeconfig:
             # Read again: its token may have been replaced.
             access = _load(credentials.bootstrap_kubeconfig)
-        async with PlainAccess(access) as api:
+        async with ApiClient(access) as api:
             yield api
 
     store = CertificateStore(settings.certificate_dir, CLIENT)
@@ -149,7 +149,7 @@ def serving_rotation(
 
     @asynccontextmanager
     async def open_api(_is_valid: bool) -> AsyncIterator[ClusterAPI]:  # noqa: FBT001 - as the rotation calls it
-        async with PlainAccess(access) as api:
+        async with ApiClient(access) as api:
             yield api
 
     store = CertificateStore(settings.certificate_dir, SERVER)

@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from nodewright.agent.host.ports import ContainerRuntime, ExecResult, ProbeWarning
-from nodewright.cluster.tasks.clock import Clock
-from nodewright.documents.files.http_get import (
+from nodewright.cluster.client.http_connections import join_host_port
+from nodewright.cluster.client.http_get import (
     HTTPFailure,
     HTTPRequest,
     HTTPResponse,
     dial_error,
     http_get,
-    join_host_port,
 )
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.model.errors import HostError
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.model.values.duration import Duration

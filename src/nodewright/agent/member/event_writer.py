@@ -14,8 +14,7 @@ from nodewright.agent.member.event_correlator import (
     TokenBucket,
 )
 from nodewright.agent.state.agent_state import PodRecord, PodSource
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.tasks.clock import Clock
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent

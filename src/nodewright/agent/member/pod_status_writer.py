@@ -12,8 +12,7 @@ from nodewright.agent.member.pod_status_patch import (
 from nodewright.agent.serving.api_status_objects import pod_status_document
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource
 from nodewright.agent.state.outcome import IterationResult
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.reflector import BackOffDelay, Reflector
 from nodewright.cluster.tasks.clock import Clock
 from nodewright.model.kubernetes.recorded_events import RecordEvent

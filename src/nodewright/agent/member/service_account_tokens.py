@@ -9,8 +9,7 @@ import msgspec
 
 from nodewright.agent.rules.environment.pod_references import is_refresh_due, token_request, token_specs
 from nodewright.agent.rules.environment.value_sources import TokenSpec, UnresolvedReference
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.timing import elapsed_s, gather_all
 from nodewright.model.kubernetes.objects import Pod

@@ -7,8 +7,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from nodewright.agent.host.certificates import CertificateRequest, is_request_of_key
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.objects.object_names import name_selector
 from nodewright.cluster.tasks.clock import Clock

@@ -1,10 +1,14 @@
 """How the API server of a cluster is reached: address, credentials, TLS and proxy."""
 
+import ipaddress
+from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
 from nodewright.documents.files.regular_files import read_bounded
+from nodewright.model.errors import Fault, InputError
 
 DEFAULT_TIMEOUT_S = 30.0
 MAX_CREDENTIAL_BYTES = 16 << 20
@@ -117,3 +121,101 @@ class ClusterAccess(msgspec.Struct, frozen=True, kw_only=True):
     """The URL of the proxy; empty: none."""
     may_compress: bool = True
     request_timeout: float = DEFAULT_TIMEOUT_S
+
+
+_PROXY_SCHEMES = ("http", "https")
+
+
+def environment_proxy(url: str, environment: Mapping[str, str]) -> str:
+    """The URL of the proxy for that URL; empty for none.
+
+    Errors:  InputError for a proxy that cannot be used.
+    Follows: Go, net/http, ProxyFromEnvironment; golang.org/x/net/http/httpproxy, config.init and useProxy.
+    Departs: proxies of the scheme socks5 are not supported.
+
+    >>> environment_proxy("https://api.example:6443", {"HTTPS_PROXY": "proxy:3128", "NO_PROXY": ".internal"})
+    'http://proxy:3128'
+    """
+    parts = urlsplit(url)
+    names = ("HTTPS_PROXY", "https_proxy") if parts.scheme == "https" else ("HTTP_PROXY", "http_proxy")
+    proxy = _first_value(environment, *names)
+    if not proxy or not _may_use_proxy(parts, _first_value(environment, "NO_PROXY", "no_proxy")):
+        return ""
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    if rule := proxy_rule(proxy):
+        variable = next(name for name in names if environment.get(name))
+        raise InputError([Fault(source=f"${variable}", value=proxy, rule=rule)])
+    return proxy
+
+
+def proxy_address(proxy: str) -> str:
+    """The proxy without the password that its URL may have."""
+    try:
+        return urlsplit(proxy).netloc.rpartition("@")[2]
+    except ValueError:
+        return "of the environment, which is no URL"
+
+
+def proxy_rule(proxy: str) -> str:
+    """Why the URL is none of a proxy that can be used; empty: it is one."""
+    try:
+        parts = urlsplit(proxy)
+        has_address = bool(parts.hostname) and parts.port != 0
+    except ValueError as error:
+        return f"must be a URL: {error}"
+    if parts.scheme not in _PROXY_SCHEMES:
+        supported = ", ".join(_PROXY_SCHEMES)
+        return f"proxies of the scheme {parts.scheme or 'none'} are not supported; supported: {supported}"
+    return "" if has_address else "must be a URL that names a host"
+
+
+def _first_value(environment: Mapping[str, str], *names: str) -> str:
+    return next((environment[name] for name in names if environment.get(name)), "")
+
+
+def _may_use_proxy(url: SplitResult, no_proxy: str) -> bool:
+    host = (url.hostname or "").rstrip(".")
+    address = _address(host)
+    if host == "localhost" or (address is not None and address.is_loopback):
+        return False
+    port = url.port or (443 if url.scheme == "https" else 80)
+    entries = [entry.strip().lower() for entry in no_proxy.split(",")]
+    return not any(_excludes(entry, host, port, address) for entry in entries if entry)
+
+
+def _excludes(
+    entry: str, host: str, port: int, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None
+) -> bool:
+    if entry == "*":
+        return True
+    if "/" in entry:
+        try:
+            return address is not None and address in ipaddress.ip_network(entry, strict=False)
+        except ValueError:
+            pass  # Go takes it for a host name as well.
+    name, entry_port = _name_and_port(entry)
+    if entry_port and entry_port != str(port):
+        return False
+    entry_address = _address(name)
+    if entry_address is not None:
+        return address == entry_address
+    if name.startswith("*."):
+        name = name[1:]
+    return host.endswith(name) if name.startswith(".") else host == name or host.endswith(f".{name}")
+
+
+def _name_and_port(entry: str) -> tuple[str, str]:
+    if entry.startswith("["):
+        name, _, rest = entry[1:].partition("]")
+        return name, rest.removeprefix(":")
+    if entry.count(":") == 1:
+        name, _, port = entry.partition(":")
+        return name, port
+    return entry, ""
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None

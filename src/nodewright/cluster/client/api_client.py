@@ -1,93 +1,95 @@
-"""The client of an API server: requests, pages of lists, and errors of one line."""
+"""The client of an API server, for commands, agent, exporter and extender."""
 
 import asyncio
-import platform
-import socket
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlencode
 
-import aiohttp
 import msgspec
-from yarl import URL
 
 from nodewright.cluster.client.access import ClusterAccess
-from nodewright.cluster.client.api_answers import MAX_ANSWER_BYTES, answer_error, json_error
-from nodewright.cluster.client.api_connections import set_keepalive
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.object_list import ObjectPage, decode_page
-from nodewright.cluster.client.object_watch import WatchEvent, decode_event, lines_of
+from nodewright.cluster.client.cluster_api import (
+    ApiError,
+    answer_error,
+    as_api_error,
+    as_object,
+    json_error,
+    watch_limit_s,
+    with_query,
+)
+from nodewright.cluster.client.http_connections import (
+    AnswerHead,
+    HTTPConnections,
+    WireRequest,
+    error_text,
+    whole_body,
+)
+from nodewright.cluster.client.list_watch import ObjectPage, WatchEvent, decode_event, decode_page, lines_of
 from nodewright.cluster.client.request_credentials import RepeatedRequest, RequestCredentials
 from nodewright.cluster.client.tls import CurrentTLS
-from nodewright.cluster.client.transport_errors import transport_error
-from nodewright.cluster.client.writes import WriteKind
-from nodewright.model.errors import JSON_ERRORS
+from nodewright.model.errors import JSON_ERRORS, HostError
 from nodewright.version import __version__
 
 PAGE_SIZE = 500
-_MAX_CONNECTIONS = 32
+MAX_ANSWER_BYTES = 512 << 20
+"""Limit for the body of an answer, unpacked: a page of a list has tens of megabytes."""
+JSON, STRATEGIC_MERGE = "application/json", "application/strategic-merge-patch+json"
+_MAX_REQUESTS = 16
+"""Requests at the same time, without watches."""
 _WATCH_GRACE_S = 30.0
 
 
 class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request without what the client adds: server, credentials, TLS."""
 
-    verb: str
+    verb: str = "GET"
     path: str
     """The path with its query."""
     body: bytes = b""
-    content_type: str = ""
+    content_type: str = JSON
+    may_compress: bool = False
+    """Whether the server may compress the answer, if the access allows it."""
 
 
 class ApiClient:
     """A client of one API server; an asynchronous context manager, for one event loop.
 
-    ``max_connections``: 0 for any number.
+    Fulfils `ClusterAPI` and `ClusterReader`. A request that is refused is repeated as `RepeatedRequest` says.
     """
 
-    def __init__(
-        self,
-        access: ClusterAccess,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        max_connections: int = _MAX_CONNECTIONS,
-    ) -> None:
+    def __init__(self, access: ClusterAccess) -> None:
         self.access = access
-        self._max_connections = max_connections
         self._credentials = RequestCredentials(access.credentials, plugin_timeout_s=access.request_timeout)
-        self._tls = CurrentTLS(access, self._credentials, clock)
-        self._open_session: aiohttp.ClientSession | None = None
-        self._host = access.server.rpartition("://")[2].partition("/")[0]
+        self._tls = CurrentTLS(access, self._credentials)
+        self._connections = HTTPConnections(
+            access.server, self._tls.context, server_name=access.tls.server_name, proxy=access.proxy
+        )
+        self._connections.on_answer = self._record_answer
+        self._slots = asyncio.Semaphore(_MAX_REQUESTS)
         self.on_answer: Callable[[str, str, int, float], None] = lambda _verb, _host, _code, _duration_s: None
         """Gets the verb, the host, the status and the duration of each answer; status 0: there was none."""
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(limit=self._max_connections, socket_factory=_keepalive_socket)
-        headers = {"User-Agent": f"nodewright/{__version__} ({platform.system().lower()})"}
-        headers["Accept"] = "application/json, */*"
-        if not self.access.may_compress:
-            headers["Accept-Encoding"] = "identity"
-        self._open_session = aiohttp.ClientSession(
-            connector=connector, headers=headers, timeout=aiohttp.ClientTimeout(total=None, sock_connect=None)
-        )
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._open_session is not None:
-            await self._open_session.close()
-            self._open_session = None
+        self._connections.close()
+
+    def _record_answer(self, verb: str, host: str, code: int, duration_s: float) -> None:
+        self.on_answer(verb, host, code, duration_s)
+
+    # ------------------------------------------------------------ objects as bytes
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
         """The body of the answer to a GET.
 
         Errors: ApiError, also for HTML and for half an answer; HostError for credentials that cannot be read.
         """
-        return await self.send(ApiRequest(verb="GET", path=_with_query(path, query or {})))
+        return await self._content(ApiRequest(path=with_query(path, query or {}), may_compress=True))
 
     async def list_pages(
         self, path: str, *, label_selector: str = "", field_selector: str = "", page_size: int = PAGE_SIZE
@@ -104,11 +106,8 @@ class ApiClient:
         token, previous, is_restart = "", "", False
         while True:
             paging = {} if is_restart else {"limit": str(page_size)}
-            request = ApiRequest(
-                verb="GET", path=_with_query(path, query | paging | ({"continue": token} if token else {}))
-            )
             try:
-                body = await self.send(request)
+                body = await self.get(path, query | paging | ({"continue": token} if token else {}))
             except ApiError as error:
                 if not error.is_expired or not token:
                     raise
@@ -117,16 +116,16 @@ class ApiClient:
             try:
                 page, token = decode_page(body, is_restart=is_restart)
             except JSON_ERRORS as error:
-                raise json_error(request.verb, path, self.access.server, error) from None
+                raise json_error("GET", path, self.access.server, error) from None
             if token and token == previous:
                 text = "the list has no end: two pages name the same next page"
-                raise ApiError(request.verb, path, text, server=self.access.server)
+                raise ApiError("GET", path, text, server=self.access.server)
             previous = token
             yield page
             if not token or is_restart:
                 return
 
-    async def watch(
+    async def watch_events(
         self,
         path: str,
         *,
@@ -146,158 +145,163 @@ class ApiClient:
             "resourceVersion": resource_version,
             "timeoutSeconds": str(timeout_s),
         } | _selectors(label_selector, field_selector)
-        request = ApiRequest(verb="GET", path=_with_query(path, query))
-        await self._credentials.headers()  # A plugin that asks the user has its own time.
+        lines = self._lines(with_query(path, query), self.access.request_timeout, timeout_s + _WATCH_GRACE_S)
         try:
-            async with AsyncExitStack() as stack:
-                async with asyncio.timeout(self.access.request_timeout) as limit:
-                    response = await stack.enter_async_context(self.response(request, limit))
-                end_s = asyncio.get_running_loop().time() + timeout_s + _WATCH_GRACE_S
-                chunks = await stack.enter_async_context(aclosing(_chunks(response, end_s)))
-                lines = await stack.enter_async_context(aclosing(lines_of(chunks)))
-                async for line in lines:
-                    yield decode_event(line, path)
-        except TimeoutError:
-            raise ApiError("WATCH", path, "no answer in time", server=self.access.server) from None
-        except (aiohttp.ClientError, OSError) as error:
-            raise transport_error("WATCH", path, self.access, error) from None
+            with self._api_errors("WATCH", path, "no answer in time"):
+                async with aclosing(lines):
+                    async for line in lines:
+                        yield decode_event(line, path)
         except EOFError:
             text = "the connection ended in the middle of an event"
             raise ApiError("WATCH", path, text, server=self.access.server) from None
 
-    async def write(self, kind: WriteKind, path: str, document: Any) -> msgspec.Raw:
-        """Sends a document; the object as the server stores it.
+    # ------------------------------------------------------------ objects as documents
 
-        A write that must find a certain version has `metadata.resourceVersion` or `metadata.uid` in its document, one
-        that deletes has `delete_options`; the server answers 409 if the object is another.
+    async def read(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """An object or a list."""
+        return await self._document(ApiRequest(path=with_query(path, query)))
+
+    async def create(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Creates an object; returns it as stored."""
+        return await self._write("POST", path, document)
+
+    async def update(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Replaces an object; returns it as stored."""
+        return await self._write("PUT", path, document)
+
+    async def patch(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Applies a strategic merge patch; returns the object as stored."""
+        return await self._write("PATCH", path, document, STRATEGIC_MERGE)
+
+    async def delete(self, path: str, options: Mapping[str, Any]) -> None:
+        """Deletes an object."""
+        await self._write("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", **options})
+
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[dict[str, Any]]:
+        """The events of a watch until the server ends it.
 
         Errors: ApiError.
         """
-        verb, content_type = kind.value
-        body = msgspec.json.encode(document)
-        request = ApiRequest(verb=verb, path=path, body=body, content_type=content_type)
-        return msgspec.Raw(await self.send(request))
+        limit_s = watch_limit_s(query)
+        lines = self._lines(with_query(path, {**query, "watch": "true"}), limit_s, limit_s)
+        try:
+            with self._api_errors("WATCH", path, f"no answer within {limit_s:g} s"):
+                async with aclosing(lines):
+                    async for line in lines:
+                        yield as_object(msgspec.json.decode(line))
+        except EOFError:
+            return  # The server ends a watch in the middle of an event now and then: the next one has it.
+        except (TypeError, *JSON_ERRORS) as error:
+            raise json_error("WATCH", path, self.access.server, error) from None
+        except HostError as error:
+            raise as_api_error("WATCH", path, error) from None
 
-    async def send(self, request: ApiRequest) -> bytes:
+    async def _write(
+        self, verb: str, path: str, document: Mapping[str, Any], content_type: str = JSON
+    ) -> dict[str, Any]:
+        body = msgspec.json.encode(document)
+        return await self._document(ApiRequest(verb=verb, path=path, body=body, content_type=content_type))
+
+    async def _document(self, request: ApiRequest) -> dict[str, Any]:
+        try:
+            return as_object(msgspec.json.decode(await self._content(request)))
+        except HostError as error:
+            raise as_api_error(request.verb, request.path, error) from None
+        except (TypeError, *JSON_ERRORS) as error:
+            raise json_error(request.verb, request.path, self.access.server, error) from None
+
+    # ------------------------------------------------------------ requests
+
+    async def _content(self, request: ApiRequest) -> bytes:
         """The body of the answer to a request, within the time-out of the access.
 
         Errors: ApiError; HostError for credentials that cannot be read.
         """
+        limit_s = self.access.request_timeout
         await self._credentials.headers()  # A plugin that asks the user has its own time.
-        try:
+        with self._api_errors(request.verb, request.path, f"no answer within {limit_s:g} s"):
             async with (
-                asyncio.timeout(self.access.request_timeout) as limit,
-                self.response(request, limit) as response,
+                asyncio.timeout(limit_s) as limit,
+                self._slots,
+                self._answer(request, limit) as (head, parts),
             ):
-                body = await _bounded_body(response)
-        except TimeoutError:
-            text = f"no answer within {self.access.request_timeout:g} s"
-            raise ApiError(request.verb, request.path, text, server=self.access.server) from None
-        except (aiohttp.ClientError, OSError) as error:
-            raise transport_error(request.verb, request.path, self.access, error) from None
-        if response.content_type == "text/html":
-            raise answer_error(request.verb, request.path, response, body)
+                body = await whole_body(parts, MAX_ANSWER_BYTES)
+        if head.content_type == "text/html":
+            raise answer_error(request.verb, request.path, head, body)
         return body
 
+    async def _lines(self, path: str, answer_s: float, watch_s: float) -> AsyncGenerator[bytes]:
+        """The lines of a watch; no time-out runs while the caller has one of them.
+
+        Errors: EOFError for a stream that ends within a line; otherwise as of `_answer`.
+        """
+        await self._credentials.headers()  # A plugin that asks the user has its own time.
+        async with AsyncExitStack() as stack:
+            async with asyncio.timeout(answer_s) as limit:
+                _, parts = await stack.enter_async_context(self._answer(ApiRequest(path=path), limit))
+            end_s = asyncio.get_running_loop().time() + watch_s
+            chunks = await stack.enter_async_context(aclosing(_parts_until(parts, end_s)))
+            lines = await stack.enter_async_context(aclosing(lines_of(chunks)))
+            async for line in lines:
+                yield line
+
     @asynccontextmanager
-    async def response(
+    async def _answer(
         self, request: ApiRequest, limit: asyncio.Timeout
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer to a request whose status is one of success; its body is not read yet.
+    ) -> AsyncIterator[tuple[AnswerHead, AsyncGenerator[bytes]]]:
+        """The answer to a request whose status is one of success, and the parts of its body.
 
-        One that is refused is repeated as `RepeatedRequest` says.
-
-        Errors: ApiError; aiohttp.ClientError and OSError from connections; HostError for credentials.
+        Errors: ApiError for another status; OSError of connections; HostError for credentials.
         """
         repeated = RepeatedRequest(self._credentials, self._tls.expire, limit, self.access.request_timeout)
         while True:
-            response = await self._sent(request)
-            try:
-                if response.status < 300:
-                    yield response
+            wire_request = await self._wire_request(request)
+            async with self._connections.exchange(wire_request) as (head, parts):
+                if head.status < 300:
+                    yield head, parts
                     return
-                error = answer_error(request.verb, request.path, response, await _bounded_body(response))
-            finally:
-                _end(response)
-            await repeated.wait(error)
+                body = await whole_body(parts, MAX_ANSWER_BYTES)
+            await repeated.wait(answer_error(request.verb, request.path, head, body))
 
-    async def _sent(self, request: ApiRequest) -> aiohttp.ClientResponse:
-        started_s, code = time.monotonic(), 0
-        try:
-            response = await self._sent_once(request)
-            code = response.status
-        finally:
-            self.on_answer(request.verb, self._host, code, time.monotonic() - started_s)
-        return response
-
-    async def _sent_once(self, request: ApiRequest) -> aiohttp.ClientResponse:
-        assert self._open_session is not None, "the client is an asynchronous context manager"
-        headers = await self._credentials.headers()
-        if request.content_type:
+    async def _wire_request(self, request: ApiRequest) -> WireRequest:
+        is_compressed = request.may_compress and self.access.may_compress
+        headers = [
+            *self._connections.headers,
+            ("User-Agent", f"nodewright/{__version__} ({sys.platform})"),
+            ("Accept", "application/json, */*"),
+            ("Accept-Encoding", "gzip, deflate" if is_compressed else "identity"),
+            *await self._credentials.headers(),
+        ]
+        if request.body:
             headers.append(("Content-Type", request.content_type))
-        is_secure = self.access.server.startswith("https://")
+        target = self._connections.target_prefix + request.path
+        return WireRequest(verb=request.verb, target=target, headers=headers, body=request.body)
+
+    @contextmanager
+    def _api_errors(self, verb: str, path: str, timeout_text: str) -> Iterator[None]:
+        """Turns the errors of connections into ApiErrors."""
         try:
-            return await self._open_session.request(
-                request.verb,
-                URL(f"{self.access.server}{request.path}", encoded=True),
-                headers=headers,
-                data=request.body or None,
-                ssl=await self._tls.context() if is_secure else True,
-                server_hostname=self.access.tls.server_name or None,
-                proxy=self.access.proxy or None,
-                allow_redirects=False,
-            )
-        except aiohttp.ClientError:
-            raise  # Some are ValueErrors as well.
-        except ValueError as error:  # a header that cannot be sent, a URL that is none
-            raise ApiError(request.verb, request.path, str(error), server=self.access.server) from None
+            yield
+        except TimeoutError:
+            raise ApiError(verb, path, timeout_text, server=self.access.server) from None
+        except OSError as error:
+            raise ApiError(verb, path, error_text(error), server=self.access.server) from None
 
 
-async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
-    """The body of the answer.
+async def _parts_until(parts: AsyncIterator[bytes], end_s: float) -> AsyncGenerator[bytes]:
+    """The parts of a body that come before this time of the event loop.
 
-    Errors: OSError for one that is larger than any list; aiohttp.ClientError.
+    Errors: TimeoutError.
     """
-    chunks: list[bytes] = []
-    total = 0
-    while chunk := await response.content.readany():
-        chunks.append(chunk)
-        total += len(chunk)
-        if total > MAX_ANSWER_BYTES:
-            raise OSError(f"the answer has more than {MAX_ANSWER_BYTES} bytes, which is the limit")
-    return b"".join(chunks)
-
-
-def _end(response: aiohttp.ClientResponse) -> None:
-    """Returns the connection; one whose answer was not read to its end is closed at once, without a TLS farewell."""
-    if response.connection is not None and response.connection.transport is not None:
-        response.connection.transport.abort()
-    response.release()
-
-
-async def _chunks(response: aiohttp.ClientResponse, end_s: float) -> AsyncGenerator[bytes]:
-    """The chunks of the body; no time-out runs while the caller has one of them."""
     while True:
-        async with asyncio.timeout_at(end_s):
-            chunk = await response.content.readany()
-        if not chunk:
+        try:
+            async with asyncio.timeout_at(end_s):
+                part = await anext(parts)
+        except StopAsyncIteration:
             return
-        yield chunk
+        yield part
 
 
 def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
     selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
     return {name: value for name, value in selectors.items() if value}
-
-
-def _with_query(path: str, query: Mapping[str, str]) -> str:
-    if not query:
-        return path
-    return f"{path}{'&' if '?' in path else '?'}{urlencode(query)}"
-
-
-def _keepalive_socket(address: tuple[int, int, int, str, tuple[Any, ...]]) -> socket.socket:
-    family, kind, protocol, _, _ = address
-    connection = socket.socket(family, kind, protocol)
-    set_keepalive(connection)
-    return connection

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.serving.request_user import RequestAttributes, User
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 

@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 
 from nodewright.cluster.client.access import AccessOptions
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.api_client import ApiClient
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.kubeconfig import load_access
-from nodewright.cluster.client.plain_access import PlainAccess
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.exports.export_feed import ExportFeed
 from nodewright.cluster.exports.export_places import EXPORT_URL
@@ -181,7 +180,7 @@ async def export_member(
     Errors: InputError with the faults of the kubeconfig.
     """
     access = load_access(AccessOptions(kubeconfig=options.kubeconfig), os.environ)
-    async with PlainAccess(access) as api:
+    async with ApiClient(access) as api:
         pods = ClusterPods(api, node_name, clock)
         publisher = Publisher(api, options, pods, feed, clock) if options.publish else None
         yield ExportMember(pods, publisher)

@@ -1,11 +1,18 @@
 """What a kubelet's HTTPS API reports: its pods, its configuration and its release."""
 
+import asyncio
 import re
+import ssl
 
 import msgspec
 
-from nodewright.cluster.client.peer_access import PeerAccess
-from nodewright.documents.files.http_get import HTTPFailure, HTTPRequest, http_get
+from nodewright.cluster.client.http_connections import (
+    HTTPConnections,
+    WireRequest,
+    error_text,
+    whole_body,
+)
+from nodewright.cluster.client.tls import PeerAccess
 from nodewright.model.errors import HostError
 
 MAX_PODS_BYTES = 64 << 20
@@ -27,9 +34,13 @@ class KubeletClient:
     def __init__(self, endpoint: KubeletEndpoint) -> None:
         """Errors: HostError for certificates that cannot be read, or a text that is no URL."""
         self.endpoint = endpoint
-        self._context = endpoint.peer.tls()
+        context = endpoint.peer.tls()
+
+        async def tls() -> ssl.SSLContext:
+            return context
+
         try:
-            HTTPRequest.from_url(endpoint.url, {})
+            self._connections = HTTPConnections(endpoint.url, tls)
         except ValueError as error:
             raise HostError("use the kubelet's URL", endpoint.url, str(error)) from None
 
@@ -51,18 +62,25 @@ class KubeletClient:
 
     async def _get(self, path: str) -> bytes:
         url = self.endpoint.url.rstrip("/") + path
-        request = HTTPRequest.from_url(url, self._headers())
-        response = await http_get(request, _TIMEOUT_S, MAX_PODS_BYTES, self._context)
-        if isinstance(response, HTTPFailure):
-            raise HostError("read", url, response.error)
-        if response.status != 200:
-            text = response.body[:200].decode("utf-8", "replace").strip()
-            raise HostError("read", url, f"status {response.status}: {text}")
-        return response.body
-
-    def _headers(self) -> dict[str, str]:
-        return {
-            "Accept": "application/json",
-            "User-Agent": "nodewright-export",
-            **self.endpoint.peer.headers(),
-        }
+        headers = [
+            *self._connections.headers,
+            ("Accept", "application/json"),
+            ("User-Agent", "nodewright-export"),
+            ("Connection", "close"),
+            *self.endpoint.peer.headers().items(),
+        ]
+        request = WireRequest(target=self._connections.target_prefix + path, headers=headers)
+        try:
+            async with (
+                asyncio.timeout(_TIMEOUT_S),
+                self._connections.exchange(request) as (head, parts),
+            ):
+                body = await whole_body(parts, MAX_PODS_BYTES)
+        except TimeoutError:
+            raise HostError("read", url, f"no answer within {_TIMEOUT_S:g} s") from None
+        except OSError as error:
+            raise HostError("read", url, error_text(error)) from None
+        if head.status != 200:
+            text = body[:200].decode("utf-8", "replace").strip()
+            raise HostError("read", url, f"status {head.status}: {text}")
+        return body

@@ -1,14 +1,23 @@
 """Follows the exports of all nodes: one long poll each."""
 
 import asyncio
+import ssl
 from collections import Counter
 from collections.abc import Callable
 from typing import Self
+from urllib.parse import urlsplit
 
-import aiohttp
-
-from nodewright.cluster.client.peer_access import PeerAccess
+from nodewright.cluster.client.cluster_api import with_query
+from nodewright.cluster.client.http_connections import (
+    HTTPConnections,
+    HTTPError,
+    OversizedAnswerError,
+    WireRequest,
+    error_text,
+    whole_body,
+)
 from nodewright.cluster.client.reflector import BackOffDelay
+from nodewright.cluster.client.tls import PeerAccess
 from nodewright.cluster.tasks.clock import Clock
 from nodewright.documents.profiles.node_export import MAX_EXPORT_BYTES, NodeExport
 from nodewright.model.errors import Fault, HostError, InputError
@@ -46,13 +55,9 @@ class ExportFollowers:
         self._parts = NodePartCache()
         self._first_reads = asyncio.Semaphore(_FIRST_READS)
         self._started_s = clock.monotonic_s()
-        self._session: aiohttp.ClientSession | None = None
+        self._context = access.tls()
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(limit=0, ssl=self._access.tls())
-        self._session = aiohttp.ClientSession(
-            connector=connector, timeout=aiohttp.ClientTimeout(total=ANSWER_S)
-        )
         return self
 
     async def __aexit__(self, *_exception: object) -> None:
@@ -60,8 +65,6 @@ class ExportFollowers:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._session is not None:
-            await self._session.close()
 
     @property
     def has_settled(self) -> bool:
@@ -100,17 +103,25 @@ class ExportFollowers:
             self._tasks[name] = (url, asyncio.ensure_future(self._run(name, url)))
 
     async def _run(self, name: str, url: str) -> None:
+        exporter = _Exporter(url, self._access, self._context)
+        try:
+            await self._follow_exporter(name, exporter)
+        finally:
+            exporter.close()
+
+    async def _follow_exporter(self, name: str, exporter: "_Exporter") -> None:
         delay, generation, is_failing = BackOffDelay(), -1, False
         reader = ExportReader(self._parts)
         while True:
             try:
-                generation, pause_s = await self._next(name, url, generation, reader)
+                generation, pause_s = await self._next(name, exporter, generation, reader)
             except Exception as error:  # noqa: BLE001 - the export of one node must not end the following of it
                 is_content = isinstance(error, InputError)
-                is_transport = isinstance(error, aiohttp.ClientError | HostError | OSError | TimeoutError)
+                is_transport = isinstance(error, HostError | OSError)
                 kind = "content" if is_content else "transport" if is_transport else "internal"
                 self.errors[kind] += 1
-                text = f"{url}: {str(error) or type(error).__name__}"
+                description = error_text(error) if isinstance(error, OSError) else str(error)
+                text = f"{exporter.url}: {description or type(error).__name__}"
                 if not is_failing or is_content:
                     self.log(f"node {name}: {text}")
                 is_failing = True
@@ -130,18 +141,18 @@ class ExportFollowers:
                 await self._clock.sleep(pause_s)
 
     async def _next(
-        self, name: str, url: str, generation: int, reader: ExportReader
+        self, name: str, exporter: "_Exporter", generation: int, reader: ExportReader
     ) -> tuple[int, float | None]:
         """Takes over the next export: its generation, and a pause; None: the watch ended before its time.
 
-        Errors: aiohttp.ClientError, OSError and TimeoutError of the connection; InputError for an export that cannot be.
+        Errors: as of `_Exporter.next_export`; InputError for an export that cannot be.
         """
         started_s = self._clock.monotonic_s()
         if generation < 0:
             async with self._first_reads:
-                content = await self._requested(url, generation)
+                content = await exporter.next_export(generation)
         else:
-            content = await self._requested(url, generation)
+            content = await exporter.next_export(generation)
         answered_s = self._clock.monotonic_s()
         if content is None:
             self.cluster.confirm_export(name, now_s=answered_s)
@@ -153,29 +164,6 @@ class ExportFollowers:
         self._take(name, export)
         cost_s = self._clock.monotonic_s() - answered_s
         return export.generation, _PAUSE_FACTOR * cost_s if cost_s > _USUAL_COST_S else 0.0
-
-    async def _requested(self, url: str, generation: int) -> bytes | None:
-        """The next export; None: it is still of this generation.
-
-        The Node object names the URL, and a writer of that object could read a token that is sent in plain text.
-        """
-        assert self._session is not None
-        headers = self._access.headers()
-        if headers and not url.startswith("https://"):
-            raise aiohttp.ClientError("the token of --export-token-file is sent over https only")
-        query = {"watch": "true", "generation": str(generation), "timeoutSeconds": str(WATCH_S)}
-        params = query if generation >= 0 else {}
-        get = self._session.get(url, params=params, headers=headers, allow_redirects=False)
-        async with get as response:
-            if response.status == 304:
-                return None
-            if response.status != 200:
-                text = (await response.content.read(300)).decode("utf-8", "replace")
-                raise aiohttp.ClientError(f"status {response.status}: {text}")
-            content = await response.content.read(MAX_EXPORT_BYTES + 1)
-            while not response.content.at_eof() and len(content) <= MAX_EXPORT_BYTES:
-                content += await response.content.read(MAX_EXPORT_BYTES)
-            return content
 
     def _take(self, name: str, export: NodeExport) -> None:
         """Takes over an export.
@@ -194,3 +182,58 @@ class ExportFollowers:
         skew_s = abs(export.observed_time.nanoseconds - self._clock.now_ns()) / 10**9
         if skew_s > _SKEW_S:
             self.errors["skew"] += 1
+
+
+class _Exporter:
+    """The exporter of one node, and the connection that is kept between two requests."""
+
+    def __init__(self, url: str, access: PeerAccess, context: ssl.SSLContext) -> None:
+        self.url = url
+        self._access, self._context = access, context
+        self._connections: HTTPConnections | None = None
+
+    async def next_export(self, generation: int) -> bytes | None:
+        """The export after this generation; None: it is still of this one.
+
+        The Node object names the URL, and a writer of that object could read a token that is sent in plain text.
+
+        Errors: OSError, also for an answer that is no success; InputError for one that is too large; HostError for a token
+                file that cannot be read.
+        """
+        token = self._access.headers()
+        if token and not self.url.startswith("https://"):
+            raise HTTPError("the token of --export-token-file is sent over https only")
+        connections = self._opened()
+        query = {"watch": "true", "generation": str(generation), "timeoutSeconds": str(WATCH_S)}
+        path = urlsplit(self.url).path or "/"
+        request = WireRequest(
+            target=with_query(path, query) if generation >= 0 else path,
+            headers=(*connections.headers, ("Accept", "*/*"), *token.items()),
+        )
+        async with asyncio.timeout(ANSWER_S), connections.exchange(request) as (head, parts):
+            try:
+                content = await whole_body(parts, MAX_EXPORT_BYTES)
+            except OversizedAnswerError as error:
+                raise InputError([Fault(rule=str(error))]) from None
+        if head.status == 304:
+            return None
+        if head.status != 200:
+            raise HTTPError(f"status {head.status}: {content[:300].decode('utf-8', 'replace')}")
+        return content
+
+    def _opened(self) -> HTTPConnections:
+        if self._connections is None:
+            try:
+                parts = urlsplit(self.url)
+                self._connections = HTTPConnections(f"{parts.scheme}://{parts.netloc}", self._tls)
+            except ValueError as error:
+                raise HTTPError(str(error)) from None
+        return self._connections
+
+    async def _tls(self) -> ssl.SSLContext:
+        return self._context
+
+    def close(self) -> None:
+        """Closes the connection."""
+        if self._connections is not None:
+            self._connections.close()

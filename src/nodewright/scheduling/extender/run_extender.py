@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 
 from nodewright.cluster.client.access import AccessOptions
+from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.kubeconfig import load_access
-from nodewright.cluster.client.peer_access import PeerAccess
-from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.client.tls import PeerAccess
 from nodewright.cluster.exports.export_places import ExportPlaces
 from nodewright.cluster.serving.access import Authorizer, Grants
 from nodewright.cluster.serving.http_server import (
@@ -136,13 +136,13 @@ def token_warning(options: ExtenderOptions) -> str:
     return "warning: without --export-ca-file any node can read the token of --export-token-file"
 
 
-async def open_api(stack: AsyncExitStack, options: ExtenderOptions) -> PlainAccess:
+async def open_api(stack: AsyncExitStack, options: ExtenderOptions) -> ApiClient:
     """The API server, until the stack is closed.
 
     Errors: InputError.
     """
     access = load_access(AccessOptions(kubeconfig=options.kubeconfig, context=options.context), os.environ)
-    return await stack.enter_async_context(PlainAccess(access))
+    return await stack.enter_async_context(ApiClient(access))
 
 
 def leader_lease(options: ExtenderOptions, api: ClusterAPI, clock: Clock) -> LeaderLease | None:

@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
 import pytest
 from tests.support.fake_api_certificates import Authority
 from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_server
@@ -16,9 +15,7 @@ from tests.support.real_api_server import needs_real, real_api_server
 
 from nodewright.cluster.client.access import ClusterAccess, PEMSource, TLSSettings, UserCredentials
 from nodewright.cluster.client.api_client import ApiClient
-from nodewright.cluster.client.plain_access import PlainAccess
 from nodewright.cluster.client.reflector import BackOffDelay, Reflector
-from nodewright.cluster.client.writes import WriteKind, delete_options
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 T = TypeVar("T")
@@ -53,10 +50,10 @@ class ReflectorServer(NamedTuple):
 class Followed:
     """A reflector that runs, and what the test changes with the client."""
 
-    def __init__(self, client: ApiClient, api: PlainAccess, path: str) -> None:
+    def __init__(self, client: ApiClient, path: str) -> None:
         self.client, self.path = client, path
         self.clock = ImmediateClock()
-        self.reflector = Reflector(api, path, "metadata.name!=kube-root-ca.crt", self.clock)
+        self.reflector = Reflector(client, path, "metadata.name!=kube-root-ca.crt", self.clock)
         self.events: list[RecordEvent] = []
         self.reflector.record_event = self.events.append
         self._changed = asyncio.Event()
@@ -74,7 +71,7 @@ class Followed:
 
     async def create(self, name: str, **data: str) -> None:
         document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
-        await self.client.write(WriteKind.CREATE, self.path, document)
+        await self.client.create(self.path, document)
 
 
 @pytest.fixture(
@@ -117,12 +114,12 @@ def follow(server: ReflectorServer, procedure: Callable[[Followed], Awaitable[T]
     """The result of the procedure while a reflector follows the ConfigMaps of a new namespace."""
 
     async def run() -> T:
-        async with ApiClient(server.access) as client, PlainAccess(server.access) as api:
+        async with ApiClient(server.access) as api:
             namespace = f"reflector-{next(NUMBERS)}"
             document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-            await client.write(WriteKind.CREATE, "/api/v1/namespaces", document)
+            await api.create("/api/v1/namespaces", document)
             path = f"/api/v1/namespaces/{namespace}/configmaps"
-            followed = Followed(client, api, path)
+            followed = Followed(api, path)
             await followed.create("before")
             task = asyncio.ensure_future(followed.reflector.run())
             try:
@@ -141,9 +138,9 @@ def test_objects_are_those_of_the_list_and_of_the_changes_after_it(server: Refle
         assert followed.names() == ["before"]
         await followed.create("a")
         await followed.until(lambda: followed.names() == ["a", "before"])
-        await followed.client.write(WriteKind.MERGE_PATCH, f"{followed.path}/a", {"data": {"x": "1"}})
+        await followed.client.patch(f"{followed.path}/a", {"data": {"x": "1"}})
         await followed.until(lambda: any(each.get("data") for each in followed.reflector.objects.values()))
-        await followed.client.write(WriteKind.DELETE, f"{followed.path}/before", delete_options())
+        await followed.client.delete(f"{followed.path}/before", {})
         await followed.until(lambda: followed.names() == ["a"])
         return next(iter(followed.reflector.objects.values()))["data"]
 
@@ -153,10 +150,8 @@ def test_objects_are_those_of_the_list_and_of_the_changes_after_it(server: Refle
 def test_an_object_that_a_write_returned_is_not_replaced_by_an_older_one(server: ReflectorServer) -> None:
     async def put(followed: Followed) -> list[Any]:
         old = next(iter(followed.reflector.objects.values()))
-        answer = await followed.client.write(
-            WriteKind.MERGE_PATCH, f"{followed.path}/before", {"data": {"x": "2"}}
-        )
-        followed.reflector.put(msgspec.json.decode(answer))
+        answer = await followed.client.patch(f"{followed.path}/before", {"data": {"x": "2"}})
+        followed.reflector.put(answer)
         followed.reflector.put(old)
         return [each["data"] for each in followed.reflector.objects.values()]
 
@@ -181,7 +176,7 @@ def test_a_bookmark_is_where_the_next_watch_begins(fake: ReflectorServer) -> Non
         await asyncio.to_thread(api.wait_for_watches)
         # Another object changes, which this list does not have.
         other = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}
-        await followed.client.write(WriteKind.CREATE, "/api/v1/namespaces", other)
+        await followed.client.create("/api/v1/namespaces", other)
         api.bookmark()
         await asyncio.to_thread(api.wait_for_bookmarks)
         requests = len(api.requests)
@@ -205,7 +200,7 @@ def test_after_a_version_that_is_too_old_the_difference_is_found(fake: Reflector
         # What changes while no watch can tell: one object is gone and another is new.
         api.fixed[collection] = CannedAnswer(raw=b"")
         api.end_watches()
-        await followed.client.write(WriteKind.DELETE, f"{collection}/before", delete_options())
+        await followed.client.delete(f"{collection}/before", {})
         api.add(collection, {"metadata": {"name": "after"}})
         api.compact()
         del api.fixed[collection]

@@ -14,9 +14,8 @@ from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_
 
 from nodewright.cluster.client.access import ClusterAccess, UserCredentials
 from nodewright.cluster.client.api_client import ApiClient
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.object_list import collected_pages
-from nodewright.cluster.client.object_watch import lines_of, metadata_of
+from nodewright.cluster.client.cluster_api import ApiError
+from nodewright.cluster.client.list_watch import collected_pages, lines_of, metadata_of
 
 HTML = b"<!doctype html><html><head><title>\n Sign in </title></head></html>"
 
@@ -292,7 +291,7 @@ def test_a_proxy_that_refuses_is_named_without_its_password(server: FakeApiServe
 async def first_events(client: ApiClient, number: int) -> list[tuple[str, str]]:
     """The kinds of the first events of a watch from the first version, and the names or versions of their objects."""
     events: list[tuple[str, str]] = []
-    async with aclosing(client.watch(NODES, resource_version="1", timeout_s=60)) as watch:
+    async with aclosing(client.watch_events(NODES, resource_version="1", timeout_s=60)) as watch:
         async for event in watch:
             metadata = metadata_of(event.object)
             events.append((event.kind, metadata.name or metadata.resource_version))

@@ -21,10 +21,8 @@ from nodewright.cluster.client.access import (
     UserCredentials,
 )
 from nodewright.cluster.client.api_client import ApiClient
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.object_list import collected_pages
-from nodewright.cluster.client.object_watch import WatchEvent
-from nodewright.cluster.client.writes import WriteKind, delete_options
+from nodewright.cluster.client.cluster_api import ApiError
+from nodewright.cluster.client.list_watch import WatchEvent, collected_pages
 
 T = TypeVar("T")
 TOKEN = "admin"  # noqa: S105 - of servers that only this test reaches
@@ -84,7 +82,7 @@ def run(server: ContractServer, procedure: Callable[[ApiClient, str], Awaitable[
             namespace = f"contract-{next(NUMBERS)}"
             if not fields:
                 document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-                await client.write(WriteKind.CREATE, "/api/v1/namespaces", document)
+                await client.create("/api/v1/namespaces", document)
             return await procedure(client, f"/api/v1/namespaces/{namespace}/configmaps")
 
     return asyncio.run(with_client())
@@ -96,7 +94,7 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
 
 
 async def create(client: ApiClient, path: str, *names: str) -> list[dict[str, Any]]:
-    return [decoded(await client.write(WriteKind.CREATE, path, config_map(name))) for name in names]
+    return [await client.create(path, config_map(name)) for name in names]
 
 
 def decoded(content: msgspec.Raw | bytes) -> dict[str, Any]:
@@ -156,29 +154,18 @@ def test_an_object_is_replaced_if_its_version_is_current(server: ContractServer)
     async def replace(client: ApiClient, path: str) -> tuple[dict[str, Any], ApiError]:
         (first,) = await create(client, path, "a")
         changed = first | {"data": {"key": "value"}}
-        second = decoded(await client.write(WriteKind.REPLACE, f"{path}/a", changed))
-        return second, await refusal(client.write(WriteKind.REPLACE, f"{path}/a", changed))
+        second = await client.update(f"{path}/a", changed)
+        return second, await refusal(client.update(f"{path}/a", changed))
 
     second, error = run(server, replace)
     assert second["data"] == {"key": "value"}
     assert (error.status, error.reason) == (409, "Conflict")
 
 
-@pytest.mark.parametrize(
-    ("kind", "patch"),
-    [
-        (WriteKind.MERGE_PATCH, {"data": {"a": None, "b": "2"}}),
-        (WriteKind.STRATEGIC_PATCH, {"data": {"a": None, "b": "2"}}),
-        (
-            WriteKind.JSON_PATCH,
-            [{"op": "remove", "path": "/data/a"}, {"op": "add", "path": "/data/b", "value": "2"}],
-        ),
-    ],
-)
-def test_a_patch_changes_members(server: ContractServer, kind: WriteKind, patch: Any) -> None:
+def test_a_patch_changes_members(server: ContractServer) -> None:
     async def apply_patch(client: ApiClient, path: str) -> dict[str, Any]:
-        await client.write(WriteKind.CREATE, path, config_map("a", a="1", c="3"))
-        return decoded(await client.write(kind, f"{path}/a", patch))
+        await client.create(path, config_map("a", a="1", c="3"))
+        return await client.patch(f"{path}/a", {"data": {"a": None, "b": "2"}})
 
     assert run(server, apply_patch)["data"] == {"b": "2", "c": "3"}
 
@@ -187,8 +174,8 @@ def test_a_patch_of_an_old_version_is_a_conflict(server: ContractServer) -> None
     async def apply_twice(client: ApiClient, path: str) -> ApiError:
         (first,) = await create(client, path, "a")
         patch = {"metadata": {"resourceVersion": first["metadata"]["resourceVersion"]}, "data": {"a": "1"}}
-        await client.write(WriteKind.MERGE_PATCH, f"{path}/a", patch)
-        return await refusal(client.write(WriteKind.MERGE_PATCH, f"{path}/a", patch | {"data": {"a": "2"}}))
+        await client.patch(f"{path}/a", patch)
+        return await refusal(client.patch(f"{path}/a", patch | {"data": {"a": "2"}}))
 
     error = run(server, apply_twice)
     assert (error.status, error.reason) == (409, "Conflict")
@@ -198,12 +185,12 @@ def test_a_strategic_patch_merges_conditions_by_type(server: ContractServer) -> 
     async def patch_status(client: ApiClient, _: str) -> list[Any]:
         name = f"node-{next(NUMBERS)}"
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
-        await client.write(WriteKind.CREATE, "/api/v1/nodes", node)
+        await client.create("/api/v1/nodes", node)
         path = f"/api/v1/nodes/{name}/status"
         answer: dict[str, Any] = {}
         for kind, status in (("Ready", "False"), ("MemoryPressure", "False"), ("Ready", "True")):
             patch = {"status": {"conditions": [{"type": kind, "status": status}]}}
-            answer = decoded(await client.write(WriteKind.STRATEGIC_PATCH, path, patch))
+            answer = await client.patch(path, patch)
         return sorted((each["type"], each["status"]) for each in answer["status"]["conditions"])
 
     assert run(server, patch_status) == [("MemoryPressure", "False"), ("Ready", "True")]
@@ -214,13 +201,11 @@ def test_an_object_is_deleted_only_if_it_is_the_one_that_is_meant(server: Contra
         (document,) = await create(client, path, "a")
         metadata = document["metadata"]
         errors = [
-            await refusal(client.write(WriteKind.DELETE, f"{path}/a", delete_options(uid="other"))),
-            await refusal(client.write(WriteKind.DELETE, f"{path}/a", delete_options(resource_version="1"))),
+            await refusal(client.delete(f"{path}/a", {"preconditions": {"uid": "other"}})),
+            await refusal(client.delete(f"{path}/a", {"preconditions": {"resourceVersion": "1"}})),
         ]
-        options = delete_options(
-            uid=metadata["uid"], resource_version=metadata["resourceVersion"], grace_period_s=0
-        )
-        await client.write(WriteKind.DELETE, f"{path}/a", options)
+        preconditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        await client.delete(f"{path}/a", {"preconditions": preconditions, "gracePeriodSeconds": 0})
         return [*errors, await refusal(client.get(f"{path}/a"))]
 
     assert [error.status for error in run(server, delete)] == [409, 409, 404]
@@ -231,10 +216,12 @@ def test_a_watch_has_what_happens_after_its_version(server: ContractServer) -> N
         await create(client, path, "before")
         version = (await collected_pages(client.list_pages(path))).resource_version
         await create(client, path, "a", "other")
-        await client.write(WriteKind.MERGE_PATCH, f"{path}/a", {"data": {"a": "1"}})
-        await client.write(WriteKind.DELETE, f"{path}/a", delete_options())
+        await client.patch(f"{path}/a", {"data": {"a": "1"}})
+        await client.delete(f"{path}/a", {})
         events: list[WatchEvent] = []
-        watch = client.watch(path, resource_version=version, label_selector="name!=other", timeout_s=60)
+        watch = client.watch_events(
+            path, resource_version=version, label_selector="name!=other", timeout_s=60
+        )
         async with aclosing(watch) as stream:
             async for event in stream:
                 if event.kind != "BOOKMARK" and b"kube-root-ca.crt" not in bytes(event.object):
@@ -250,7 +237,9 @@ def test_a_watch_has_what_happens_after_its_version(server: ContractServer) -> N
 def test_a_watch_ends_when_its_time_is_over(server: ContractServer) -> None:
     async def events(client: ApiClient, path: str) -> list[WatchEvent]:
         version = (await collected_pages(client.list_pages(path))).resource_version
-        watch = client.watch(path, resource_version=version, field_selector="metadata.name=a", timeout_s=1)
+        watch = client.watch_events(
+            path, resource_version=version, field_selector="metadata.name=a", timeout_s=1
+        )
         return [event async for event in watch if event.kind != "BOOKMARK"]
 
     assert run(server, events) == []
@@ -264,7 +253,7 @@ def secrets(path: str) -> str:
 async def create_secrets(client: ApiClient, path: str, *names: str) -> None:
     for name in names:
         document = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}}
-        await client.write(WriteKind.CREATE, secrets(path), document)
+        await client.create(secrets(path), document)
 
 
 def test_a_version_that_is_too_old_has_expired(server: ContractServer) -> None:
@@ -272,7 +261,9 @@ def test_a_version_that_is_too_old_has_expired(server: ContractServer) -> None:
         version = (await collected_pages(client.list_pages(secrets(path)))).resource_version
         await create_secrets(client, path, "a", "b")
         server.compact()
-        return await refusal(anext(client.watch(secrets(path), resource_version=version, timeout_s=60)))
+        return await refusal(
+            anext(client.watch_events(secrets(path), resource_version=version, timeout_s=60))
+        )
 
     error = run(server, watch_old_version)
     assert error.is_expired

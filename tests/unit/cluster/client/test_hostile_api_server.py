@@ -15,14 +15,12 @@ from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_
 from nodewright.agent.member.pod_informer import PodInformer
 from nodewright.agent.member.service_account_tokens import _issued
 from nodewright.agent.rules.environment.value_sources import TokenSpec
-from nodewright.cluster.client import api_client, object_watch
+from nodewright.cluster.client import api_client, list_watch
 from nodewright.cluster.client.access import AccessOptions, ClusterAccess, PEMSource
 from nodewright.cluster.client.api_client import ApiClient
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.client.kubeconfig import load_access
-from nodewright.cluster.client.object_list import collected_pages
-from nodewright.cluster.client.object_watch import OverlongLineError, lines_of
-from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.client.list_watch import OverlongLineError, collected_pages, lines_of
 from nodewright.cluster.client.reflector import Reflector, object_version
 from nodewright.cluster.exports.export_places import EXPORT_URL
 from nodewright.cluster.exports.exported_node import EXPORT, exported_cluster_node
@@ -64,7 +62,7 @@ def test_a_list_whose_pages_go_round_in_circles_is_an_error(server: FakeApiServe
     assert "the list has no end" in str(error(access_to(server)))
 
     async def followed(client: ApiClient) -> None:
-        async with PlainAccess(client.access) as api:
+        async with ApiClient(client.access) as api:
             await Reflector(api, NODES, "", None)._list()  # type: ignore[arg-type] # no clock is read
 
     with pytest.raises(ApiError, match="the list has no end"):
@@ -80,7 +78,7 @@ def test_a_page_of_nothing_but_titles_is_searched_quickly(server: FakeApiServer)
 
 
 def test_an_event_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_watch, "MAX_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr(list_watch, "MAX_LINE_BYTES", 1 << 20)
 
     async def read(chunk: bytes) -> list[bytes]:
         async def stream() -> AsyncIterator[bytes]:
@@ -99,11 +97,11 @@ def test_an_answer_that_is_no_object_is_an_error_of_the_agents_client(
     server: FakeApiServer, content: bytes
 ) -> None:
     async def read(client: ApiClient) -> None:
-        async with PlainAccess(client.access) as api:
+        async with ApiClient(client.access) as api:
             await api.read(NODES, {})
 
     server.canned[NODES].append(CannedAnswer(200, content))
-    with pytest.raises(ApiError, match="the answer is not JSON"):
+    with pytest.raises(ApiError, match="the answer is not the expected JSON"):
         call(access_to(server), read)
 
 

@@ -10,9 +10,7 @@ from tests.support.fake_api_certificates import Authority
 from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_server
 
 from nodewright.cluster.client.access import ClusterAccess, PEMSource, TLSSettings, UserCredentials
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.cluster_api import STRATEGIC_MERGE
-from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.client.api_client import STRATEGIC_MERGE, ApiClient, ApiError
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 NODES = "/api/v1/nodes"
@@ -24,16 +22,16 @@ def server() -> Iterator[FakeApiServer]:
         yield fake
 
 
-def call(server: FakeApiServer, procedure: Callable[[PlainAccess], Awaitable[Any]], **access: Any) -> Any:
+def call(server: FakeApiServer, procedure: Callable[[ApiClient], Awaitable[Any]], **access: Any) -> Any:
     async def run() -> Any:
-        async with PlainAccess(ClusterAccess(server=server.url, **access)) as api:
+        async with ApiClient(ClusterAccess(server=server.url, **access)) as api:
             return await procedure(api)
 
     return asyncio.run(run())
 
 
 def test_objects_are_written_and_read(server: FakeApiServer) -> None:
-    async def write(api: PlainAccess) -> None:
+    async def write(api: ApiClient) -> None:
         created = await api.create(MAPS, {"metadata": {"name": "m"}, "data": {"a": "1"}})
         changed = await api.update(f"{MAPS}/m", {**created, "data": {"a": "2"}})
         assert changed["data"] == {"a": "2"}
@@ -57,7 +55,7 @@ def test_a_token_that_has_changed_is_read_again(server: FakeApiServer, tmp_path:
     file = tmp_path / "token"
     server.users["Bearer new"] = "exporter"
 
-    async def read(api: PlainAccess) -> None:
+    async def read(api: ApiClient) -> None:
         file.write_text("old")
         with pytest.raises(ApiError) as refused:
             await api.read(NODES, {})
@@ -90,8 +88,8 @@ def test_certificates_are_verified(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (CannedAnswer(200, b"[]"), "the answer is not JSON"),
-        (CannedAnswer(200, b"\xff"), "the answer is not JSON"),
+        (CannedAnswer(200, b"[]"), "the answer is not the expected JSON"),
+        (CannedAnswer(200, b"\xff"), "the answer is not the expected JSON"),
         (CannedAnswer(raw=b"220 mail\r\n\r\n"), "the answer is not HTTP"),
         (CannedAnswer(raw=b"x" * 200_000), "the answer is not HTTP"),
         (CannedAnswer(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"), "the connection ended"),
@@ -102,7 +100,7 @@ def test_certificates_are_verified(tmp_path: Path) -> None:
             CannedAnswer(raw=b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-2\r\n{}\r\n0\r\n\r\n"),
             "the answer is not HTTP",
         ),
-        (CannedAnswer(raw=b""), "the connection ended"),
+        (CannedAnswer(raw=b""), "the server closed the connection without an answer"),
         (CannedAnswer(hangs=True), "no answer within 0.5 s"),
         (CannedAnswer(503, b"busy", (("Retry-After", "70"),)), "503 Service Unavailable: busy"),
     ],

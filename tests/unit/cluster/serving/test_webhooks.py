@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.kubelet_api import HTTPSAgent
 
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.serving import webhooks
 from nodewright.cluster.serving.access import Authorizer, Grants
 from nodewright.cluster.serving.request_user import RequestAttributes, User, request_attributes

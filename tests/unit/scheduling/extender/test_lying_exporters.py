@@ -16,7 +16,7 @@ from tests.support.binding_cluster import BindingCluster, ExtenderBench
 from tests.unit.scheduling.extender.test_extender_network import options
 from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile
 
-from nodewright.cluster.client.peer_access import PeerAccess
+from nodewright.cluster.client.tls import PeerAccess
 from nodewright.cluster.exports.export_places import EXPORT_URL
 from nodewright.cluster.serving.http_server import ListenAddress, serve_network
 from nodewright.cluster.serving.middleware import RefusalLog

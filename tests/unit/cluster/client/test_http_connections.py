@@ -13,10 +13,10 @@ import pytest
 from tests.support.fake_api_certificates import Authority
 from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_server
 
-from nodewright.cluster.client import api_connections
+from nodewright.cluster.client import http_connections as api_connections
 from nodewright.cluster.client.access import ClusterAccess, PEMSource, TLSSettings
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.client.api_client import ApiClient
+from nodewright.cluster.client.cluster_api import ApiError
 
 NODES = "/api/v1/nodes"
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -38,7 +38,7 @@ def server() -> Iterator[FakeApiServer]:
 
 @in_a_loop
 async def test_later_requests_use_the_connections_of_earlier_ones(server: FakeApiServer) -> None:
-    async with PlainAccess(ClusterAccess(server=server.url)) as api:
+    async with ApiClient(ClusterAccess(server=server.url)) as api:
         for name in ("a", "b"):
             await api.create(MAPS, {"metadata": {"name": name}})
             with pytest.raises(ApiError):
@@ -61,23 +61,23 @@ async def test_later_requests_use_the_connections_of_earlier_ones(server: FakeAp
 async def test_answers_end_as_their_headers_say(server: FakeApiServer, body: bytes) -> None:
     # The server closes the connection after each of these.
     server.canned[NODES] += [CannedAnswer(raw=b"HTTP/1.1 200 OK\r\n" + body)] * 3
-    async with PlainAccess(ClusterAccess(server=server.url)) as api:
+    async with ApiClient(ClusterAccess(server=server.url)) as api:
         assert [await api.read(NODES, {}) for _ in range(3)] == [{}] * 3
     assert server.connections == 3
 
 
 @in_a_loop
 async def test_a_read_is_repeated_if_the_server_closes_an_idle_connection(server: FakeApiServer) -> None:
-    async with PlainAccess(ClusterAccess(server=server.url)) as api:
+    async with ApiClient(ClusterAccess(server=server.url)) as api:
         await api.read(NODES, {})
         server.canned[NODES].append(CannedAnswer(raw=b""))
         assert (await api.read(NODES, {}))["items"] == []
         assert server.connections == 2
         server.canned[MAPS].append(CannedAnswer(raw=b""))
-        with pytest.raises(ApiError, match="the connection ended"):
+        with pytest.raises(ApiError, match="the server closed the connection without an answer"):
             await api.create(MAPS, {"metadata": {"name": "a"}})  # It may have been created.
         server.canned[NODES] += [CannedAnswer(raw=b"")] * 2
-        with pytest.raises(ApiError, match="the connection ended"):
+        with pytest.raises(ApiError, match="the server closed the connection without an answer"):
             await api.read(NODES, {})
 
 
@@ -85,7 +85,7 @@ async def test_a_read_is_repeated_if_the_server_closes_an_idle_connection(server
 async def test_what_nobody_asked_for_is_no_answer(server: FakeApiServer) -> None:
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
     server.canned[NODES].append(CannedAnswer(raw=answer + b"{}" + answer + b"{}"))
-    async with PlainAccess(ClusterAccess(server=server.url)) as api:
+    async with ApiClient(ClusterAccess(server=server.url)) as api:
         assert await api.read(NODES, {}) == {}
         assert (await api.read(NODES, {}))["items"] == []
 
@@ -95,7 +95,7 @@ async def test_connections_that_were_idle_for_long_are_not_used(
     server: FakeApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api_connections, "MAX_IDLE_S", 0.0)
-    async with PlainAccess(ClusterAccess(server=server.url)) as api:
+    async with ApiClient(ClusterAccess(server=server.url)) as api:
         for _ in range(3):
             await api.read(NODES, {})
     assert server.connections == 3
@@ -105,7 +105,7 @@ async def test_connections_that_were_idle_for_long_are_not_used(
 async def test_a_busy_server_is_asked_again(server: FakeApiServer) -> None:
     answer = CannedAnswer(429, b"", (("Retry-After", "0"),))
     server.canned[NODES] += [answer] * 3
-    async with PlainAccess(ClusterAccess(server=server.url)) as api:
+    async with ApiClient(ClusterAccess(server=server.url)) as api:
         codes: list[int] = []
         api.on_answer = lambda _verb, _host, code, _duration_s: codes.append(code)
         await api.read(NODES, {})
@@ -128,7 +128,7 @@ async def test_a_new_client_certificate_has_a_connection_of_its_own(tmp_path: Pa
         client_key=PEMSource(str(own[1])),
     )
     with fake_api_server(authority.pair("kubernetes"), authority.certificate) as server:
-        async with PlainAccess(ClusterAccess(server=server.url, tls=tls)) as api:
+        async with ApiClient(ClusterAccess(server=server.url, tls=tls)) as api:
             for pair in pairs:
                 for source, target in zip(pair, own, strict=True):
                     target.write_bytes(source.read_bytes())
@@ -143,7 +143,7 @@ async def test_a_new_client_certificate_has_a_connection_of_its_own(tmp_path: Pa
 
 @in_a_loop
 async def test_a_cancelled_request_leaves_no_connection(server: FakeApiServer) -> None:
-    async with PlainAccess(ClusterAccess(server=server.url)) as api:
+    async with ApiClient(ClusterAccess(server=server.url)) as api:
         for turns in range(12):
             server.canned[NODES].append(CannedAnswer(hangs=True))
             request = asyncio.create_task(api.read(NODES, {}))
@@ -199,7 +199,7 @@ async def test_a_proxy_tunnels_tls(tmp_path: Path) -> None:
             access = ClusterAccess(
                 server=server.url, tls=tls, proxy=f"http://user:se%40cret@127.0.0.1:{port}"
             )
-            async with PlainAccess(access) as api:
+            async with ApiClient(access) as api:
                 assert (await api.read(NODES, {}))["items"] == []
                 assert (await api.read(NODES, {}))["items"] == []
     assert [head.splitlines()[0] for head in heads] == [f"CONNECT 127.0.0.1:{server.port} HTTP/1.1"]
@@ -210,7 +210,7 @@ async def test_a_proxy_tunnels_tls(tmp_path: Path) -> None:
 async def test_a_proxy_receives_requests_without_tls_as_they_are(server: FakeApiServer) -> None:
     server.serve(NODES, {"from": "proxy"})
     access = ClusterAccess(server="http://api.invalid", proxy=server.url.replace("//", "//user:secret@"))
-    async with PlainAccess(access) as api:
+    async with ApiClient(access) as api:
         assert await api.read(NODES, {}) == {"from": "proxy"}
     headers = server.requests[0].headers
     assert (headers["Host"], headers["Proxy-Authorization"]) == ("api.invalid", "Basic dXNlcjpzZWNyZXQ=")
@@ -219,13 +219,13 @@ async def test_a_proxy_receives_requests_without_tls_as_they_are(server: FakeApi
 @in_a_loop
 async def test_errors_name_the_proxy_without_its_password(server: FakeApiServer) -> None:
     proxy = server.url.replace("//", "//user:secret@")
-    async with PlainAccess(ClusterAccess(server="https://api.invalid", proxy=proxy)) as api:
+    async with ApiClient(ClusterAccess(server="https://api.invalid", proxy=proxy)) as api:
         with pytest.raises(ApiError, match=rf"the proxy 127.0.0.1:{server.port} answers 501"):
             await api.read(NODES, {})
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     access = ClusterAccess(server="https://api.invalid", proxy=f"http://user:secret@127.0.0.1:{port}")
-    async with PlainAccess(access) as api:
+    async with ApiClient(access) as api:
         with pytest.raises(ApiError, match=rf"refused through the proxy 127.0.0.1:{port}") as error:
             await api.read(NODES, {})
     assert "secret" not in str(error.value)
