@@ -7,7 +7,6 @@ import pytest
 from tools.source import ROOT
 
 FIXED = {
-    "aiohttp": (3, 13, 3),  # CVE-2025-69223
     "cryptography": (46, 0, 5),  # CVE-2024-12797, CVE-2026-26007
     "distributed": (2026, 1),  # CVE-2026-23528
     "grpcio": (1, 67),  # CVE-2024-7246, CVE-2024-11407

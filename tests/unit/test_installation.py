@@ -206,7 +206,7 @@ def test_without_extras_every_command_works_or_names_its_extra(release: str, fol
         ("agent", "agent]'"),
         ("dashboard", "dashboard]'"),
         ("export", "agent]'"),
-        ("extender", "agent,cluster]'"),
+        ("extender", "agent]'"),
     ]
     assert all("\n" not in text for text in extras.values())
 
@@ -226,17 +226,6 @@ def test_a_missing_package_is_an_error_in_one_line(
 def test_the_agent_needs_its_own_extra() -> None:
     text = missing_extra_text(ModuleNotFoundError(name="starlette"), ["agent"])
     assert text == "`nodewright agent` needs the package starlette: pip install 'nodewright[agent]'"
-
-
-def test_a_node_of_a_cluster_needs_the_extra_agent_only() -> None:
-    modules = (
-        "agent.assembly.cluster_setup",
-        "agent.assembly.kubelet_serving_config",
-        "scheduling.exporter.export_member",
-    )
-    imports = "; ".join(f"import nodewright.{module}" for module in modules)
-    program = f"import sys; sys.modules['aiohttp'] = None; {imports}"
-    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_a_module_of_ours_that_is_missing_is_a_bug() -> None:

@@ -161,8 +161,7 @@ def app() -> None:
 _EXTRAS = {
     "starlette": "dashboard",
     "uvicorn": "dashboard",
-    "h11": "dashboard",
-    "aiohttp": "cluster",
+    "h11": "cluster",
     "grpc": "agent",
     "google": "agent",
     "cryptography": "agent",
@@ -171,7 +170,7 @@ _EXTRAS = {
 """Python packages that are not always installed, and the extras of this package that contain them."""
 
 
-_EXTRAS_OF_COMMANDS = {"agent": "agent", "kubelet": "agent", "export": "agent", "extender": "agent,cluster"}
+_EXTRAS_OF_COMMANDS = {"agent": "agent", "kubelet": "agent", "export": "agent", "extender": "agent"}
 """The extras of commands that need several of these packages."""
 
 

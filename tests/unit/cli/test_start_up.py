@@ -94,7 +94,6 @@ def test_an_exporter_imports_nothing_that_decides() -> None:
     modules = set(json.loads(result.stdout))
     assert modules >= {*parts, "starlette"}
     unused = {
-        "aiohttp",
         "grpc",
         "nodewright.agent.state.effects",
         "nodewright.engine.node",

@@ -7,6 +7,7 @@ every error is an `HTTPError` or another OSError.
 import asyncio
 import base64
 import os
+import re
 import socket
 import ssl
 import time
@@ -29,6 +30,8 @@ _READ_BYTES = 256 << 10
 """What is read at once: as much as asyncio takes from a socket."""
 _UNPACKED_BYTES = 1 << 20
 """How much of a compressed body is unpacked at once."""
+
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
 
 TLSSource: TypeAlias = Callable[[], Awaitable[ssl.SSLContext]]
 """Returns the TLS context of a request; another one if certificates have changed."""
@@ -120,7 +123,8 @@ class ClientConnection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self.writer = reader, writer
         self._protocol = h11.Connection(h11.CLIENT, MAX_HEAD_BYTES)
-        self._has_begun = self._has_ended = False
+        self._has_begun = self._has_ended = self._may_reuse = False
+        self._chunks: _ChunkedBody | None = None
         self.tls: ssl.SSLContext | None = None
         self.is_reused = self.is_at_end = False
         self.used_s = 0.0
@@ -148,6 +152,9 @@ class ClientConnection:
         headers: dict[str, str] = {}
         for name, value in event.headers:
             headers.setdefault(name.decode("latin-1"), value.decode("latin-1"))
+        is_chunked = headers.get("transfer-encoding", "").lower() == "chunked"
+        self._chunks = _ChunkedBody() if is_chunked and event.status_code not in (204, 304) else None
+        self._may_reuse = event.http_version == b"1.1" and headers.get("connection", "").lower() != "close"
         return AnswerHead(event.status_code, bytes(event.reason).decode("latin-1"), headers)
 
     async def body(self) -> AsyncGenerator[bytes]:
@@ -155,12 +162,30 @@ class ClientConnection:
 
         Errors: as of `head`.
         """
+        if self._chunks is not None:
+            async for part in self._chunked(self._chunks):
+                yield part
+            return
         while isinstance(event := await self._event(), h11.Data):
             yield event.data
         following, _ = self._protocol.trailing_data
         if self._protocol.their_state is h11.DONE and self._protocol.our_state is h11.DONE and not following:
             self._protocol.start_next_cycle()
             self.is_at_end = True
+
+    async def _chunked(self, chunks: "_ChunkedBody") -> AsyncGenerator[bytes]:
+        """The parts of a body in chunks, read from the stream beside h11: `_ChunkedBody` says why."""
+        content, _ = self._protocol.trailing_data
+        while True:
+            if part := chunks.feed(content):
+                yield part
+            if chunks.is_at_end:
+                break
+            content = await self._reader.read(_READ_BYTES)
+            if not content:
+                raise ConnectionEndedError(has_begun=True)
+        self._protocol = h11.Connection(h11.CLIENT, MAX_HEAD_BYTES)
+        self.is_at_end = self._may_reuse and not chunks.rest
 
     async def is_silent(self) -> bool:
         """Whether the connection is open and nothing has come that was not asked for."""
@@ -192,6 +217,58 @@ class ClientConnection:
                 raise ConnectionEndedError(has_begun=self._has_begun) from None
             raise InvalidAnswerError(str(error)) from None
         return event
+
+
+class _ChunkedBody:
+    """The content of a body in chunks.
+
+    h11 takes 25 µs for each chunk, and API servers send a list in chunks of one object, or of 2 KiB if it is
+    compressed: a list of 400 MB would take half as long again. This is the only part of HTTP that is read beside h11.
+    """
+
+    def __init__(self) -> None:
+        self.rest = b""
+        """What has arrived and is not read yet; at the end, what follows the body."""
+        self.is_at_end = False
+        self._left = 0
+        """Bytes of the current chunk that have not arrived."""
+        self._is_in_chunk = self._is_in_trailer = False
+
+    def feed(self, content: bytes) -> bytes:
+        """The part of the body in what has arrived.
+
+        Errors: InvalidAnswerError.
+        """
+        content, position, parts = self.rest + content, 0, []
+        while not self.is_at_end:
+            if self._left:
+                part = content[position : position + self._left]
+                if not part:
+                    break
+                parts.append(part)
+                position += len(part)
+                self._left -= len(part)
+                continue
+            end = content.find(b"\r\n", position)
+            if end < 0:
+                break
+            self._take_line(content[position:end])
+            position = end + 2
+        self.rest = content[position:]
+        if not self.is_at_end and len(self.rest) > MAX_HEAD_BYTES:
+            raise InvalidAnswerError("the line before a chunk is too long")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _take_line(self, line: bytes) -> None:
+        if self._is_in_trailer:
+            self.is_at_end = not line
+        elif self._is_in_chunk and not line:
+            self._is_in_chunk = False
+        elif (match := _CHUNK_SIZE.fullmatch(line)) is not None and not self._is_in_chunk:
+            self._left = int(match[1], 16)
+            self._is_in_chunk, self._is_in_trailer = self._left > 0, self._left == 0
+        else:
+            raise InvalidAnswerError(f"illegal chunk header: {line[:100]!r}")
 
 
 def _check_start(content: bytes) -> None:
@@ -377,8 +454,7 @@ async def whole_body(parts: AsyncGenerator[bytes], max_bytes: int) -> bytes:
 
     Errors: OversizedAnswerError.
     """
-    received: list[bytes] = []
-    size = 0
+    received, size = list[bytes](), 0
     async for part in parts:
         received.append(part)
         size += len(part)

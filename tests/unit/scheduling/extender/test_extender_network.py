@@ -1,12 +1,12 @@
 """The extender's servers and its followers of exports, over sockets and TLS."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import msgspec
 import pytest
 from tests.support.binding_cluster import BindingCluster, ExtenderBench
@@ -48,17 +48,31 @@ def options(**given: Any) -> ExtenderOptions:
 class Caller:
     """Sends requests to an extender."""
 
-    def __init__(self, session: aiohttp.ClientSession, url: str, bench: ExtenderBench) -> None:
-        self._session, self._url, self.bench = session, url, bench
+    def __init__(self, address: ListenAddress, bench: ExtenderBench) -> None:
+        self.address, self.bench = address, bench
 
     async def post(self, path: str, document: Any, **headers: str) -> tuple[int, Any]:
         """The status and the answer."""
         is_ready = isinstance(document, bytes | AsyncIterator)
         body = document if is_ready else msgspec.json.encode(document)
-        async with self._session.post(
-            f"{self._url}{path}", data=body, ssl=False, headers=headers
-        ) as response:
-            return response.status, msgspec.json.decode(await response.read())
+        is_streamed = isinstance(body, AsyncIterator)
+        framing = "transfer-encoding: chunked" if is_streamed else f"content-length: {len(body)}"
+        lines = [f"POST {path} HTTP/1.1", "host: a", framing, "connection: close"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        reader, writer = await asyncio.open_connection(*self.address, ssl=context)
+        try:
+            writer.write("\r\n".join((*lines, "", "")).encode())
+            if is_streamed:
+                async for part in body:
+                    writer.write(b"%x\r\n%b\r\n" % (len(part), part))
+                    await writer.drain()
+            writer.write(b"0\r\n\r\n" if is_streamed else body)
+            head, _, answer = (await reader.read()).partition(b"\r\n\r\n")
+            return int(head.split()[1]), msgspec.json.decode(answer)
+        finally:
+            writer.transport.abort()
 
 
 @asynccontextmanager
@@ -72,8 +86,7 @@ async def serving(**given: Any) -> AsyncIterator[Caller]:
     async with AsyncExitStack() as stack:
         security = server_tls(chosen), call_authorizer(chosen)
         bound = await serve_extender(stack, chosen, SingleProcess(bench.service), security)
-        session = await stack.enter_async_context(aiohttp.ClientSession())
-        yield Caller(session, f"https://{bound}", bench)
+        yield Caller(bound, bench)
 
 
 def test_calls_over_tls() -> None:
@@ -169,12 +182,9 @@ def test_a_call_without_a_length_is_refused_where_it_is_too_large(monkeypatch: p
 def test_a_call_that_is_too_large_is_refused_unread() -> None:
     async def scenario() -> None:
         async with serving() as caller:
-            host, _, port = caller._url.removeprefix("https://").partition(":")
-            import ssl
-
             context = ssl.create_default_context()
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
+            reader, writer = await asyncio.open_connection(*caller.address, ssl=context)
             writer.write(
                 b"POST /filter HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n{" % (MAX_CALL_BYTES + 1)
             )

@@ -1,4 +1,4 @@
-"""The client of API servers that needs the standard library alone: writes, credentials, and servers that answer badly."""
+"""The client's objects as documents: writes, credentials, and servers that answer badly."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -10,7 +10,8 @@ from tests.support.fake_api_certificates import Authority
 from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_server
 
 from nodewright.cluster.client.access import ClusterAccess, PEMSource, TLSSettings, UserCredentials
-from nodewright.cluster.client.api_client import STRATEGIC_MERGE, ApiClient, ApiError
+from nodewright.cluster.client.api_client import STRATEGIC_MERGE, ApiClient
+from nodewright.cluster.client.cluster_api import ApiError
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 NODES = "/api/v1/nodes"
