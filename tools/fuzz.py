@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from nodewright.cli.app import COLLECTION_THRESHOLDS
+from nodewright.documents.files.process_tuning import COMMAND_THRESHOLDS
 from nodewright.documents.formats.documents import parse_documents
 from nodewright.documents.profiles.catalogue import recorded_machines
 from nodewright.model.errors import HostError, InputError
@@ -296,7 +296,7 @@ def _prepare(names: Sequence[str]) -> None:
             targets()[name].read(targets()[name].samples[0])
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*COLLECTION_THRESHOLDS)
+    gc.set_threshold(*COMMAND_THRESHOLDS)
 
 
 def main(arguments: list[str]) -> int:

@@ -34,7 +34,7 @@ from nodewright.cluster.client.access import ClusterAccess, TLSSettings, UserCre
 from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.serving.key_pair import ensure_key_pair
 from nodewright.cluster.serving.tls import ReloadingTLS
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.profiles.catalogue import catalogue
 from nodewright.documents.profiles.node_lookup import catalogue_profile
 from nodewright.fleet import Options, run

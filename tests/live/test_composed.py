@@ -17,7 +17,7 @@ from nodewright.agent.pods.container_config import NodeContext
 from nodewright.agent.pods.log_rotation import LogRotatePolicy, rotate_once
 from nodewright.agent.pods.runtime_configs import ProcessConfigBuilder
 from nodewright.agent.state.agent_state import PodSource
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.model.kubernetes.namespace_objects import ConfigMap

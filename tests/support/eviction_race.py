@@ -30,7 +30,7 @@ from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime
 from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodRecord, PodSource, PodStage
 from nodewright.agent.state.observations import PodApplied
 from nodewright.agent.state.status_text import KubeletStatusText
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.files.cgroup_files import memory_file_names
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile

@@ -27,7 +27,7 @@ from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime
 from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodRecord, PodSource
 from nodewright.agent.state.observations import PodApplied, PodDeletionRequested
 from nodewright.agent.state.status_text import KubeletStatusText
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.profiles.machine.captured_machine import capture_this_machine
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile

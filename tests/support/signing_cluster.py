@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 
 from nodewright.agent.member.signing_requests import SIGNING_REQUESTS
 from nodewright.cluster.client.cluster_api import ApiError
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 
 Document = dict[str, Any]
 

@@ -1,8 +1,9 @@
 """The command line, one module a command."""
 
-import gc
 import os
 import sys
+
+from nodewright.documents.files.process_tuning import pause_collections
 
 COMPLETE = "__complete"
 """The first argument with which completion scripts call nodewright; the words of the command line follow."""
@@ -14,7 +15,7 @@ def main() -> None:
     """Runs the command line and exits with its exit code."""
     if sys.__stdout__ is None:  # as in `nodewright ... >&-`
         sys.exit("error: standard output is closed")
-    gc.disable()  # until the command's module is imported: what imports create is rarely garbage
+    pause_collections()
     if _program() == "kubelet":  # a link of this name, for what starts a kubelet
         sys.argv.insert(1, "kubelet")
     if sys.argv[1:2] == [COMPLETE]:

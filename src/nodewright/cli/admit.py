@@ -9,7 +9,7 @@ from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options, current_session, is_about_all_nodes, watch_option
 from nodewright.cli.node_query import LoadedQuery, admitted_entry, load_query, print_report
 from nodewright.cli.options import JournalOptions, NodeQuery
-from nodewright.documents.files.garbage import rare_collections
+from nodewright.documents.files.process_tuning import rare_collections
 from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import print_workflow_commands

@@ -3,22 +3,19 @@
 Exit codes: 0 yes; 1 error (input, machine; for `verify` a mismatch); 2 usage; 3 the answer is no or undecided.
 """
 
-import gc
 import importlib
 from collections.abc import Sequence
 from io import StringIO
 
 import click
 
+from nodewright.documents.files.process_tuning import resume_collections
 from nodewright.documents.output.colours import ColourMode
 from nodewright.documents.output.exit_codes import ERROR, INTERRUPTED, USAGE, YES
 from nodewright.documents.output.terminal import print_message, print_text, set_colour_mode
 from nodewright.model.errors import HostError, InputError, fault_lines
 from nodewright.model.printable import printable
 from nodewright.model.values.custom_policy import CustomPolicyError
-
-COLLECTION_THRESHOLDS = (100_000, 20, 100)
-"""What a command reads and decides stays until it ends, so it is rarely searched for garbage."""
 
 # Title of a section of `--help` -> command name -> summary; the module `nodewright.cli.NAME` has a click command named
 # `command`. The summaries are kept here so that `--help` imports no command's module.
@@ -87,10 +84,7 @@ class LazyGroup(click.Group):
         if module is None:
             return None
         command = importlib.import_module(module).command
-        if not gc.isenabled():  # as `main` starts a process
-            gc.freeze()
-            gc.set_threshold(*COLLECTION_THRESHOLDS)
-            gc.enable()
+        resume_collections()
         assert isinstance(command, click.Command)
         _add_colour_option(command)
         return command

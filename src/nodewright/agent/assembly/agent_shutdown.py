@@ -15,7 +15,7 @@ from nodewright.agent.rules.node_shutdown import (
     shutdown_periods,
 )
 from nodewright.agent.state.observations import DrainRequested, Observation
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 T = TypeVar("T")

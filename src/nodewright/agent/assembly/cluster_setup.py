@@ -47,9 +47,8 @@ from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.objects.object_names import name_selector
-from nodewright.cluster.tasks.clock import Clock
-from nodewright.cluster.tasks.free_memory import limit_tls_buffers
 from nodewright.cluster.tasks.supervision import BackgroundTask, error_text
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.files.file_store import write_atomically
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.profiles.machine.host_facts import kubernetes_architecture
@@ -115,7 +114,6 @@ async def cluster_member(
     root_dir: Path,
 ) -> AsyncIterator[ClusterMember]:
     """The parts, connected to the API server; the lease has a connection of its own."""
-    limit_tls_buffers()
     loop, event_recorder, _ = parts
     clock, lease_s = loop.clock, loop.state.node.config.parts.kubelet.node_lease_duration_seconds
     async with (

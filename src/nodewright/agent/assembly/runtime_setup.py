@@ -23,7 +23,7 @@ from nodewright.agent.pods.pull_secrets import PullSecrets
 from nodewright.agent.pods.runtime_configs import ContainerConfigBuilder, ProcessConfigBuilder
 from nodewright.agent.runtimes.processes.exec_session import PlainProcessStreams
 from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration

@@ -14,7 +14,7 @@ from nodewright.cluster.client.http_get import (
     dial_error,
     http_get,
 )
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.errors import HostError
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.model.values.duration import Duration

@@ -15,7 +15,7 @@ from nodewright.agent.member.signing_requests import (
     issued_certificate,
 )
 from nodewright.cluster.client.cluster_api import ClusterAPI
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.values.instant import Instant

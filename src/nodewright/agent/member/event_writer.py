@@ -15,7 +15,7 @@ from nodewright.agent.member.event_correlator import (
 )
 from nodewright.agent.state.agent_state import PodRecord, PodSource
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.values.instant import Instant

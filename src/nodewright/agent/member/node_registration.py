@@ -21,7 +21,7 @@ from nodewright.agent.observe.metric_names import GaugeMetric
 from nodewright.agent.state.agent_state import AgentState
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.reflector import BackOffDelay, Reflector, newest_object
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 NODES = "/api/v1/nodes"

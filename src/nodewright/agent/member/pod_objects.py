@@ -17,8 +17,7 @@ from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource,
 from nodewright.agent.state.observations import Observation, PodReferencesChanged
 from nodewright.agent.state.outcome import IterationResult
 from nodewright.cluster.client.reflector import Reflector
-from nodewright.cluster.tasks.clock import Clock
-from nodewright.cluster.tasks.timing import elapsed_s
+from nodewright.cluster.tasks.timing import Clock, elapsed_s
 from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.cluster_objects import RuntimeClass
 from nodewright.model.kubernetes.namespace_objects import Service

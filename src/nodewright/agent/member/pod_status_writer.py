@@ -14,7 +14,7 @@ from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource
 from nodewright.agent.state.outcome import IterationResult
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.reflector import BackOffDelay, Reflector
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 _MAX_WRITES = 4

@@ -12,8 +12,7 @@ from nodewright.agent.rules.lifecycle.pod_termination import (
     grace_period_s,
     termination_ordering,
 )
-from nodewright.cluster.tasks.clock import Clock
-from nodewright.cluster.tasks.timing import elapsed_s, gather_all
+from nodewright.cluster.tasks.timing import Clock, elapsed_s, gather_all
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent

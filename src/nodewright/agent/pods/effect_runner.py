@@ -41,9 +41,8 @@ from nodewright.agent.state.observations import (
     Observation,
     PodEffectCompleted,
 )
-from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import error_text, report_failure
-from nodewright.cluster.tasks.timing import monotonic_ns
+from nodewright.cluster.tasks.timing import Clock, monotonic_ns
 from nodewright.documents.files.ports import CgroupManager
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
 from nodewright.model.errors import HostError

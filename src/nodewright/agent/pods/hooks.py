@@ -9,8 +9,8 @@ from nodewright.agent.rules.environment.variables import probe_handler, resolved
 from nodewright.agent.rules.lifecycle.pod_actions import ProbeResult
 from nodewright.agent.state.effects import RunProbe
 from nodewright.agent.state.observations import ProbeCompleted
-from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import error_text
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.objects import Container, Pod
 
 _POST_START_TIMEOUT_S = 120.0

@@ -1,12 +1,15 @@
-"""Isolates the agent's tasks from one another: one that fails is reported, and started again or given up alone."""
+"""Isolates the tasks of a process that stays: one that fails is reported, and started again or given up alone."""
 
 import asyncio
+import signal
+import sys
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import PurePath
 from traceback import extract_tb
 from typing import Any, NamedTuple
 
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.errors import HostError, InputError
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 
@@ -90,3 +93,17 @@ def report_failure(task: "asyncio.Task[Any]", name: str, record_event: Callable[
             record_event(RecordEvent(uid="", is_warning=True, reason="TaskFailed", message=message))
 
     task.add_done_callback(on_end)
+
+
+def stop_event() -> asyncio.Event:
+    """An event that SIGTERM or SIGINT sets; a second signal exits at once."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def request_stop(number: int) -> None:
+        if stop.is_set():
+            sys.exit(128 + number)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, partial(request_stop, number))
+    return stop

@@ -1,15 +1,41 @@
-"""Time by a clock that may be a fake: the current time, the duration of operations, and of garbage collections."""
+"""Time by a clock that may be a fake: the current time, the duration of operations, and their limits."""
 
 import asyncio
-import gc
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol, TypeVar
 
-from nodewright.cluster.tasks.clock import Clock
+
+class HostClock:
+    """Fulfils the port `Clock`."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds since 1970 by the wall clock, which may jump."""
+        return time.time_ns()
+
+    def monotonic_s(self) -> float:
+        """Seconds of the monotonic clock."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Waits for that long."""
+        await asyncio.sleep(max(0.0, seconds))
+
+
+class Clock(Protocol):
+    """Wall clock and monotonic clock."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds since 1970 by the wall clock, which may jump."""
+
+    def monotonic_s(self) -> float:
+        """Seconds of the monotonic clock."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Waits for that long."""
+
 
 T = TypeVar("T")
-_OLDEST_GENERATION = 2
 
 
 class ThreadRunner(Protocol):
@@ -69,46 +95,3 @@ async def gather_all(operations: Iterable[Coroutine[Any, Any, None]]) -> None:
     for result in results:
         if isinstance(result, BaseException):
             raise result
-
-
-class ShortCollections:
-    """Keeps Python's garbage collections short: what survives a full one is not examined again for an hour.
-
-    With 10,000 pods, a full collection takes a third of a second, in which nothing else runs.
-    """
-
-    PERIOD_S = 3600.0
-    THRESHOLDS = (700, 10, 10)
-    """Python's own: many collections, each of few objects, where a command makes few collections of many."""
-    LATENCY_THRESHOLDS = (700, 2, 10)
-
-    def __init__(
-        self, clock: Callable[[], float] = time.monotonic, *, generation: int = _OLDEST_GENERATION
-    ) -> None:
-        """``generation``: that of the collections whose survivors are set aside.
-
-        With 1 no collection examines more than some thousand objects, once in a period excepted. This is for processes
-        that keep what they make and have few connections, because one that is open at such a collection is freed only
-        at the end of the period after it has ended.
-        """
-        self._clock, self._generation = clock, generation
-        self._since_s = clock()
-        self._examines_all = False
-
-    def install(self) -> None:
-        """Follows the collections of this process."""
-        is_oldest = self._generation == _OLDEST_GENERATION
-        gc.set_threshold(*(self.THRESHOLDS if is_oldest else self.LATENCY_THRESHOLDS))
-        gc.callbacks.append(self.on_collection)
-
-    def on_collection(self, phase: str, info: Mapping[str, int]) -> None:
-        """Sets the survivors of a collection aside; once in a period, all of them take part in the next full one again."""
-        is_full = info["generation"] == _OLDEST_GENERATION
-        if phase != "stop" or info["generation"] < self._generation or (self._examines_all and not is_full):
-            return
-        self._examines_all = not self._examines_all and self._clock() - self._since_s >= self.PERIOD_S
-        if self._examines_all:
-            gc.unfreeze()
-            self._since_s = self._clock()
-        else:
-            gc.freeze()

@@ -16,7 +16,7 @@ from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.exports.export_feed import ExportFeed
 from nodewright.cluster.exports.export_places import EXPORT_URL
 from nodewright.cluster.objects.object_names import name_selector
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.output.terminal import print_log_line
 from nodewright.model.errors import HostError, InputError
 from nodewright.scheduling.exporter.export_options import ExportOptions

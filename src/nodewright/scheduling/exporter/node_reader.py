@@ -38,7 +38,7 @@ from nodewright.model.releases.release import release_table
 from nodewright.scheduling.exporter.kubelet_client import KubeletClient
 
 if TYPE_CHECKING:
-    from nodewright.cluster.tasks.clock import Clock
+    from nodewright.cluster.tasks.timing import Clock
 
 T = TypeVar("T")
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import os
 import platform
 import tempfile
@@ -22,9 +21,9 @@ from nodewright.cluster.serving.middleware import AuthMiddleware, RefusalLog, Re
 from nodewright.cluster.serving.routes import bare_routes
 from nodewright.cluster.serving.tls import ReloadingTLS, serving_tls
 from nodewright.cluster.serving.tokens import TokenFile
-from nodewright.cluster.tasks.clock import HostClock
-from nodewright.cluster.tasks.free_memory import return_free_memory
-from nodewright.cluster.tasks.stop_signal import stop_event
+from nodewright.cluster.tasks.supervision import stop_event
+from nodewright.cluster.tasks.timing import HostClock
+from nodewright.documents.files.process_tuning import collect_connections
 from nodewright.documents.output.exit_codes import ERROR, YES
 from nodewright.documents.output.terminal import print_log_line, print_message, print_text
 from nodewright.model.errors import Fault, InputError
@@ -34,13 +33,10 @@ from nodewright.scheduling.exporter.kubelet_client import KubeletClient
 from nodewright.scheduling.exporter.node_reader import NodeReader, PodListSource
 
 if TYPE_CHECKING:
-    from nodewright.cluster.tasks.clock import Clock
+    from nodewright.cluster.tasks.timing import Clock
 
 NICE_VALUE = -10
 """The exporter's nice value, where it may set one."""
-_COLLECTION_THRESHOLDS = (200, 5, 5)
-_COLLECTION_PERIOD_S = 5.0
-"""Each closed connection leaves a cycle with buffers of 256 KiB; few other objects are searched, so it takes a millisecond."""
 
 
 async def print_once(options: ExportOptions) -> int:
@@ -94,7 +90,7 @@ async def run_export(options: ExportOptions) -> int:
 
 async def _run_until(stop: asyncio.Event, tasks: Sequence["asyncio.Future[None]"]) -> None:
     """Runs the tasks until the event is set; the error of a task that fails is raised."""
-    tasks = [*tasks, asyncio.ensure_future(_collect_garbage())]
+    tasks = [*tasks, asyncio.ensure_future(collect_connections(asyncio.sleep))]
     stopped = asyncio.ensure_future(_wait(stop))
     try:
         ended, _ = await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -187,14 +183,3 @@ def _own_addresses(options: ExportOptions) -> Iterable[str]:
 
 async def _wait(event: asyncio.Event) -> None:
     await event.wait()
-
-
-async def _collect_garbage() -> None:
-    """Frees closed connections until it is cancelled; what was loaded before stays, and is not searched."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_COLLECTION_THRESHOLDS)
-    while True:
-        await asyncio.sleep(_COLLECTION_PERIOD_S)
-        gc.collect()
-        return_free_memory()

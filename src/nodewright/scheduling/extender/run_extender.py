@@ -27,10 +27,9 @@ from nodewright.cluster.serving.middleware import AuthMiddleware, RefusalLog, Re
 from nodewright.cluster.serving.routes import AuthorizedRoute
 from nodewright.cluster.serving.tls import ReloadingTLS, serving_tls
 from nodewright.cluster.serving.tokens import TokenFile
-from nodewright.cluster.tasks.clock import Clock, HostClock
-from nodewright.cluster.tasks.stop_signal import stop_event
-from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised
-from nodewright.cluster.tasks.timing import ShortCollections
+from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised, stop_event
+from nodewright.cluster.tasks.timing import Clock, HostClock
+from nodewright.documents.files.process_tuning import ShortCollections
 from nodewright.documents.output.exit_codes import YES
 from nodewright.documents.output.terminal import print_log_line
 from nodewright.model.errors import Fault, InputError

@@ -12,7 +12,7 @@ from nodewright.cluster.exports.export_feed import ExportFeed, ExportReading, So
 from nodewright.cluster.exports.export_routes import ExportMetricsRoutes, ExportRoutes, HealthRoutes
 from nodewright.cluster.serving.middleware import RefusalLog
 from nodewright.cluster.serving.routes import bare_routes
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.profiles.node_export import SourceState, read_node_export
 from nodewright.model.kubernetes.objects import ObjectMeta
 from nodewright.testing.nodes import a_profile

@@ -18,7 +18,7 @@ from nodewright.cluster.client.tls import PeerAccess
 from nodewright.cluster.serving.http_server import ListenAddress
 from nodewright.cluster.serving.key_pair import ensure_key_pair
 from nodewright.cluster.serving.tls import ReloadingTLS
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.fleet import CandidateNode, node_scorer
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
@@ -54,7 +54,7 @@ class Caller:
     async def post(self, path: str, document: Any, **headers: str) -> tuple[int, Any]:
         """The status and the answer."""
         is_ready = isinstance(document, bytes | AsyncIterator)
-        body = document if is_ready else msgspec.json.encode(document)
+        body: Any = document if is_ready else msgspec.json.encode(document)
         is_streamed = isinstance(body, AsyncIterator)
         framing = "transfer-encoding: chunked" if is_streamed else f"content-length: {len(body)}"
         lines = [f"POST {path} HTTP/1.1", "host: a", framing, "connection: close"]

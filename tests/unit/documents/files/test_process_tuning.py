@@ -1,4 +1,4 @@
-"""Garbage collections of an agent with many objects."""
+"""When processes collect garbage, and what they give back."""
 
 import asyncio
 import gc
@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from nodewright.agent.runtimes.simulated import FakeClock
-from nodewright.cluster.tasks.timing import ShortCollections
+from nodewright.documents.files import process_tuning
+from nodewright.documents.files.process_tuning import ShortCollections
 
 
 @pytest.fixture
@@ -88,3 +89,20 @@ def test_survivors_of_short_collections_can_be_set_aside_as_well() -> None:
         gc.unfreeze()
         gc.set_threshold(*before)
         gc.enable()
+
+
+def test_free_memory_is_returned_in_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    returned = []
+    monkeypatch.setattr(process_tuning, "return_free_memory", lambda: returned.append(1))
+
+    async def run() -> None:
+        clock = FakeClock()
+        task = asyncio.create_task(process_tuning.return_memory_regularly(clock.sleep))
+        await asyncio.sleep(0)
+        for _ in range(3):
+            await clock.advance(process_tuning.RETURN_PERIOD_S)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+    assert len(returned) == 3
