@@ -17,8 +17,7 @@ from nodewright.cluster.client.request_credentials import run_plugin
 from nodewright.cluster.client.tls import tls_context
 from nodewright.cluster.objects.node_sources import read_cluster_node
 from nodewright.cluster.objects.object_names import KINDS, ClusterName
-from nodewright.cluster.objects.pod_events import pod_event_sentences
-from nodewright.cluster.objects.reader import Selection, read_objects
+from nodewright.cluster.objects.reader import Selection, pod_event_sentences, read_objects
 from nodewright.documents.formats.manifests import workloads_from
 from nodewright.documents.profiles.node_export import (
     bytes_digest,

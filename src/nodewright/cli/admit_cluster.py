@@ -9,8 +9,7 @@ from nodewright.cli.cluster_session import ClusterSession
 from nodewright.cli.options import NodeQuery
 from nodewright.cli.read_progress import ReadProgressLine
 from nodewright.cli.workload_input import print_input_notes, read_workloads
-from nodewright.cluster.objects.all_nodes import AllNodes, read_all_nodes
-from nodewright.cluster.objects.listed_nodes import ListedNodes
+from nodewright.cluster.objects.all_nodes import AllNodes, ListedNodes, read_all_nodes
 from nodewright.documents.formats.workloads import LoadedWorkloads
 from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml

@@ -14,8 +14,7 @@ from nodewright.cli.node_query import LoadedQuery, load_query
 from nodewright.cli.options import NodeQuery
 from nodewright.cli.usage_options import UsageOptions, node_with_usage
 from nodewright.cluster.objects.node_sources import proxy_path
-from nodewright.cluster.objects.pod_events import pod_event_sentences
-from nodewright.cluster.objects.reader import ClusterReader
+from nodewright.cluster.objects.reader import ClusterReader, pod_event_sentences
 from nodewright.documents.formats.provided_files import provide_files
 from nodewright.documents.formats.workloads import LoadedWorkloads, Workload
 from nodewright.engine.admission.admission_plugins import without_cluster_fields

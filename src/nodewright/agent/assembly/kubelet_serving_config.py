@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from nodewright.agent.assembly.agent_settings import AgentSettings
 from nodewright.agent.serving.kubelet_serving import KubeletServingConfig
-from nodewright.cluster.serving.access import Authorizer, read_grants
+from nodewright.cluster.serving.access import (
+    AccessReviews,
+    Authorizer,
+    CacheTimes,
+    TokenFile,
+    TokenReviews,
+    read_grants,
+)
 from nodewright.cluster.serving.key_pair import KeyPair, ensure_key_pair
 from nodewright.cluster.serving.tls import ReloadingTLS
-from nodewright.cluster.serving.tokens import TokenFile
-from nodewright.cluster.serving.webhooks import AccessReviews, CacheTimes, TokenReviews
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -10,9 +11,21 @@ from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.objects.node_sources import CONFIGZ, WITHOUT_CONFIGZ, proxy_path
 from nodewright.cluster.objects.object_names import NODES, PODS
 from nodewright.cluster.objects.reader import NOT_FOUND, ClusterReader
-from nodewright.documents.profiles.capture.from_cluster import NRT_GROUP
+from nodewright.documents.formats.decode import decode_json
+from nodewright.documents.formats.documents import InputFile
+from nodewright.documents.profiles.capture.captured_node import NodeSources, captured_node
+from nodewright.documents.profiles.capture.from_cluster import (
+    NRT_GROUP,
+    read_configz,
+    read_node,
+    read_topology,
+)
+from nodewright.documents.profiles.capture.node_pods import NodePods
+from nodewright.engine.admission.admission_plugins import with_canonical_quantities
 from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR
-from nodewright.model.kubernetes.node_profile import ReadSource
+from nodewright.model.errors import JSON_ERRORS, Fault, InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile, ReadSource
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodSpec, PodStatus
 
 _TOPOLOGIES = f"/apis/{NRT_GROUP}/v1alpha2/noderesourcetopologies"
 _MAX_CONCURRENT = 16
@@ -296,3 +309,98 @@ async def _configurations(
         for name, error in texts_of_errors.items()
     }
     return answers, failures
+
+
+class ListedNodes:
+    """Makes profiles of the nodes; one object for all of them, because it remembers what they have in common."""
+
+    def __init__(self, cluster: AllNodes) -> None:
+        self._cluster = cluster
+        self._specs: dict[bytes, PodSpec] = {}
+        self._statuses: dict[bytes, PodStatus] = {}
+        self._machines: dict[tuple[bytes, bytes | None], NodeProfile] = {}
+        self._configurations: dict[bytes, dict[str, Any] | InputError] = {}
+
+    def profile(self, node: ListedNode) -> NodeProfile:
+        """The node with its pods.
+
+        Errors: InputError if its objects are malformed or contradict each other.
+        """
+        name = node.name
+        failure = self._cluster.failures.get(name)
+        configuration = None
+        try:
+            configuration = self._configuration(name)
+        except InputError as error:
+            failure = ReadSource(name=CONFIGZ, error=str(error.faults[0]), assumed=WITHOUT_CONFIGZ)
+        pods = tuple(map(self._pod, self._in_order(name)))
+        sources = () if failure is None else (failure,)
+        if name in self._cluster.topologies:
+            topology = InputFile(f"node/{name}: NodeResourceTopology", bytes(self._cluster.topologies[name]))
+            captured = captured_node(
+                NodeSources(
+                    node=read_node(self._document(node)),
+                    configuration=configuration,
+                    pods=NodePods(node=name, pods=pods, is_complete=True),
+                    topology=read_topology(topology, name),
+                )
+            ).profile
+            return replace(captured, spec=replace(captured.spec, sources=sources))
+        profile = self._machine(node, configuration)
+        reported = read_node(self._document(node))
+        spec = replace(
+            profile.spec,
+            labels=dict(reported.labels) or profile.spec.labels,
+            taints=reported.taints,
+            conditions=reported.conditions,
+            pods=pods,
+            sources=sources,
+        )
+        return replace(profile, metadata=replace(profile.metadata, name=name), spec=spec)
+
+    def _machine(self, node: ListedNode, configuration: dict[str, Any] | None) -> NodeProfile:
+        """The profile of a node of this kind without its pods."""
+        key = (node.machine, self._cluster.configurations.get(node.name) if configuration else None)
+        if key not in self._machines:
+            sources = NodeSources(
+                node=read_node(self._document(node)),
+                configuration=configuration,
+                pods=NodePods(node=node.name, is_complete=True),
+            )
+            self._machines[key] = captured_node(sources).profile
+        return self._machines[key]
+
+    def _document(self, node: ListedNode) -> InputFile:
+        return InputFile(f"node/{node.name}", node.document)
+
+    def _configuration(self, name: str) -> dict[str, Any] | None:
+        content = self._cluster.configurations.get(name)
+        if content is None:
+            return None
+        if content not in self._configurations:
+            try:
+                self._configurations[content] = read_configz(InputFile(f"node/{name}: {CONFIGZ}", content))
+            except InputError as error:
+                self._configurations[content] = error
+        configuration = self._configurations[content]
+        if isinstance(configuration, InputError):
+            raise configuration
+        return configuration
+
+    def _in_order(self, name: str) -> list[ListedPod]:
+        pods = self._cluster.pods.get(name, ())
+        return sorted(pods, key=lambda pod: (pod.start_time, pod.namespace, pod.name))
+
+    def _pod(self, placed: ListedPod) -> Pod:
+        """The pod; pods with equal specs have the same object as spec, for which much is cached."""
+        try:
+            if placed.spec not in self._specs:
+                written = Pod(spec=decode_json(placed.spec, PodSpec))
+                self._specs[placed.spec] = with_canonical_quantities(written).spec
+            if placed.status not in self._statuses:
+                self._statuses[placed.status] = decode_json(placed.status, PodStatus)
+        except JSON_ERRORS as error:
+            source = f"pod/{placed.name} of namespace {placed.namespace}"
+            raise InputError([Fault(source=source, rule=str(error))]) from None
+        meta = ObjectMeta(name=placed.name, namespace=placed.namespace, uid=placed.uid)
+        return Pod(metadata=meta, spec=self._specs[placed.spec], status=self._statuses[placed.status])

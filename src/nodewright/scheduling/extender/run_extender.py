@@ -15,7 +15,7 @@ from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.kubeconfig import load_access
 from nodewright.cluster.client.tls import PeerAccess
 from nodewright.cluster.exports.export_places import ExportPlaces
-from nodewright.cluster.serving.access import Authorizer, Grants
+from nodewright.cluster.serving.access import Authorizer, Grants, TokenFile
 from nodewright.cluster.serving.http_server import (
     ListenAddress,
     TLSContextSource,
@@ -26,7 +26,6 @@ from nodewright.cluster.serving.key_pair import KeyPair, ensure_key_pair
 from nodewright.cluster.serving.middleware import AuthMiddleware, RefusalLog, RequestMetrics
 from nodewright.cluster.serving.routes import AuthorizedRoute
 from nodewright.cluster.serving.tls import ReloadingTLS, serving_tls
-from nodewright.cluster.serving.tokens import TokenFile
 from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised, stop_event
 from nodewright.cluster.tasks.timing import Clock, HostClock
 from nodewright.documents.files.process_tuning import ShortCollections

@@ -174,7 +174,7 @@ def test_idle_connections_of_a_user_give_way_to_a_request(
 @pytest.mark.parametrize(
     ("limit", "sent", "refusal"),
     [
-        ("http_connection.HEADERS_TIMEOUT_S", b"GET / HTTP/1.1\r\nX: ", "no complete request within 0.05 s"),
+        ("http_server.HEADERS_TIMEOUT_S", b"GET / HTTP/1.1\r\nX: ", "no complete request within 0.05 s"),
         (
             "middleware.BODY_TIMEOUT_S",
             b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nh",
