@@ -48,21 +48,6 @@ class WaitingConnection(Protocol):
         """Closes the connection at once."""
 
 
-class ConnectionOwner(Protocol):
-    """The server that a connection belongs to."""
-
-    waiting: dict[WaitingConnection, None]
-    """Handshakes, and connections without a complete request, the oldest first."""
-    plain_headers: list[tuple[bytes, bytes]]
-    """Headers of answers to requests that are no HTTP."""
-
-    def record_refusal(self, source: str, kind: str, why: str) -> None:
-        """Records a refused or aborted connection."""
-
-    def connection_closed(self, source: str) -> None:
-        """Counts a closed connection."""
-
-
 class _JoinedResponses(h11.Connection):
     """Returns the head of a response with the first part of its body, which often follows at once: one write for both."""
 
@@ -91,7 +76,7 @@ class HTTPConnection(H11Protocol):
     A request that switches protocols may take the connection over: it then reads and writes the connection's bytes.
     """
 
-    def attach(self, owner: ConnectionOwner, source: str) -> None:
+    def attach(self, owner: "_NetworkServer", source: str) -> None:
         """Sets the server that counts the connection and records refusals, and the client's address."""
         self._owner, self.source = owner, source
         self._deadline: asyncio.TimerHandle | None = None
