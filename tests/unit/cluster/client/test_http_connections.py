@@ -1,4 +1,4 @@
-"""The connections of the client of the standard library: kept, renewed, through proxies, and closed."""
+"""The connections of the client: kept, renewed, through proxies, and closed."""
 
 import asyncio
 import gc
@@ -13,10 +13,13 @@ import pytest
 from tests.support.fake_api_certificates import Authority
 from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_server
 
-from nodewright.cluster.client import http_connections as api_connections
-from nodewright.cluster.client.access import ClusterAccess, PEMSource, TLSSettings
+from nodewright.cluster.client import http_connections
+from nodewright.cluster.client.access import ClusterAccess, PEMSource, TLSSettings, UserCredentials
 from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.client.cluster_api import ApiError
+from nodewright.cluster.client.tls import PeerAccess
+from nodewright.model.errors import HostError
+from nodewright.scheduling.exporter.kubelet_client import KubeletClient, KubeletEndpoint
 
 NODES = "/api/v1/nodes"
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -94,7 +97,7 @@ async def test_what_nobody_asked_for_is_no_answer(server: FakeApiServer) -> None
 async def test_connections_that_were_idle_for_long_are_not_used(
     server: FakeApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api_connections, "MAX_IDLE_S", 0.0)
+    monkeypatch.setattr(http_connections, "MAX_IDLE_S", 0.0)
     async with ApiClient(ClusterAccess(server=server.url)) as api:
         for _ in range(3):
             await api.read(NODES, {})
@@ -229,3 +232,54 @@ async def test_errors_name_the_proxy_without_its_password(server: FakeApiServer)
         with pytest.raises(ApiError, match=rf"refused through the proxy 127.0.0.1:{port}") as error:
             await api.read(NODES, {})
     assert "secret" not in str(error.value)
+
+
+# ---------------------------------------------------------------- bodies, errors
+
+
+def test_chunks_may_be_split_anywhere() -> None:
+    content = b"3;name=x\r\nabc\r\n0A \r\n0123456789\r\n0\r\nDigest: x\r\n\r\nrest"
+    for size in (1, 2, 3, len(content)):
+        chunks, body = http_connections._ChunkedBody(), b""
+        for start in range(0, len(content), size):
+            if not chunks.is_at_end:
+                body += chunks.feed(content[start : start + size])
+        assert (body, chunks.is_at_end) == (b"abc0123456789", True)
+        assert b"rest".startswith(chunks.rest)
+
+
+@pytest.mark.parametrize("content", [b"3\r\nabcd\r\n", b"\r\n", b"x\r\n", b"0_1\r\na", b"1" * 100_000])
+def test_chunks_that_are_none_are_an_error(content: bytes) -> None:
+    with pytest.raises(http_connections.InvalidAnswerError):
+        http_connections._ChunkedBody().feed(content)
+
+
+@pytest.mark.parametrize("content", [b"not packed", b""])
+@in_a_loop
+async def test_a_body_that_is_not_packed_as_it_says_is_an_error(
+    server: FakeApiServer, content: bytes
+) -> None:
+    server.canned[NODES].append(CannedAnswer(200, content, (("Content-Encoding", "gzip"),)))
+    async with ApiClient(ClusterAccess(server=server.url)) as api:
+        with pytest.raises(ApiError, match=r"not gzip|in the middle of the answer"):
+            await api.get(NODES)
+
+
+@in_a_loop
+async def test_a_token_that_cannot_be_sent_is_not_printed(server: FakeApiServer) -> None:
+    credentials = UserCredentials(token="secret\nword")  # noqa: S106 - made up
+    async with ApiClient(ClusterAccess(server=server.url, credentials=credentials)) as api:
+        with pytest.raises(ApiError, match="a header of the request") as error:
+            await api.read(NODES, {})
+    assert "secret" not in str(error.value)
+    assert not server.requests
+
+
+@in_a_loop
+async def test_the_client_of_a_kubelet_follows_no_redirect(server: FakeApiServer, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret")
+    server.fixed["/pods"] = CannedAnswer(302, b"", (("Location", f"{server.url}/elsewhere"),))
+    peer = PeerAccess(token_file=tmp_path / "token")
+    with pytest.raises(HostError, match="status 302"):
+        await KubeletClient(KubeletEndpoint(url=server.url, peer=peer)).pods()
+    assert [request.path for request in server.requests] == ["/pods"]
