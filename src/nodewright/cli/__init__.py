@@ -3,8 +3,6 @@
 import os
 import sys
 
-from nodewright.documents.files.process_tuning import pause_collections
-
 COMPLETE = "__complete"
 """The first argument with which completion scripts call nodewright; the words of the command line follow."""
 
@@ -15,7 +13,6 @@ def main() -> None:
     """Runs the command line and exits with its exit code."""
     if sys.__stdout__ is None:  # as in `nodewright ... >&-`
         sys.exit("error: standard output is closed")
-    pause_collections()
     if _program() == "kubelet":  # a link of this name, for what starts a kubelet
         sys.argv.insert(1, "kubelet")
     if sys.argv[1:2] == [COMPLETE]:
@@ -23,6 +20,9 @@ def main() -> None:
         complete()
         return
     try:
+        from nodewright.documents.files.process_tuning import pause_collections  # noqa: PLC0415 - completion needs none
+
+        pause_collections()
         from nodewright.cli.app import run  # noqa: PLC0415 - click is loaded only to run
 
         code = run(sys.argv[1:], prog_name=_prog_name())
