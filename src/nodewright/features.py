@@ -39,8 +39,12 @@ from nodewright.predict.lint.rules import RuleSelection
 from nodewright.predict.node import Node
 from nodewright.predict.quota.applied_inventory import applied_inventory
 from nodewright.predict.quota.quota_report import AppliedQuotasReport, quota_report
-from nodewright.predict.rehearse.rehearsal_report import RehearsalReport, rehearsal_report
-from nodewright.predict.rehearse.restart_query import RestartQuery, rehearsed_restart
+from nodewright.predict.rehearse.rehearsal_report import (
+    RehearsalReport,
+    RestartQuery,
+    rehearsal_report,
+    rehearsed_restart,
+)
 
 
 def lint(

@@ -17,12 +17,14 @@ from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import print_message, print_text, terminal_columns
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import ReadSource
-from nodewright.predict.admit.cluster_admission import ClusterAdmission, ClusterAnswers, with_observed
-from nodewright.predict.admit.cluster_admission_report import (
+from nodewright.predict.admit.cluster_admission import (
+    ClusterAdmission,
     ClusterAdmissionReport,
+    ClusterAnswers,
     cluster_admission_text,
     pod_of_cluster,
     taking_nodes,
+    with_observed,
 )
 from nodewright.predict.alike_nodes import AlikeNodes
 

@@ -30,10 +30,10 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import MEMORY, readable_amount
 from nodewright.model.reasons.status_evidence import FailureCause, problem_evidence
 from nodewright.predict.admit.resize_report import resize_sentences
-from nodewright.predict.explain.explanation_text import PodExplanation
+from nodewright.predict.explain.explanation_report import PodExplanation
 from nodewright.predict.explain.failed_pod_report import proof_lines
 from nodewright.predict.node import Node
-from nodewright.predict.node_report.allocation_tables import holding_sentences
+from nodewright.predict.node_report.report_parts import holding_sentences
 
 _USAGE = "/stats/summary of the kubelet"
 

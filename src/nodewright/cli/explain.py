@@ -22,8 +22,13 @@ from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.status_evidence import StatusEvidence, problem_evidence
-from nodewright.predict.explain.explanation_report import ExplanationReport, explained_pod
-from nodewright.predict.explain.explanation_text import PodExplanation, explanation_text, status_text
+from nodewright.predict.explain.explanation_report import (
+    ExplanationReport,
+    PodExplanation,
+    explained_pod,
+    explanation_text,
+    status_text,
+)
 from nodewright.predict.explain.failed_pod_report import StatusReport, status_findings
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.report_parts import node_of_report

@@ -16,11 +16,12 @@ from nodewright.documents.profiles.node_lookup import find_profile
 from nodewright.engine.node.restart.restart_rehearsal import RestartRehearsal
 from nodewright.predict.rehearse.rehearsal_report import (
     RehearsalContext,
+    RestartQuery,
     rehearsal_names,
     rehearsal_report,
     rehearsal_text,
+    rehearsed_restart,
 )
-from nodewright.predict.rehearse.restart_query import RestartQuery, rehearsed_restart
 
 
 @click.command("rehearse")

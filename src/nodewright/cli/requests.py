@@ -18,7 +18,7 @@ from nodewright.model.errors import Fault, InputError
 from nodewright.model.releases.feature_gates import default_gates
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.model.values.quantity import Quantity, QuantityError
-from nodewright.predict.admit.requests_text import (
+from nodewright.predict.admit.requests_report import (
     RequestsEntry,
     requests_names,
     requests_table,

@@ -23,7 +23,7 @@ REPORTS = {
     "RequestsReport": ReportSource("requests", "nodewright.predict.admit.requests_report:RequestsReport"),
     "AdmissionReport": ReportSource("admit", "nodewright.predict.admit.admission_report:AdmissionReport"),
     "ClusterAdmissionReport": ReportSource(
-        "admit --node nodes", "nodewright.predict.admit.cluster_admission_report:ClusterAdmissionReport"
+        "admit --node nodes", "nodewright.predict.admit.cluster_admission:ClusterAdmissionReport"
     ),
     "ResizeReport": ReportSource("admit --resize", "nodewright.predict.admit.resize_report:PodResizeReport"),
     "ExplanationReport": ReportSource(

@@ -21,7 +21,7 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.custom_policy import CustomPolicy
 from nodewright.predict import node as engine
 from nodewright.predict.explain.explanation_page import explanation_fragment
-from nodewright.predict.explain.explanation_text import PodExplanation, explanation_text
+from nodewright.predict.explain.explanation_report import PodExplanation, explanation_text
 
 
 class InteractiveExplanation(what_if.Explanation, frozen=True, kw_only=True):

@@ -3,8 +3,10 @@
 `timeline_setup` derives it from a node's configuration, its pods and its stats summary.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
+from enum import IntEnum, StrEnum
+from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -19,11 +21,13 @@ from nodewright.engine.core.requests.oom_adjust import oom_scores
 from nodewright.engine.node.node_cgroups import cgroup_rules
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signal, Threshold
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY
 from nodewright.model.kubernetes.stats_summary import MemoryStats, PodStats, StatsSummary
+from nodewright.model.reasons.eviction import LimitExceeded, NodeRanShort
 from nodewright.model.values.duration import Duration
+from nodewright.model.values.event_queue import EventQueue
 from nodewright.model.values.instant import Instant, InstantError
 from nodewright.model.values.quantity import ZERO
 from nodewright.predict.timeline.usage_forecast import SECOND_NS, Assumptions, Growth
@@ -280,3 +284,330 @@ def timeline_too_long(duration_ns: int, now_ns: int) -> InputError:
         "shorten --duration or spec.duration"
     )
     return InputError([Fault(source="the timeline", value=str(Duration(duration_ns)), rule=rule)])
+
+
+class ThresholdCrossed(msgspec.Struct, frozen=True, kw_only=True):
+    """A signal falls below its threshold; the eviction policy has not observed it yet."""
+
+    at_ns: int
+    signal: Signal
+    threshold_bytes: int
+    grace_ns: int = 0
+
+
+class Noticed(msgspec.Struct, frozen=True, kw_only=True):
+    """A check observes that the threshold is met."""
+
+    at_ns: int
+    signal: Signal
+    threshold_bytes: int
+    available_bytes: int
+    late_ns: int
+    """Time since the threshold was crossed."""
+
+
+class Recovered(msgspec.Struct, frozen=True, kw_only=True):
+    """A check observes that the threshold, minimum reclaim included, is no longer met."""
+
+    at_ns: int
+    signal: Signal
+    available_bytes: int
+
+
+class ConditionsChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """The node's pressure conditions change."""
+
+    at_ns: int
+    conditions: tuple[NodeCondition, ...]
+
+
+class EvictionBegun(msgspec.Struct, frozen=True, kw_only=True):
+    """The eviction of a pod starts."""
+
+    at_ns: int
+    pod: str
+    grace_period_s: int
+    ends_ns: int
+    because: NodeRanShort | LimitExceeded
+    seen_bytes: int
+    """Its usage at the last measurement."""
+    used_bytes: int
+    """Its usage now."""
+    critical_passed: tuple[str, ...] = ()
+    """Critical pods ranked before it, which are not evicted."""
+
+
+class EvictionDone(msgspec.Struct, frozen=True, kw_only=True):
+    """An evicted pod has terminated and its memory is free."""
+
+    at_ns: int
+    pod: str
+    freed_bytes: int
+    beyond_need_bytes: int
+    """The part beyond what the threshold and its minimum reclaim required."""
+    lost_cpu_s: float
+    """The CPU that it requests, times its age: the work that may have to be done again."""
+    age_known: bool
+
+
+class NobodyToEvict(msgspec.Struct, frozen=True, kw_only=True):
+    """A threshold is met, and there is no pod other than critical ones."""
+
+    at_ns: int
+    signal: Signal
+
+
+class KernelKilled(msgspec.Struct, frozen=True, kw_only=True):
+    """The kernel's OOM killer ends a container, or a process outside pods, at a memory limit."""
+
+    at_ns: int
+    scope: LimitScope
+    of: str
+    """Name of the pod or container at its limit; otherwise all pods or the node."""
+    limit_bytes: int
+    pod: str
+    """Empty: a process outside pods."""
+    container: str
+    oom_score_adj: int
+    points: int
+    used_bytes: int
+    as_a_whole: bool
+    lost_cpu_s: float = 0
+    restarts_ns: int | None = None
+
+    @property
+    def is_race_lost(self) -> bool:
+        """Whether eviction could have prevented it; it cannot for a container's or a pod's own limit."""
+        return self.scope in (LimitScope.NODE, LimitScope.PODS)
+
+
+class Deadlocked(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory is exhausted and the kernel may not kill any process."""
+
+    at_ns: int
+    scope: LimitScope
+    of: str
+
+
+class Restarted(msgspec.Struct, frozen=True, kw_only=True):
+    """The kubelet restarts a container that the kernel killed."""
+
+    at_ns: int
+    pod: str
+    container: str
+
+
+Moment: TypeAlias = (
+    ThresholdCrossed
+    | Noticed
+    | Recovered
+    | ConditionsChanged
+    | EvictionBegun
+    | EvictionDone
+    | NobodyToEvict
+    | KernelKilled
+    | Deadlocked
+    | Restarted
+)
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens under an eviction policy."""
+
+    policy: str
+    about: str = ""
+    """Description of the policy."""
+    duration_ns: int
+    moments: tuple[Moment, ...]
+    check_count: int
+    """Number of checks by the policy."""
+    available: tuple[tuple[int, int], ...]
+    """Memory available on the node, as corners of a curve: nanoseconds and bytes."""
+
+    @property
+    def evictions(self) -> tuple[EvictionDone, ...]:
+        """Evictions that ended within the timeline."""
+        return tuple(moment for moment in self.moments if isinstance(moment, EvictionDone))
+
+    @property
+    def kernel_kills(self) -> tuple[KernelKilled, ...]:
+        """Kills by the kernel's OOM killer."""
+        return tuple(moment for moment in self.moments if isinstance(moment, KernelKilled))
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the node, or all pods together, ran out of memory before eviction freed enough."""
+        return any(isinstance(moment, Deadlocked) for moment in self.moments) or any(
+            kill.is_race_lost for kill in self.kernel_kills
+        )
+
+    @property
+    def first_crossing_ns(self) -> int | None:
+        """When a threshold is crossed for the first time; None: never."""
+        return next((moment.at_ns for moment in self.moments if isinstance(moment, ThresholdCrossed)), None)
+
+    @property
+    def lowest_available_bytes(self) -> int:
+        """Minimum of the available memory."""
+        return min(amount for _, amount in self.available)
+
+    @property
+    def lost_cpu_s(self) -> float:
+        """CPU time lost by eviction and by the kernel's kills."""
+        return sum(eviction.lost_cpu_s for eviction in self.evictions) + sum(
+            kill.lost_cpu_s for kill in self.kernel_kills
+        )
+
+    @property
+    def beyond_need_bytes(self) -> int:
+        """Memory freed beyond what the thresholds required."""
+        return sum(eviction.beyond_need_bytes for eviction in self.evictions)
+
+
+NANO = 10**9
+
+
+class LinearAmount:
+    """Bytes over time, piecewise linear.
+
+    Units: nanoseconds; rates in bytes per second, so that integers (billionths of a byte) are exact.
+    """
+
+    __slots__ = ("_nanobytes", "_times", "_values", "at_ns", "rate", "version")
+
+    def __init__(self, start_bytes: int = 0) -> None:
+        self.at_ns = 0
+        self._nanobytes = start_bytes * NANO
+        self.rate = 0
+        self.version = 0
+        """Increases with each change, so that an event scheduled before the change is recognised as outdated."""
+        self._times = [0]
+        self._values = [(self._nanobytes, 0)]
+
+    def bytes_at(self, now_ns: int) -> int:
+        """The amount then, rounded down; also for times before the last change."""
+        if now_ns >= self.at_ns:
+            return (self._nanobytes + self.rate * (now_ns - self.at_ns)) // NANO
+        index = max(bisect_right(self._times, now_ns) - 1, 0)
+        value, rate = self._values[index]
+        return (value + rate * (now_ns - self._times[index])) // NANO
+
+    def nanobytes_at(self, now_ns: int) -> int:
+        """The amount in billionths of a byte; only for times since the last change."""
+        return self._nanobytes + self.rate * (now_ns - self.at_ns)
+
+    def change(self, now_ns: int, *, by_nanobytes: int = 0, by_rate: int = 0) -> None:
+        """Adds to the amount and to its rate from now on."""
+        self._nanobytes = self.nanobytes_at(now_ns) + by_nanobytes
+        self.at_ns, self.rate, self.version = now_ns, self.rate + by_rate, self.version + 1
+        if self._times[-1] == now_ns:
+            self._values[-1] = (self._nanobytes, self.rate)
+        else:
+            self._times.append(now_ns)
+            self._values.append((self._nanobytes, self.rate))
+
+    def reaches_ns(self, limit_bytes: int) -> int | None:
+        """The first nanosecond at which the amount is the limit or more; None: never at this rate."""
+        missing = limit_bytes * NANO - self._nanobytes
+        if missing <= 0:
+            return self.at_ns
+        return self.at_ns - (-missing // self.rate) if self.rate > 0 else None
+
+    def empties_ns(self) -> int | None:
+        """When the amount is 0; None: it does not shrink."""
+        return self.at_ns - (self._nanobytes // self.rate) if self.rate < 0 else None
+
+    def breakpoints(self, until_ns: int) -> list[tuple[int, int]]:
+        """The corners of the curve up to a time, as time and bytes; a jump is two corners."""
+        corners: list[tuple[int, int]] = []
+        for index, at_ns in enumerate(self._times):
+            if at_ns > until_ns:
+                break
+            value, _ = self._values[index]
+            if index:
+                start_value, rate = self._values[index - 1]
+                end_value = start_value + rate * (at_ns - self._times[index - 1])
+                if end_value != value:
+                    corners.append((at_ns, end_value // NANO))
+            corners.append((at_ns, value // NANO))
+        if corners[-1][0] < until_ns:
+            corners.append((until_ns, self.bytes_at(until_ns)))
+        return corners
+
+
+class EventOrder(IntEnum):
+    """Priority of events in the same nanosecond: changes first, then the check that observes them."""
+
+    GROWTH = 0
+    EMPTY = 1
+    ENDED = 2
+    LIMIT = 3
+    RESTART = 4
+    CHECK = 5
+
+
+ContainerKey: TypeAlias = tuple[str, str]
+"""A container: pod uid and container name; both are empty for processes outside pods."""
+
+
+class LimitWatch(msgspec.Struct, eq=False):
+    """A memory limit, or an eviction threshold, on an amount."""
+
+    amount: LinearAmount
+    base_bytes: int
+    scope: LimitScope
+    subject: str
+    key: ContainerKey | None = None
+    """The container that is limited, or the pod uid with an empty name."""
+    threshold: Threshold | None = None
+    """None for a memory limit, where the kernel's OOM killer acts."""
+    counts_swap: bool = False
+    """Whether the swap that pods may use adds to the limit."""
+    swap_bytes: int = 0
+    capacity_bytes: int = 0
+    """Total capacity, for a threshold."""
+    is_above: bool = False
+
+    @property
+    def limit_bytes(self) -> int:
+        """The amount at which the event is due."""
+        return self.base_bytes + self.swap_bytes
+
+
+class LimitReached(msgspec.Struct, frozen=True):
+    """An amount reaches a limit."""
+
+    watch: LimitWatch
+    version: int
+
+
+class MemoryEmptied(msgspec.Struct, frozen=True):
+    """A shrinking container uses no memory any more."""
+
+    key: ContainerKey
+    version: int
+
+
+class PolicyCheck(msgspec.Struct, frozen=True):
+    """A check by the eviction policy; ``notified``: by the kernel's memory notifier, outside the policy's loop."""
+
+    notified: bool = False
+
+
+class PodTerminated(msgspec.Struct, frozen=True):
+    """The termination of an evicted pod ends; ``next_check_ns``: when the eviction loop continues."""
+
+    uid: str
+    next_check_ns: int | None
+
+
+class ContainerRestart(msgspec.Struct, frozen=True):
+    """The kubelet restarts a container."""
+
+    key: ContainerKey
+
+
+TimelineEvent: TypeAlias = (
+    Growth | LimitReached | MemoryEmptied | PolicyCheck | PodTerminated | ContainerRestart
+)
+TimelineQueue: TypeAlias = EventQueue[int, TimelineEvent]

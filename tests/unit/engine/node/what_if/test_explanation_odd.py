@@ -10,7 +10,7 @@ from nodewright.engine.node.what_if.pod_request_changes import memory_breakpoint
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.memory import MemoryTypeMissing
-from nodewright.predict.explain.explanation_text import PodExplanation, explanation_text
+from nodewright.predict.explain.explanation_report import PodExplanation, explanation_text
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, container, pod
