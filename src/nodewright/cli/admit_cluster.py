@@ -26,7 +26,7 @@ from nodewright.predict.admit.cluster_admission import (
     taking_nodes,
     with_observed,
 )
-from nodewright.predict.alike_nodes import AlikeNodes
+from nodewright.predict.node import AlikeNodes
 
 
 class LoadedForCluster(NamedTuple):

@@ -96,7 +96,7 @@ def _of_profile(profile: NodeProfile, source: str) -> TopologySource:
     node = Node.from_profile(profile, source=source)
     for warning in node.warnings:
         print_message(f"warning: {warning}")
-    return topology_source(node)
+    return topology_source(node.state)
 
 
 def _of_kubelet(machine: NodeProfile, socket: Path, policies: tuple[str, str]) -> TopologySource:

@@ -260,7 +260,7 @@ def eviction_report(forecast: NodeEvictionForecast, *, warnings: Sequence[str] =
             was_enough=acting.relieved_by_reclaim,
         ),
         signal=forecast.signal,
-        ranking=_ranking_report(forecast.signal, forecast.ranking),
+        ranking=_ranked_pods(forecast.signal, forecast.ranking),
         evictions=tuple(map(_reported_eviction, outlook.evictions)),
         relieved=outlook.is_relieved,
         stopped=first.stopped,
@@ -301,7 +301,7 @@ def _observed_amounts(
     )
 
 
-def _ranking_report(signal: Signal, ranked: Sequence[EvictionCandidate]) -> tuple[RankedPod, ...]:
+def _ranked_pods(signal: Signal, ranked: Sequence[EvictionCandidate]) -> tuple[RankedPod, ...]:
     keys = [deciding_key(signal, *pair) for pair in pairwise(ranked)]
     deciding: list[str | UnsetType] = ["random" if key is RankKey.LIST_ORDER else key.value for key in keys]
     return tuple(
@@ -387,11 +387,14 @@ _NOTHING = "-"
 
 def evict_text(forecast: NodeEvictionForecast, *, wide: bool = False) -> str:
     """The signals, the ranking of pods, and the evictions."""
-    parts = [_signals(forecast), _lines(_state(forecast)), _ranking(forecast, wide=wide)]
-    parts.append(_lines(_evictions(forecast, wide=wide)))
-    parts.append(_lines(_ranking_reasons(forecast)))
-    if wide:
-        parts.append(_lines(_swap_and_stalls(forecast)))
+    parts = [
+        _signals(forecast),
+        printable_lines(_state(forecast)),
+        _ranking(forecast, wide=wide),
+        printable_lines(_evictions(forecast, wide=wide)),
+        printable_lines(_ranking_reasons(forecast)),
+        printable_lines(_swap_and_stalls(forecast)) if wide else "",
+    ]
     return "\n".join(part for part in parts if part)
 
 
@@ -528,9 +531,7 @@ def _amounts(candidate: EvictionCandidate, resource: str) -> tuple[str, str, str
 def _eviction_cell(candidate: EvictionCandidate, eviction: ForecastEviction | None) -> str:
     if candidate.active_pod.is_critical:
         return "never: critical"
-    if eviction is None:
-        return _NOTHING
-    return eviction_time_text(eviction)
+    return _NOTHING if eviction is None else eviction_time_text(eviction)
 
 
 def eviction_time_text(eviction: ForecastEviction) -> str:
@@ -670,25 +671,20 @@ def _swap_and_stalls(forecast: NodeEvictionForecast) -> Iterator[str]:
         used, left = node.swap.swap_usage_bytes, node.swap.swap_available_bytes
         free = "" if left is None else f", {readable_amount('memory', left)} left"
         yield f"swap: {readable_amount('memory', used)} used{free} (not considered by eviction)"
-    stalls: list[tuple[str, PSIStats | None]] = [
-        ("memory", node.memory.psi if node.memory else None),
-        ("io", node.io.psi if node.io else None),
-    ]
-    for name, psi in stalls:
-        if psi is not None:
+    for name, stats in (("memory", node.memory), ("io", node.io)):
+        if stats is not None and (psi := stats.psi) is not None:
             yield (
                 f"{name} pressure (PSI): some {psi.some.avg10:g} %, full {psi.full.avg10:g} % of the last 10 s "
                 "(not considered by eviction)"
             )
     swapping = [
-        stats for stats in forecast.usage.pods if stats.swap is not None and stats.swap.swap_usage_bytes
+        (pod.swap.swap_usage_bytes, pod.pod_ref)
+        for pod in forecast.usage.pods
+        if pod.swap is not None and pod.swap.swap_usage_bytes
     ]
-    for stats in sorted(swapping, key=lambda stats: -(stats.swap.swap_usage_bytes or 0 if stats.swap else 0))[
-        :MAX_SHOWN_PODS
-    ]:
-        assert stats.swap is not None
-        amount = readable_amount("memory", stats.swap.swap_usage_bytes or 0)
-        yield f"swap of {stats.pod_ref.namespace}/{stats.pod_ref.name}: {amount}"
+    swapping.sort(key=lambda pod: -pod[0])
+    for used_bytes, pod in swapping[:MAX_SHOWN_PODS]:
+        yield f"swap of {pod.namespace}/{pod.name}: {readable_amount('memory', used_bytes)}"
 
 
 def _wrapped(text: str, indent: int = 2) -> Sequence[str]:
@@ -700,7 +696,3 @@ def _wrapped(text: str, indent: int = 2) -> Sequence[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def _lines(lines: Iterator[str]) -> str:
-    return printable_lines(lines)

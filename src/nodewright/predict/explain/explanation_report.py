@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Literal
 
-import msgspec
 from msgspec import UNSET, UnsetType, field
 
 from nodewright.documents.output.json_yaml import Report, ReportDocument
@@ -17,25 +16,21 @@ from nodewright.engine.node.resource_holders import ResourceEvidence
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.unknowns import unknown_resources
 from nodewright.engine.node.what_if.counterfactuals import Suggestion
-from nodewright.engine.node.what_if.explanation import (
-    Defect,
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.printable import printable, printable_lines
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.status_evidence import StatusEvidence
+from nodewright.model.reasons.texts import sentence
+from nodewright.model.reasons.topology import AffinityObstacle
+from nodewright.predict.explain.explanation import (
     Explanation,
+    ReportedDefect,
     ResourceView,
     RoundView,
     WithoutDefects,
 )
-from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.printable import printable, printable_lines
-from nodewright.model.reasons.cpu import CPUHolder
-from nodewright.model.reasons.fact import KubeletText
-from nodewright.model.reasons.reason import Reason
-from nodewright.model.reasons.status_evidence import StatusEvidence
-from nodewright.model.reasons.texts import kubelet_text, sentence
-from nodewright.model.reasons.topology import AffinityObstacle
-from nodewright.model.values.idset import CPUSet
 from nodewright.predict.explain.failed_pod_report import (
-    FailedPodAnalysis,
     FailedPodReport,
     failed_pod_lines,
     failed_pod_report,
@@ -166,18 +161,6 @@ class MergeStall(Report, frozen=True, kw_only=True):
     warned: bool
 
 
-class ReportedDefect(Report, frozen=True, kw_only=True):
-    """A known defect of the kubelet that affects the decision."""
-
-    text: str
-    type: Literal["Defect"] = "Defect"
-    reason: Reason
-    holders: tuple[CPUHolder, ...]
-    """The holders of CPUs that are assigned a second time."""
-    reserved: CPUSet
-    """Reserved CPUs that are assigned."""
-
-
 class VerdictWithoutDefects(Report, frozen=True, kw_only=True):
     """The decision of a kubelet without its known defects."""
 
@@ -251,54 +234,21 @@ class ExplanationReport(ReportDocument, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """An explanation with the origin of its pod."""
-
-    explanation: Explanation
-    origin: str = ""
-    """E.g. `Deployment web`."""
-    proof: StatusEvidence | None = None
-    """What the pod's status proves; None: it shows no problem."""
-    observed: tuple[str, ...] = ()
-    """What the cluster reports about the pod besides its status, one sentence each."""
-    runs_on: str = ""
-    """The node that runs the pod; the explanation is about its arrival there, without it."""
-
-    @property
-    def kubelet(self) -> KubeletText:
-        """The kubelet's reason and message; empty unless the pod is refused."""
-        result = self.explanation.step
-        return kubelet_text(result.because[0]) if result.decision is Decision.REFUSED else KubeletText("", "")
-
-    @property
-    def failed_pod(self) -> FailedPodAnalysis | None:
-        """The failure that the status proves, compared with today's decision; None: the pod has not failed."""
-        return None if self.proof is None else FailedPodAnalysis(proof=self.proof, current=self.explanation)
-
-    @property
-    def verdict(self) -> str:
-        """The decision as one word."""
-        decision = self.explanation.step.decision
-        assert decision is not None
-        return decision.value
-
-
-def explained_pod(entry: PodExplanation) -> ExplainedPod:
+def explained_pod(explanation: Explanation) -> ExplainedPod:
     """The explanation of a pod as a part of the report."""
-    explanation, kubelet = entry.explanation, entry.kubelet
-    pod, result, counterfactuals = explanation.pod, explanation.step, explanation.counterfactuals
-    assert result.decision is not None
+    pod, result, kubelet = explanation.pod, explanation.step, explanation.kubelet
+    counterfactuals = explanation.counterfactuals
     (name,) = _names([pod])
     return ExplainedPod(
         name=name.name,
         namespace=name.namespace,
         uid=pod.uid,
         qos_class=qos_class(pod),
-        verdict=result.decision,
-        admitted=result.decision is Decision.ADMITTED,
-        origin=entry.origin or UNSET,
-        failed=UNSET if entry.failed_pod is None else failed_pod_report(entry.failed_pod),
-        observed=entry.observed or UNSET,
+        verdict=explanation.verdict,
+        admitted=explanation.verdict is Decision.ADMITTED,
+        origin=explanation.origin or UNSET,
+        failed=UNSET if explanation.proof is None else failed_pod_report(explanation.proof, explanation),
+        observed=explanation.observed or UNSET,
         reason=kubelet.reason or UNSET,
         message=kubelet.message if kubelet.reason else UNSET,
         why=tuple(map(sentence, explanation.refusals)),
@@ -316,7 +266,7 @@ def explained_pod(entry: PodExplanation) -> ExplainedPod:
         preempted=_names(victim.pod for victim in (result.victims.victims if result.victims else ())),
         combinations=explanation.combinations,
         stall=_stall(explanation),
-        defects=tuple(map(_defect, explanation.defects)),
+        defects=explanation.defects,
         without_defects=_without_defects(explanation.without_defects),
         suggestions=tuple(map(_suggestion, counterfactuals.suggestions)),
         ineffective=counterfactuals.ineffective,
@@ -390,12 +340,6 @@ def _resource_hints(view: ResourceView) -> ResourceHintsReport:
     )
 
 
-def _defect(defect: Defect) -> ReportedDefect:
-    return ReportedDefect(
-        text=sentence(defect.reason), reason=defect.reason, holders=defect.holders, reserved=defect.reserved
-    )
-
-
 def _without_defects(view: WithoutDefects | None) -> VerdictWithoutDefects | UnsetType:
     if view is None:
         return UNSET
@@ -415,41 +359,37 @@ MIN_WIDTH, MAX_WIDTH = 40, 100
 INDENT_STEP = 2
 
 
-def explanation_text(entries: Sequence[PodExplanation], *, width: int = 80, wide: bool = False) -> str:
+def explanation_text(explanations: Sequence[Explanation], *, width: int = 80, wide: bool = False) -> str:
     """The explanations one after the other; ``wide`` includes details that did not decide anything."""
     width = max(min(width, MAX_WIDTH), MIN_WIDTH)
-    return "\n".join(printable_lines(_lines(entry, width, wide=wide)) for entry in entries)
+    return "\n".join(printable_lines(_lines(explanation, width, wide=wide)) for explanation in explanations)
 
 
-def _lines(entry: PodExplanation, width: int, *, wide: bool) -> Iterator[str]:
-    reason = f" ({entry.kubelet.reason})" if entry.kubelet.reason else ""
-    origin = f" ({entry.origin})" if entry.origin else ""
-    failed_pod = entry.failed_pod
-    now = " now" if failed_pod else ""
-    verdict = f"{entry.verdict}{now}{reason}"
-    if entry.runs_on:
-        verdict = f"runs on {entry.runs_on}; if it arrived again: {entry.verdict}{reason}"
-    yield f"{entry.explanation.pod.full_name}{origin}: {verdict}"
-    if failed_pod is not None:
-        title = "Why it failed" if failed_pod.proof.has_ended else "What its status proves"
-        yield from _list(title, failed_pod_lines(failed_pod), width)
-        yield from _advice(failed_pod.proof, width)
-    if entry.observed:
-        yield from _list("What the cluster reports", entry.observed, width)
-    if (failed_pod is not None or entry.observed) and entry.kubelet.message:
+def _lines(explanation: Explanation, width: int, *, wide: bool) -> Iterator[str]:
+    kubelet, proof = explanation.kubelet, explanation.proof
+    reason = f" ({kubelet.reason})" if kubelet.reason else ""
+    origin = f" ({explanation.origin})" if explanation.origin else ""
+    verdict = f"{explanation.verdict}{' now' if proof else ''}{reason}"
+    if explanation.runs_on:
+        verdict = f"runs on {explanation.runs_on}; if it arrived again: {explanation.verdict}{reason}"
+    yield f"{explanation.pod.full_name}{origin}: {verdict}"
+    if proof is not None:
+        title = "Why it failed" if proof.has_ended else "What its status proves"
+        yield from _list(title, failed_pod_lines(proof, explanation), width)
+        yield from _advice(proof, width)
+    if explanation.observed:
+        yield from _list("What the cluster reports", explanation.observed, width)
+    if (proof is not None or explanation.observed) and kubelet.message:
         yield ""
-    if entry.kubelet.message:
-        yield from _wrapped(
-            f"{message_origin(entry.explanation.step.because[0])}: {entry.kubelet.message}",
-            width,
-            INDENT_STEP,
-        )
-    for unknown in unknown_resources(entry.explanation.step.state.config, entry.explanation.pod):
+    if kubelet.message:
+        text = f"{message_origin(explanation.step.because[0])}: {kubelet.message}"
+        yield from _wrapped(text, width, INDENT_STEP)
+    for unknown in unknown_resources(explanation.step.state.config, explanation.pod):
         yield from _wrapped(unknown.sentence(), width, INDENT_STEP)
-    for branch in reason_tree(entry.explanation, details=wide):
+    for branch in reason_tree(explanation, details=wide):
         yield ""
         yield from _branch(branch, width, INDENT_STEP, wide=wide)
-    yield from _suggestion_lines(entry.explanation, width, wide=wide)
+    yield from _suggestion_lines(explanation, width, wide=wide)
 
 
 def status_text(pods: Sequence[tuple[Pod, StatusEvidence]], *, width: int = 80) -> str:

@@ -10,7 +10,6 @@ from nodewright.engine.node.managers.manager_trace import NoHintReason
 from nodewright.engine.node.pod_placement import ContainerPlacement, Placement
 from nodewright.engine.node.resource_holders import DeviceSite, MemorySite, ResourceEvidence
 from nodewright.engine.node.step import Decision
-from nodewright.engine.node.what_if.explanation import Defect, Explanation, ResourceView, RoundView
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, is_in_bytes, readable_amount
 from nodewright.model.reasons.cpu import CPUsOfNUMA, NotEnoughCPUs, NotEnoughWholeCores
 from nodewright.model.reasons.devices import DeviceHolder, DevicesAt, NotEnoughDevices
@@ -18,6 +17,7 @@ from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.texts import sentence
 from nodewright.model.reasons.topology import AffinityObstacle, NoCommonNUMA, NothingPreferred
 from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.predict.explain.explanation import Explanation, ReportedDefect, ResourceView, RoundView
 from nodewright.predict.explain.suggestion_text import kubelet_effect, scheduler_effect
 
 BranchTone: TypeAlias = Literal["plain", "yes", "no", "warning"]
@@ -282,7 +282,7 @@ NS_PER_COMBINATION = (280, 410)
 def _warnings(explanation: Explanation) -> Iterator[ReasonBranch]:
     if explanation.defects:
         children = [
-            ReasonBranch(text=sentence(defect.reason), tone="warning", children=tuple(_holders(defect)))
+            ReasonBranch(text=defect.text, tone="warning", children=tuple(_holders(defect)))
             for defect in explanation.defects
         ]
         children += [ReasonBranch(text=text) for text in _result_without_defects(explanation)]
@@ -298,7 +298,7 @@ def _warnings(explanation: Explanation) -> Iterator[ReasonBranch]:
         )
 
 
-def _holders(defect: Defect) -> Iterator[ReasonBranch]:
+def _holders(defect: ReportedDefect) -> Iterator[ReasonBranch]:
     for holder in defect.holders:
         yield ReasonBranch(
             text=f"{cpus_text(holder.cpus)}: already assigned to {consumer_name(holder.pod, holder.container)}"

@@ -5,12 +5,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodewright.engine.node.what_if.changes import RequestsChanged
-from nodewright.engine.node.what_if.explanation import Explanation
 from nodewright.engine.node.what_if.pod_request_changes import memory_breakpoints
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.memory import MemoryTypeMissing
-from nodewright.predict.explain.explanation_report import PodExplanation, explanation_text
+from nodewright.predict.explain.explanation import Explanation
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, container, pod
@@ -32,7 +31,7 @@ def test_a_crash_over_a_huge_page_size_is_a_defect() -> None:
     explanation = explained(profile, a_guaranteed_pod("web", "cpu=1 memory=1Gi hugepages-1Gi=1Gi"))
     assert [type(defect.reason) for defect in explanation.defects] == [MemoryTypeMissing]
     assert explanation.rounds[0].hint is None
-    text = explanation_text([PodExplanation(explanation=explanation)])
+    text = explanation.text()
     assert "refused (KubeletCrashes)" in text
     assert "    container main\n" in text
 
