@@ -39,7 +39,7 @@ from nodewright.predict.node import Node
 from nodewright.predict.python_sources import add_sources, profile_of
 from nodewright.predict.quota.applied_inventory import applied_inventory
 from nodewright.predict.quota.quota_report import AppliedQuotasReport, quota_report
-from nodewright.predict.rehearse.rehearsal_report import (
+from nodewright.predict.rehearsal import (
     RehearsalReport,
     RestartQuery,
     rehearsal_report,
@@ -149,8 +149,7 @@ def rehearse(
         root=None if kubelet_root is None else Path(kubelet_root),
         pods=None if pods is None else Path(pods),
     )
-    restart = rehearsed_restart(query)
-    return rehearsal_report(restart.rehearsal, restart.context)
+    return rehearsal_report(rehearsed_restart(query))
 
 
 def simulate(

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from nodewright.cli.cluster_session import ClusterSession
 from nodewright.cli.options import NodeQuery
 from nodewright.cli.read_progress import ReadProgressLine
@@ -24,7 +26,6 @@ from nodewright.predict.admit.cluster_admission import (
     cluster_admission_text,
     pod_of_cluster,
     taking_nodes,
-    with_observed,
 )
 from nodewright.predict.node import AlikeNodes
 
@@ -54,7 +55,10 @@ def report_cluster_admission(
         print_sources(session, sources)
     admissions = cluster_admissions(cluster, loaded)
     if pods is not None:
-        admissions = tuple(map(with_observed, admissions, pods.observed))
+        admissions = tuple(
+            replace(admission, observed=observed)
+            for admission, observed in zip(admissions, pods.observed, strict=True)
+        )
     if output in ("json", "yaml"):
         report = ClusterAdmissionReport(
             context=session.access.context,

@@ -39,9 +39,7 @@ REPORTS = {
     "EvictionTimeline": ReportSource(
         "evict --timeline", "nodewright.predict.timeline.timeline_report:EvictionTimelineReport"
     ),
-    "RehearsalReport": ReportSource(
-        "rehearse", "nodewright.predict.rehearse.rehearsal_report:RehearsalReport"
-    ),
+    "RehearsalReport": ReportSource("rehearse", "nodewright.predict.rehearsal:RehearsalReport"),
     "UpgradeReport": ReportSource("upgrade", "nodewright.predict.upgrade.upgrade_report:UpgradeReport"),
     "LintReport": ReportSource("lint", "nodewright.predict.lint.lint_report:LintReport"),
     "CgroupReport": ReportSource("cgroups", "nodewright.predict.node_report.cgroup_report:CgroupFilesReport"),

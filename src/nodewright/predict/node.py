@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from nodewright.predict.explain.explanation import Explanation
 
 
-class AdmitResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The decision of a node about a pod."""
+class PodDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision about a pod, without the state of the node."""
 
     pod: Pod
     decision: Decision
@@ -53,12 +53,6 @@ class AdmitResult(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that decided; the kubelet reports the first refusal."""
     victims: PreemptionVictims | None
     """The preempted pods, and how they were chosen; None: no preemption."""
-    actions: tuple[Action, ...]
-    """The actions of the kubelet."""
-    node: "Node"
-    """The node after the pod's containers have started."""
-    state_when_decided: NodeState
-    """The state right after the decision, before any container starts."""
 
     @property
     def admitted(self) -> bool:
@@ -91,15 +85,6 @@ class AdmitResult(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(victim.pod for victim in self.victims.victims) if self.victims else ()
 
     @property
-    def placement(self) -> Placement | None:
-        """The pod's exclusive CPUs, memory and devices; None: the pod is not admitted."""
-        return (
-            placement_of(self.state_when_decided, self.pod)
-            if self.pod.uid in self.state_when_decided.pods
-            else None
-        )
-
-    @property
     def not_judged(self) -> tuple[NotJudged, ...]:
         """The aspects that matter but were not judged."""
         return tuple(reason for reason in self.because if isinstance(reason, NotJudged))
@@ -108,6 +93,26 @@ class AdmitResult(msgspec.Struct, frozen=True, kw_only=True):
     def qos_class(self) -> QOSClass:
         """The pod's QoS class."""
         return qos_class(self.pod)
+
+
+class AdmitResult(PodDecision, frozen=True, kw_only=True):
+    """The decision of a node about a pod."""
+
+    actions: tuple[Action, ...]
+    """The actions of the kubelet."""
+    node: "Node"
+    """The node after the pod's containers have started."""
+    state_when_decided: NodeState
+    """The state right after the decision, before any container starts."""
+
+    @property
+    def placement(self) -> Placement | None:
+        """The pod's exclusive CPUs, memory and devices; None: the pod is not admitted."""
+        return (
+            placement_of(self.state_when_decided, self.pod)
+            if self.pod.uid in self.state_when_decided.pods
+            else None
+        )
 
     def __repr__(self) -> str:
         reason = f" ({self.reason})" if self.reason else ""

@@ -13,7 +13,6 @@ from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.json_yaml import Inlined, ReportDocument
 from nodewright.documents.output.text_layout import table
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
-from nodewright.engine.core.preemption.greedy import PreemptionVictims
 from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.node.node_state import NodeState
@@ -24,10 +23,9 @@ from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import amount_text
 from nodewright.model.printable import printable_lines
-from nodewright.model.reasons.fact import KubeletText
 from nodewright.model.reasons.reason import Reason
-from nodewright.model.reasons.texts import kubelet_text, sentence
-from nodewright.predict.node import Node
+from nodewright.model.reasons.texts import sentence
+from nodewright.predict.node import Node, PodDecision
 from nodewright.predict.node_report.report_parts import (
     NamedPod,
     NodeOfReport,
@@ -48,13 +46,9 @@ if TYPE_CHECKING:
     from nodewright.documents.output.workflow_commands import WorkflowCommand
 
 
-class AdmissionEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """The decision about one pod."""
+class AdmissionEntry(PodDecision, frozen=True, kw_only=True):
+    """The decision about one pod, with the object that creates it."""
 
-    pod: Pod
-    decision: Decision
-    because: tuple[Reason, ...]
-    victims: PreemptionVictims | None
     placement: Placement | None = None
     """The pod's exclusive allocations; None: it is not admitted."""
     origin: str = ""
@@ -70,16 +64,6 @@ class AdmissionEntry(msgspec.Struct, frozen=True, kw_only=True):
     def is_notable(self) -> bool:
         """Whether there is more to say about it than the verdict."""
         return bool(self.because or self.victims or self.applied or self.unknown_resources)
-
-    @property
-    def kubelet(self) -> KubeletText:
-        """The kubelet's reason and message; empty unless the pod is refused."""
-        return kubelet_text(self.because[0]) if self.decision is Decision.REFUSED else KubeletText("", "")
-
-    @property
-    def preempted_pods(self) -> tuple[Pod, ...]:
-        """The preempted pods, in order of preemption."""
-        return tuple(victim.pod for victim in self.victims.victims) if self.victims else ()
 
 
 def admission_text(entries: Sequence[AdmissionEntry], after: NodeState, *, wide: bool = False) -> str:
@@ -99,9 +83,9 @@ def _verdicts(entries: Sequence[AdmissionEntry], *, wide: bool) -> str:
     for entry in entries:
         row = [
             entry.pod.full_name,
-            qos_class(entry.pod).value,
+            entry.qos_class.value,
             entry.decision.value,
-            entry.kubelet.reason or "-",
+            entry.reason or "-",
         ]
         if wide:
             requests = ",".join(
@@ -109,7 +93,7 @@ def _verdicts(entries: Sequence[AdmissionEntry], *, wide: bool) -> str:
             )
             priority = entry.pod.spec.priority
             row += [requests or "-", "-" if priority is None else str(priority), entry.origin or "-"]
-            row.append(entry.kubelet.message or "-")
+            row.append(entry.message or "-")
         rows.append(row)
     return table(headers, rows)
 
@@ -119,13 +103,13 @@ def _requests(pod: Pod) -> Iterable[tuple[str, int]]:
 
 
 def _details(entry: AdmissionEntry) -> str:
-    lines, message = [f"{entry.pod.full_name}: {entry.decision.value}"], entry.kubelet.message
+    lines, message = [f"{entry.pod.full_name}: {entry.decision.value}"], entry.message
     if message:
         lines.append(f"  {message_origin(entry.because[0])}: {message}")
-    lines += [f"  - {sentence(reason)}" for reason in entry.because]
+    lines += [f"  - {text}" for text in entry.sentences]
     lines += [
         f"  - {victim.full_name} ({qos_class(victim).value}) is preempted to make room"
-        for victim in entry.preempted_pods
+        for victim in entry.preempted
     ]
     lines += [f"  - {unknown.sentence()}" for unknown in entry.unknown_resources]
     if entry.applied:
@@ -182,24 +166,23 @@ class AdmissionReport(ReportDocument, frozen=True, kw_only=True):
 def pod_admission(entry: AdmissionEntry) -> PodAdmission:
     """The decision about one pod with all the evidence."""
     (named,) = named_pods([entry.pod])
-    kubelet = entry.kubelet
     return PodAdmission(
         name=named.name,
         namespace=named.namespace,
         uid=named.uid,
-        qos_class=qos_class(entry.pod),
+        qos_class=entry.qos_class,
         requests={name: amount_text(name, amount) for name, amount in _requests(entry.pod)},
         verdict=entry.decision,
-        admitted=entry.decision is Decision.ADMITTED,
+        admitted=entry.admitted,
         origin=entry.origin or UNSET,
-        reason=kubelet.reason or UNSET,
-        message=kubelet.message if kubelet.reason else UNSET,
-        why=tuple(map(sentence, entry.because)),
+        reason=entry.reason or UNSET,
+        message=entry.message if entry.reason else UNSET,
+        why=entry.sentences,
         because=entry.because,
         not_judged=open_questions(entry.because),
         unknown_resources=reported_unknown_resources(entry.unknown_resources),
         applied=entry.applied,
-        preempted=named_pods(entry.preempted_pods),
+        preempted=named_pods(entry.preempted),
         placement=UNSET if entry.placement is None else pod_allocations(entry.placement),
     )
 
@@ -210,13 +193,13 @@ def admission_commands(entries: Iterable[AdmissionEntry]) -> "Iterator[WorkflowC
     from nodewright.documents.output.workflow_commands import WorkflowCommand  # noqa: PLC0415 - as above
 
     for entry in entries:
-        if entry.decision is Decision.ADMITTED:
+        if entry.admitted:
             continue
         is_refused = entry.decision is Decision.REFUSED
-        why = "; ".join(map(sentence, entry.because)) or entry.kubelet.message
+        why = "; ".join(entry.sentences) or entry.message
         yield WorkflowCommand(
             command="error" if is_refused else "warning",
-            title=entry.kubelet.reason or entry.decision.value,
+            title=entry.reason or entry.decision.value,
             position=SourcePosition(file=entry.source),
             text=f"{entry.pod.full_name}: {entry.decision.value}: {why}",
         )
@@ -224,9 +207,7 @@ def admission_commands(entries: Iterable[AdmissionEntry]) -> "Iterator[WorkflowC
 
 def admitted_names(entries: Iterable[AdmissionEntry]) -> str:
     """The admitted pods, one line each, as kubectl names them."""
-    return printable_lines(
-        f"pod/{entry.pod.metadata.name}" for entry in entries if entry.decision is Decision.ADMITTED
-    )
+    return printable_lines(f"pod/{entry.pod.metadata.name}" for entry in entries if entry.admitted)
 
 
 MAX_PODS = 100_000

@@ -56,9 +56,11 @@ class Outcome(StrEnum):
 
 
 class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a node about a pod, without the names of the node and its pods; equal answers are one group."""
+    """The answer of nodes about a pod, without the names of their pods; equal answers are one group."""
 
     outcome: Outcome
+    nodes: tuple[str, ...] = ()
+    """The names of the nodes; empty until all nodes have answered."""
     reason: str = ""
     """The kubelet's reason for a refusal."""
     why: tuple[str, ...] = ()
@@ -73,20 +75,13 @@ class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What keeps the scheduler from choosing the node, although its kubelet would admit the pod."""
 
 
-class AnswerGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes that give an answer."""
-
-    answer: NodeAnswer
-    nodes: tuple[str, ...]
-
-
 class ClusterAdmission(msgspec.Struct, frozen=True, kw_only=True):
     """The answers of all nodes about a pod, the groups of each outcome by size."""
 
     pod: Pod
     origin: str = ""
     """The object that creates the pod, e.g. `Deployment web`."""
-    groups: tuple[AnswerGroup, ...]
+    groups: tuple[NodeAnswer, ...]
     observed: tuple[str, ...] = ()
     """What the cluster reports about the pod, one sentence each."""
 
@@ -96,14 +91,9 @@ class ClusterAdmission(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(
             name
             for group in self.groups
-            if group.answer.outcome is Outcome.NOW and not group.answer.scheduler
+            if group.outcome is Outcome.NOW and not group.scheduler
             for name in group.nodes
         )
-
-
-def with_observed(admission: ClusterAdmission, observed: tuple[str, ...]) -> ClusterAdmission:
-    """The answers with what the cluster reports about the pod."""
-    return replace(admission, observed=observed)
 
 
 class ClusterAnswers:
@@ -219,14 +209,11 @@ def _scheduler_obstacles(node: Node, pod: Pod, *, is_unschedulable: bool) -> tup
     return tuple(texts)
 
 
-def _groups(answers: Mapping[NodeAnswer, Sequence[str]]) -> tuple[AnswerGroup, ...]:
+def _groups(answers: Mapping[NodeAnswer, Sequence[str]]) -> tuple[NodeAnswer, ...]:
     order = list(Outcome)
-    groups = [AnswerGroup(answer=answer, nodes=tuple(nodes)) for answer, nodes in answers.items()]
-    return tuple(
-        sorted(
-            groups, key=lambda group: (order.index(group.answer.outcome), -len(group.nodes), group.nodes[:1])
-        )
-    )
+    groups = [replace(answer, nodes=tuple(nodes)) for answer, nodes in answers.items()]
+    groups.sort(key=lambda group: (order.index(group.outcome), -len(group.nodes), group.nodes[:1]))
+    return tuple(groups)
 
 
 _MAX_NAMES = 4
@@ -293,11 +280,10 @@ def pod_of_cluster(admission: ClusterAdmission) -> PodOfCluster:
     )
 
 
-def _node_answers(group: AnswerGroup) -> NodeAnswers:
-    answer = group.answer
+def _node_answers(answer: NodeAnswer) -> NodeAnswers:
     return NodeAnswers(
         outcome=answer.outcome,
-        nodes=group.nodes,
+        nodes=answer.nodes,
         reason=answer.reason or UNSET,
         why=answer.why,
         changes=answer.changes,
@@ -331,10 +317,10 @@ def _admission_lines(admission: ClusterAdmission, width: int, *, wide: bool) -> 
         yield "  What the cluster reports"
         for text in admission.observed:
             yield from _wrapped(f"- {text}", width, 4)
-    families: dict[tuple[object, ...], list[AnswerGroup]] = {}
+    families: dict[tuple[object, ...], list[NodeAnswer]] = {}
     for index, group in enumerate(admission.groups):
-        families.setdefault((index,) if wide else _family(group.answer), []).append(group)
-    for outcome, members in groupby(families.values(), lambda family: family[0].answer.outcome):
+        families.setdefault((index,) if wide else _family(group), []).append(group)
+    for outcome, members in groupby(families.values(), lambda family: family[0].outcome):
         yield f"  {outcome}"
         for family in sorted(members, key=lambda family: -sum(len(group.nodes) for group in family)):
             yield from _family_lines(family, width, wide=wide)
@@ -345,16 +331,15 @@ def _family(answer: NodeAnswer) -> tuple[object, ...]:
     return (answer.outcome, answer.reason, answer.kinds, answer.preempts, answer.scheduler, len(answer.why))
 
 
-def _family_lines(family: Sequence[AnswerGroup], width: int, *, wide: bool) -> Iterator[str]:
+def _family_lines(family: Sequence[NodeAnswer], width: int, *, wide: bool) -> Iterator[str]:
     names = [name for group in family for name in group.nodes]
-    largest = max(family, key=lambda group: len(group.nodes))
-    answer = largest.answer
+    answer = max(family, key=lambda group: len(group.nodes))
     shown = names if wide else names[:_MAX_NAMES]
     more = ", ..." if len(shown) < len(names) else ""
     reason = f" ({answer.reason})" if answer.reason else ""
     yield from _wrapped(f"{_count(len(names))}{reason}: {', '.join(shown)}{more}", width, 4)
     if len(family) > 1:
-        yield from _wrapped(f"on {_names(largest.nodes)}, the others differ in amounts:", width, 6)
+        yield from _wrapped(f"on {_names(answer.nodes)}, the others differ in amounts:", width, 6)
     for text in answer.why:
         yield from _wrapped(text, width, 6)
     for text in answer.scheduler:

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.documents.output.request_sentences import (
     POD_LEVEL,
@@ -33,8 +34,6 @@ from nodewright.engine.core.requests.resource_breakdown import (
 from nodewright.engine.core.requests.resource_defaults import AppliedDefault
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, resource_sort_key
 from nodewright.model.printable import printable, printable_line, printable_lines
-from nodewright.model.reasons.pod_creation import APIServerRefusal
-from nodewright.model.reasons.reason import NotJudged
 from nodewright.model.releases.release import RELEASES_WITH_RULES
 from nodewright.model.values.quantity import Quantity
 from nodewright.predict.node_report.report_parts import OpenQuestion, open_questions
@@ -170,33 +169,19 @@ class RequestsReport(ReportDocument, frozen=True, kw_only=True):
 class RequestsEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A pod, or an object that creates pods, with the effective resources of the pod."""
 
-    source: str
-    """File and document, e.g. `pods.yaml, document 2`."""
-    api_version: str
-    kind: str
-    name: str
-    namespace: str
-    replicas: int | None
-    """The desired number of pods; None: the object's kind has no replica count."""
+    workload: Workload
     pod_requests: PodResourceBreakdown
-    filled: tuple[DefaultedByLimitRange, ...] = ()
-    """The defaults of limit ranges."""
-    refusal: APIServerRefusal | None = None
-    """Why there is no such pod."""
-    applied: tuple[str, ...] = ()
-    """The objects that took part in the pod's creation."""
-    not_judged: tuple[NotJudged, ...] = ()
 
 
 def requests_item(entry: RequestsEntry) -> RequestsItem:
     """The effective resources of a pod as a part of the report."""
-    breakdown = entry.pod_requests
+    workload, breakdown = entry.workload, entry.pod_requests
     return RequestsItem(
-        kind=entry.kind,
-        name=entry.name,
-        namespace=entry.namespace,
-        source=entry.source,
-        replicas=entry.replicas,
+        kind=workload.kind,
+        name=workload.name,
+        namespace=workload.namespace,
+        source=workload.source,
+        replicas=workload.replicas,
         requests={derivation.resource: derivation.amount for derivation in breakdown.requests},
         limits={derivation.resource: derivation.amount for derivation in breakdown.limits},
         derivation=RequestAndLimitDerivations(
@@ -213,12 +198,14 @@ def requests_item(entry: RequestsEntry) -> RequestsItem:
                 requests=default.requests,
                 limits=default.limits,
             )
-            for limit_range in entry.filled
+            for limit_range in workload.filled
             for default in limit_range.defaults
         ),
-        refusal=UNSET if entry.refusal is None else ReportedRefusal(**entry.refusal.kubelet()._asdict()),
-        applied=entry.applied,
-        not_judged=open_questions(entry.not_judged),
+        refusal=UNSET
+        if workload.refusal is None
+        else ReportedRefusal(**workload.refusal.kubelet()._asdict()),
+        applied=workload.applied,
+        not_judged=open_questions(workload.not_judged),
         qos_class=breakdown.qos.qos_class,
         qos_because=tuple(
             QOSSentence(fact=fact, sentence=qos_sentence(fact)) for fact in breakdown.qos.because
@@ -291,9 +278,9 @@ def requests_table(entries: Sequence[RequestsEntry]) -> str:
     columns = (0, 1, 3, 4, 5, 6, 7, 8)
     rows = [_row(entry) for entry in entries]
     refused = [
-        f"{_name(entry)}: {entry.refusal.kubelet().reason}: {entry.refusal.sentence()}"
+        f"{_name(entry.workload)}: {refusal.kubelet().reason}: {refusal.sentence()}"
         for entry in entries
-        if entry.refusal is not None
+        if (refusal := entry.workload.refusal) is not None
     ]
     text = table(headers, [tuple(row[column] for column in columns) for row in rows])
     return f"{text}\n{printable_lines(refused)}" if refused else text
@@ -308,7 +295,7 @@ def requests_wide(entries: Sequence[RequestsEntry]) -> str:
 
 def requests_names(entries: Sequence[RequestsEntry]) -> str:
     """The objects that create the pods, as kubectl names them."""
-    return printable_lines(_name(entry) for entry in entries)
+    return printable_lines(_name(entry.workload) for entry in entries)
 
 
 def memory_text(memory_bytes: int) -> str:
@@ -324,11 +311,13 @@ def memory_text(memory_bytes: int) -> str:
 
 
 def _section(entry: RequestsEntry, memory_of: str, width: int) -> Iterator[str]:
-    breakdown = entry.pod_requests
-    yield from _wrapped(_heading(entry), "", width)
-    if entry.refusal is not None:
-        yield from _wrapped(f"{entry.refusal.kubelet().reason}: {entry.refusal.sentence()}", INDENT, width)
-    body = _body(breakdown, entry.filled, memory_of, width - len(INDENT))
+    workload, breakdown = entry.workload, entry.pod_requests
+    yield from _wrapped(_heading(workload), "", width)
+    if workload.refusal is not None:
+        yield from _wrapped(
+            f"{workload.refusal.kubelet().reason}: {workload.refusal.sentence()}", INDENT, width
+        )
+    body = _body(breakdown, workload.filled, memory_of, width - len(INDENT))
     yield from textwrap.indent("".join(body), INDENT).splitlines(keepends=True)
 
 
@@ -355,10 +344,10 @@ def _body(
     yield from _scores(breakdown, memory_of, width)
 
 
-def _heading(entry: RequestsEntry) -> str:
-    replicas = f", {entry.replicas} replicas" if entry.replicas not in (None, 1) else ""
-    template = "" if entry.kind == "Pod" else f", each pod{replicas}"
-    return f"{entry.kind} {entry.namespace}/{entry.name}{template} ({entry.source})"
+def _heading(workload: Workload) -> str:
+    replicas = f", {workload.replicas} replicas" if workload.replicas not in (None, 1) else ""
+    template = "" if workload.kind == "Pod" else f", each pod{replicas}"
+    return f"{workload.kind} {workload.namespace}/{workload.name}{template} ({workload.source})"
 
 
 def _amounts(breakdown: PodResourceBreakdown) -> str:
@@ -412,15 +401,15 @@ def _scores(breakdown: PodResourceBreakdown, memory_of: str, width: int) -> Iter
 
 
 def _row(entry: RequestsEntry) -> tuple[str, ...]:
-    breakdown = entry.pod_requests
+    workload, breakdown = entry.workload, entry.pod_requests
     requests, limits = _by_resource(breakdown.requests), _by_resource(breakdown.limits)
     other_requests = [
         f"{name}={derivation.amount}" for name, derivation in requests.items() if name not in {CPU, MEMORY}
     ]
     return (
-        entry.namespace,
-        _name(entry),
-        "-" if entry.replicas is None else str(entry.replicas),
+        workload.namespace,
+        _name(workload),
+        "-" if workload.replicas is None else str(workload.replicas),
         breakdown.qos.qos_class.value,
         _amount(requests.get(CPU)),
         _amount(limits.get(CPU)),
@@ -439,9 +428,9 @@ def _short_scores(breakdown: PodResourceBreakdown) -> str:
     return ",".join(f"{score.container}={score.adj}" for score in breakdown.oom_scores) or "-"
 
 
-def _name(entry: RequestsEntry) -> str:
-    group = entry.api_version.rpartition("/")[0]
-    return f"{entry.kind.lower()}{f'.{group}' if group else ''}/{entry.name}"
+def _name(workload: Workload) -> str:
+    group = workload.api_version.rpartition("/")[0]
+    return f"{workload.kind.lower()}{f'.{group}' if group else ''}/{workload.name}"
 
 
 def _by_resource(derivations: Sequence[ResourceDerivation]) -> dict[str, ResourceDerivation]:

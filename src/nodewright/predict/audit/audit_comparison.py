@@ -14,6 +14,7 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.idset import CPUSet
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,
+    AuditGap,
     AuditResult,
     CgroupsToRead,
     DeviceIdSet,
@@ -22,7 +23,6 @@ from nodewright.predict.audit.audit_evidence import (
     EvidenceSource,
     EvidenceValue,
     Presence,
-    UncomparedItem,
     UncomparedReason,
 )
 from nodewright.predict.audit.container_check import (
@@ -54,7 +54,7 @@ def audit_of(evidence: AuditEvidence) -> AuditResult:
     Without pods only node-level facts are compared: state files have pods by uid, sockets by name.
     """
     findings: list[Discrepancy] = []
-    gaps: list[UncomparedItem] = []
+    gaps: list[AuditGap] = []
     counted = 0
     transient: list[Discrepancy] = []
     if evidence.pods is not None:
@@ -66,7 +66,7 @@ def audit_of(evidence: AuditEvidence) -> AuditResult:
             pod_level.transient,
         )
     elif evidence.state_files is not None and evidence.pod_resources is not None:
-        gaps.append(UncomparedItem(reason=UncomparedReason.NAMES_UNKNOWN))
+        gaps.append(AuditGap(reason=UncomparedReason.NAMES_UNKNOWN))
     findings, transient = merged_by_uid(findings, transient, evidence)
     node_level = [*_compare_node(evidence, findings)]
     findings = [*findings, *(finding for _, finding in node_level if finding is not None)]
@@ -81,7 +81,7 @@ def audit_of(evidence: AuditEvidence) -> AuditResult:
 class _PodDiscrepancies(NamedTuple):
     discrepancies: list[Discrepancy]
     transient: list[Discrepancy]
-    gaps: list[UncomparedItem]
+    gaps: list[AuditGap]
     compared: int
 
 
@@ -89,11 +89,11 @@ def _compare_pods(evidence: AuditEvidence, pods: tuple[Pod, ...]) -> _PodDiscrep
     result = _PodDiscrepancies([], [], [], 0)
     expected = cgroups_to_read(evidence.config, pods, evidence.cgroups.rules) if evidence.cgroups else None
     if expected is not None and expected.unresolved:
-        result.gaps.append(UncomparedItem(reason=UncomparedReason.CGROUP_UNKNOWN, names=expected.unresolved))
+        result.gaps.append(AuditGap(reason=UncomparedReason.CGROUP_UNKNOWN, names=expected.unresolved))
     containers = [*_container_evidence(evidence, pods, expected)]
     rules = ComparisonRules.of(evidence.config, _pools(evidence))
     if rules.cpu is None and rules.memory is None:
-        result.gaps.append(UncomparedItem(reason=UncomparedReason.NO_EXCLUSIVE_RESOURCES))
+        result.gaps.append(AuditGap(reason=UncomparedReason.NO_EXCLUSIVE_RESOURCES))
     counted = 0
     for place in containers:
         for finding, is_compared in _compare_container(place, evidence, rules):
@@ -114,9 +114,7 @@ def _compare_pods(evidence: AuditEvidence, pods: tuple[Pod, ...]) -> _PodDiscrep
         result.discrepancies.extend(orphaned_cgroups(evidence, map(uid_on_node, pods)))
         counted += files.compared
         if files.missing_files:
-            result.gaps.append(
-                UncomparedItem(reason=UncomparedReason.FILES_MISSING, names=files.missing_files)
-            )
+            result.gaps.append(AuditGap(reason=UncomparedReason.FILES_MISSING, names=files.missing_files))
     return result._replace(compared=counted)
 
 

@@ -15,6 +15,7 @@ from nodewright.model.kubernetes.resource_names import amount_text
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.predict.audit.audit_evidence import (
+    AuditGap,
     AuditResult,
     DeviceIdSet,
     Discrepancy,
@@ -26,7 +27,6 @@ from nodewright.predict.audit.audit_evidence import (
     Presence,
     ResourceCount,
     SourceText,
-    UncomparedItem,
     UncomparedReason,
 )
 from nodewright.predict.explain.suggestion_text import requests_text
@@ -78,16 +78,16 @@ def audit_text(audit: AuditResult) -> str:
     return "\n".join(parts)
 
 
-def uncompared_sentence(gap: UncomparedItem) -> str:
+def uncompared_sentence(gap: AuditGap) -> str:
     """The sentence that states what was not compared, and why."""
-    names = ", ".join(gap.names)
+    names = ", ".join(gap.names or ())
     source = _NAMES[gap.source] if gap.source else ""
     match gap.reason:
         case UncomparedReason.NOT_GIVEN:
-            assert gap.source is not None
+            assert gap.source
             return f"not compared: {source}: no source specified ({_OPTIONS[gap.source]})"
         case UncomparedReason.NOT_READ:
-            return f"not compared: {source}: {gap.detail}"
+            return f"not compared: {source}: {gap.because}"
         case UncomparedReason.NAMES_UNKNOWN:
             return "not compared: state files with PodResources: uids cannot be matched with names without pods (--pods)"
         case UncomparedReason.CGROUP_UNKNOWN:
@@ -195,17 +195,6 @@ class AuditFinding(Report, frozen=True, kw_only=True):
     do: str
 
 
-class AuditGap(Report, frozen=True, kw_only=True):
-    """Something that was not compared."""
-
-    reason: UncomparedReason
-    source: EvidenceSource | UnsetType = UNSET
-    names: tuple[str, ...] | UnsetType = UNSET
-    """The pods, containers or files concerned; absent: all of them."""
-    because: str | UnsetType = UNSET
-    """The error of the source."""
-
-
 class AuditReport(ReportDocument, frozen=True, kw_only=True):
     """What a live node's state files, sockets and cgroups disagree about: `nodewright audit`."""
 
@@ -224,15 +213,7 @@ def audit_report(audit: AuditResult) -> AuditReport:
         findings=tuple(map(_finding, audit.discrepancies)),
         passing=tuple(map(_finding, audit.transient)),
         compared=audit.compared_count,
-        not_compared=tuple(
-            AuditGap(
-                reason=gap.reason,
-                source=gap.source or UNSET,
-                names=gap.names or UNSET,
-                because=gap.detail or UNSET,
-            )
-            for gap in audit.uncompared
-        ),
+        not_compared=audit.uncompared,
     )
 
 
@@ -368,7 +349,7 @@ def cluster_audit(evidence: ClusterEvidence) -> AuditResult:
     """The discrepancies between the sources, each fact once."""
     compared = [*_pod_facts(evidence), *_node_facts(evidence)]
     gaps = [
-        UncomparedItem(reason=UncomparedReason.NOT_READ, source=source, detail=error)
+        AuditGap(reason=UncomparedReason.NOT_READ, source=source, because=error)
         for source, error in evidence.errors.items()
     ]
     return AuditResult(

@@ -21,7 +21,7 @@ from nodewright.model.kubernetes.stats_summary import (
 )
 from nodewright.model.values.instant import Instant
 from nodewright.model.values.quantity import Quantity, QuantityFormat
-from nodewright.predict.timeline.setup import (
+from nodewright.predict.timeline.timeline_model import (
     NANO,
     SECOND_NS,
     ContainerKey,

@@ -25,7 +25,7 @@ from nodewright.predict.timeline.node_memory import (
     PolicyReadings,
     RestartBackOff,
 )
-from nodewright.predict.timeline.setup import (
+from nodewright.predict.timeline.timeline_model import (
     MAX_EVENTS,
     SECOND_NS,
     ConditionsChanged,

@@ -18,7 +18,7 @@ from nodewright.model.printable import printable, printable_lines
 from nodewright.model.values.duration import Duration
 from nodewright.predict.node_report.report_parts import NodeOfReport, node_of_report
 from nodewright.predict.timeline.pressure_simulation import ThresholdAdvice
-from nodewright.predict.timeline.setup import (
+from nodewright.predict.timeline.timeline_model import (
     ConditionsChanged,
     Deadlocked,
     EvictionBegun,
@@ -119,7 +119,7 @@ class EvictionTimelineReport(ReportDocument, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-class TimelineReport(msgspec.Struct, frozen=True, kw_only=True):
+class SimulatedTimelines(msgspec.Struct, frozen=True, kw_only=True):
     """Simulated timelines of one setup, as they are reported."""
 
     setup: TimelineSetup
@@ -131,7 +131,7 @@ class TimelineReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def timeline_report(
-    report: TimelineReport, config: NodeConfig, *, warnings: Sequence[str] = ()
+    report: SimulatedTimelines, config: NodeConfig, *, warnings: Sequence[str] = ()
 ) -> EvictionTimelineReport:
     """The report of all runs and the advice."""
     setup = report.setup
@@ -213,7 +213,7 @@ MODEL = (
 )
 
 
-def timeline_text(report: TimelineReport) -> str:
+def timeline_text(report: SimulatedTimelines) -> str:
     """The moments of the first run and its outcome, the comparison of runs, and the advice."""
     first = report.runs[0]
     parts = [_moments(first)] if report.is_full and first.moments else []
@@ -225,7 +225,7 @@ def timeline_text(report: TimelineReport) -> str:
     return "\n".join((*parts, _paragraph(MODEL)))
 
 
-def timeline_evicted_names(report: TimelineReport) -> str:
+def timeline_evicted_names(report: SimulatedTimelines) -> str:
     """The pods that the first run evicts, in this order, one per line, in kubectl's notation."""
     return printable_lines(f"pod/{eviction.pod.rpartition('/')[2]}" for eviction in report.runs[0].evictions)
 

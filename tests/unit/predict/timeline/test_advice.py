@@ -5,7 +5,12 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.eviction.eviction_policy import ADAPTIVE, KUBELET
 from nodewright.model.kubernetes.eviction_thresholds import Signal
-from nodewright.predict.timeline import LimitScope, simulated_timeline, threshold_advice, with_hard_threshold
+from nodewright.predict.timeline.pressure_simulation import (
+    simulated_timeline,
+    threshold_advice,
+    with_hard_threshold,
+)
+from nodewright.predict.timeline.timeline_model import LimitScope
 from nodewright.testing.usage import a_timeline_pod, a_timeline_setting
 
 MI = 1 << 20

@@ -15,7 +15,12 @@ from nodewright.model.kubernetes.stats_summary import (
 )
 from nodewright.model.values.instant import Instant
 from nodewright.predict.node import Node
-from nodewright.predict.timeline import ContainerMemory, Growth, TimelineSetup, timeline_setup
+from nodewright.predict.timeline.timeline_model import (
+    ContainerMemory,
+    TimelineSetup,
+    timeline_setup,
+)
+from nodewright.predict.timeline.usage_forecast import Growth
 from nodewright.testing.objects import a_pod
 from nodewright.testing.usage import a_pod_usage, a_reading
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodewright.predict.timeline.setup import LinearAmount
+from nodewright.predict.timeline.timeline_model import LinearAmount
 
 SECOND = 10**9
 

@@ -1,4 +1,4 @@
-"""The report of a rehearsed kubelet start: struct, text and names."""
+"""A rehearsed restart of a kubelet: what it reads, the outcome for each pod, and the report."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -67,22 +67,25 @@ _HEADERS = ("POD", "VERDICT", "CPUS", "MEMORY", "DEVICES", "REASON")
 _OPTIONAL_COLUMNS = (2, 3, 4)
 
 
-class RehearsalContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts for the report that are not part of the rehearsal."""
+class RehearsedRestart(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a rehearsal, and what its report needs beside it."""
 
+    rehearsal: RestartRehearsal
     node: str
     rules: AppliedRules
-    paths: dict[StateFile, str]
+    paths: Mapping[StateFile, str]
     """Paths of the state files."""
-    warnings: Sequence[str] = ()
+    warnings: tuple[str, ...] = ()
+    pod_warnings: tuple[str, ...] = ()
+    """Irregularities of the list of pods."""
 
 
-def rehearsal_text(rehearsal: RestartRehearsal, context: RehearsalContext, *, wide: bool = False) -> str:
+def rehearsal_text(restart: RehearsedRestart, *, wide: bool = False) -> str:
     """Whether the kubelet starts, what to do if not, and the outcome of each pod."""
+    shown = rehearsal = restart.rehearsal
     parts = [printable_lines(_verdict(rehearsal))]
-    shown = rehearsal
     if rehearsal.remedy is not None:
-        parts.append(printable_lines(_remedy_lines(rehearsal.remedy, context)))
+        parts.append(printable_lines(_remedy_lines(rehearsal.remedy, restart.paths)))
         shown = rehearsal.remedy.then
     if shown.outcomes:
         parts.append(_pods(shown.outcomes, wide=wide) + _totals(shown.outcomes))
@@ -104,26 +107,23 @@ def _verdict(rehearsal: RestartRehearsal) -> Iterator[str]:
         yield f"  - {sentence(warning)}; device allocations are lost, and devices may be allocated twice"
 
 
-def _remedy_lines(remedy: StartRemedy, context: RehearsalContext) -> Iterator[str]:
+def _remedy_lines(remedy: StartRemedy, paths: Mapping[StateFile, str]) -> Iterator[str]:
     """The steps after which it starts, in order."""
     lost = [outcome.pod.full_name for outcome in remedy.then.lost]
     steps: list[list[str]] = []
     if remedy.reserved_memory is not None:
-        steps.append(["configure:", *_reserved_lines(remedy.reserved_memory)])
+        document = {"reservedMemory": _reserved_memory(remedy.reserved_memory)}
+        steps.append(["configure:", *as_yaml(document).splitlines()])
     if lost:
         steps.append([f"drain the pods that are rejected: {', '.join(lost)}"])
     if remedy.delete:
-        files = " ".join(context.paths[file] for file in remedy.delete)
+        files = " ".join(paths[file] for file in remedy.delete)
         steps.append([f"stop the kubelet and delete {files}"])
     yield "to let it start:"
     for number, (first, *rest) in enumerate(steps, 1):
         yield f"  {number}. {first}"
         yield from (f"     {line}" for line in rest)
     yield "then, of the pods that continue to run:"
-
-
-def _reserved_lines(reserved: Sequence[MemoryReservation]) -> list[str]:
-    return as_yaml({"reservedMemory": _reserved_memory(reserved)}).splitlines()
 
 
 def _pods(outcomes: Sequence[PodRestartOutcome], *, wide: bool) -> str:
@@ -286,21 +286,22 @@ class RehearsalReport(ReportDocument, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-def rehearsal_report(rehearsal: RestartRehearsal, context: RehearsalContext) -> RehearsalReport:
+def rehearsal_report(restart: RehearsedRestart) -> RehearsalReport:
     """The report of a rehearsal."""
+    remedy = restart.rehearsal.remedy
     return RehearsalReport(
-        node=context.node,
-        kubernetes_version=context.rules.release.text,
-        rules_of=context.rules.rules_of,
-        outcome=_start_outcome(rehearsal),
-        remedy=None if rehearsal.remedy is None else _reported_remedy(rehearsal.remedy, context),
-        warnings=tuple(context.warnings),
+        node=restart.node,
+        kubernetes_version=restart.rules.release.text,
+        rules_of=restart.rules.rules_of,
+        outcome=_start_outcome(restart.rehearsal),
+        remedy=None if remedy is None else _reported_remedy(remedy, restart.paths),
+        warnings=restart.warnings,
     )
 
 
-def _reported_remedy(remedy: StartRemedy, context: RehearsalContext) -> ReportedRemedy:
+def _reported_remedy(remedy: StartRemedy, paths: Mapping[StateFile, str]) -> ReportedRemedy:
     return ReportedRemedy(
-        delete_files=tuple(context.paths[file] for file in remedy.delete),
+        delete_files=tuple(paths[file] for file in remedy.delete),
         drain=tuple(outcome.pod.full_name for outcome in remedy.then.lost),
         reserved_memory=None if remedy.reserved_memory is None else _reserved_memory(remedy.reserved_memory),
         then=StartAfterRemedy(outcome=_start_outcome(remedy.then)),
@@ -349,15 +350,6 @@ def _restarted_pod(outcome: PodRestartOutcome) -> RestartedPod:
     )
 
 
-class RehearsedRestart(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a rehearsal, and what its report needs beside it."""
-
-    rehearsal: RestartRehearsal
-    context: RehearsalContext
-    pod_warnings: tuple[str, ...] = ()
-    """Irregularities of the list of pods."""
-
-
 def rehearsed_restart(query: "RestartQuery") -> RehearsedRestart:
     """Whether the kubelet starts, and the outcome for each pod; nothing is written.
 
@@ -369,15 +361,12 @@ def rehearsed_restart(query: "RestartQuery") -> RehearsedRestart:
         rehearsal = invalid_configuration_rehearsal(parts.because)
     else:
         rehearsal, files, pods = query.rehearse(parts.value)
-    context = RehearsalContext(
+    return RehearsedRestart(
+        rehearsal=rehearsal,
         node=query.profile.metadata.name or DEFAULT_NAME,
         rules=profile_release(query.profile.spec.kubernetes_version, query.source),
         paths={file: files.path(file) for file in StateFile},
         warnings=warnings,
-    )
-    return RehearsedRestart(
-        rehearsal=rehearsal,
-        context=context,
         pod_warnings=tuple(capture_warning_sentence(warning) for warning in pods.warnings),
     )
 
