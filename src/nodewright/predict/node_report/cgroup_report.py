@@ -42,20 +42,13 @@ from nodewright.model.reasons.fact import KubeletText
 from nodewright.predict.node_report.report_parts import NodeOfReport, node_of_report
 
 
-class RejectedPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A refused pod with the kubelet's reason and message."""
-
-    pod: Pod
-    kubelet: KubeletText
-
-
 class CgroupReport(msgspec.Struct, frozen=True, kw_only=True):
     """The content of the report."""
 
     groups: tuple[PlannedCgroup, ...]
     rules: CgroupConfig
     config: NodeConfig
-    refusals: tuple[RejectedPod, ...] = ()
+    refusals: "tuple[RefusedPod, ...]" = ()
     comparison: CgroupComparison | None = None
     """The comparison with an actual cgroup tree; None: no tree is given."""
     warnings: tuple[str, ...] = ()
@@ -70,7 +63,7 @@ def cgroups_text(report: CgroupReport) -> str:
         parts = _difference_texts(report.comparison, report.rules.version)
     parts += [
         printable_line(
-            f"pod {refusal.pod.full_name} is refused by the node and has no cgroups: {refusal.kubelet.reason}"
+            f"pod {refusal.namespace}/{refusal.name} is refused by the node and has no cgroups: {refusal.reason}"
         )
         for refusal in report.refusals
     ]
@@ -199,7 +192,7 @@ def cgroup_files_report(report: CgroupReport) -> CgroupFilesReport:
         cgroup_version=rules.version,
         cgroup_driver=rules.driver,
         groups=tuple(reported_cgroup(group, rules.version) for group in report.groups),
-        refused=tuple(map(_refused_pod, report.refusals)),
+        refused=report.refusals,
         comparison=UNSET if comparison is None else _reported_comparison(comparison, rules.version),
         skipped=report.skipped,
         warnings=report.warnings,
@@ -329,8 +322,9 @@ def _reported_comparison(comparison: CgroupComparison, version: int) -> Reported
     )
 
 
-def _refused_pod(refusal: RejectedPod) -> RefusedPod:
-    meta, kubelet = refusal.pod.metadata, refusal.kubelet
+def refused_pod(pod: Pod, kubelet: KubeletText) -> RefusedPod:
+    """A refused pod with the kubelet's reason and message."""
+    meta = pod.metadata
     return RefusedPod(
         name=meta.name, namespace=meta.namespace or "default", reason=kubelet.reason, message=kubelet.message
     )
