@@ -18,7 +18,7 @@ from nodewright.model.kubernetes.eviction_thresholds import (
     parse_thresholds,
 )
 from nodewright.model.kubernetes.stats_summary import StatsSummary
-from nodewright.predict.timeline import simulated_timeline
+from nodewright.predict.timeline.pressure_simulation import simulated_timeline
 from nodewright.testing.objects import a_pod
 from nodewright.testing.usage import a_pod_usage, a_reading, a_timeline_pod, a_timeline_setting
 

@@ -13,15 +13,22 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.releases.release_changes import changes_between, with_change
 from nodewright.model.releases.release_table import RELEASE_TABLES, ReleaseTable
 from nodewright.predict.node import Node
-from nodewright.predict.upgrade.findings import (
+from nodewright.predict.upgrade.release_facts import (
+    Area,
+    Aspect,
+    FactName,
+    FactOwner,
+    ReleaseFacts,
+    UpgradeCase,
+    decide,
+)
+from nodewright.predict.upgrade.upgrade_input import profile_case
+from nodewright.predict.upgrade.upgrade_report import (
     Difference,
     changes_that_make,
     compared_releases,
     differences_of,
 )
-from nodewright.predict.upgrade.pod_facts import Aspect, FactName
-from nodewright.predict.upgrade.release_facts import Area, FactOwner, ReleaseFacts, UpgradeCase, decide
-from nodewright.predict.upgrade.upgrade_input import profile_case
 from nodewright.testing.objects import sidecar
 
 TABLES = st.sampled_from(list(RELEASE_TABLES.values()))
@@ -64,9 +71,12 @@ def cases(draw: st.DrawFn) -> UpgradeCase:
 
 def value_of(difference: Difference, facts: ReleaseFacts) -> str:
     """The value in other decisions; `-` also where the owner has no facts any more."""
-    is_outcome = difference.aspect is Aspect.VERDICT
-    owner = facts.get(FactOwner(difference.area, difference.subject, is_outcome=is_outcome), {})
-    return owner.get(FactName(difference.aspect, difference.detail), "-")
+    return fact_value(facts, difference.area, difference.aspect, difference.subject, difference.detail)
+
+
+def fact_value(facts: ReleaseFacts, area: Area, aspect: Aspect, subject: str, detail: str) -> str:
+    owner = facts.get(FactOwner(area, subject, is_outcome=aspect is Aspect.VERDICT), {})
+    return owner.get(FactName(aspect, detail), "-")
 
 
 @given(cases(), TABLES)
@@ -83,12 +93,13 @@ def test_each_reported_value_is_what_the_releases_decide(
 ) -> None:
     facts = decide(case, start).facts, decide(case, end).facts
     for finding in compared_releases(case, start, end).findings:
-        for difference in finding.differences:
-            assert difference.before != difference.after
-            if difference.area is Area.WAY_BACK:
+        for changed in finding.values:
+            assert changed.before != changed.after
+            if finding.area is Area.WAY_BACK:
                 continue
-            values = tuple(value_of(difference, decided) for decided in facts)
-            assert values == (difference.before, difference.after)
+            name = (finding.area, finding.aspect, changed.pod or "", changed.detail or "")
+            values = tuple(fact_value(decided, *name) for decided in facts)
+            assert values == (changed.before, changed.after)
 
 
 @pytest.mark.slow
@@ -98,10 +109,10 @@ def test_an_upgrade_and_its_downgrade_change_the_same_values(
 ) -> None:
     def changed(comparison_start: ReleaseTable, comparison_end: ReleaseTable) -> set[tuple[str, ...]]:
         return {
-            (difference.area, difference.subject, difference.aspect, difference.detail)
+            (finding.area, value.pod or "", finding.aspect, value.detail or "")
             for finding in compared_releases(case, comparison_start, comparison_end).findings
-            for difference in finding.differences
-            if difference.area is not Area.WAY_BACK
+            for value in finding.values
+            if finding.area is not Area.WAY_BACK
         }
 
     assert changed(start, end) == changed(end, start)

@@ -1,5 +1,6 @@
 """The Python API: what it takes, and how its answers show themselves."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -21,6 +22,41 @@ GUIDE = Path("docs/guide/python.md")
 
 def test_the_version_is_that_of_the_package() -> None:
     assert nodewright.__version__ == version("nodewright")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "before"),
+    [
+        ("nodewright.model.reasons.predicates", "InsufficientResource", "nodewright.reasons.predicates"),
+        ("nodewright.model.reasons.verdict", "Granted", "nodewright.reasons.verdict"),
+        (
+            "nodewright.model.kubernetes.pod_spec_fields",
+            "PodSecurityContext",
+            "nodewright.kubernetes.pod_spec_fields",
+        ),
+        (
+            "nodewright.documents.profiles.kubelet_root",
+            "read_kubelet_root",
+            "nodewright.profiles.kubelet_root",
+        ),
+        ("nodewright.model.errors", "InputError", "nodewright.errors"),
+    ],
+)
+def test_the_import_paths_that_the_guide_showed_before_give_the_same_objects(
+    module: str, name: str, before: str
+) -> None:
+    present, past = importlib.import_module(module), importlib.import_module(before)
+    assert past is present
+    assert getattr(past, name) is getattr(present, name)
+    assert present.__spec__ is not None
+    assert present.__spec__.name == present.__name__ == module
+
+
+def test_packages_that_did_not_move_have_no_other_path() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"nodewright\.nowhere"):
+        importlib.import_module("nodewright.nowhere")
+    with pytest.raises(ModuleNotFoundError, match=r"nodewright\.model\.reasons\.nowhere"):
+        importlib.import_module("nodewright.reasons.nowhere")
 
 
 def test_pods_are_loaded_from_whatever_code_holds() -> None:

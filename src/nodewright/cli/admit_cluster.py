@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from nodewright.cli.cluster_session import ClusterSession
 from nodewright.cli.options import NodeQuery
 from nodewright.cli.read_progress import ReadProgressLine
@@ -16,14 +18,15 @@ from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import print_message, print_text, terminal_columns
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import ReadSource
-from nodewright.predict.admit.cluster_admission import ClusterAdmission, ClusterAnswers, with_observed
-from nodewright.predict.admit.cluster_admission_report import (
+from nodewright.predict.admit.cluster_admission import (
+    ClusterAdmission,
     ClusterAdmissionReport,
+    ClusterAnswers,
     cluster_admission_text,
     pod_of_cluster,
     taking_nodes,
 )
-from nodewright.predict.alike_nodes import AlikeNodes
+from nodewright.predict.node import AlikeNodes
 
 
 class LoadedForCluster(NamedTuple):
@@ -51,7 +54,10 @@ def report_cluster_admission(
         print_sources(session, sources)
     admissions = cluster_admissions(cluster, loaded)
     if pods is not None:
-        admissions = tuple(map(with_observed, admissions, pods.observed))
+        admissions = tuple(
+            replace(admission, observed=observed)
+            for admission, observed in zip(admissions, pods.observed, strict=True)
+        )
     if output in ("json", "yaml"):
         report = ClusterAdmissionReport(
             context=session.access.context,

@@ -18,8 +18,13 @@ from nodewright.documents.profiles.kubelet_root import DEFAULT_ROOT_DIRECTORY
 from nodewright.model.kubernetes.resource_names import CPU, is_extended
 from nodewright.predict.audit.audit_comparison import audit_of
 from nodewright.predict.audit.audit_evidence import AuditResult, EvidenceSource, UncomparedReason
-from nodewright.predict.audit.audit_report import audit_report, audit_text, uncompared_sentence
-from nodewright.predict.audit.cluster_check import ClusterEvidence, cluster_audit
+from nodewright.predict.audit.audit_report import (
+    ClusterEvidence,
+    audit_report,
+    audit_text,
+    cluster_audit,
+    uncompared_sentence,
+)
 from nodewright.predict.audit.evidence_sources import AuditOptions, gather_evidence
 from nodewright.predict.node import Node
 

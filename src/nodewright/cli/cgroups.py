@@ -25,10 +25,10 @@ from nodewright.engine.node.step import Decision
 from nodewright.predict.node import NodeCgroups
 from nodewright.predict.node_report.cgroup_report import (
     CgroupReport,
-    RejectedPod,
     cgroup_files_report,
     cgroup_names,
     cgroups_text,
+    refused_pod,
 )
 
 
@@ -82,7 +82,7 @@ def command(  # noqa: PLR0913 - one argument an option
         groups=expected.groups,
         rules=expected.rules,
         config=loaded.node.config,
-        refusals=tuple(RejectedPod(pod=result.pod, kubelet=result.kubelet) for result in refused),
+        refusals=tuple(refused_pod(result.pod, result.kubelet) for result in refused),
         comparison=None if live is None else _comparison(expected, live),
         warnings=loaded.warnings,
         skipped=loaded.skipped,

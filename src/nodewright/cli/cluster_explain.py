@@ -29,10 +29,10 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import MEMORY, readable_amount
 from nodewright.model.reasons.status_evidence import FailureCause, problem_evidence
 from nodewright.predict.admit.resize_report import resize_sentences
-from nodewright.predict.explain.explanation_text import PodExplanation
+from nodewright.predict.explain.explanation import Explanation
 from nodewright.predict.explain.failed_pod_report import proof_lines
 from nodewright.predict.node import Node
-from nodewright.predict.node_report.allocation_tables import holding_sentences
+from nodewright.predict.node_report.report_parts import holding_sentences
 
 _USAGE = "/stats/summary of the kubelet"
 
@@ -41,7 +41,7 @@ class NodeExplanations(msgspec.Struct, frozen=True, kw_only=True):
     """The explanations of the pods of one node."""
 
     loaded: LoadedQuery
-    pods: tuple[PodExplanation, ...]
+    pods: tuple[Explanation, ...]
 
 
 def explained_on_their_nodes(
@@ -73,7 +73,7 @@ def explained_on_their_nodes(
 
 def _explained(
     session: ClusterSession, node: Node, workload: Workload, budget: int, *, has_usage: bool
-) -> PodExplanation:
+) -> Explanation:
     """The explanation of a pod as if it arrived at its node now, with what the cluster reports about it."""
     pod = workload.pod
     observed: list[str] = []
@@ -87,8 +87,8 @@ def _explained(
             observed += resize_sentences(_with_allocated(node, pod).resize(pod))
     observed += session.read(lambda reader: pod_event_sentences(reader, pod))
     without_pod = replace(node, state=step(node.state, PodRemoved(pod.uid)).state)
-    return PodExplanation(
-        explanation=without_pod.explain(without_cluster_fields(pod), budget=budget),
+    return replace(
+        without_pod.explain(without_cluster_fields(pod), budget=budget),
         proof=proof,
         runs_on=node.name if pod.uid in node.state.pods else "",
         observed=tuple(observed),

@@ -23,14 +23,18 @@ from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.model.values.duration import Duration, DurationError
-from nodewright.predict.evict.evict_report import eviction_report
-from nodewright.predict.evict.evict_text import evict_text, evicted_names
+from nodewright.predict.evict.evict_report import evict_text, evicted_names, eviction_report
 from nodewright.predict.evict.node_usage import NodeWithUsage
 from nodewright.predict.node import Node
-from nodewright.predict.timeline import simulated_timeline, threshold_advice, timeline_setup
-from nodewright.predict.timeline.growth_input import GrowthForecast
-from nodewright.predict.timeline.timeline_report import timeline_report
-from nodewright.predict.timeline.timeline_text import TimelineReport, timeline_evicted_names, timeline_text
+from nodewright.predict.timeline.pressure_simulation import simulated_timeline, threshold_advice
+from nodewright.predict.timeline.timeline_model import timeline_setup
+from nodewright.predict.timeline.timeline_report import (
+    SimulatedTimelines,
+    timeline_evicted_names,
+    timeline_report,
+    timeline_text,
+)
+from nodewright.predict.timeline.usage_forecast import GrowthForecast
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -234,7 +238,7 @@ def _report_timeline(
     return NO if report.runs[0].is_lost else YES
 
 
-def simulated_timelines(node: Node, usage: StatsSummary, timeline: TimelineOptions) -> TimelineReport:
+def simulated_timelines(node: Node, usage: StatsSummary, timeline: TimelineOptions) -> SimulatedTimelines:
     """The timelines that the options request.
 
     Errors: InputError with the faults of the growth, or for a usage without memory.
@@ -256,7 +260,7 @@ def simulated_timelines(node: Node, usage: StatsSummary, timeline: TimelineOptio
         (policy for policy in known if policy.name != chosen.name),
         key=lambda policy: (policy.name != KUBELET.name, policy.name),
     )
-    return TimelineReport(
+    return SimulatedTimelines(
         setup=setup,
         runs=tuple(simulated_timeline(setup, policy) for policy in (chosen, *others)),
         advice=threshold_advice(setup, chosen) if timeline.advise else None,

@@ -22,8 +22,13 @@ from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.status_evidence import StatusEvidence, problem_evidence
-from nodewright.predict.explain.explanation_report import ExplanationReport, explained_pod
-from nodewright.predict.explain.explanation_text import PodExplanation, explanation_text, status_text
+from nodewright.predict.explain.explanation import Explanation
+from nodewright.predict.explain.explanation_report import (
+    ExplanationReport,
+    explained_pod,
+    explanation_text,
+    status_text,
+)
 from nodewright.predict.explain.failed_pod_report import StatusReport, status_findings
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.report_parts import node_of_report
@@ -47,7 +52,7 @@ def _proof(workload: Workload) -> StatusEvidence | None:
     return problem_evidence(workload.pod) if workload.kind == "Pod" else None
 
 
-def explain_failed_pods(loaded: LoadedQuery, budget: int) -> Iterator[PodExplanation]:
+def explain_failed_pods(loaded: LoadedQuery, budget: int) -> Iterator[Explanation]:
     """The explanations of pods with a problem, each as if it were the only pod to arrive at the node.
 
     Errors: InputError for objects other than pods whose status shows a problem.
@@ -60,10 +65,8 @@ def explain_failed_pods(loaded: LoadedQuery, budget: int) -> Iterator[PodExplana
         if node_name and node_name != loaded.node.name:
             text = f"{workload.pod.full_name} was on node {node_name}, not on {loaded.node.name}"
             print_message(f"warning: {text}")
-        yield PodExplanation(
-            explanation=loaded.node.explain(without_cluster_fields(workload.pod), budget=budget),
-            proof=_proof(workload),
-        )
+        explanation = loaded.node.explain(without_cluster_fields(workload.pod), budget=budget)
+        yield replace(explanation, proof=_proof(workload))
 
 
 def _faults(workload: Workload) -> Iterator[Fault]:
@@ -172,11 +175,11 @@ def command(
     if page is not None:
         _write_page(page, explanations, node)
     print_report(text, output, node.config)
-    admitted = (pod.explanation.step.decision is Decision.ADMITTED for pod in explanations)
+    admitted = (explanation.verdict is Decision.ADMITTED for explanation in explanations)
     return YES if all(admitted) else NO
 
 
-def _write_page(page: "Path", explanations: Sequence[PodExplanation], node: Node) -> None:
+def _write_page(page: "Path", explanations: Sequence[Explanation], node: Node) -> None:
     from nodewright.cli.output_files import page_origin, write_page  # noqa: PLC0415 - start-up time
     from nodewright.predict.explain.explanation_page import explanation_page  # noqa: PLC0415 - start-up time
 
@@ -253,13 +256,13 @@ def _explain_in_cluster(
     return YES if all(_is_well(pod) for node in nodes for pod in node.pods) else NO
 
 
-def _is_well(pod: PodExplanation) -> bool:
+def _is_well(explanation: Explanation) -> bool:
     """Whether the pod runs without a problem, or would be admitted."""
-    runs = bool(pod.runs_on) and pod.proof is None
-    return runs or pod.explanation.step.decision is Decision.ADMITTED
+    runs = bool(explanation.runs_on) and explanation.proof is None
+    return runs or explanation.verdict is Decision.ADMITTED
 
 
-def _text(loaded: LoadedQuery, explanations: Sequence[PodExplanation], output: str | None) -> str:
+def _text(loaded: LoadedQuery, explanations: Sequence[Explanation], output: str | None) -> str:
     if output in ("json", "yaml"):
         report = ExplanationReport(
             node=node_of_report(loaded.node.config),
@@ -293,7 +296,7 @@ def _explain_statuses(loaded: LoadedWorkloads, output: str | None, *, strict: bo
 
 def _explanations(
     loaded: LoadedQuery, selected: Collection[int], budget: int
-) -> tuple[list[PodExplanation], Node]:
+) -> tuple[list[Explanation], Node]:
     """The explanations of the selected pods, each after all pods before it; and the node afterwards."""
     node, explanations, last = loaded.node, [], max(selected, default=0)
     for index, workload in enumerate(loaded.workloads):
@@ -303,9 +306,7 @@ def _explanations(
             explanation = (
                 node.explain(pod, budget=budget) if refusal is None else node.explain_refusal(pod, refusal)
             )
-            explanations.append(
-                PodExplanation(explanation=explanation, origin=origin, proof=_proof(workload))
-            )
+            explanations.append(replace(explanation, origin=origin, proof=_proof(workload)))
             if refusal is None:
                 node = node.after(explanation)
         elif index <= last and refusal is None:

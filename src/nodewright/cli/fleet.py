@@ -42,7 +42,7 @@ from nodewright.fleet.synthetic import NODE_HEADER, POD_HEADER, SyntheticFleet, 
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable, printable_lines
-from nodewright.predict.node import load_pods
+from nodewright.predict.python_sources import load_pods
 
 
 @click.command("generate")

@@ -39,7 +39,7 @@ from nodewright.fleet.sweep_runs import (
 from nodewright.fleet.workload import FleetNode, FleetPod
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_line
-from nodewright.predict.node import load_pods
+from nodewright.predict.python_sources import load_pods
 
 
 @click.command("capacity")

@@ -18,10 +18,10 @@ from nodewright.engine.core.preemption.optimal import (
 )
 from nodewright.engine.node.previews import PreemptionPreview
 from nodewright.engine.node.step import Decision
-from nodewright.predict.admit.highs import cheapest_cover
 from nodewright.predict.admit.preemption_report import (
     PreemptionEntry,
     PreemptionReport,
+    cheapest_cover,
     pod_preemption,
     preemption_text,
     victim_names,

@@ -29,15 +29,15 @@ from nodewright.engine.admission.api_server.expansion import ExpansionOptions
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.releases.feature_gates import default_gates
 from nodewright.model.releases.release_table import NEWEST
-from nodewright.predict.quota.applied_inventory import applied_inventory
-from nodewright.predict.quota.manifest_overrides import inventory_with_overrides, parsed_override
-from nodewright.predict.quota.quota_report import quota_commands, quota_junit, quota_report, quota_sarif
-from nodewright.predict.quota.quota_text import (
-    QuotaReport,
+from nodewright.predict.quota.applied_inventory import (
+    AppliedInventory,
+    applied_inventory,
     quota_text,
     refused_object_names,
     what_if_text,
 )
+from nodewright.predict.quota.manifest_overrides import inventory_with_overrides, parsed_override
+from nodewright.predict.quota.quota_report import quota_commands, quota_junit, quota_report, quota_sarif
 from nodewright.version import __version__
 
 
@@ -146,7 +146,7 @@ def _nothing_found(inventory: Inventory, namespace: str) -> InputError:
     return InputError([Fault(source=f"namespace {namespace}", rule=rule)])
 
 
-def _text(report: QuotaReport, changed: QuotaReport | None, output: str | None) -> str:
+def _text(report: AppliedInventory, changed: AppliedInventory | None, output: str | None) -> str:
     last = changed or report
     if output == "junit":
         return quota_junit(last)

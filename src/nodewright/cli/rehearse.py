@@ -13,14 +13,14 @@ from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import print_message, print_text
 from nodewright.documents.profiles.node_lookup import find_profile
-from nodewright.engine.node.restart.restart_rehearsal import RestartRehearsal
-from nodewright.predict.rehearse.rehearsal_report import (
-    RehearsalContext,
+from nodewright.predict.rehearsal import (
+    RehearsedRestart,
+    RestartQuery,
     rehearsal_names,
     rehearsal_report,
     rehearsal_text,
+    rehearsed_restart,
 )
-from nodewright.predict.rehearse.restart_query import RestartQuery, rehearsed_restart
 
 
 @click.command("rehearse")
@@ -67,17 +67,16 @@ def command(  # noqa: PLR0913 - one argument an option
         pods=pods,
     )
     restart = rehearsed_restart(query)
-    print_warnings(restart.context.warnings, strict=strict)
+    print_warnings(restart.warnings, strict=strict)
     for warning in restart.pod_warnings:
         print_message(warning)
-    rehearsal, context = restart.rehearsal, restart.context
-    print_text(_text(rehearsal, context, output))
-    return YES if rehearsal.is_clean else NO
+    print_text(_text(restart, output))
+    return YES if restart.rehearsal.is_clean else NO
 
 
-def _text(rehearsal: RestartRehearsal, context: RehearsalContext, output: str | None) -> str:
+def _text(restart: RehearsedRestart, output: str | None) -> str:
     if output == "name":
-        return rehearsal_names(rehearsal)
+        return rehearsal_names(restart.rehearsal)
     if output in ("json", "yaml"):
-        return (as_json if output == "json" else as_yaml)(rehearsal_report(rehearsal, context))
-    return rehearsal_text(rehearsal, context, wide=output == "wide")
+        return (as_json if output == "json" else as_yaml)(rehearsal_report(restart))
+    return rehearsal_text(restart, wide=output == "wide")

@@ -19,7 +19,6 @@ from nodewright.documents.profiles.node_lookup import find_profile
 from nodewright.documents.profiles.scenario_files import LoadedScenario, load_scenario, scenario_node
 from nodewright.engine.node.node_state import NodeState
 from nodewright.predict.node import Node
-from nodewright.predict.replay.journal_events import action_documents, journal_event
 from nodewright.predict.replay.replay_report import (
     ReplayedEvent,
     admitted_pod_names,
@@ -27,7 +26,7 @@ from nodewright.predict.replay.replay_report import (
     replay_text,
     replayed_event,
 )
-from nodewright.predict.replay.scenario_journal import JournalFile
+from nodewright.predict.replay.scenario_journal import JournalFile, action_documents, journal_event
 from nodewright.predict.replay.scenario_run import EventOutcome, replay
 
 PROGRESS_AFTER_S = 0.5

@@ -9,7 +9,7 @@ from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.manifest_options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import option_rules, print_input_notes, read_workloads
-from nodewright.documents.formats.workloads import Workload, release_warnings
+from nodewright.documents.formats.workloads import release_warnings
 from nodewright.documents.output.exit_codes import YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import print_text, terminal_columns
@@ -18,8 +18,10 @@ from nodewright.model.errors import Fault, InputError
 from nodewright.model.releases.feature_gates import default_gates
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.model.values.quantity import Quantity, QuantityError
-from nodewright.predict.admit.requests_text import (
+from nodewright.predict.admit.requests_report import (
     RequestsEntry,
+    RequestsReport,
+    requests_item,
     requests_names,
     requests_table,
     requests_text,
@@ -72,13 +74,14 @@ def command(  # noqa: PLR0913 - one argument an option
     rules = option_rules(release or version)
     gates = default_gates(rules.table)
     breakdowns = AlikeBreakdowns(memory_bytes, gates)
-    entries = [_entry(workload, breakdowns) for workload in loaded.workloads]
+    entries = [
+        RequestsEntry(workload=workload, pod_requests=breakdowns.breakdown(workload.pod))
+        for workload in loaded.workloads
+    ]
     assumed = (f"{memory_of}: {_NAME_MEMORY}",) if needs_memory and memory_of == _ASSUMED_OF else ()
     warnings = (*loaded.warnings, *release_warnings(rules, loaded.workloads), *assumed)
     print_input_notes(loaded, warnings, strict=strict)
     if output in ("json", "yaml"):
-        from nodewright.predict.admit.requests_report import RequestsReport, requests_item  # noqa: PLC0415 - start-up time
-
         report = RequestsReport(
             rules_of=rules.rules_of,
             memory_capacity=memory_bytes,
@@ -103,22 +106,6 @@ def _text(entries: Sequence[RequestsEntry], memory_of: str, output: str | None, 
         return requests_table(entries)
     columns = terminal_columns()
     return requests_text(entries, memory_of, width=min(columns, MAX_WIDTH))
-
-
-def _entry(workload: Workload, breakdowns: AlikeBreakdowns) -> RequestsEntry:
-    return RequestsEntry(
-        source=workload.source,
-        api_version=workload.api_version,
-        kind=workload.kind,
-        name=workload.name,
-        namespace=workload.namespace,
-        replicas=workload.replicas,
-        pod_requests=breakdowns.breakdown(workload.pod),
-        filled=workload.filled,
-        refusal=workload.refusal,
-        applied=workload.applied,
-        not_judged=workload.not_judged,
-    )
 
 
 def _memory(amount: str | None, node: str | None) -> tuple[int, str, str]:

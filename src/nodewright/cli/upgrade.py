@@ -19,7 +19,6 @@ from nodewright.documents.output.terminal import print_text
 from nodewright.documents.profiles.kubelet_config_files import config_document
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.releases.release_table import NEWEST
-from nodewright.predict.upgrade.findings import NodeComparison, compared_releases
 from nodewright.predict.upgrade.release_facts import UpgradeCase
 from nodewright.predict.upgrade.upgrade_input import (
     NodeSource,
@@ -29,8 +28,9 @@ from nodewright.predict.upgrade.upgrade_input import (
     release_of,
 )
 from nodewright.predict.upgrade.upgrade_report import (
-    ComparedNodes,
-    grouped_comparisons,
+    NodesUpgraded,
+    UpgradeReport,
+    compared_releases,
     upgrade_names,
     upgrade_report,
     upgrade_text,
@@ -100,14 +100,13 @@ def command(manifests: ManifestOptions, *, output: str | None, **parameters: obj
     if query.start is not None:
         known_release(query.start, "--from")
     cases, warnings = _cases(query, manifests)
-    comparisons: list[NodeComparison] = []
+    comparisons: list[NodesUpgraded] = []
     for case in cases:
         start, release_warnings = release_of(case.profile, case.source)
         warnings = (*warnings, *(text for text in release_warnings if text not in warnings))
         comparisons.append(compared_releases(case, start, end))
     print_warnings(warnings, strict=query.strict)
-    groups = grouped_comparisons(comparisons)
-    print_text(_text(groups, warnings, output))
+    print_text(_text(upgrade_report(comparisons, warnings), output))
     return NO if any(comparison.loses for comparison in comparisons) else YES
 
 
@@ -137,12 +136,12 @@ def _cases(query: UpgradeQuery, files: ManifestOptions) -> tuple[Sequence[Upgrad
     return [node_case(source)], ()
 
 
-def _text(groups: Sequence[ComparedNodes], warnings: Sequence[str], output: str | None) -> str:
+def _text(report: UpgradeReport, output: str | None) -> str:
     if output == "name":
-        return upgrade_names(groups)
+        return upgrade_names(report)
     if output in ("json", "yaml"):
-        return (as_json if output == "json" else as_yaml)(upgrade_report(groups, warnings))
-    return upgrade_text(groups, wide=output == "wide")
+        return (as_json if output == "json" else as_yaml)(report)
+    return upgrade_text(report, wide=output == "wide")
 
 
 def _bound_profiles(

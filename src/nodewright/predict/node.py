@@ -1,4 +1,7 @@
-"""`Node`: admission, resize, preemption preview and explanation for one node, from Python and from the commands."""
+"""`Node`: admission, resize, preemption preview and explanation for one node, from Python and from the commands.
+
+Pages of notebooks are imported when one is shown, so that no command loads them.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
@@ -6,11 +9,11 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid
+from nodewright.engine.admission.admission_plugins import pod_as_stored, with_canonical_quantities, with_uid
 from nodewright.engine.core.preemption.greedy import PreemptionVictims
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.node.actions import Action
-from nodewright.engine.node.events import ConditionsObserved, PodAdded, PodRemoved, PodStarted
+from nodewright.engine.node.events import ConditionsObserved, PodAdded, PodRecovered, PodRemoved, PodStarted
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import Placement, placement_of
@@ -19,7 +22,7 @@ from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.engine.node.step import Decision, step
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.node_profile import NodeProfile, kubelet_labels
 from nodewright.model.kubernetes.objects import Pod, ResourceList
 from nodewright.model.reasons.fact import KubeletText
 from nodewright.model.reasons.kubelet_start import over_reservation_message
@@ -27,20 +30,22 @@ from nodewright.model.reasons.pod_creation import APIServerRefusal
 from nodewright.model.reasons.reason import NotJudged, Reason
 from nodewright.model.reasons.texts import kubelet_start_error, kubelet_text, sentence
 from nodewright.model.reasons.verdict import Refused
+from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.values.custom_policy import CustomPolicy
 from nodewright.predict.node_from_profile import node_parts, state_with_pods
 
 if TYPE_CHECKING:
+    from nodewright.documents.formats.python_objects import ManifestSource
     from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig
     from nodewright.engine.core.cgroups.cgroup_plan import PlannedCgroup
     from nodewright.engine.node.node_cgroups import CgroupOverrides
     from nodewright.engine.node.previews import PreemptionPreview
     from nodewright.engine.node.resize.resize_plan import ResizeReport
-    from nodewright.engine.node.what_if.explanation import Explanation
+    from nodewright.predict.explain.explanation import Explanation
 
 
-class AdmitResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The decision of a node about a pod."""
+class PodDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision about a pod, without the state of the node."""
 
     pod: Pod
     decision: Decision
@@ -48,12 +53,6 @@ class AdmitResult(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that decided; the kubelet reports the first refusal."""
     victims: PreemptionVictims | None
     """The preempted pods, and how they were chosen; None: no preemption."""
-    actions: tuple[Action, ...]
-    """The actions of the kubelet."""
-    node: "Node"
-    """The node after the pod's containers have started."""
-    state_when_decided: NodeState
-    """The state right after the decision, before any container starts."""
 
     @property
     def admitted(self) -> bool:
@@ -86,15 +85,6 @@ class AdmitResult(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(victim.pod for victim in self.victims.victims) if self.victims else ()
 
     @property
-    def placement(self) -> Placement | None:
-        """The pod's exclusive CPUs, memory and devices; None: the pod is not admitted."""
-        return (
-            placement_of(self.state_when_decided, self.pod)
-            if self.pod.uid in self.state_when_decided.pods
-            else None
-        )
-
-    @property
     def not_judged(self) -> tuple[NotJudged, ...]:
         """The aspects that matter but were not judged."""
         return tuple(reason for reason in self.because if isinstance(reason, NotJudged))
@@ -104,9 +94,34 @@ class AdmitResult(msgspec.Struct, frozen=True, kw_only=True):
         """The pod's QoS class."""
         return qos_class(self.pod)
 
+
+class AdmitResult(PodDecision, frozen=True, kw_only=True):
+    """The decision of a node about a pod."""
+
+    actions: tuple[Action, ...]
+    """The actions of the kubelet."""
+    node: "Node"
+    """The node after the pod's containers have started."""
+    state_when_decided: NodeState
+    """The state right after the decision, before any container starts."""
+
+    @property
+    def placement(self) -> Placement | None:
+        """The pod's exclusive CPUs, memory and devices; None: the pod is not admitted."""
+        return (
+            placement_of(self.state_when_decided, self.pod)
+            if self.pod.uid in self.state_when_decided.pods
+            else None
+        )
+
     def __repr__(self) -> str:
         reason = f" ({self.reason})" if self.reason else ""
         return f"<AdmitResult {self.pod.full_name}: {self.decision.value}{reason}>"
+
+    def _repr_html_(self) -> str:
+        from nodewright.predict.explain.explanation_page import explanation_fragment  # noqa: PLC0415 - start-up time
+
+        return explanation_fragment([], self.state_when_decided, title=repr(self).strip("<>"))
 
 
 class NodeCgroups(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +140,8 @@ class Node(msgspec.Struct, frozen=True):
     """An immutable node: every decision leaves it unchanged and returns the resulting node.
 
     >>> node = Node.open("uma-4c")
+    >>> node
+    <Node uma-4c: Kubernetes 1.36, 0 pods>
     >>> node.allocatable["cpu"]
     Quantity('4')
     """
@@ -136,24 +153,25 @@ class Node(msgspec.Struct, frozen=True):
     @classmethod
     def open(
         cls,
-        reference: str | None = None,
+        reference: "ManifestSource | NodeProfile | None" = None,
         *,
         kubelet_config: str | None = None,
         policies: Sequence[CustomPolicy] = (),
     ) -> Self:
-        """A node from a NodeProfile file or a catalogue name; None: this machine.
+        """A node from a NodeProfile: its path, text or mapping; or from a catalogue name; None: this machine.
 
         ``kubelet_config`` names a file that replaces the profile's kubelet configuration;
         ``policies`` replace the kubelet's own, at most one of each kind.
         Errors: InputError with all faults of the profile; HostError if this machine cannot be read.
         """
-        from nodewright.documents.profiles.node_lookup import find_profile  # noqa: PLC0415 - memory of exporters
+        from nodewright.documents.formats.python_objects import is_text  # noqa: PLC0415 - memory of exporters
+        from nodewright.predict.python_sources import profile_of  # noqa: PLC0415 - as above
 
+        source = "this machine" if reference is None else "profile"
+        if isinstance(reference, str) and not is_text(reference):
+            source = reference
         return cls.from_profile(
-            find_profile(reference),
-            kubelet_config=kubelet_config,
-            policies=policies,
-            source=reference or "this machine",
+            profile_of(reference), kubelet_config=kubelet_config, policies=policies, source=source
         )
 
     @classmethod
@@ -181,6 +199,11 @@ class Node(msgspec.Struct, frozen=True):
         count = len(self.state.pods)
         release = self.config.release.release.text
         return f"<Node {self.name}: Kubernetes {release}, {count} pod{'' if count == 1 else 's'}>"
+
+    def _repr_html_(self) -> str:
+        from nodewright.predict.explain.explanation_page import explanation_fragment  # noqa: PLC0415 - start-up time
+
+        return explanation_fragment([], self.state, title=repr(self).strip("<>"))
 
     @property
     def config(self) -> NodeConfig:
@@ -261,7 +284,7 @@ class Node(msgspec.Struct, frozen=True):
         ``budget`` bounds the search for such changes, in decisions about pods.
         """
         from nodewright.engine.node.what_if.counterfactuals import BUDGET  # noqa: PLC0415 - start-up time
-        from nodewright.engine.node.what_if.explanation import explanation  # noqa: PLC0415 - start-up time
+        from nodewright.predict.explain.explanation import explanation  # noqa: PLC0415 - start-up time
 
         return explanation(self.state, with_uid(pod), budget=BUDGET if budget is None else budget)
 
@@ -272,7 +295,7 @@ class Node(msgspec.Struct, frozen=True):
 
     def explain_refusal(self, pod: Pod, because: APIServerRefusal) -> "Explanation":
         """The explanation of a pod that the API server refuses."""
-        from nodewright.engine.node.what_if.explanation import creation_refusal  # noqa: PLC0415 - start-up time
+        from nodewright.predict.explain.explanation import creation_refusal  # noqa: PLC0415 - start-up time
 
         return creation_refusal(self.state, with_uid(pod), because)
 
@@ -325,11 +348,54 @@ class Node(msgspec.Struct, frozen=True):
         return replace(self, state=step(self.state, PodRemoved(uid)).state)
 
 
-def load_pods(*filenames: str, namespace: str = "default") -> tuple[Pod, ...]:
-    """The pods in manifests: each Pod, and one pod for every object that creates pods.
+class AlikeNodes:
+    """Makes the nodes of profiles as `Node.from_profile` does; one object for all of them.
 
-    Errors: InputError with all faults of the files.
+    Profiles whose machine, configuration and amounts are the same objects are nodes of one kind.
     """
-    from nodewright.documents.formats.manifests import load_workloads  # noqa: PLC0415 - memory of exporters
 
-    return tuple(workload.pod for workload in load_workloads(filenames, namespace).workloads)
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[object, ...], tuple[NodeProfile, Node]] = {}
+        self._pods: dict[tuple[int, int, int], tuple[Pod, FeatureGates, Pod]] = {}
+
+    def node(self, profile: NodeProfile, source: str) -> Node:
+        """The node of a profile with its pods.
+
+        Errors: InputError, as of `Node.from_profile`.
+        """
+        spec = profile.spec
+        if spec.allocations is not None:
+            return Node.from_profile(profile, source=source)
+        kind = self._kind(profile, source)
+        facts = replace(
+            kind.config.facts,
+            name=profile.metadata.name,
+            labels={**kubelet_labels(profile.metadata.name), **spec.labels},
+            taints=spec.taints,
+            sources=spec.sources,
+        )
+        state = replace(kind.state, config=kind.config.with_facts(facts, kind.config.managers))
+        for pod in spec.pods:
+            if not pod.is_terminal:
+                stored = self._stored(pod, state.config.gates)
+                state = step(state, PodRecovered(stored, is_allocated=False)).state
+        return replace(kind, state=state.without_stale()).with_conditions(spec.conditions)
+
+    def _kind(self, profile: NodeProfile, source: str) -> Node:
+        """The node without pods."""
+        spec = profile.spec
+        same = (spec.machine_info, spec.kubelet_configuration, spec.allocatable, spec.extended_resources)
+        key = (*map(id, same), spec.kubernetes_version, spec.root_fs_capacity)
+        if key not in self._kinds:
+            without_pods = replace(profile, spec=replace(spec, pods=(), conditions=()))
+            # The profile is kept, so that no other object gets the identity of its parts.
+            self._kinds[key] = profile, Node.from_profile(without_pods, source=source)
+        return self._kinds[key][1]
+
+    def _stored(self, pod: Pod, gates: FeatureGates) -> Pod:
+        """The pod as the API server stores it; pods of equal specs share the result."""
+        key = (id(pod.spec), id(pod.status), id(gates))
+        if key not in self._pods:
+            self._pods[key] = pod, gates, pod_as_stored(with_canonical_quantities(pod), gates)
+        stored = self._pods[key][2]
+        return with_uid(replace(pod, spec=stored.spec, status=stored.status))

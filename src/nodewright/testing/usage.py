@@ -25,7 +25,8 @@ from nodewright.model.kubernetes.stats_summary import (
 )
 from nodewright.model.values.instant import Instant
 from nodewright.model.values.quantity import Quantity
-from nodewright.predict.timeline import Assumptions, ContainerMemory, Growth, PodMemory, TimelineSetup
+from nodewright.predict.timeline.timeline_model import ContainerMemory, PodMemory, TimelineSetup
+from nodewright.predict.timeline.usage_forecast import Assumptions, Growth
 from nodewright.testing.objects import a_pod
 
 

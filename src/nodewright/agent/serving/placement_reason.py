@@ -14,7 +14,7 @@ from nodewright.model.printable import printable_lines
 from nodewright.model.reasons.texts import sentence
 
 if TYPE_CHECKING:
-    from nodewright.engine.node.what_if.explanation import Explanation
+    from nodewright.predict.explain.explanation import Explanation
 
 STAGE_TEXTS = {
     PodStage.ALLOCATING: "admitted, waiting for its device plugins",
@@ -65,9 +65,8 @@ def placement_reason_document(evidence: PlacementEvidence, *, width: int = 100) 
 
 
 def _text(evidence: PlacementEvidence, width: int) -> str:
-    from nodewright.predict.explain.explanation_text import PodExplanation, explanation_text  # noqa: PLC0415 - as above
-    from nodewright.predict.node_report.allocation_tables import placement_tables  # noqa: PLC0415 - as above
     from nodewright.predict.node_report.cgroup_report import group_text  # noqa: PLC0415 - as above
+    from nodewright.predict.node_report.report_parts import placement_tables  # noqa: PLC0415 - as above
 
     record = evidence.record
     lines = [f"decision: {STAGE_TEXTS[record.stage]}"]
@@ -77,7 +76,7 @@ def _text(evidence: PlacementEvidence, width: int) -> str:
     lines += [f"waits for {pod} to end" for pod in evidence.waits_for]
     parts = [printable_lines(lines)]
     if evidence.explanation is not None:
-        now = explanation_text([PodExplanation(explanation=evidence.explanation)], width=width)
+        now = evidence.explanation.text(width=width)
         parts.append(f"On the node in its current state:\n{now}")
     if record.pod.uid in evidence.node.pods:
         parts += placement_tables(

@@ -167,7 +167,7 @@ class PodRoutes:
         waits_for = [state.pods[uid].pod.full_name for uid in sorted(record.waits_for) if uid in state.pods]
         explained = None
         if record.stage is PodStage.REJECTED:
-            from nodewright.engine.node.what_if.explanation import explanation  # noqa: PLC0415 - 2 MiB, if nobody asks
+            from nodewright.predict.explain.explanation import explanation  # noqa: PLC0415 - 2 MiB, if nobody asks
 
             # It may take seconds on a full node; a thread keeps the loop running.
             explained = await asyncio.to_thread(explanation, state.node, record.pod)

@@ -1,27 +1,31 @@
 """Admission decisions as a table, as a report and as names."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType, field
+from msgspec.structs import replace
 
+from nodewright.documents.formats.controllers import derived_uid
+from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.json_yaml import Inlined, ReportDocument
 from nodewright.documents.output.text_layout import table
-from nodewright.engine.core.preemption.greedy import PreemptionVictims
+from nodewright.engine.admission.admission_plugins import without_cluster_fields
 from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import Placement
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.unknowns import UnknownResource
+from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import amount_text
 from nodewright.model.printable import printable_lines
-from nodewright.model.reasons.fact import KubeletText
 from nodewright.model.reasons.reason import Reason
-from nodewright.model.reasons.texts import kubelet_text, sentence
-from nodewright.predict.node_report.allocation_tables import placement_tables
+from nodewright.model.reasons.texts import sentence
+from nodewright.predict.node import Node, PodDecision
 from nodewright.predict.node_report.report_parts import (
     NamedPod,
     NodeOfReport,
@@ -29,25 +33,22 @@ from nodewright.predict.node_report.report_parts import (
     RemainingResources,
     ReportedAllocations,
     ReportedUnknownResource,
+    message_origin,
     named_pods,
     open_questions,
+    placement_tables,
     pod_allocations,
     remaining_text,
     reported_unknown_resources,
 )
-from nodewright.predict.policy_notices import message_origin
 
 if TYPE_CHECKING:
     from nodewright.documents.output.workflow_commands import WorkflowCommand
 
 
-class AdmissionEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """The decision about one pod."""
+class AdmissionEntry(PodDecision, frozen=True, kw_only=True):
+    """The decision about one pod, with the object that creates it."""
 
-    pod: Pod
-    decision: Decision
-    because: tuple[Reason, ...]
-    victims: PreemptionVictims | None
     placement: Placement | None = None
     """The pod's exclusive allocations; None: it is not admitted."""
     origin: str = ""
@@ -63,16 +64,6 @@ class AdmissionEntry(msgspec.Struct, frozen=True, kw_only=True):
     def is_notable(self) -> bool:
         """Whether there is more to say about it than the verdict."""
         return bool(self.because or self.victims or self.applied or self.unknown_resources)
-
-    @property
-    def kubelet(self) -> KubeletText:
-        """The kubelet's reason and message; empty unless the pod is refused."""
-        return kubelet_text(self.because[0]) if self.decision is Decision.REFUSED else KubeletText("", "")
-
-    @property
-    def preempted_pods(self) -> tuple[Pod, ...]:
-        """The preempted pods, in order of preemption."""
-        return tuple(victim.pod for victim in self.victims.victims) if self.victims else ()
 
 
 def admission_text(entries: Sequence[AdmissionEntry], after: NodeState, *, wide: bool = False) -> str:
@@ -92,9 +83,9 @@ def _verdicts(entries: Sequence[AdmissionEntry], *, wide: bool) -> str:
     for entry in entries:
         row = [
             entry.pod.full_name,
-            qos_class(entry.pod).value,
+            entry.qos_class.value,
             entry.decision.value,
-            entry.kubelet.reason or "-",
+            entry.reason or "-",
         ]
         if wide:
             requests = ",".join(
@@ -102,7 +93,7 @@ def _verdicts(entries: Sequence[AdmissionEntry], *, wide: bool) -> str:
             )
             priority = entry.pod.spec.priority
             row += [requests or "-", "-" if priority is None else str(priority), entry.origin or "-"]
-            row.append(entry.kubelet.message or "-")
+            row.append(entry.message or "-")
         rows.append(row)
     return table(headers, rows)
 
@@ -112,13 +103,13 @@ def _requests(pod: Pod) -> Iterable[tuple[str, int]]:
 
 
 def _details(entry: AdmissionEntry) -> str:
-    lines, message = [f"{entry.pod.full_name}: {entry.decision.value}"], entry.kubelet.message
+    lines, message = [f"{entry.pod.full_name}: {entry.decision.value}"], entry.message
     if message:
         lines.append(f"  {message_origin(entry.because[0])}: {message}")
-    lines += [f"  - {sentence(reason)}" for reason in entry.because]
+    lines += [f"  - {text}" for text in entry.sentences]
     lines += [
         f"  - {victim.full_name} ({qos_class(victim).value}) is preempted to make room"
-        for victim in entry.preempted_pods
+        for victim in entry.preempted
     ]
     lines += [f"  - {unknown.sentence()}" for unknown in entry.unknown_resources]
     if entry.applied:
@@ -175,24 +166,23 @@ class AdmissionReport(ReportDocument, frozen=True, kw_only=True):
 def pod_admission(entry: AdmissionEntry) -> PodAdmission:
     """The decision about one pod with all the evidence."""
     (named,) = named_pods([entry.pod])
-    kubelet = entry.kubelet
     return PodAdmission(
         name=named.name,
         namespace=named.namespace,
         uid=named.uid,
-        qos_class=qos_class(entry.pod),
+        qos_class=entry.qos_class,
         requests={name: amount_text(name, amount) for name, amount in _requests(entry.pod)},
         verdict=entry.decision,
-        admitted=entry.decision is Decision.ADMITTED,
+        admitted=entry.admitted,
         origin=entry.origin or UNSET,
-        reason=kubelet.reason or UNSET,
-        message=kubelet.message if kubelet.reason else UNSET,
-        why=tuple(map(sentence, entry.because)),
+        reason=entry.reason or UNSET,
+        message=entry.message if entry.reason else UNSET,
+        why=entry.sentences,
         because=entry.because,
         not_judged=open_questions(entry.because),
         unknown_resources=reported_unknown_resources(entry.unknown_resources),
         applied=entry.applied,
-        preempted=named_pods(entry.preempted_pods),
+        preempted=named_pods(entry.preempted),
         placement=UNSET if entry.placement is None else pod_allocations(entry.placement),
     )
 
@@ -203,13 +193,13 @@ def admission_commands(entries: Iterable[AdmissionEntry]) -> "Iterator[WorkflowC
     from nodewright.documents.output.workflow_commands import WorkflowCommand  # noqa: PLC0415 - as above
 
     for entry in entries:
-        if entry.decision is Decision.ADMITTED:
+        if entry.admitted:
             continue
         is_refused = entry.decision is Decision.REFUSED
-        why = "; ".join(map(sentence, entry.because)) or entry.kubelet.message
+        why = "; ".join(entry.sentences) or entry.message
         yield WorkflowCommand(
             command="error" if is_refused else "warning",
-            title=entry.kubelet.reason or entry.decision.value,
+            title=entry.reason or entry.decision.value,
             position=SourcePosition(file=entry.source),
             text=f"{entry.pod.full_name}: {entry.decision.value}: {why}",
         )
@@ -217,6 +207,117 @@ def admission_commands(entries: Iterable[AdmissionEntry]) -> "Iterator[WorkflowC
 
 def admitted_names(entries: Iterable[AdmissionEntry]) -> str:
     """The admitted pods, one line each, as kubectl names them."""
-    return printable_lines(
-        f"pod/{entry.pod.metadata.name}" for entry in entries if entry.decision is Decision.ADMITTED
-    )
+    return printable_lines(f"pod/{entry.pod.metadata.name}" for entry in entries if entry.admitted)
+
+
+MAX_PODS = 100_000
+"""Limit of the pods that --replicas creates."""
+_DAEMON_SET = "DaemonSet"
+
+
+class ArrivingPods(msgspec.Struct, frozen=True, kw_only=True):
+    """The workloads whose pods arrive at the node, and notes on all that is left out or changed."""
+
+    workloads: tuple[Workload, ...]
+    notes: tuple[str, ...] = ()
+
+
+def arriving_pods(workloads: Sequence[Workload], node: Node, *, all_replicas: bool) -> ArrivingPods:
+    """The pods that arrive at the node; ``all_replicas``: every pod of a controller, not only the first.
+
+    Pods that a cluster has bound to other nodes arrive as new ones; pods that have ended, that the node already runs
+    and those of DaemonSets for other nodes do not arrive.
+    Errors: InputError for more replicas than are created.
+    """
+    counts: Counter[str] = Counter()
+    arriving: list[Workload] = []
+    notes: list[str] = []
+    for workload in workloads:
+        cause = _absence(workload, node)
+        if cause:
+            counts[cause] += 1
+        elif obstacle := _daemon_pod_obstacle(workload, node):
+            notes.append(
+                f"{_DAEMON_SET} {workload.namespace}/{workload.name} creates no pod on {node.name}: {obstacle}"
+            )
+        elif _is_bound_elsewhere(workload, node):
+            counts[_BOUND_ELSEWHERE] += 1
+            pod = without_cluster_fields(workload.pod, workload.spec_of_alike)
+            arriving.append(replace(workload, pod=pod))
+        else:
+            arriving.append(workload)
+    notes += [f"{_pods(count)} {text.format(node=node.name)}" for text, count in counts.items()]
+    if all_replicas:
+        arriving = list(_replicas(arriving))
+    else:
+        notes += _unjudged_replicas(arriving)
+    return ArrivingPods(workloads=tuple(arriving), notes=tuple(notes))
+
+
+_ENDED = "that ended: left out"
+_RUNNING_THERE = "that {node} already runs: left out"
+_DAEMON_PODS_ELSEWHERE = "of DaemonSets for other nodes: left out"
+_BOUND_ELSEWHERE = "of other nodes: judged as new pods of {node}"
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"
+
+
+def _absence(workload: Workload, node: Node) -> str:
+    """Why a pod of a cluster does not arrive; empty: it does, or it comes from a manifest."""
+    pod = workload.pod
+    if not workload.is_stored:
+        return ""
+    if pod.is_terminal:
+        return _ENDED
+    if pod.uid in node.state.pods:
+        return _RUNNING_THERE
+    owners = pod.metadata.owner_references
+    is_daemon_pod = any(owner.kind == _DAEMON_SET and owner.controller for owner in owners)
+    return _DAEMON_PODS_ELSEWHERE if is_daemon_pod and _is_bound_elsewhere(workload, node) else ""
+
+
+def _is_bound_elsewhere(workload: Workload, node: Node) -> bool:
+    return workload.is_stored and workload.pod.spec.node_name not in ("", node.name)
+
+
+def _daemon_pod_obstacle(workload: Workload, node: Node) -> str:
+    """Why the DaemonSet creates no pod for the node; empty: it does, or it is none."""
+    if workload.kind != _DAEMON_SET or workload.refusal is not None:
+        return ""
+    from nodewright.engine.core.predicates.daemon_pods import daemon_pod_obstacle  # noqa: PLC0415 - start-up time
+
+    view = node.config.view
+    obstacle = daemon_pod_obstacle(workload.pod.spec, node.name, view.labels, view.taints)
+    return "" if obstacle is None else sentence(obstacle)
+
+
+def _unjudged_replicas(workloads: Iterable[Workload]) -> Iterator[str]:
+    several = [workload for workload in workloads if workload.replicas is not None and workload.replicas > 1]
+    if len(several) == 1:
+        (workload,) = several
+        name = f"{workload.kind} {workload.namespace}/{workload.name}"
+        yield f"1 of {workload.replicas} pods of {name} is judged; --replicas judges all"
+    elif several:
+        count = sum(workload.replicas or 0 for workload in several)
+        yield f"{len(several)} of {count} pods of {len(several)} workloads are judged; --replicas judges all"
+
+
+def _replicas(workloads: Sequence[Workload]) -> Iterator[Workload]:
+    """All pods of each workload, numbered from its first one."""
+    count = sum(1 if workload.replicas is None else workload.replicas for workload in workloads)
+    if count > MAX_PODS:
+        raise InputError(
+            [Fault(source="--replicas", value=count, rule=f"at most {MAX_PODS} pods are judged")]
+        )
+    for workload in workloads:
+        if workload.replicas in (None, 1):
+            yield workload
+            continue
+        meta = workload.pod.metadata
+        stem, _, first = meta.name.rpartition("-")
+        for number in range(int(first), int(first) + (workload.replicas or 0)):
+            uid = meta.uid if number == int(first) else derived_uid(f"{meta.uid}/{number}")
+            numbered = replace(meta, name=f"{stem}-{number}", uid=uid)
+            yield replace(workload, pod=replace(workload.pod, metadata=numbered))

@@ -1,20 +1,26 @@
 """Which nodes of a cluster admit a pod: now, after which change, and never."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import groupby
+from textwrap import wrap
+from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType, field
 from msgspec.structs import replace
 
 from nodewright.documents.formats.workloads import Workload
+from nodewright.documents.output.json_yaml import Inlined, ReportDocument
 from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid, without_cluster_fields
 from nodewright.engine.node.events import PodAdded, PodRemoved
 from nodewright.engine.node.step import Decision, Step, step
 from nodewright.engine.node.what_if.changes import PodLeaves
 from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Suggestion
-from nodewright.engine.node.what_if.explanation import suggested_changes
+from nodewright.model.kubernetes.node_profile import ReadSource
 from nodewright.model.kubernetes.objects import Pod, Taint
 from nodewright.model.kubernetes.tolerations import tolerates
+from nodewright.model.printable import printable, printable_lines
 from nodewright.model.reasons.cpu import CPUReason
 from nodewright.model.reasons.devices import DeviceReason
 from nodewright.model.reasons.memory import MemoryReason
@@ -27,6 +33,7 @@ from nodewright.model.reasons.predicates import (
 from nodewright.model.reasons.reason import NotJudged, Reason
 from nodewright.model.reasons.texts import kubelet_text, sentence
 from nodewright.model.reasons.topology import TopologyReason
+from nodewright.predict.explain.explanation import suggested_changes
 from nodewright.predict.explain.suggestion_text import suggestion_text
 from nodewright.predict.node import Node
 
@@ -49,9 +56,11 @@ class Outcome(StrEnum):
 
 
 class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a node about a pod, without the names of the node and its pods; equal answers are one group."""
+    """The answer of nodes about a pod, without the names of their pods; equal answers are one group."""
 
     outcome: Outcome
+    nodes: tuple[str, ...] = ()
+    """The names of the nodes; empty until all nodes have answered."""
     reason: str = ""
     """The kubelet's reason for a refusal."""
     why: tuple[str, ...] = ()
@@ -66,20 +75,13 @@ class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What keeps the scheduler from choosing the node, although its kubelet would admit the pod."""
 
 
-class AnswerGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes that give an answer."""
-
-    answer: NodeAnswer
-    nodes: tuple[str, ...]
-
-
 class ClusterAdmission(msgspec.Struct, frozen=True, kw_only=True):
     """The answers of all nodes about a pod, the groups of each outcome by size."""
 
     pod: Pod
     origin: str = ""
     """The object that creates the pod, e.g. `Deployment web`."""
-    groups: tuple[AnswerGroup, ...]
+    groups: tuple[NodeAnswer, ...]
     observed: tuple[str, ...] = ()
     """What the cluster reports about the pod, one sentence each."""
 
@@ -89,14 +91,9 @@ class ClusterAdmission(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(
             name
             for group in self.groups
-            if group.answer.outcome is Outcome.NOW and not group.answer.scheduler
+            if group.outcome is Outcome.NOW and not group.scheduler
             for name in group.nodes
         )
-
-
-def with_observed(admission: ClusterAdmission, observed: tuple[str, ...]) -> ClusterAdmission:
-    """The answers with what the cluster reports about the pod."""
-    return replace(admission, observed=observed)
 
 
 class ClusterAnswers:
@@ -212,11 +209,166 @@ def _scheduler_obstacles(node: Node, pod: Pod, *, is_unschedulable: bool) -> tup
     return tuple(texts)
 
 
-def _groups(answers: Mapping[NodeAnswer, Sequence[str]]) -> tuple[AnswerGroup, ...]:
+def _groups(answers: Mapping[NodeAnswer, Sequence[str]]) -> tuple[NodeAnswer, ...]:
     order = list(Outcome)
-    groups = [AnswerGroup(answer=answer, nodes=tuple(nodes)) for answer, nodes in answers.items()]
-    return tuple(
-        sorted(
-            groups, key=lambda group: (order.index(group.answer.outcome), -len(group.nodes), group.nodes[:1])
-        )
+    groups = [replace(answer, nodes=tuple(nodes)) for answer, nodes in answers.items()]
+    groups.sort(key=lambda group: (order.index(group.outcome), -len(group.nodes), group.nodes[:1]))
+    return tuple(groups)
+
+
+_MAX_NAMES = 4
+_MIN_WIDTH, _MAX_WIDTH = 60, 100
+
+
+class NodeAnswers(Inlined, frozen=True, kw_only=True):
+    """The nodes that give the same answer."""
+
+    outcome: Outcome
+    nodes: tuple[str, ...]
+    reason: str | UnsetType = UNSET
+    """The kubelet's reason for a refusal."""
+    why: tuple[str, ...]
+    """The facts that decided as sentences."""
+    changes: tuple[str, ...]
+    """The smallest change of each kind that lets the pod in; each was tried on the node."""
+    preempts: bool
+    """Whether pods of lower priority are preempted for it."""
+    scheduler: tuple[str, ...]
+    """What keeps the scheduler from choosing the nodes."""
+
+
+class PodOfCluster(Inlined, frozen=True, kw_only=True):
+    """The answers of all nodes about one pod."""
+
+    name: str
+    namespace: str
+    origin: str | UnsetType = field(default=UNSET, name="from")
+    """The object that creates the pod, e.g. `Deployment web`."""
+    admitted: int
+    """Number of nodes that admit the pod now and that the scheduler may choose."""
+    observed: tuple[str, ...] | UnsetType = UNSET
+    """What the cluster reports about the pod; absent: nothing, or it is not of the cluster."""
+    groups: tuple[NodeAnswers, ...]
+
+
+class ClusterAdmissionReport(ReportDocument, frozen=True, kw_only=True):
+    """Which nodes of a cluster admit each pod, now, after a change, or never: `nodewright admit` for a cluster."""
+
+    kind: Literal["ClusterAdmissionReport"] = "ClusterAdmissionReport"
+    context: str
+    time: str
+    """When the nodes and pods were read."""
+    nodes: int
+    sources: tuple[ReadSource, ...]
+    """What was read, and what could not be read and is therefore assumed, with the number of nodes in `name`."""
+    pods: tuple[PodOfCluster, ...]
+    skipped: Mapping[str, int]
+    """Number of skipped objects of the manifests, by kind."""
+    warnings: tuple[str, ...]
+
+
+def pod_of_cluster(admission: ClusterAdmission) -> PodOfCluster:
+    """The answers about one pod."""
+    meta = admission.pod.metadata
+    return PodOfCluster(
+        name=meta.name,
+        namespace=meta.namespace or "default",
+        origin=admission.origin or UNSET,
+        admitted=len(admission.takers),
+        observed=admission.observed or UNSET,
+        groups=tuple(map(_node_answers, admission.groups)),
+    )
+
+
+def _node_answers(answer: NodeAnswer) -> NodeAnswers:
+    return NodeAnswers(
+        outcome=answer.outcome,
+        nodes=answer.nodes,
+        reason=answer.reason or UNSET,
+        why=answer.why,
+        changes=answer.changes,
+        preempts=answer.preempts,
+        scheduler=answer.scheduler,
+    )
+
+
+def taking_nodes(admissions: Iterable[ClusterAdmission]) -> str:
+    """The nodes that take all of the pods now, one line each, as kubectl names them."""
+    takers = [set(admission.takers) for admission in admissions]
+    return printable_lines(f"node/{name}" for name in sorted(set.intersection(*takers) if takers else ()))
+
+
+def cluster_admission_text(
+    admissions: Iterable[ClusterAdmission], *, width: int = 80, wide: bool = False
+) -> str:
+    """The groups of each pod; those that differ in amounts only are shown as one. ``wide``: all groups and nodes."""
+    width = max(min(width, _MAX_WIDTH), _MIN_WIDTH)
+    return "\n".join(
+        printable_lines(_admission_lines(admission, width, wide=wide)) for admission in admissions
+    )
+
+
+def _admission_lines(admission: ClusterAdmission, width: int, *, wide: bool) -> Iterator[str]:
+    total = sum(len(group.nodes) for group in admission.groups)
+    origin = f" ({admission.origin})" if admission.origin else ""
+    takers = len(admission.takers)
+    yield f"{admission.pod.full_name}{origin}: {takers:,} of {_count(total)} take{'s' * (takers == 1)} it now"
+    if admission.observed:
+        yield "  What the cluster reports"
+        for text in admission.observed:
+            yield from _wrapped(f"- {text}", width, 4)
+    families: dict[tuple[object, ...], list[NodeAnswer]] = {}
+    for index, group in enumerate(admission.groups):
+        families.setdefault((index,) if wide else _family(group), []).append(group)
+    for outcome, members in groupby(families.values(), lambda family: family[0].outcome):
+        yield f"  {outcome}"
+        for family in sorted(members, key=lambda family: -sum(len(group.nodes) for group in family)):
+            yield from _family_lines(family, width, wide=wide)
+
+
+def _family(answer: NodeAnswer) -> tuple[object, ...]:
+    """What answers have in common that differ in amounts only."""
+    return (answer.outcome, answer.reason, answer.kinds, answer.preempts, answer.scheduler, len(answer.why))
+
+
+def _family_lines(family: Sequence[NodeAnswer], width: int, *, wide: bool) -> Iterator[str]:
+    names = [name for group in family for name in group.nodes]
+    answer = max(family, key=lambda group: len(group.nodes))
+    shown = names if wide else names[:_MAX_NAMES]
+    more = ", ..." if len(shown) < len(names) else ""
+    reason = f" ({answer.reason})" if answer.reason else ""
+    yield from _wrapped(f"{_count(len(names))}{reason}: {', '.join(shown)}{more}", width, 4)
+    if len(family) > 1:
+        yield from _wrapped(f"on {_names(answer.nodes)}, the others differ in amounts:", width, 6)
+    for text in answer.why:
+        yield from _wrapped(text, width, 6)
+    for text in answer.scheduler:
+        yield from _wrapped(f"the scheduler does not choose it: {text}", width, 6)
+    if answer.preempts:
+        yield from _wrapped("pods of lower priority are preempted for it", width, 6)
+    for text in answer.changes:
+        yield from _wrapped(f"- {text}", width, 6)
+    if answer.outcome is Outcome.NOT_NOW:
+        text = "whether a change would let it in is not judged; for one node: --node node/NAME"
+        yield from _wrapped(text, width, 6)
+    if answer.outcome is Outcome.NEVER and answer.reason:
+        yield from _wrapped("no single change among those tried lets it in", width, 6)
+
+
+def _names(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} more"
+
+
+def _count(number: int) -> str:
+    return "1 node" if number == 1 else f"{number:,} nodes"
+
+
+def _wrapped(text: str, width: int, indent: int) -> list[str]:
+    return wrap(
+        printable(text),
+        width,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + 2),
+        break_on_hyphens=False,
+        break_long_words=False,
     )

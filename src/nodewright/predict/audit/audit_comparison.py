@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import replace
 
 from nodewright.engine.core.cgroups.cgroup_names import uid_on_node
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel
@@ -12,6 +14,7 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.idset import CPUSet
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,
+    AuditGap,
     AuditResult,
     CgroupsToRead,
     DeviceIdSet,
@@ -20,13 +23,13 @@ from nodewright.predict.audit.audit_evidence import (
     EvidenceSource,
     EvidenceValue,
     Presence,
-    UncomparedItem,
     UncomparedReason,
 )
-from nodewright.predict.audit.cgroup_check import cgroups_to_read, compare_cgroup_files, orphaned_cgroups
 from nodewright.predict.audit.container_check import (
     ComparisonRules,
     ContainerEvidence,
+    cgroups_to_read,
+    compare_cgroup_files,
     cpus_agree,
     cpus_by_source,
     device_resources,
@@ -36,9 +39,13 @@ from nodewright.predict.audit.container_check import (
     divides_pod_allocation,
     memory_agree,
     memory_by_source,
+    orphaned_cgroups,
     sorted_blocks,
 )
-from nodewright.predict.audit.removed_pods import merged_by_uid
+
+PodAllocation: TypeAlias = Mapping[tuple[str, str], CPUSet | frozenset[str]]
+"""A pod's exclusive CPUs and devices by container and resource."""
+_CPUS = "cpu"
 
 
 def audit_of(evidence: AuditEvidence) -> AuditResult:
@@ -47,7 +54,7 @@ def audit_of(evidence: AuditEvidence) -> AuditResult:
     Without pods only node-level facts are compared: state files have pods by uid, sockets by name.
     """
     findings: list[Discrepancy] = []
-    gaps: list[UncomparedItem] = []
+    gaps: list[AuditGap] = []
     counted = 0
     transient: list[Discrepancy] = []
     if evidence.pods is not None:
@@ -59,7 +66,7 @@ def audit_of(evidence: AuditEvidence) -> AuditResult:
             pod_level.transient,
         )
     elif evidence.state_files is not None and evidence.pod_resources is not None:
-        gaps.append(UncomparedItem(reason=UncomparedReason.NAMES_UNKNOWN))
+        gaps.append(AuditGap(reason=UncomparedReason.NAMES_UNKNOWN))
     findings, transient = merged_by_uid(findings, transient, evidence)
     node_level = [*_compare_node(evidence, findings)]
     findings = [*findings, *(finding for _, finding in node_level if finding is not None)]
@@ -74,7 +81,7 @@ def audit_of(evidence: AuditEvidence) -> AuditResult:
 class _PodDiscrepancies(NamedTuple):
     discrepancies: list[Discrepancy]
     transient: list[Discrepancy]
-    gaps: list[UncomparedItem]
+    gaps: list[AuditGap]
     compared: int
 
 
@@ -82,11 +89,11 @@ def _compare_pods(evidence: AuditEvidence, pods: tuple[Pod, ...]) -> _PodDiscrep
     result = _PodDiscrepancies([], [], [], 0)
     expected = cgroups_to_read(evidence.config, pods, evidence.cgroups.rules) if evidence.cgroups else None
     if expected is not None and expected.unresolved:
-        result.gaps.append(UncomparedItem(reason=UncomparedReason.CGROUP_UNKNOWN, names=expected.unresolved))
+        result.gaps.append(AuditGap(reason=UncomparedReason.CGROUP_UNKNOWN, names=expected.unresolved))
     containers = [*_container_evidence(evidence, pods, expected)]
     rules = ComparisonRules.of(evidence.config, _pools(evidence))
     if rules.cpu is None and rules.memory is None:
-        result.gaps.append(UncomparedItem(reason=UncomparedReason.NO_EXCLUSIVE_RESOURCES))
+        result.gaps.append(AuditGap(reason=UncomparedReason.NO_EXCLUSIVE_RESOURCES))
     counted = 0
     for place in containers:
         for finding, is_compared in _compare_container(place, evidence, rules):
@@ -107,9 +114,7 @@ def _compare_pods(evidence: AuditEvidence, pods: tuple[Pod, ...]) -> _PodDiscrep
         result.discrepancies.extend(orphaned_cgroups(evidence, map(uid_on_node, pods)))
         counted += files.compared
         if files.missing_files:
-            result.gaps.append(
-                UncomparedItem(reason=UncomparedReason.FILES_MISSING, names=files.missing_files)
-            )
+            result.gaps.append(AuditGap(reason=UncomparedReason.FILES_MISSING, names=files.missing_files))
     return result._replace(compared=counted)
 
 
@@ -348,3 +353,77 @@ def _double_allocations(
 
 def _order(finding: Discrepancy) -> tuple[str, str, str, str]:
     return finding.pod, finding.container, finding.kind, finding.field
+
+
+def merged_by_uid(
+    findings: Iterable[Discrepancy], transient: Iterable[Discrepancy], evidence: AuditEvidence
+) -> tuple[list[Discrepancy], list[Discrepancy]]:
+    """The findings and the transient ones, with the discrepancies of a uid merged into those of the pod's name.
+
+    A name and a uid are the same pod if the CPUs and devices are equal: these are exclusive.
+    """
+    findings, transient = [*findings], [*transient]
+    uids = _uids(evidence, {finding.pod for finding in findings if _is_unknown(finding)})
+    if not uids:
+        return findings, transient
+    known = {*uids.values()}
+    grouped = {finding.pod for finding in findings if finding.kind is DiscrepancyKind.CGROUP_PRESENCE}
+    merged = [
+        _with_other_sources(finding, has_group=uids[finding.pod] in grouped)
+        if _is_unknown(finding) and finding.pod in uids
+        else finding
+        for finding in findings
+        if not (finding.kind is DiscrepancyKind.CGROUP_PRESENCE and finding.pod in known)
+    ]
+    return merged, [finding for finding in transient if finding.pod not in known]
+
+
+def _is_unknown(finding: Discrepancy) -> bool:
+    return (
+        finding.kind is DiscrepancyKind.POD_PRESENCE
+        and finding.values.get(EvidenceSource.RESOURCES) is Presence.PRESENT
+    )
+
+
+def _with_other_sources(finding: Discrepancy, *, has_group: bool) -> Discrepancy:
+    values: dict[EvidenceSource, Presence] = {EvidenceSource.STATE: Presence.PRESENT}
+    if has_group:
+        values[EvidenceSource.CGROUPS] = Presence.PRESENT
+    return replace(finding, values={**values, **finding.values})
+
+
+def _uids(evidence: AuditEvidence, names: Iterable[str]) -> dict[str, str]:
+    """The uids by name of pods that only PodResources and state files have."""
+    by_uid = _by_uid(evidence)
+    uids = {}
+    for pod in evidence.pod_resources or ():
+        if pod.full_name not in names:
+            continue
+        allocation: dict[tuple[str, str], CPUSet | frozenset[str]] = {}
+        for container in pod.containers:
+            allocation.update(
+                {(container.name, resource): ids for resource, ids in container.device_ids.items() if ids}
+            )
+            if container.cpus:
+                allocation[container.name, _CPUS] = container.cpus
+        matching = [uid for uid, held in by_uid.items() if held == allocation]
+        if allocation and len(matching) == 1:
+            uids[pod.full_name] = matching[0]
+    return uids
+
+
+def _by_uid(evidence: AuditEvidence) -> dict[str, PodAllocation]:
+    allocations: dict[str, dict[tuple[str, str], CPUSet | frozenset[str]]] = {}
+    state = evidence.state_files
+    if state is not None and state.cpu is not None:
+        for uid, containers in state.cpu.assignments.items():
+            allocations.setdefault(uid, {}).update(
+                {(name, _CPUS): cpus for name, cpus in containers.items() if cpus}
+            )
+    if state is not None and state.devices is not None:
+        for uid, held in state.devices.items():
+            for name, resources in held.items():
+                allocations.setdefault(uid, {}).update(
+                    {(name, resource): ids for resource, ids in resources.items() if ids}
+                )
+    return dict(allocations)

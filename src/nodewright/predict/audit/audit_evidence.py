@@ -5,7 +5,9 @@ from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
+from nodewright.documents.output.json_yaml import Report
 from nodewright.engine.core.cgroups.cgroup_comparison import FileTexts
 from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig
 from nodewright.engine.core.cgroups.cgroup_plan import PlannedCgroup
@@ -161,15 +163,15 @@ class Discrepancy(msgspec.Struct, frozen=True, kw_only=True):
     """Path of the cgroup, if the discrepancy concerns one."""
 
 
-class UncomparedItem(msgspec.Struct, frozen=True, kw_only=True):
+class AuditGap(Report, frozen=True, kw_only=True):
     """Something that was not compared."""
 
     reason: "UncomparedReason"
-    names: tuple[str, ...] = ()
-    """The pods, containers or files concerned; empty: all of them."""
-    detail: str = ""
-    """The error of the source, if any."""
-    source: EvidenceSource | None = None
+    source: EvidenceSource | UnsetType = UNSET
+    names: tuple[str, ...] | UnsetType = UNSET
+    """The pods, containers or files concerned; absent: all of them."""
+    because: str | UnsetType = UNSET
+    """The error of the source."""
 
 
 class UncomparedReason(StrEnum):
@@ -195,7 +197,7 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
     discrepancies: tuple[Discrepancy, ...]
     transient: tuple[Discrepancy, ...]
     """Allocations to removed pods, which the kubelet releases when it admits the next pod."""
-    uncompared: tuple[UncomparedItem, ...]
+    uncompared: tuple[AuditGap, ...]
     compared_count: int
     """The number of facts that at least two sources have."""
 

@@ -44,13 +44,13 @@ from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release import release_table
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,
+    AuditGap,
     CgroupEvidence,
     EvidenceSource,
     StateFileEvidence,
-    UncomparedItem,
     UncomparedReason,
 )
-from nodewright.predict.audit.cgroup_check import cgroups_to_read, file_names_to_read
+from nodewright.predict.audit.container_check import cgroups_to_read, file_names_to_read
 from nodewright.predict.node import Node
 
 
@@ -123,7 +123,7 @@ class GatheredEvidence(msgspec.Struct, frozen=True):
     """The evidence, and the items that could not be read."""
 
     evidence: AuditEvidence
-    gaps: tuple[UncomparedItem, ...]
+    gaps: tuple[AuditGap, ...]
 
     @property
     def has_unreadable_source(self) -> bool:
@@ -180,7 +180,7 @@ def gather_evidence(options: AuditOptions) -> GatheredEvidence:
 class _SourceReader:
     """Reads sources and records which were not readable."""
 
-    gaps: list[UncomparedItem] = field(default_factory=list)
+    gaps: list[AuditGap] = field(default_factory=list)
     read_sources: set[EvidenceSource] = field(default_factory=set)
 
     def read_source(self, source: EvidenceSource, read: Callable[[], T]) -> T | None:
@@ -188,9 +188,7 @@ class _SourceReader:
         try:
             content = read()
         except (InputError, HostError, OSError, AgentStatusError) as error:
-            self.gaps.append(
-                UncomparedItem(reason=UncomparedReason.NOT_READ, source=source, detail=str(error))
-            )
+            self.gaps.append(AuditGap(reason=UncomparedReason.NOT_READ, source=source, because=str(error)))
             return None
         self.read_sources.add(source)
         return content
@@ -204,13 +202,13 @@ class _SourceReader:
             devices=None if devices is None else device_state_from_checkpoint(devices).pod_devices,
         )
 
-    def all_gaps(self) -> Iterator[UncomparedItem]:
+    def all_gaps(self) -> Iterator[AuditGap]:
         """The sources that were not readable, and those that were not specified."""
         yield from self.gaps
         specified = self.read_sources | {gap.source for gap in self.gaps}
         for source in EvidenceSource:
             if source not in specified | _NOT_OPTIONAL:
-                yield UncomparedItem(reason=UncomparedReason.NOT_GIVEN, source=source)
+                yield AuditGap(reason=UncomparedReason.NOT_GIVEN, source=source)
 
     def _value(self, present: PresentStateFile[T] | None, name: str) -> T | None:
         if present is None:
@@ -220,7 +218,7 @@ class _SourceReader:
         else:
             return present.verdict.value
         self.gaps.append(
-            UncomparedItem(reason=UncomparedReason.NOT_READ, source=EvidenceSource.STATE, detail=because)
+            AuditGap(reason=UncomparedReason.NOT_READ, source=EvidenceSource.STATE, because=because)
         )
         return None
 

@@ -6,16 +6,15 @@ from html import escape
 from nodewright.documents.output.html_page import TABLE_STYLE, PageOrigin, html_page
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.step import Decision
-from nodewright.predict.explain.explanation_text import PodExplanation
-from nodewright.predict.explain.numa_table import NUMACell, NUMATable, numa_tables
-from nodewright.predict.explain.reason_tree import ReasonBranch, reason_tree
+from nodewright.predict.explain.explanation import Explanation
+from nodewright.predict.explain.reason_tree import NUMACell, NUMATable, ReasonBranch, numa_tables, reason_tree
 from nodewright.predict.explain.suggestion_text import (
     incomplete_search_text,
     ineffective_text,
     suggestion_text,
 )
 from nodewright.predict.node_report.machine_svg import COLOURS, coloured_pods, machine_svg
-from nodewright.predict.policy_notices import policy_notices
+from nodewright.predict.node_report.report_parts import policy_notices
 
 _HUES = (212, 28, 142, 280, 350, 184, 52, 318, 96, 240)
 """One hue for each colour class; neighbouring classes get distant hues."""
@@ -39,7 +38,7 @@ article h3 { margin: .8rem 0 .2rem; font-size: 1rem } article ul { margin: .2rem
 
 
 def explanation_page(
-    entries: Sequence[PodExplanation], after: NodeState, origin: PageOrigin | None = None
+    explanations: Sequence[Explanation], after: NodeState, origin: PageOrigin | None = None
 ) -> str:
     """The explanations as one HTML document without scripts and external resources.
 
@@ -62,23 +61,23 @@ def explanation_page(
         heading=name,
         header=[f'<div class="soft">Kubernetes {escape(release)}; {settings}</div>', *notices],
         sections=[
-            *_remedies(entries),
+            *_remedies(explanations),
             f'<h2>The node after these decisions</h2><div class="scroll">{machine_svg(after)}</div>{_legend(after)}',
-            *(_article(entry, f"pod-{number}") for number, entry in enumerate(entries)),
+            *(_article(explanation, f"pod-{number}") for number, explanation in enumerate(explanations)),
         ],
         style=f"{TABLE_STYLE}{_STYLE}{_colours()}",
         footer="" if origin is None else origin.footer(),
     )
 
 
-def explanation_fragment(entries: Sequence[PodExplanation], after: NodeState, *, title: str = "") -> str:
+def explanation_fragment(explanations: Sequence[Explanation], after: NodeState, *, title: str = "") -> str:
     """The explanations and the drawing as a part of another page, e.g. of a notebook; its styles stay inside."""
     heading = f"<h3>{escape(title)}</h3>" if title else ""
     style = f"{_FRAGMENT_COLOURS}{TABLE_STYLE}{_STYLE}{_colours()}"
     # Nested rules apply inside this element only.
     return (
         f'<div class="nodewright"><style>.nodewright {{{style}}}</style>{heading}'
-        f'{"".join(map(_article, entries))}<div class="scroll">{machine_svg(after)}</div>{_legend(after)}</div>'
+        f'{"".join(map(_article, explanations))}<div class="scroll">{machine_svg(after)}</div>{_legend(after)}</div>'
     )
 
 
@@ -88,20 +87,20 @@ _FRAGMENT_COLOURS = (
 )
 
 
-def _remedies(entries: Sequence[PodExplanation]) -> Iterator[str]:
+def _remedies(explanations: Sequence[Explanation]) -> Iterator[str]:
     """The refused pods, each with the first change that would let it in."""
     refused = [
-        (number, entry)
-        for number, entry in enumerate(entries)
-        if entry.explanation.step.decision is Decision.REFUSED
+        (number, explanation)
+        for number, explanation in enumerate(explanations)
+        if explanation.verdict is Decision.REFUSED
     ]
     if not refused:
         return
-    yield f"<h2>Refused: {len(refused)} of {len(entries)}</h2><ul>"
-    for number, entry in refused:
-        suggestions = entry.explanation.counterfactuals.suggestions
+    yield f"<h2>Refused: {len(refused)} of {len(explanations)}</h2><ul>"
+    for number, explanation in refused:
+        suggestions = explanation.counterfactuals.suggestions
         remedy = suggestion_text(suggestions[0]) if suggestions else "no single change would let it in"
-        name = escape(entry.explanation.pod.full_name)
+        name = escape(explanation.pod.full_name)
         yield f'<li><a href="#pod-{number}">{name}</a>: {escape(remedy)}</li>'
     yield "</ul>"
 
@@ -124,21 +123,20 @@ def _legend(after: NodeState) -> str:
     return f'<ul class="legend" aria-label="CPU owners">{entries}</ul>'
 
 
-def _article(entry: PodExplanation, anchor: str = "") -> str:
-    result = entry.explanation.step
-    tone = {Decision.ADMITTED: "yes", Decision.REFUSED: "no"}.get(
-        result.decision or Decision.UNDECIDED, "warning"
+def _article(explanation: Explanation, anchor: str = "") -> str:
+    tone = {Decision.ADMITTED: "yes", Decision.REFUSED: "no"}.get(explanation.verdict, "warning")
+    reason = f" {escape(explanation.kubelet.reason)}" if explanation.kubelet.reason else ""
+    origin = f' <span class="soft">({escape(explanation.origin)})</span>' if explanation.origin else ""
+    message = (
+        f'<p class="kubelet">{escape(explanation.kubelet.message)}</p>' if explanation.kubelet.message else ""
     )
-    reason = f" {escape(entry.kubelet.reason)}" if entry.kubelet.reason else ""
-    origin = f' <span class="soft">({escape(entry.origin)})</span>' if entry.origin else ""
-    message = f'<p class="kubelet">{escape(entry.kubelet.message)}</p>' if entry.kubelet.message else ""
-    tables = tuple(map(_numa_table, numa_tables(entry.explanation)))
-    tree = "".join(_branch(branch, 0, closes_sites=bool(tables)) for branch in reason_tree(entry.explanation))
+    tables = tuple(map(_numa_table, numa_tables(explanation)))
+    tree = "".join(_branch(branch, 0, closes_sites=bool(tables)) for branch in reason_tree(explanation))
     identity = f' id="{anchor}"' if anchor else ""
-    title = "<h3>Why</h3>" if result.decision is Decision.REFUSED else ""
+    title = "<h3>Why</h3>" if explanation.verdict is Decision.REFUSED else ""
     return (
-        f'<article{identity}><h2>{escape(entry.explanation.pod.full_name)}{origin} <span class="badge {tone}">{entry.verdict}</span>'
-        f'<span class="{tone}">{reason}</span></h2>{message}{"".join(_suggestions(entry))}{title}'
+        f'<article{identity}><h2>{escape(explanation.pod.full_name)}{origin} <span class="badge {tone}">{explanation.verdict}</span>'
+        f'<span class="{tone}">{reason}</span></h2>{message}{"".join(_suggestions(explanation))}{title}'
         f'{"".join(tables)}<ul class="tree">{tree}</ul></article>'
     )
 
@@ -180,9 +178,9 @@ def _numa_cell(cell: NUMACell | None) -> str:
     return f'<td><span class="{tone}">{mark} {escape(cell.text)}</span>{holders}</td>'
 
 
-def _suggestions(entry: PodExplanation) -> Iterator[str]:
-    counterfactuals = entry.explanation.counterfactuals
-    if entry.explanation.step.decision is not Decision.REFUSED:
+def _suggestions(explanation: Explanation) -> Iterator[str]:
+    counterfactuals = explanation.counterfactuals
+    if explanation.verdict is not Decision.REFUSED:
         return
     if counterfactuals.suggestions:
         yield "<h3>What would let it in</h3>"

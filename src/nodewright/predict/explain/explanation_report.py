@@ -1,11 +1,13 @@
 """The report of explanations, with the numbers behind the text."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from textwrap import wrap
 from typing import Literal
 
 from msgspec import UNSET, UnsetType, field
 
 from nodewright.documents.output.json_yaml import Report, ReportDocument
+from nodewright.documents.output.text_layout import wrapped
 from nodewright.engine.core.eviction.pressure_admission import ConditionEffect, PressureAdmission
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.node.managers.manager_trace import NoHintReason
@@ -14,29 +16,41 @@ from nodewright.engine.node.resource_holders import ResourceEvidence
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.unknowns import unknown_resources
 from nodewright.engine.node.what_if.counterfactuals import Suggestion
-from nodewright.engine.node.what_if.explanation import (
-    Defect,
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.printable import printable, printable_lines
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.status_evidence import StatusEvidence
+from nodewright.model.reasons.texts import sentence
+from nodewright.model.reasons.topology import AffinityObstacle
+from nodewright.predict.explain.explanation import (
     Explanation,
+    ReportedDefect,
     ResourceView,
     RoundView,
     WithoutDefects,
 )
-from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.cpu import CPUHolder
-from nodewright.model.reasons.reason import Reason
-from nodewright.model.reasons.texts import sentence
-from nodewright.model.reasons.topology import AffinityObstacle
-from nodewright.model.values.idset import CPUSet
-from nodewright.predict.explain.explanation_text import PodExplanation
-from nodewright.predict.explain.failed_pod_report import FailedPodReport, failed_pod_report
-from nodewright.predict.explain.reason_tree import LONG_MERGE_S, merge_duration_s
-from nodewright.predict.explain.suggestion_text import ReportedSuggestion, reported_suggestion
+from nodewright.predict.explain.failed_pod_report import (
+    FailedPodReport,
+    failed_pod_lines,
+    failed_pod_report,
+    proof_lines,
+    status_headline,
+)
+from nodewright.predict.explain.reason_tree import LONG_MERGE_S, ReasonBranch, merge_duration_s, reason_tree
+from nodewright.predict.explain.suggestion_text import (
+    ReportedSuggestion,
+    incomplete_search_text,
+    ineffective_text,
+    reported_suggestion,
+    suggestion_text,
+)
 from nodewright.predict.node_report.report_parts import (
     NodeOfReport,
     OpenQuestion,
     ReportedAllocations,
     ReportedUnknownResource,
+    message_origin,
     open_questions,
     pod_allocations,
     reported_unknown_resources,
@@ -147,18 +161,6 @@ class MergeStall(Report, frozen=True, kw_only=True):
     warned: bool
 
 
-class ReportedDefect(Report, frozen=True, kw_only=True):
-    """A known defect of the kubelet that affects the decision."""
-
-    text: str
-    type: Literal["Defect"] = "Defect"
-    reason: Reason
-    holders: tuple[CPUHolder, ...]
-    """The holders of CPUs that are assigned a second time."""
-    reserved: CPUSet
-    """Reserved CPUs that are assigned."""
-
-
 class VerdictWithoutDefects(Report, frozen=True, kw_only=True):
     """The decision of a kubelet without its known defects."""
 
@@ -232,22 +234,21 @@ class ExplanationReport(ReportDocument, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-def explained_pod(entry: PodExplanation) -> ExplainedPod:
+def explained_pod(explanation: Explanation) -> ExplainedPod:
     """The explanation of a pod as a part of the report."""
-    explanation, kubelet = entry.explanation, entry.kubelet
-    pod, result, counterfactuals = explanation.pod, explanation.step, explanation.counterfactuals
-    assert result.decision is not None
+    pod, result, kubelet = explanation.pod, explanation.step, explanation.kubelet
+    counterfactuals = explanation.counterfactuals
     (name,) = _names([pod])
     return ExplainedPod(
         name=name.name,
         namespace=name.namespace,
         uid=pod.uid,
         qos_class=qos_class(pod),
-        verdict=result.decision,
-        admitted=result.decision is Decision.ADMITTED,
-        origin=entry.origin or UNSET,
-        failed=UNSET if entry.failed_pod is None else failed_pod_report(entry.failed_pod),
-        observed=entry.observed or UNSET,
+        verdict=explanation.verdict,
+        admitted=explanation.verdict is Decision.ADMITTED,
+        origin=explanation.origin or UNSET,
+        failed=UNSET if explanation.proof is None else failed_pod_report(explanation.proof, explanation),
+        observed=explanation.observed or UNSET,
         reason=kubelet.reason or UNSET,
         message=kubelet.message if kubelet.reason else UNSET,
         why=tuple(map(sentence, explanation.refusals)),
@@ -265,7 +266,7 @@ def explained_pod(entry: PodExplanation) -> ExplainedPod:
         preempted=_names(victim.pod for victim in (result.victims.victims if result.victims else ())),
         combinations=explanation.combinations,
         stall=_stall(explanation),
-        defects=tuple(map(_defect, explanation.defects)),
+        defects=explanation.defects,
         without_defects=_without_defects(explanation.without_defects),
         suggestions=tuple(map(_suggestion, counterfactuals.suggestions)),
         ineffective=counterfactuals.ineffective,
@@ -339,12 +340,6 @@ def _resource_hints(view: ResourceView) -> ResourceHintsReport:
     )
 
 
-def _defect(defect: Defect) -> ReportedDefect:
-    return ReportedDefect(
-        text=sentence(defect.reason), reason=defect.reason, holders=defect.holders, reserved=defect.reserved
-    )
-
-
 def _without_defects(view: WithoutDefects | None) -> VerdictWithoutDefects | UnsetType:
     if view is None:
         return UNSET
@@ -357,4 +352,109 @@ def _without_defects(view: WithoutDefects | None) -> VerdictWithoutDefects | Uns
 def _names(pods: Iterable[Pod]) -> tuple[PodName, ...]:
     return tuple(
         PodName(name=pod.metadata.name, namespace=pod.metadata.namespace or "default") for pod in pods
+    )
+
+
+MIN_WIDTH, MAX_WIDTH = 40, 100
+INDENT_STEP = 2
+
+
+def explanation_text(explanations: Sequence[Explanation], *, width: int = 80, wide: bool = False) -> str:
+    """The explanations one after the other; ``wide`` includes details that did not decide anything."""
+    width = max(min(width, MAX_WIDTH), MIN_WIDTH)
+    return "\n".join(printable_lines(_lines(explanation, width, wide=wide)) for explanation in explanations)
+
+
+def _lines(explanation: Explanation, width: int, *, wide: bool) -> Iterator[str]:
+    kubelet, proof = explanation.kubelet, explanation.proof
+    reason = f" ({kubelet.reason})" if kubelet.reason else ""
+    origin = f" ({explanation.origin})" if explanation.origin else ""
+    verdict = f"{explanation.verdict}{' now' if proof else ''}{reason}"
+    if explanation.runs_on:
+        verdict = f"runs on {explanation.runs_on}; if it arrived again: {explanation.verdict}{reason}"
+    yield f"{explanation.pod.full_name}{origin}: {verdict}"
+    if proof is not None:
+        title = "Why it failed" if proof.has_ended else "What its status proves"
+        yield from _list(title, failed_pod_lines(proof, explanation), width)
+        yield from _advice(proof, width)
+    if explanation.observed:
+        yield from _list("What the cluster reports", explanation.observed, width)
+    if (proof is not None or explanation.observed) and kubelet.message:
+        yield ""
+    if kubelet.message:
+        text = f"{message_origin(explanation.step.because[0])}: {kubelet.message}"
+        yield from _wrapped(text, width, INDENT_STEP)
+    for unknown in unknown_resources(explanation.step.state.config, explanation.pod):
+        yield from _wrapped(unknown.sentence(), width, INDENT_STEP)
+    for branch in reason_tree(explanation, details=wide):
+        yield ""
+        yield from _branch(branch, width, INDENT_STEP, wide=wide)
+    yield from _suggestion_lines(explanation, width, wide=wide)
+
+
+def status_text(pods: Sequence[tuple[Pod, StatusEvidence]], *, width: int = 80) -> str:
+    """What the statuses of pods prove, one pod after the other."""
+    width = max(min(width, MAX_WIDTH), MIN_WIDTH)
+    return "\n".join(printable_lines(_status_lines(pod, proof, width)) for pod, proof in pods)
+
+
+def _status_lines(pod: Pod, proof: StatusEvidence, width: int) -> Iterator[str]:
+    yield f"{pod.full_name}: {status_headline(proof)}"
+    yield from _list("What its status proves", proof_lines(proof), width)
+    yield from _advice(proof, width)
+
+
+def _advice(proof: StatusEvidence, width: int) -> Iterator[str]:
+    """What the status leaves open, and what helps."""
+    if proof.open_questions:
+        yield from _list("What it cannot prove", proof.open_questions, width)
+    if proof.remedies:
+        yield from _list("What helps", proof.remedies, width)
+
+
+def _list(title: str, texts: Iterable[str], width: int) -> Iterator[str]:
+    yield from _wrapped(title, width, INDENT_STEP)
+    for text in texts:
+        yield from _wrapped(f"- {text}", width, 2 * INDENT_STEP)
+
+
+def _branch(branch: ReasonBranch, width: int, indent: int, *, wide: bool) -> Iterator[str]:
+    if branch.is_detail and not wide:
+        return
+    yield from _wrapped(branch.text, width, indent)
+    for child in branch.children:
+        yield from _branch(child, width, indent + INDENT_STEP, wide=wide)
+
+
+def _suggestion_lines(explanation: Explanation, width: int, *, wide: bool) -> Iterator[str]:
+    counterfactuals = explanation.counterfactuals
+    if explanation.step.decision is not Decision.REFUSED or explanation.is_refused_by_api_server:
+        return
+    yield ""
+    if counterfactuals.suggestions:
+        yield from _wrapped(
+            "What would let it in (each tried on this node, the smallest that works):", width, INDENT_STEP
+        )
+    else:
+        yield from _wrapped("No single change among those tried would let it in.", width, INDENT_STEP)
+    for suggestion in counterfactuals.suggestions:
+        yield from _wrapped(f"- {suggestion_text(suggestion)}", width, 2 * INDENT_STEP)
+    for text in filter(
+        None, (ineffective_text(counterfactuals, wide=wide), incomplete_search_text(counterfactuals))
+    ):
+        yield from _wrapped(text, width, INDENT_STEP)
+
+
+def _wrapped(text: str, width: int, indent: int) -> list[str]:
+    text, width = printable(text), max(width, indent + 30)
+    first, *words = text.split(" ")
+    if first and all(words):
+        return wrapped([" " * indent + first, *words], width, joint=" ", indent=indent + INDENT_STEP)
+    return wrap(
+        text,
+        width,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + INDENT_STEP),
+        break_long_words=False,
+        break_on_hyphens=False,
     )

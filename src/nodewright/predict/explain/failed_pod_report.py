@@ -4,12 +4,9 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Literal, assert_never
 
-import msgspec
-
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.engine.node.step import Decision
-from nodewright.engine.node.what_if.explanation import Explanation
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import PODS, readable_amount
 from nodewright.model.reasons.predicates import InsufficientResource
@@ -18,7 +15,7 @@ from nodewright.model.reasons.status_evidence import (
     StatusEvidence,
     StatusFact,
 )
-from nodewright.model.reasons.texts import kubelet_text
+from nodewright.predict.explain.explanation import Explanation
 
 
 class VerdictChange(StrEnum):
@@ -36,53 +33,52 @@ class VerdictChange(StrEnum):
     """The pod had been admitted, so there is no refusal to compare with."""
 
 
-class FailedPodAnalysis(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pod's status proves, and what its node decides about it now."""
-
-    proof: StatusEvidence
-    current: Explanation
-
-    @property
-    def verdict_change(self) -> VerdictChange:
-        """How the current decision compares with the recorded one."""
-        if self.proof.cause is not FailureCause.REJECTED:
-            return VerdictChange.ENDED_LATER
-        result = self.current.step
-        if result.decision is Decision.UNDECIDED:
-            return VerdictChange.UNDECIDED
-        if result.decision is Decision.ADMITTED:
-            return VerdictChange.ADMITTED
-        answer = kubelet_text(result.because[0])
-        if answer == (self.proof.reason, self.proof.message):
-            return VerdictChange.SAME
-        return (
-            VerdictChange.OTHER_NUMBERS if answer.reason == self.proof.reason else VerdictChange.OTHER_REASON
-        )
-
-    @property
-    def shortages_then_and_now(self) -> tuple[tuple[InsufficientResource, InsufficientResource], ...]:
-        """Each shortage that the message proves, with the node's current numbers, whether short or not."""
-        if self.proof.cause is not FailureCause.REJECTED:
-            return ()
-        then = (fact for fact in self.proof.facts if isinstance(fact, InsufficientResource))
-        return tuple((shortage, self._now(shortage.resource)) for shortage in then)
-
-    def _now(self, resource: str) -> InsufficientResource:
-        state = self.current.step.state
-        requested = {**scheduler_requests(self.current.pod), PODS: 1}.get(resource, 0)
-        used = {**state.usage.requests, PODS: state.usage.pods}.get(resource, 0)
-        own = requested if self.current.pod.uid in state.pods else 0
-        capacity = state.config.view.allocatable.get(resource, 0)
-        return InsufficientResource(
-            resource=resource, requested=requested, used=used - own, capacity=capacity
-        )
-
-
-def failed_pod_lines(analysis: FailedPodAnalysis) -> Iterator[str]:
+def failed_pod_lines(proof: StatusEvidence, current: Explanation) -> Iterator[str]:
     """What the status proves and how the current decision differs, one sentence a line."""
-    yield from proof_lines(analysis.proof)
-    yield verdict_change_text(analysis)
-    yield from _differences(analysis)
+    yield from proof_lines(proof)
+    yield verdict_change_text(proof, current)
+    for then, now in _shortages_then_and_now(proof, current):
+        name = then.resource
+        for amount, was, is_now in (
+            ("the pod requested", then.requested, now.requested),
+            ("the other pods held", then.used, now.used),
+            ("the node had", then.capacity, now.capacity),
+        ):
+            if was != is_now:
+                yield f"{name}: {amount} {readable_amount(name, was)} then, {readable_amount(name, is_now)} now"
+
+
+def verdict_change(proof: StatusEvidence, current: Explanation) -> VerdictChange:
+    """How the current decision compares with the recorded one."""
+    if proof.cause is not FailureCause.REJECTED:
+        return VerdictChange.ENDED_LATER
+    if current.verdict is Decision.UNDECIDED:
+        return VerdictChange.UNDECIDED
+    if current.verdict is Decision.ADMITTED:
+        return VerdictChange.ADMITTED
+    if current.kubelet == (proof.reason, proof.message):
+        return VerdictChange.SAME
+    same_reason = current.kubelet.reason == proof.reason
+    return VerdictChange.OTHER_NUMBERS if same_reason else VerdictChange.OTHER_REASON
+
+
+def _shortages_then_and_now(
+    proof: StatusEvidence, current: Explanation
+) -> tuple[tuple[InsufficientResource, InsufficientResource], ...]:
+    """Each shortage that the message proves, with the node's current numbers, whether short or not."""
+    if proof.cause is not FailureCause.REJECTED:
+        return ()
+    then = (fact for fact in proof.facts if isinstance(fact, InsufficientResource))
+    return tuple((shortage, _current_amounts(shortage.resource, current)) for shortage in then)
+
+
+def _current_amounts(resource: str, current: Explanation) -> InsufficientResource:
+    state = current.step.state
+    requested = {**scheduler_requests(current.pod), PODS: 1}.get(resource, 0)
+    used = {**state.usage.requests, PODS: state.usage.pods}.get(resource, 0)
+    own = requested if current.pod.uid in state.pods else 0
+    capacity = state.config.view.allocatable.get(resource, 0)
+    return InsufficientResource(resource=resource, requested=requested, used=used - own, capacity=capacity)
 
 
 def proof_lines(proof: StatusEvidence) -> Iterator[str]:
@@ -124,21 +120,21 @@ _HEADLINES = {
 }
 
 
-def verdict_change_text(analysis: FailedPodAnalysis) -> str:
+def verdict_change_text(proof: StatusEvidence, current: Explanation) -> str:
     """How the node's current decision compares with the recorded one, as a sentence."""
-    match analysis.verdict_change:
+    change = verdict_change(proof, current)
+    match change:
         case VerdictChange.SAME:
             return "the node as described refuses it with the same message"
         case VerdictChange.OTHER_NUMBERS:
             return "the node as described refuses it for the same reason, with other numbers"
         case VerdictChange.OTHER_REASON:
-            answer = kubelet_text(analysis.current.step.because[0])
-            return f"the node as described also refuses it, for another reason: {answer.reason}"
+            return f"the node as described also refuses it, for another reason: {current.kubelet.reason}"
         case VerdictChange.ADMITTED:
             return "the node as described would admit it: its state has changed since"
         case VerdictChange.UNDECIDED:
             return "it is undecided whether the node as described would admit it"
-        case VerdictChange.ENDED_LATER if analysis.proof.cause in _RUNNING:
+        case VerdictChange.ENDED_LATER if proof.cause in _RUNNING:
             return (
                 "below is the decision of the node as described if the pod were created now; it is about requests, not "
                 "about the memory that containers use while they run"
@@ -146,20 +142,7 @@ def verdict_change_text(analysis: FailedPodAnalysis) -> str:
         case VerdictChange.ENDED_LATER:
             return "below is the decision of the node as described if the pod were created now"
         case _:
-            assert_never(analysis.verdict_change)
-
-
-def _differences(analysis: FailedPodAnalysis) -> Iterator[str]:
-    """The numbers that have changed since."""
-    for then, now in analysis.shortages_then_and_now:
-        name = then.resource
-        for amount, was, is_now in (
-            ("the pod requested", then.requested, now.requested),
-            ("the other pods held", then.used, now.used),
-            ("the node had", then.capacity, now.capacity),
-        ):
-            if was != is_now:
-                yield f"{name}: {amount} {readable_amount(name, was)} then, {readable_amount(name, is_now)} now"
+            assert_never(change)
 
 
 class ThenAndNow(Report, frozen=True, kw_only=True):
@@ -187,20 +170,21 @@ class FailedPodReport(Report, frozen=True, kw_only=True):
     amounts: tuple[ThenAndNow, ...]
 
 
-def failed_pod_report(analysis: FailedPodAnalysis) -> FailedPodReport:
+def failed_pod_report(proof: StatusEvidence, current: Explanation) -> FailedPodReport:
     """What the status proves and what the node decides now."""
-    proof = analysis.proof
     return FailedPodReport(
         ending=proof.cause,
         reason=proof.reason,
         message=proof.message,
         proves=tuple(fact.sentence() for fact in proof.facts),
         facts=proof.facts,
-        comparison=analysis.verdict_change,
-        text=tuple(failed_pod_lines(analysis)),
+        comparison=verdict_change(proof, current),
+        text=tuple(failed_pod_lines(proof, current)),
         not_proved=proof.open_questions,
         remedies=proof.remedies,
-        amounts=tuple(ThenAndNow(then=then, now=now) for then, now in analysis.shortages_then_and_now),
+        amounts=tuple(
+            ThenAndNow(then=then, now=now) for then, now in _shortages_then_and_now(proof, current)
+        ),
     )
 
 

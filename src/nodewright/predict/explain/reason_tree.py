@@ -1,32 +1,23 @@
 """An explanation as a tree of sentences, for text and HTML."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.node.managers.manager_trace import NoHintReason
 from nodewright.engine.node.pod_placement import ContainerPlacement, Placement
-from nodewright.engine.node.resource_holders import ResourceEvidence
+from nodewright.engine.node.resource_holders import DeviceSite, MemorySite, ResourceEvidence
 from nodewright.engine.node.step import Decision
-from nodewright.engine.node.what_if.explanation import Defect, Explanation, ResourceView, RoundView
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, is_in_bytes, readable_amount
-from nodewright.model.reasons.cpu import NotEnoughCPUs, NotEnoughWholeCores
-from nodewright.model.reasons.devices import NotEnoughDevices
+from nodewright.model.reasons.cpu import CPUsOfNUMA, NotEnoughCPUs, NotEnoughWholeCores
+from nodewright.model.reasons.devices import DeviceHolder, DevicesAt, NotEnoughDevices
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.texts import sentence
 from nodewright.model.reasons.topology import AffinityObstacle, NoCommonNUMA, NothingPreferred
-from nodewright.model.values.idset import NUMASet
-from nodewright.predict.explain.resource_sites import (
-    consumer_name,
-    cpus_text,
-    device_holder_text,
-    devices_at_text,
-    numa_text,
-    place_of,
-    sites_of,
-)
+from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.predict.explain.explanation import Explanation, ReportedDefect, ResourceView, RoundView
 from nodewright.predict.explain.suggestion_text import kubelet_effect, scheduler_effect
 
 BranchTone: TypeAlias = Literal["plain", "yes", "no", "warning"]
@@ -291,7 +282,7 @@ NS_PER_COMBINATION = (280, 410)
 def _warnings(explanation: Explanation) -> Iterator[ReasonBranch]:
     if explanation.defects:
         children = [
-            ReasonBranch(text=sentence(defect.reason), tone="warning", children=tuple(_holders(defect)))
+            ReasonBranch(text=defect.text, tone="warning", children=tuple(_holders(defect)))
             for defect in explanation.defects
         ]
         children += [ReasonBranch(text=text) for text in _result_without_defects(explanation)]
@@ -307,7 +298,7 @@ def _warnings(explanation: Explanation) -> Iterator[ReasonBranch]:
         )
 
 
-def _holders(defect: Defect) -> Iterator[ReasonBranch]:
+def _holders(defect: ReportedDefect) -> Iterator[ReasonBranch]:
     for holder in defect.holders:
         yield ReasonBranch(
             text=f"{cpus_text(holder.cpus)}: already assigned to {consumer_name(holder.pod, holder.container)}"
@@ -358,3 +349,230 @@ def _amount(resource: str, amount: int | None) -> str:
 
 def _count(count: int) -> str:
     return "1 NUMA node" if count == 1 else f"{count} NUMA nodes"
+
+
+def sites_of(resource: str, sites: ResourceEvidence) -> tuple[str, ...]:
+    """What each NUMA node has of the resource, and which pods hold the rest; equal NUMA nodes together."""
+    if sites is None:
+        return ()
+    groups: dict[str, list[CPUsOfNUMA | MemorySite | DeviceSite]] = {}
+    for site in sites:
+        groups.setdefault(_alike(resource, site) or f"NUMA node {place_of(site)}", []).append(site)
+    texts = []
+    for text, group in groups.items():
+        if len(group) >= _SMALLEST_GROUP:
+            numa = NUMASet.from_ids(id_ for site in group for id_ in place_of(site))
+            texts.append(f"NUMA nodes {numa}: {text} each")
+        else:
+            texts += [_site(resource, site) for site in group]
+    return tuple(texts)
+
+
+_SMALLEST_GROUP = 3
+"""Fewer NUMA nodes are shown one by one."""
+
+
+def _alike(resource: str, site: CPUsOfNUMA | MemorySite | DeviceSite) -> str:
+    """What NUMA nodes without holders have in common; empty for a node that is shown by itself."""
+    if site.holders:
+        return ""
+    match site:
+        case CPUsOfNUMA():
+            reserved = f", {len(site.reserved)} reserved" if site.reserved else ""
+            count = len(site.free)
+            return f"{count} CPU{'' if count == 1 else 's'} free{reserved}"
+        case MemorySite(left=left) if len(left.group) <= 1:
+            return f"{readable_amount(resource, left.free)} of {readable_amount(resource, left.allocatable)} free"
+        case DeviceSite(at=at) if len(at.numa) == 1 and not site.stranded:
+            unhealthy = f", {at.registered - at.healthy} not healthy" if at.healthy < at.registered else ""
+            return f"{at.free} of {at.registered} free{unhealthy}"
+        case _:
+            return ""
+
+
+def _site(resource: str, site: CPUsOfNUMA | MemorySite | DeviceSite) -> str:
+    if isinstance(site, DeviceSite):
+        stranded = [f"{', '.join(site.stranded)} counted as used without a holder"] if site.stranded else []
+        return "; ".join([devices_at_text(site.at), *map(device_holder_text, site.holders), *stranded])
+    if isinstance(site, CPUsOfNUMA):
+        parts = [f"{cpus_text(site.free)} free" if site.free else "no CPU free"]
+        parts += [f"{site.reserved} reserved"] if site.reserved else []
+        parts += [
+            f"{consumer_name(holder.pod, holder.container)} has {holder.cpus}" for holder in site.holders
+        ]
+        return f"NUMA node {site.numa}: {'; '.join(parts)}"
+    memory = site.left
+    parts = [
+        f"{readable_amount(resource, memory.free)} of {readable_amount(resource, memory.allocatable)} free"
+    ]
+    if len(memory.group) > 1:
+        parts.append(f"used together as {{{memory.group}}}")
+    for holder in site.holders:
+        spread = f" on {{{holder.numa}}}" if len(holder.numa) > 1 else ""
+        size = readable_amount(resource, holder.size)
+        parts.append(f"{consumer_name(holder.pod, holder.container)} has {size}{spread}")
+    return f"NUMA node {memory.numa}: {'; '.join(parts)}"
+
+
+def devices_at_text(place: DevicesAt) -> str:
+    """The devices of a place, and how many are free."""
+    where = numa_text(place.numa) if place.numa else "no NUMA node"
+    unhealthy = (
+        f", {place.registered - place.healthy} not healthy" if place.healthy < place.registered else ""
+    )
+    return f"{where}: {place.free} of {place.registered} free{unhealthy}"
+
+
+def device_holder_text(holder: DeviceHolder) -> str:
+    """A container with its devices."""
+    return f"{consumer_name(holder.pod, holder.container)} has {', '.join(holder.devices)}"
+
+
+def consumer_name(pod: str, container: str) -> str:
+    """A container of a pod, or the pod as a whole."""
+    return f"{pod} ({container})" if container else pod
+
+
+def place_of(site: CPUsOfNUMA | MemorySite | DeviceSite) -> NUMASet:
+    """The NUMA nodes of a site."""
+    match site:
+        case CPUsOfNUMA(numa=numa):
+            return NUMASet.of(numa)
+        case MemorySite(left=left):
+            return NUMASet.of(left.numa)
+        case DeviceSite(at=at):
+            return at.numa
+
+
+def numa_text(numa: NUMASet) -> str:
+    """NUMA nodes, e.g. `NUMA nodes 0-1`."""
+    return f"NUMA node{'s' if len(numa) > 1 else ''} {numa}"
+
+
+def cpus_text(cpus: CPUSet) -> str:
+    """CPUs, e.g. `CPUs 2-3`."""
+    return f"CPU{'s' if len(cpus) > 1 else ''} {cpus}"
+
+
+_NAMED_HOLDERS = 2
+
+
+class NUMACell(msgspec.Struct, frozen=True):
+    """What is free of a resource in one place."""
+
+    text: str
+    is_enough: bool
+    """Whether this place alone has what is requested."""
+    holders: str = ""
+    """The pods that have the rest."""
+
+
+class NUMAColumn(msgspec.Struct, frozen=True):
+    """A resource."""
+
+    resource: str
+    requested: str
+    hint: str
+    """The hint of its manager, as text."""
+
+
+class NUMARow(msgspec.Struct, frozen=True):
+    """NUMA nodes with equal cells; a cell is None where the place has nothing of the resource."""
+
+    name: str
+    cells: tuple[NUMACell | None, ...]
+
+
+class NUMATable(msgspec.Struct, frozen=True):
+    """The resources of one container, or of all together, on the NUMA nodes."""
+
+    container: str
+    """Empty: the pod as a whole."""
+    columns: tuple[NUMAColumn, ...]
+    rows: tuple[NUMARow, ...]
+
+
+def numa_tables(explanation: Explanation) -> tuple[NUMATable, ...]:
+    """A table for each round of the topology manager in which a manager knows what is free."""
+    return tuple(
+        table
+        for numa_round in explanation.rounds
+        if (table := _round_table(numa_round.container, numa_round.resources)) is not None
+    )
+
+
+def _round_table(container: str, views: Iterable[ResourceView]) -> NUMATable | None:
+    columns = [
+        (NUMAColumn(view.hints.resource, _requested(view), _hint(view)), view.requested, view.sites)
+        for view in views
+        if view.sites and view.hints.resource
+    ]
+    return _table(container, columns) if columns else None
+
+
+def _requested(view: ResourceView) -> str:
+    if view.requested is None:
+        return "some"
+    return _cell_amount(view.hints.resource, view.requested)
+
+
+def _cell_amount(resource: str, amount: int) -> str:
+    return readable_amount(resource, amount) if is_in_bytes(resource) else f"{amount:,}"
+
+
+def _hint(view: ResourceView) -> str:
+    hints = view.hints
+    if hints.says == "no opinion":
+        return "any"
+    if hints.says == "impossible":
+        return "nowhere enough"
+    if hints.preferred:
+        return f"prefers {numa_sets_text(hints.preferred)}"
+    return f"needs {{{hints.narrowest}}}" if hints.narrowest else "nothing fits"
+
+
+def _table(container: str, columns: Sequence[tuple[NUMAColumn, int | None, ResourceEvidence]]) -> NUMATable:
+    cells = [dict(_cells(column.resource, requested, sites or ())) for column, requested, sites in columns]
+    places = sorted(
+        {place for by_place in cells for place in by_place}, key=lambda p: (len(p) != 1, tuple(p))
+    )
+    joined: dict[tuple[NUMACell | None, ...], list[NUMASet]] = {}
+    for place in places:
+        joined.setdefault(tuple(by_place.get(place) for by_place in cells), []).append(place)
+    rows = tuple(NUMARow(_name(equal), key) for key, equal in joined.items())
+    return NUMATable(container, tuple(column for column, _, _ in columns), rows)
+
+
+def _name(places: Sequence[NUMASet]) -> str:
+    """The name of places with equal cells."""
+    single = NUMASet()
+    for place in places:
+        single |= place if len(place) == 1 else NUMASet()
+    several = [f"{{{place}}}" if place else "no NUMA node" for place in places if len(place) != 1]
+    return ", ".join([*([f"NUMA {single}"] if single else []), *several])
+
+
+def _cells(
+    resource: str, requested: int | None, sites: Iterable[CPUsOfNUMA | MemorySite | DeviceSite]
+) -> Iterator[tuple[NUMASet, NUMACell]]:
+    for site in sites:
+        place, free, whole = _amounts(site)
+        text = f"{_cell_amount(resource, free)} of {_amount(resource, whole)} free"
+        pods = list(dict.fromkeys(holder.pod for holder in site.holders))
+        more = f" and {len(pods) - _NAMED_HOLDERS} more" if len(pods) > _NAMED_HOLDERS else ""
+        is_enough = requested is None or free >= requested
+        yield place, NUMACell(text, is_enough, f"{', '.join(pods[:_NAMED_HOLDERS])}{more}")
+
+
+def _amounts(site: CPUsOfNUMA | MemorySite | DeviceSite) -> tuple[NUMASet, int, int]:
+    """The place of a resource, with the free and the whole amount."""
+    match site:
+        case CPUsOfNUMA(numa=numa, free=free, reserved=reserved):
+            held = sum(len(holder.cpus) for holder in site.holders)
+            return NUMASet.of(numa), len(free), len(free) + len(reserved) + held
+        case MemorySite(left=left):
+            return NUMASet.of(left.numa), left.free, left.allocatable
+        case DeviceSite(at=at):
+            return at.numa, at.free, at.registered
+        case _:
+            assert_never(site)

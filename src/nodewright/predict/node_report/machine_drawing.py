@@ -1,6 +1,8 @@
 """A machine as a text drawing: sockets, NUMA nodes, L3 groups, cores with their CPUs, memory, distances."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count, product
+from string import ascii_lowercase, ascii_uppercase
 
 import msgspec
 from msgspec.structs import replace
@@ -16,12 +18,13 @@ from nodewright.documents.output.text_layout import (
     side_by_side,
     wrapped,
 )
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.pod_placement import placement_of, unallocated_resources
 from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode, UncoreCache
 from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_lines
 from nodewright.model.values.idset import CPUSet, NUMASet
-from nodewright.predict.node_report.cpu_legend import CPUOwner, legend_lines, marks_by_cpu
-from nodewright.predict.node_report.distances import distance_lines
 
 CELLS_UP_TO_CPUS = 64
 """Machines up to this size show each core; larger ones list equal cores together."""
@@ -32,6 +35,19 @@ LIST_WIDTH = 40
 """Preferred width of a list of CPUs, which decides whether frames fit side by side."""
 SOCKET_WIDTH = 76
 WIDE = 120
+
+
+class CPUOwner(msgspec.Struct, frozen=True):
+    """An owner of exclusive CPUs with its letter."""
+
+    mark: str
+    name: str
+    cpus: CPUSet
+
+
+RESERVED = "*"
+MAX_MATRIX_SIZE = 16
+GROUPED_TITLE = "distances (equivalent nodes share a row; 10 to itself)"
 
 
 class MachineCanvas(msgspec.Struct, frozen=True):
@@ -345,3 +361,134 @@ def _without_cpus(nodes: Sequence[NUMANode]) -> list[Paragraph]:
         heading = (bytes_text(memory) if memory else "no memory") + suffix + (f", {pages}" if pages else "")
         entries.append(Paragraph(f"{heading}: NUMA ", tuple(str(NUMASet.from_ids(ids)).split(","))))
     return entries
+
+
+def cpu_owners(state: NodeState, pods: Iterable[Pod]) -> tuple[CPUOwner, ...]:
+    """The owners of exclusive CPUs: the reserved CPUs first, then pods and containers by their lowest CPU.
+
+    Init containers and the containers that reuse their CPUs have a letter each.
+    """
+    reserved = unallocated_resources(state).reserved_cpus
+    holders = sorted(
+        (holder for pod in pods for holder in _pod_holders(state, pod)),
+        key=lambda holder: (min(holder[1]), holder[0].lower(), holder),
+    )
+    owners = [CPUOwner(mark, name, cpus) for mark, (name, cpus) in zip(_letters(), holders, strict=False)]
+    return (*([CPUOwner(RESERVED, "reserved", reserved)] if reserved else []), *owners)
+
+
+def marks_by_cpu(owners: Sequence[CPUOwner]) -> Mapping[int, str]:
+    """The letters of each exclusive CPU."""
+    marks: dict[int, str] = {}
+    for owner in owners:
+        for cpu in owner.cpus:
+            marks[cpu] = marks.get(cpu, "") + owner.mark
+    return marks
+
+
+def legend_lines(owners: Sequence[CPUOwner], width: int) -> list[str]:
+    """A line for each letter with its owner and CPUs."""
+    mark_width = max((len(owner.mark) for owner in owners), default=0)
+    lines = []
+    for owner in owners:
+        head = f"{owner.mark.ljust(mark_width)} {owner.name}: "
+        first, *rest = str(owner.cpus).split(",")
+        lines += wrapped([head + first, *rest], width, joint=",", indent=mark_width + 1)
+    return lines
+
+
+def _pod_holders(state: NodeState, pod: Pod) -> Iterator[tuple[str, CPUSet]]:
+    placement = placement_of(state, pod)
+    if placement.cpus:
+        yield f"{pod.full_name}, the whole pod", placement.cpus
+    for container in placement.containers:
+        if container.cpus:
+            yield f"{pod.full_name}, {container.name}", container.cpus
+
+
+def _letters() -> Iterator[str]:
+    """a, b, ... z, A, ... Z, aa, ab, ..."""
+    for length in count(1):
+        for letters in product(ascii_lowercase + ascii_uppercase, repeat=length):
+            yield "".join(letters)
+
+
+def distance_lines(nodes: Sequence[NUMANode], width: int) -> list[str]:
+    """The matrix with a row for each NUMA node, or for each group of nodes with equal distances.
+
+    A group's distance to itself is the distance between two of its nodes. If the grouped matrix is too large, too,
+    each node gets a line.
+    """
+    distance = _lookup(nodes)
+    ids = [node.node_id for node in nodes]
+    single_nodes = [[number] for number in ids]
+    for title, groups in (("distances", single_nodes), (GROUPED_TITLE, _alike(ids, distance))):
+        lines = _matrix(groups, distance)
+        if len(groups) <= MAX_MATRIX_SIZE and len(lines[0]) + 2 <= width:
+            return [title, *(f"  {line}" for line in lines)]
+    return ["distances", *(f"  {line}" for line in _listed(ids, distance, width - 2))]
+
+
+def _lookup(nodes: Sequence[NUMANode]) -> Callable[[int, int], str]:
+    """The distance between two nodes as text; `-` if unknown.
+
+    The kernel lists distances to existing nodes; profiles may list them for every id up to the largest.
+    """
+    ids = [node.node_id for node in nodes]
+    by_id = {node.node_id: node.distances for node in nodes}
+    ranks = {number: rank for rank, number in enumerate(ids)}
+
+    def distance(source: int, target: int) -> str:
+        row = by_id[source]
+        place = target if len(row) > ids[-1] else ranks[target]
+        return str(row[place]) if place < len(row) else "-"
+
+    return distance
+
+
+def _alike(ids: Sequence[int], distance: Callable[[int, int], str]) -> list[list[int]]:
+    """Groups of nodes that are interchangeable."""
+    groups: list[list[int]] = []
+    for number in ids:
+        for group in groups:
+            if _twins(group[0], number, ids, distance):
+                group.append(number)
+                break
+        else:
+            groups.append([number])
+    return groups
+
+
+def _twins(first: int, second: int, ids: Sequence[int], distance: Callable[[int, int], str]) -> bool:
+    return distance(first, second) == distance(second, first) and all(
+        (distance(first, third), distance(third, first)) == (distance(second, third), distance(third, second))
+        for third in ids
+        if third not in (first, second)
+    )
+
+
+def _matrix(groups: Sequence[Sequence[int]], distance: Callable[[int, int], str]) -> list[str]:
+    names = [str(NUMASet.from_ids(group)) for group in groups]
+    # From the first node of a group to the last of another, so that the diagonal has two different nodes.
+    rows = [[distance(group[0], other[-1]) for other in groups] for group in groups]
+    first = max(map(len, names))
+    widths = [max(len(name), *(len(row[place]) for row in rows)) for place, name in enumerate(names)]
+    head = [" " * first, *(name.rjust(width) for name, width in zip(names, widths, strict=True))]
+    body = [
+        [name.rjust(first), *(cell.rjust(width) for cell, width in zip(row, widths, strict=True))]
+        for name, row in zip(names, rows, strict=True)
+    ]
+    return [" ".join(cells) for cells in (head, *body)]
+
+
+def _listed(ids: Sequence[int], distance: Callable[[int, int], str], width: int) -> list[str]:
+    """A line for each node with the other nodes by distance."""
+    lines = []
+    for id_ in ids:
+        by_distance: dict[str, list[int]] = {}
+        for target in ids:
+            by_distance.setdefault(distance(id_, target), []).append(target)
+        order = sorted(by_distance.items(), key=lambda item: (len(item[0]), item[0]))
+        parts = [f"{far} to {NUMASet.from_ids(near)}" for far, near in order]
+        lines += wrapped([f"{id_}: {parts[0]}", *parts[1:]], width, joint="; ", indent=4)
+    return lines

@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
+from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_resources_view import allocatable_resources, pod_resources_of
 from nodewright.model.hardware.machine_info import MachineInfo, NUMANode
 from nodewright.model.kubernetes.node_profile import MemoryBlock
 from nodewright.model.kubernetes.pod_resources_api import AllocatableResources, PodResources
 from nodewright.model.kubernetes.resource_names import CPU, HUGE_PAGES_PREFIX, MEMORY, is_huge_page
 from nodewright.model.values.quantity import Quantity, QuantityFormat
-from nodewright.predict.node import Node
 
 API_VERSION, KIND = "topology.node.k8s.io/v1alpha2", "NodeResourceTopology"
 
@@ -35,12 +35,13 @@ class TopologySource(msgspec.Struct, frozen=True, kw_only=True):
     scope: str = "container"
 
 
-def topology_source(node: Node) -> TopologySource:
+def topology_source(state: NodeState) -> TopologySource:
     """The inputs for a node with its pods."""
-    kubelet, state = node.config.parts.kubelet, node.state
+    parts = state.config.parts
+    kubelet = parts.kubelet
     return TopologySource(
-        name=node.name,
-        machine=node.config.parts.machine,
+        name=state.config.facts.name,
+        machine=parts.machine,
         allocatable=allocatable_resources(state),
         pods=tuple(pod_resources_of(state, pod) for pod in state.pods.values()),
         policy=kubelet.topology_manager_policy,

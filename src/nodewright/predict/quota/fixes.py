@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from nodewright.documents.output.json_yaml import Report
 from nodewright.engine.admission.api_server.apply import (
     ApplyOutcome,
     ApplyResult,
@@ -37,14 +38,14 @@ class PodHeadroom(msgspec.Struct, frozen=True, kw_only=True):
     """Why no further pod is admitted, if not because of an exceeded quota."""
 
 
-class QuotaIncrease(msgspec.Struct, frozen=True, kw_only=True):
+class RaisedQuota(Report, frozen=True, kw_only=True):
     """The minimum that `spec.hard` of a quota needs."""
 
     namespace: str
     quota: str
     resource: str
-    hard: Quantity
-    minimum: Quantity
+    hard: Quantity = msgspec.field(name="from")
+    minimum: Quantity = msgspec.field(name="to")
 
 
 class ReplicaReduction(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +59,7 @@ class ReplicaReduction(msgspec.Struct, frozen=True, kw_only=True):
 class QuotaFixes(msgspec.Struct, frozen=True, kw_only=True):
     """Alternatives that make everything fit: all increases, one single reduction, or all combined reductions."""
 
-    quota_increases: tuple[QuotaIncrease, ...] = ()
+    quota_increases: tuple[RaisedQuota, ...] = ()
     single_reductions: tuple[ReplicaReduction, ...] = ()
     """Each of them is sufficient."""
     combined_reductions: tuple[ReplicaReduction, ...] = ()
@@ -125,13 +126,13 @@ def _single_pod_plan(cluster: NamespaceStates, manifest: Manifest) -> ExpansionP
 
 def _quota_increases(
     before: Mapping[str, NamespacePolicy], after: Mapping[str, NamespacePolicy]
-) -> Iterator[QuotaIncrease]:
+) -> Iterator[RaisedQuota]:
     for name, namespace in after.items():
         for quota_before, quota in zip(before[name].quotas, namespace.quotas, strict=True):
             for resource in sorted(quota.status.hard):
                 hard, used = quota.status.hard[resource], quota.status.used[resource]
                 if used.compare(hard) > 0 and used.compare(quota_before.status.used[resource]) > 0:
-                    yield QuotaIncrease(
+                    yield RaisedQuota(
                         namespace=name, quota=quota.name, resource=resource, hard=hard, minimum=used
                     )
 

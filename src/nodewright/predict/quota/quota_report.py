@@ -19,16 +19,16 @@ from nodewright.model.reasons.limit_ranges import LimitReason
 from nodewright.model.reasons.quota import MustSpecify, QuotaExceeded
 from nodewright.model.releases.release import RELEASES_WITH_RULES
 from nodewright.model.values.quantity import Quantity
-from nodewright.predict.quota.fixes import ReplicaReduction
-from nodewright.predict.quota.quota_text import (
+from nodewright.predict.quota.applied_inventory import (
+    AppliedInventory,
     AppliedObject,
-    QuotaReport,
     derivation_texts,
     fix_lines,
     full_derivation,
     reason_text,
     refusal_text,
 )
+from nodewright.predict.quota.fixes import RaisedQuota, ReplicaReduction
 
 
 class ReportedSubject(Inlined, frozen=True, kw_only=True):
@@ -123,16 +123,6 @@ class ReportedHeadroom(Report, frozen=True, kw_only=True):
     because: str | UnsetType = UNSET
 
 
-class RaisedQuota(Report, frozen=True, kw_only=True):
-    """The minimum that `spec.hard` of a quota needs."""
-
-    namespace: str
-    quota: str
-    resource: str
-    hard: Quantity = field(name="from")
-    minimum: Quantity = field(name="to")
-
-
 class LoweredReplicas(Report, frozen=True, kw_only=True):
     """The maximum number of pods of an object."""
 
@@ -168,7 +158,7 @@ class AppliedQuotasReport(ReportDocument, frozen=True, kw_only=True):
     """With --set or --add: the same with the changes."""
 
 
-def quota_report(report: QuotaReport, other: QuotaReport | None = None) -> AppliedQuotasReport:
+def quota_report(report: AppliedInventory, other: AppliedInventory | None = None) -> AppliedQuotasReport:
     """The results as they are encoded; ``other`` is a what-if report to compare with."""
     refusals = report.applied.refusals
     return AppliedQuotasReport(
@@ -191,7 +181,7 @@ def quota_report(report: QuotaReport, other: QuotaReport | None = None) -> Appli
     )
 
 
-def _namespaces(report: QuotaReport) -> Iterator[QuotaNamespace]:
+def _namespaces(report: AppliedInventory) -> Iterator[QuotaNamespace]:
     for name, after in report.applied.after.items():
         before, required = report.applied.before[name], report.fixes.required[name]
         quotas = zip(before.quotas, after.quotas, required.quotas, strict=True)
@@ -211,7 +201,7 @@ def _namespaces(report: QuotaReport) -> Iterator[QuotaNamespace]:
         )
 
 
-def _objects(report: QuotaReport) -> Iterator[QuotaObject]:
+def _objects(report: AppliedInventory) -> Iterator[QuotaObject]:
     outcomes: dict[int, list[ApplyOutcome]] = {}
     for outcome in report.applied.outcomes:
         outcomes.setdefault(outcome.manifest, []).append(outcome)
@@ -256,7 +246,7 @@ def _outcome(outcome: ApplyOutcome) -> QuotaOutcome:
     )
 
 
-def _refused(report: QuotaReport, outcome: ApplyOutcome) -> QuotaRefusal:
+def _refused(report: AppliedInventory, outcome: ApplyOutcome) -> QuotaRefusal:
     subject, resource = _subject(report.subjects[outcome.manifest]), str(outcome.resource)
     if outcome.refusal is None:
         return QuotaRefusal(subject=subject, resource=resource)
@@ -270,7 +260,7 @@ def _refused(report: QuotaReport, outcome: ApplyOutcome) -> QuotaRefusal:
     )
 
 
-def _fixes(report: QuotaReport) -> ReportedFixes:
+def _fixes(report: AppliedInventory) -> ReportedFixes:
     fixes = report.fixes
 
     def lowered(reduction: ReplicaReduction) -> LoweredReplicas:
@@ -283,16 +273,7 @@ def _fixes(report: QuotaReport) -> ReportedFixes:
         )
 
     return ReportedFixes(
-        increases=tuple(
-            RaisedQuota(
-                namespace=increase.namespace,
-                quota=increase.quota,
-                resource=increase.resource,
-                hard=increase.hard,
-                minimum=increase.minimum,
-            )
-            for increase in fixes.quota_increases
-        ),
+        increases=fixes.quota_increases,
         lower_one=tuple(map(lowered, fixes.single_reductions)),
         lower_all=tuple(map(lowered, fixes.combined_reductions)),
         sentences=tuple(fix_lines(report)),
@@ -320,7 +301,7 @@ _FORBIDDEN = SARIFRule(
 RULES = (_EXCEEDED, _UNSPECIFIED, _BEYOND_LIMITS, _FORBIDDEN)
 
 
-def quota_junit(report: QuotaReport) -> str:
+def quota_junit(report: AppliedInventory) -> str:
     """JUnit XML with a suite per namespace and a case per object, which passes if everything is admitted."""
     suites: dict[str, list[JUnitCase]] = {}
     failed: dict[int, list[ApplyOutcome]] = {}
@@ -334,7 +315,7 @@ def quota_junit(report: QuotaReport) -> str:
     )
 
 
-def quota_commands(report: QuotaReport) -> Iterator[WorkflowCommand]:
+def quota_commands(report: AppliedInventory) -> Iterator[WorkflowCommand]:
     """What is rejected as workflow commands of GitHub Actions."""
     for refusal in report.applied.refusals:
         if refusal.refusal is not None:
@@ -347,7 +328,7 @@ def quota_commands(report: QuotaReport) -> Iterator[WorkflowCommand]:
             )
 
 
-def quota_sarif(report: QuotaReport, version: str) -> dict[str, Any]:
+def quota_sarif(report: AppliedInventory, version: str) -> dict[str, Any]:
     """SARIF with a result for each kind of rejected objects, at the manifest from which they result."""
     findings = [
         SARIFResult(
@@ -363,7 +344,7 @@ def quota_sarif(report: QuotaReport, version: str) -> dict[str, Any]:
     return sarif_document(findings, RULES, version)
 
 
-def _case(subject: AppliedObject, failed: list[ApplyOutcome], report: QuotaReport) -> JUnitCase:
+def _case(subject: AppliedObject, failed: list[ApplyOutcome], report: AppliedInventory) -> JUnitCase:
     texts = [_message(outcome) for outcome in failed if outcome.refusal is not None]
     return JUnitCase(
         name=f"{subject.kind}/{subject.name}",

@@ -38,7 +38,7 @@ from nodewright.predict.node_report.report_parts import (
     remaining_resources,
     remaining_text,
 )
-from nodewright.predict.replay.journal_events import action_documents
+from nodewright.predict.replay.scenario_journal import action_documents
 from nodewright.predict.replay.scenario_run import EventOutcome
 
 _NOTHING = "-"
@@ -205,7 +205,7 @@ def _summary(events: Sequence[ReplayedEvent], final_state: NodeState) -> str:
         if resize.outcome is not ResizeOutcome.DEFERRED or (each.pod and resize.pod.uid == each.pod.uid)
     )
     parts += [f"{outcomes[outcome]} resized {outcome}" for outcome in ResizeOutcome if outcomes[outcome]]
-    preempted = sum(len(entry.preempted_pods) for entry in entries)
+    preempted = sum(len(entry.preempted) for entry in entries)
     if preempted:
         parts.append(f"{preempted} preempted")
     lost = sum(len(event.rejected) for event in events)
@@ -239,7 +239,7 @@ def _row(event: ReplayedEvent) -> tuple[str, ...]:
         kubelet.reason,
         all_cpus_text(placement) if placement else "",
         all_devices_text(placement) if placement else "",
-        ",".join(victim.full_name for victim in event.entry.preempted_pods),
+        ",".join(victim.full_name for victim in event.entry.preempted),
         kubelet.message,
     )
     return (*begin, *(cell or _NOTHING for cell in cells))

@@ -20,17 +20,17 @@ from nodewright.documents.output.svg_plot import (
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.kubernetes.resource_names import readable_amount
 from nodewright.model.values.duration import Duration
-from nodewright.predict.timeline.advice import ThresholdAdvice
-from nodewright.predict.timeline.moments import (
+from nodewright.predict.timeline.pressure_simulation import ThresholdAdvice
+from nodewright.predict.timeline.timeline_model import (
     EvictionBegun,
     EvictionDone,
     KernelKilled,
     ThresholdCrossed,
     Timeline,
 )
-from nodewright.predict.timeline.timeline_text import (
+from nodewright.predict.timeline.timeline_report import (
     MODEL,
-    TimelineReport,
+    SimulatedTimelines,
     advice_sentences,
     first_victim_text,
     moment_sentence,
@@ -47,7 +47,7 @@ td:first-child { white-space: nowrap; font-family: ui-monospace, monospace; font
 """
 
 
-def timeline_page(report: TimelineReport, config: NodeConfig, origin: PageOrigin | None = None) -> str:
+def timeline_page(report: SimulatedTimelines, config: NodeConfig, origin: PageOrigin | None = None) -> str:
     """The timelines as one HTML document without scripts and external resources."""
     name, release = config.facts.name, config.release.release.text
     sections = [*_runs(report)]
@@ -67,7 +67,7 @@ def timeline_page(report: TimelineReport, config: NodeConfig, origin: PageOrigin
     )
 
 
-def _runs(report: TimelineReport) -> Iterator[str]:
+def _runs(report: SimulatedTimelines) -> Iterator[str]:
     runs = report.runs
     style = "no" if runs[0].is_lost else "yes"
     yield f'<p class="{style}">{escape(outcome_sentence(runs[0]))}</p>'

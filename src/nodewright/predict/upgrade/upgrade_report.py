@@ -1,31 +1,54 @@
-"""The report of an upgrade: what changes on each node, by groups of nodes with the same findings; struct, text and names."""
+"""What an upgrade of the kubelet changes on nodes: the values that differ, their causes, and the report."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from itertools import groupby
 from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.documents.output.text_layout import table
+from nodewright.documents.profiles.state_files.checkpoints import state_as_written, written_state_files
 from nodewright.model.printable import printable_lines
-from nodewright.model.releases.release_table import RELEASE_TABLES
-from nodewright.predict.upgrade.findings import Cause, Difference, Finding, NodeComparison, UpgradeImpact
-from nodewright.predict.upgrade.pod_facts import NONE, Aspect
-from nodewright.predict.upgrade.release_facts import Area
+from nodewright.model.releases.change_rows import ReleaseChange
+from nodewright.model.releases.release_changes import (
+    changes_between,
+    gate_history,
+    unknown_flags,
+    with_change,
+)
+from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES, ReleaseTable
+from nodewright.predict.upgrade.release_facts import (
+    NONE,
+    Area,
+    Aspect,
+    Decided,
+    FactName,
+    FactOwner,
+    ReleaseFacts,
+    UpgradeCase,
+    decide,
+    decide_settings,
+    gate_of,
+)
 
-_SHOWN = 6
-"""Values of a block that are shown without -o wide."""
-_HEADERS = ("OBJECT", "VALUE", "BEFORE", "AFTER")
-_LEADS = {
-    UpgradeImpact.LOST: "lost",
-    UpgradeImpact.WAY_BACK: "lost on the way back",
-    UpgradeImpact.CHANGED: "changed",
-    UpgradeImpact.NOTE: "note",
-}
-_OWNERS = {Area.NODE: "node"}
-_UNEXPLAINED = "several changes together, or one that the release tables do not have"
+_HELD = (Aspect.CPUS, Aspect.MEMORY, Aspect.DEVICES)
+_OF_THE_CONFIGURATION = (Aspect.CONFIG_FIELD, Aspect.SETTING)
+_OF_A_WAY_BACK = (Aspect.START_ERROR, Aspect.STATE_FILE, Aspect.VERDICT, *_HELD)
+
+
+class UpgradeImpact(StrEnum):
+    """What a finding means, the worst first."""
+
+    LOST = "lost"
+    """The kubelet does not start, or pods, allocations, state or admissions are lost."""
+    WAY_BACK = "way back"
+    """Something is lost if the upgrade is taken back."""
+    CHANGED = "changed"
+    NOTE = "note"
 
 
 class ReportedCause(Report, frozen=True, kw_only=True):
@@ -79,6 +102,11 @@ class NodesUpgraded(Report, frozen=True, kw_only=True):
     without_refused_settings: bool
     """Whether they were compared without settings with which one of the kubelets does not start."""
 
+    @property
+    def loses(self) -> bool:
+        """Whether the upgrade loses anything."""
+        return self.outcome == "lost"
+
 
 class UpgradeReport(ReportDocument, frozen=True, kw_only=True):
     """What another release of the kubelet changes on nodes: `nodewright upgrade`."""
@@ -88,152 +116,377 @@ class UpgradeReport(ReportDocument, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-class ComparedNodes(msgspec.Struct, frozen=True):
-    """The nodes with equal comparisons."""
+class Difference(msgspec.Struct, frozen=True, order=True):
+    """A value that the two releases do not share."""
 
-    nodes: tuple[str, ...]
-    comparison: NodeComparison
+    area: Area
+    subject: str
+    """A pod as namespace/name; empty: the kubelet or the node."""
+    aspect: Aspect
+    detail: str
+    before: str
+    after: str
+
+    @property
+    def severity(self) -> UpgradeImpact:
+        """Whether something is lost."""
+        if self._is_loss:
+            return UpgradeImpact.WAY_BACK if self.area is Area.WAY_BACK else UpgradeImpact.LOST
+        return UpgradeImpact.NOTE if self.aspect is Aspect.SETTING else UpgradeImpact.CHANGED
+
+    @property
+    def _is_loss(self) -> bool:
+        if self.aspect is Aspect.START_ERROR:
+            return self.before == NONE
+        if self.aspect in _HELD:
+            return self.after == NONE
+        # Files that are refused, and pods that are.
+        return self.after.startswith(("lost", "refused")) and not self.before.startswith(("lost", "refused"))
 
 
-def grouped_comparisons(comparisons: Sequence[NodeComparison]) -> tuple[ComparedNodes, ...]:
+def upgrade_report(comparisons: Sequence[NodesUpgraded], warnings: Sequence[str] = ()) -> UpgradeReport:
     """The nodes with the same findings together; groups with losses first, then the larger ones."""
-    groups: dict[tuple[object, ...], list[NodeComparison]] = {}
+    groups: dict[tuple[object, ...], list[NodesUpgraded]] = {}
     for comparison in comparisons:
-        key = (comparison.start, comparison.end, comparison.findings, comparison.is_complete)
+        key = (comparison.from_, comparison.to, comparison.findings, comparison.pods_compared)
         groups.setdefault(key, []).append(comparison)
-    compared = [
-        ComparedNodes(tuple(comparison.node for comparison in group), group[0]) for group in groups.values()
+    nodes = [
+        replace(group[0], nodes=tuple(name for comparison in group for name in comparison.nodes))
+        for group in groups.values()
     ]
-    return tuple(
-        sorted(compared, key=lambda group: (not group.comparison.loses, -len(group.nodes), group.nodes))
-    )
+    nodes.sort(key=lambda group: (not group.loses, -len(group.nodes), group.nodes))
+    return UpgradeReport(groups=tuple(nodes), warnings=tuple(warnings))
 
 
-# ---------------------------------------------------------------- JSON
+Evaluate = Callable[[ReleaseTable], Decided]
 
 
-def upgrade_report(groups: Sequence[ComparedNodes], warnings: Sequence[str] = ()) -> UpgradeReport:
-    """The report of comparisons."""
-    return UpgradeReport(groups=tuple(map(_nodes_upgraded, groups)), warnings=tuple(warnings))
-
-
-def _nodes_upgraded(group: ComparedNodes) -> NodesUpgraded:
-    comparison = group.comparison
+def compared_releases(case: UpgradeCase, start: ReleaseTable, end: ReleaseTable) -> NodesUpgraded:
+    """What changes on the node when its kubelet of one release is replaced by that of the other, and back."""
+    before, after = decide(case, start), decide(case, end)
+    differences = tuple(differences_of(before.facts, after.facts))
+    explained = _explained(case, differences, (start, end), lambda table: decide(case, table))
+    counts = _counts(before.facts, after.facts)
+    back = case_of_way_back(case, after)
+    if back is not None:
+        returned = decide(back, start)
+        kept = decide(back, end)
+        # With the same file contents the return loses what the new kubelet would keep.
+        back_differences = tuple(
+            replace(difference, area=Area.WAY_BACK)
+            for difference in differences_of(kept.facts, returned.facts)
+            if difference.aspect in _OF_A_WAY_BACK and difference.severity is UpgradeImpact.LOST
+        )
+        explained |= _explained(back, back_differences, (end, start), lambda table: decide(back, table))
+        counts[Area.WAY_BACK] = _values_of_way_back(kept.facts, returned.facts)
+    findings = _findings(explained)
     return NodesUpgraded(
-        nodes=group.nodes,
-        from_=comparison.start,
-        to=comparison.end,
-        is_downgrade=_is_downgrade(comparison),
-        outcome=_outcome(comparison),
-        findings=tuple(map(_reported_finding, comparison.findings)),
-        compared={str(area): count for area, count in comparison.compared.items()},
-        pods_compared=comparison.is_complete,
-        without_refused_settings=comparison.without_settings,
+        nodes=(case.profile.metadata.name,),
+        from_=start.name,
+        to=end.name,
+        is_downgrade=_position(start) > _position(end),
+        outcome=_outcome(findings),
+        findings=findings,
+        compared={str(area): count for area, count in counts.items()},
+        pods_compared=before.state is not None and after.state is not None,
+        without_refused_settings=before.has_changed_settings or after.has_changed_settings,
     )
 
 
-def _outcome(comparison: NodeComparison) -> Literal["lost", "changed", "noChange"]:
-    if comparison.loses:
+def _outcome(findings: Sequence[UpgradeFinding]) -> Literal["lost", "changed", "noChange"]:
+    """The worst finding; defaults without an effect on the node are no change."""
+    severities = {finding.severity for finding in findings}
+    if UpgradeImpact.LOST in severities:
         return "lost"
-    return "changed" if comparison.changes else "noChange"
+    return "changed" if severities - {UpgradeImpact.NOTE} else "noChange"
 
 
-def _is_downgrade(comparison: NodeComparison) -> bool:
-    names = list(RELEASE_TABLES)
-    return names.index(comparison.start) > names.index(comparison.end)
+def differences_of(before: ReleaseFacts, after: ReleaseFacts) -> Iterator[Difference]:
+    """The values that differ, of the owners that both releases have."""
+    for owner in sorted(before.keys() & after.keys()):
+        values, new_values = before[owner], after[owner]
+        for fact in sorted(values.keys() | new_values.keys()):
+            value, new_value = values.get(fact, NONE), new_values.get(fact, NONE)
+            if value != new_value:
+                area, aspect = Area(owner.area), Aspect(fact.aspect)
+                yield Difference(area, owner.name, aspect, fact.detail, value, new_value)
 
 
-def _reported_finding(finding: Finding) -> UpgradeFinding:
-    return UpgradeFinding(
-        severity=finding.severity,
-        area=finding.area,
-        aspect=finding.aspect,
-        causes=tuple(
-            ReportedCause(
-                rule=cause.rule,
-                since=cause.since,
-                reference=cause.reference or UNSET,
-                remedy=cause.remedy,
+def case_of_way_back(case: UpgradeCase, after: Decided) -> UpgradeCase | None:
+    """The node as the old kubelet finds it when the new one has run; None: the new one does not start."""
+    if after.state is None:
+        return None
+    files = written_state_files(after.state)
+    pods = tuple(after.state.pods.values())
+    stored = {pod.uid: pod for pod in case.pods}
+    return replace(
+        case,
+        files=files,
+        pods=tuple(stored.get(pod.uid, pod) for pod in pods),
+        held=state_as_written(files, after.state.config.parts),
+        conflicts=(),
+        manifests=(),
+    )
+
+
+def _counts(before: ReleaseFacts, after: ReleaseFacts) -> dict[Area, int]:
+    counts = dict.fromkeys(Area, 0)
+    for owner in before.keys() & after.keys():
+        counts[Area(owner.area)] += len(before[owner].keys() | after[owner].keys())
+    return {area: count for area, count in counts.items() if count}
+
+
+def _values_of_way_back(before: ReleaseFacts, after: ReleaseFacts) -> int:
+    return sum(
+        fact.aspect in _OF_A_WAY_BACK
+        for owner in before.keys() & after.keys()
+        for fact in before[owner].keys() | after[owner].keys()
+    )
+
+
+# ---------------------------------------------------------------- causes
+
+
+def _explained(
+    case: UpgradeCase,
+    differences: Sequence[Difference],
+    releases: tuple[ReleaseTable, ReleaseTable],
+    evaluate: Evaluate,
+) -> dict[Difference, tuple[ReportedCause, ...]]:
+    """The causes of each difference."""
+    start, end = releases
+    gates = case.profile.spec.kubelet_configuration.get("featureGates") or {}
+    explained: dict[Difference, tuple[ReportedCause, ...]] = {}
+    for difference in differences:
+        gate = gate_of(difference.detail.removeprefix("featureGates[").removesuffix("]"), gates)
+        if difference.aspect is not Aspect.START_ERROR:
+            continue
+        if gate:
+            explained[difference] = (
+                _gate_cause(gate, start.name, end.name, is_refused=difference.after != NONE),
             )
-            for cause in finding.causes
-        ),
-        values=tuple(
-            ChangedValue(
-                pod=difference.subject or UNSET,
-                detail=difference.detail or UNSET,
-                before=difference.before,
-                after=difference.after,
+        for flag in unknown_flags([difference.detail.removeprefix("--")], NEWEST.name):
+            explained[difference] = (
+                ReportedCause(
+                    rule=f"the kubelet has no flag --{flag.name}",
+                    since=flag.since,
+                    reference=flag.reference or UNSET,
+                    remedy=flag.remedy,
+                ),
             )
-            for difference in finding.differences
-        ),
+    unexplained = [difference for difference in differences if difference not in explained]
+    settings = [difference for difference in unexplained if difference.aspect in _OF_THE_CONFIGURATION]
+    decided = [difference for difference in unexplained if difference.aspect not in _OF_THE_CONFIGURATION]
+    explained |= changes_that_make(settings, start, end, lambda table: decide_settings(case, table))
+    explained |= changes_that_make(decided, start, end, evaluate)
+    return {difference: explained[difference] for difference in differences}
+
+
+def _gate_cause(gate: str, start: str, end: str, *, is_refused: bool) -> ReportedCause:
+    """The history of a gate that the kubelet refuses, with the last release between the two that changed it."""
+    history, (low, high) = gate_history(gate), sorted((start, end), key=list(RELEASE_TABLES).index)
+    between = list(RELEASE_TABLES)[list(RELEASE_TABLES).index(low) + 1 : list(RELEASE_TABLES).index(high) + 1]
+    since = [release for release, _ in history.states if release in between]
+    return ReportedCause(
+        rule=f"feature gate {history.text()}",
+        since=since[-1] if since else end,
+        remedy=f"remove `featureGates.{gate}`"
+        if is_refused
+        else f"set `featureGates.{gate}` with this release, not before",
+    )
+
+
+def changes_that_make(
+    differences: Sequence[Difference], start: ReleaseTable, end: ReleaseTable, evaluate: Evaluate
+) -> dict[Difference, tuple[ReportedCause, ...]]:
+    """The changes between the releases that make each difference.
+
+    A change makes a difference if the old release with this change alone has the new value. Where no change
+    suffices alone: the changes that alter the value when the old release makes them, or the new one takes them back.
+    """
+    if not differences:
+        return {}
+    is_upgrade = _position(start) <= _position(end)
+    changes = changes_between(start.name, end.name)
+    values = {
+        change: _values(differences, evaluate(with_change(start, change, applied=is_upgrade)))
+        for change in changes
+    }
+    sufficient = {
+        difference: [change for change in changes if values[change][difference] == difference.after]
+        for difference in differences
+    }
+    rest = [difference for difference in differences if not sufficient[difference]]
+    reverted = {
+        change: _values(rest, evaluate(with_change(end, change, applied=not is_upgrade)))
+        for change in (changes if rest else ())
+    }
+    for difference in rest:
+        sufficient[difference] = [
+            change
+            for change in changes
+            if values[change][difference] not in (None, difference.before)
+            or reverted[change][difference] not in (None, difference.after)
+        ]
+    return {
+        difference: tuple(
+            _cause(change, is_upgrade=is_upgrade)
+            for change in (_smallest(makers) if difference not in rest else _without_supersets(makers))
+        )
+        for difference, makers in sufficient.items()
+    }
+
+
+def _position(table: ReleaseTable) -> int:
+    return list(RELEASE_TABLES).index(table.name)
+
+
+def _smallest(changes: Sequence[ReleaseChange]) -> Sequence[ReleaseChange]:
+    """The changes with the fewest parts: a row that includes another explains no more."""
+    sizes = [len(change.rules) + len(change.gates) for change in changes]
+    return [change for change, size in zip(changes, sizes, strict=True) if size == min(sizes)]
+
+
+def _without_supersets(changes: Sequence[ReleaseChange]) -> Sequence[ReleaseChange]:
+    """The changes of which no other is a part."""
+    parts = {change: frozenset((*change.rules, *change.gates)) for change in changes}
+    return [change for change in changes if not any(parts[other] < parts[change] for other in changes)]
+
+
+def _values(differences: Iterable[Difference], decided: Decided) -> dict[Difference, str | None]:
+    """The value of each difference in the decisions; None: its owner has no facts, e.g. a pod that is refused."""
+    return {difference: _value(difference, decided.facts) for difference in differences}
+
+
+def _value(difference: Difference, facts: ReleaseFacts) -> str | None:
+    area = difference.area
+    areas = (area,) if area is not Area.WAY_BACK else (Area.START, Area.STATE_FILES, Area.PODS)
+    fact, is_outcome = FactName(difference.aspect, difference.detail), difference.aspect is Aspect.VERDICT
+    owners = [FactOwner(name, difference.subject, is_outcome=is_outcome) for name in areas]
+    known = [facts[owner] for owner in owners if owner in facts]
+    return next((of[fact] for of in known if fact in of), NONE) if known else None
+
+
+def _cause(change: ReleaseChange, *, is_upgrade: bool) -> ReportedCause:
+    return ReportedCause(
+        rule=change.now if is_upgrade else change.before,
+        since=change.since,
+        reference=change.reference or UNSET,
+        remedy=change.remedy if is_upgrade else change.back or f"do not rely on it any more: {change.now}",
+    )
+
+
+# ---------------------------------------------------------------- findings
+
+
+def _findings(explained: Mapping[Difference, tuple[ReportedCause, ...]]) -> tuple[UpgradeFinding, ...]:
+    """The differences of one kind with the same causes together, the worst first."""
+    groups: dict[tuple[UpgradeImpact, Area, Aspect, tuple[ReportedCause, ...]], list[Difference]] = {}
+    for difference, causes in explained.items():
+        key = (difference.severity, difference.area, difference.aspect, causes)
+        groups.setdefault(key, []).append(difference)
+    findings = (
+        UpgradeFinding(
+            severity=severity,
+            area=area,
+            aspect=aspect,
+            causes=causes,
+            values=tuple(
+                ChangedValue(
+                    pod=difference.subject or UNSET,
+                    detail=difference.detail or UNSET,
+                    before=difference.before,
+                    after=difference.after,
+                )
+                for difference in differences
+            ),
+        )
+        for (severity, area, aspect, causes), differences in groups.items()
+    )
+    return tuple(sorted(findings, key=_order))
+
+
+def _order(finding: UpgradeFinding) -> tuple[int, int, int, tuple[str, ...]]:
+    return (
+        list(UpgradeImpact).index(finding.severity),
+        list(Area).index(finding.area),
+        list(Aspect).index(finding.aspect),
+        tuple(cause.rule for cause in finding.causes),
     )
 
 
 # ---------------------------------------------------------------- text
 
+_SHOWN = 6
+"""Values of a block that are shown without -o wide."""
+_HEADERS = ("OBJECT", "VALUE", "BEFORE", "AFTER")
+_LEADS = {
+    UpgradeImpact.LOST: "lost",
+    UpgradeImpact.WAY_BACK: "lost on the way back",
+    UpgradeImpact.CHANGED: "changed",
+    UpgradeImpact.NOTE: "note",
+}
+_UNEXPLAINED = "several changes together, or one that the release tables do not have"
 
-def upgrade_text(groups: Sequence[ComparedNodes], *, wide: bool = False) -> str:
+
+def upgrade_text(report: UpgradeReport, *, wide: bool = False) -> str:
     """For each group of nodes: what is lost, what changes and why, what to do, and what was compared."""
-    return "\n".join(_group_text(group, wide=wide) for group in groups)
+    return "\n".join(_group_text(group, wide=wide) for group in report.groups)
 
 
-def upgrade_names(groups: Sequence[ComparedNodes]) -> str:
+def upgrade_names(report: UpgradeReport) -> str:
     """The nodes that lose something, one per line, in kubectl's notation."""
-    return printable_lines(
-        f"node/{name}" for group in groups if group.comparison.loses for name in group.nodes
-    )
+    return printable_lines(f"node/{name}" for group in report.groups if group.loses for name in group.nodes)
 
 
-def _group_text(group: ComparedNodes, *, wide: bool) -> str:
-    comparison = group.comparison
+def _group_text(group: NodesUpgraded, *, wide: bool) -> str:
     parts = [printable_lines([_headline(group)])]
-    parts += [_block(key, tuple(of), wide=wide) for key, of in _blocks(comparison)]
-    parts.append(printable_lines(_compared_lines(comparison)))
+    parts += [_block(key, tuple(of), wide=wide) for key, of in _blocks(group)]
+    parts.append(printable_lines(_compared_lines(group)))
     return "\n".join(parts)
 
 
-def _headline(group: ComparedNodes) -> str:
-    comparison = group.comparison
+def _headline(group: NodesUpgraded) -> str:
     names = ", ".join(group.nodes[:3]) + (f" and {len(group.nodes) - 3} more" if len(group.nodes) > 3 else "")
-    way = "downgrade" if _is_downgrade(comparison) else "upgrade"
+    way = "downgrade" if group.is_downgrade else "upgrade"
     counts = dict.fromkeys(UpgradeImpact, 0)
-    for finding in comparison.findings:
-        counts[finding.severity] += len(finding.differences)
+    for finding in group.findings:
+        counts[finding.severity] += len(finding.values)
     if not any(counts[severity] for severity in UpgradeImpact if severity is not UpgradeImpact.NOTE):
         outcome = "no change"
     else:
         outcome = ", ".join(
             f"{counts[severity]} {lead}" for severity, lead in _LEADS.items() if counts[severity]
         )
-    return f"{names}: {way} from {comparison.start} to {comparison.end}: {outcome}"
+    return f"{names}: {way} from {group.from_} to {group.to}: {outcome}"
 
 
 def _blocks(
-    comparison: NodeComparison,
-) -> Iterator[tuple[tuple[UpgradeImpact, tuple[Cause, ...]], Iterator[Finding]]]:
+    group: NodesUpgraded,
+) -> Iterator[tuple[tuple[UpgradeImpact, tuple[ReportedCause, ...]], Iterator[UpgradeFinding]]]:
     """The findings of a severity with the same causes, in the order of the worst of them."""
-    first: dict[tuple[UpgradeImpact, tuple[Cause, ...]], int] = {}
-    for index, finding in enumerate(comparison.findings):
+    first: dict[tuple[UpgradeImpact, tuple[ReportedCause, ...]], int] = {}
+    for index, finding in enumerate(group.findings):
         first.setdefault((finding.severity, finding.causes), index)
-    ordered = sorted(comparison.findings, key=lambda finding: first[finding.severity, finding.causes])
+    ordered = sorted(group.findings, key=lambda finding: first[finding.severity, finding.causes])
     yield from groupby(ordered, key=lambda finding: (finding.severity, finding.causes))
 
 
 def _block(
-    key: tuple[UpgradeImpact, tuple[Cause, ...]],
-    findings: Sequence[Finding],
+    key: tuple[UpgradeImpact, tuple[ReportedCause, ...]],
+    findings: Sequence[UpgradeFinding],
     *,
     wide: bool,
 ) -> str:
     severity, causes = key
     rules = [_rule(cause) for cause in causes] or [_UNEXPLAINED]
     lines = [f"{_LEADS[severity]}: {rules[0]}", *(f"  and {rule}" for rule in rules[1:])]
-    differences = [(finding.aspect, value) for finding in findings for value in finding.differences]
-    lines += [_start_line(value) for aspect, value in differences if aspect is Aspect.START_ERROR]
+    values = [(finding, value) for finding in findings for value in finding.values]
+    lines += [_start_line(value) for finding, value in values if finding.aspect is Aspect.START_ERROR]
     if severity is UpgradeImpact.NOTE:
-        changes = (f"  {value.detail}: {value.before} -> {value.after}" for _, value in differences)
+        changes = (f"  {value.detail}: {value.before} -> {value.after}" for _, value in values)
         return printable_lines([*lines, *changes])
-    rows = [_row(value) for aspect, value in differences if aspect is not Aspect.START_ERROR]
+    rows = [_row(finding, value) for finding, value in values if finding.aspect is not Aspect.START_ERROR]
     shown = rows if wide or len(rows) <= _SHOWN + 1 else rows[:_SHOWN]
     indented = "".join(f"  {line}\n" for line in table(_HEADERS, shown).splitlines()) if rows else ""
     rest = [f"  and {len(rows) - len(shown)} more values: -o wide"] if len(shown) < len(rows) else []
@@ -241,27 +494,27 @@ def _block(
     return printable_lines(lines) + indented + printable_lines([*rest, *remedies])
 
 
-def _rule(cause: Cause) -> str:
-    source = "; ".join(filter(None, (f"changed in {cause.since}", cause.reference)))
+def _rule(cause: ReportedCause) -> str:
+    source = "; ".join(filter(None, (f"changed in {cause.since}", cause.reference or "")))
     return f"{cause.rule} ({source})"
 
 
-def _start_line(difference: Difference) -> str:
-    if difference.after == NONE:
-        return f"  the kubelet starts; before: {difference.before}"
-    return f"  the kubelet does not start: {difference.after}"
+def _start_line(value: ChangedValue) -> str:
+    if value.after == NONE:
+        return f"  the kubelet starts; before: {value.before}"
+    return f"  the kubelet does not start: {value.after}"
 
 
-def _row(difference: Difference) -> tuple[str, str, str, str]:
-    owner = difference.subject or _OWNERS.get(difference.area, "kubelet")
-    name = f"{difference.aspect}: {difference.detail}" if difference.detail else str(difference.aspect)
-    return owner, name, difference.before, difference.after
+def _row(finding: UpgradeFinding, value: ChangedValue) -> tuple[str, str, str, str]:
+    owner = value.pod or ("node" if finding.area is Area.NODE else "kubelet")
+    name = f"{finding.aspect}: {value.detail}" if value.detail else str(finding.aspect)
+    return owner, name, value.before, value.after
 
 
-def _compared_lines(comparison: NodeComparison) -> Iterator[str]:
-    counts = ", ".join(f"{area} {count}" for area, count in comparison.compared.items())
+def _compared_lines(group: NodesUpgraded) -> Iterator[str]:
+    counts = ", ".join(f"{area} {count}" for area, count in group.compared.items())
     yield f"values compared: {counts}"
-    if not comparison.is_complete:
+    if not group.pods_compared:
         yield "pods and manifests are not compared: one of the kubelets does not start, and no remedy is known"
-    elif comparison.without_settings:
+    elif group.without_refused_settings:
         yield "pods and manifests are compared without the settings with which a kubelet does not start"

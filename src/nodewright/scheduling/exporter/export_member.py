@@ -137,7 +137,7 @@ class Publisher:
         )
 
         profile = served.export.profile
-        topology = node_resource_topology(topology_source(Node.from_profile(profile)))
+        topology = node_resource_topology(topology_source(Node.from_profile(profile).state))
         metadata = node["metadata"]
         # With the Node its topology is deleted.
         owner = {"apiVersion": "v1", "kind": "Node", "name": metadata["name"], "uid": metadata["uid"]}

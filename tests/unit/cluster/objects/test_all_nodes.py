@@ -16,8 +16,7 @@ from nodewright.cluster.objects.all_nodes import AllNodes, ListedNodes, read_all
 from nodewright.cluster.objects.node_sources import NodeReading, cluster_node
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.node_profile import NodePart
-from nodewright.predict.alike_nodes import AlikeNodes
-from nodewright.predict.node import Node
+from nodewright.predict.node import AlikeNodes, Node
 
 CONFIGZ = {"kubeletconfig": {"kubeReserved": {"cpu": "110m", "memory": "1Gi"}, "maxPods": 110}}
 

@@ -6,6 +6,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
+from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.engine.core.requests.request_options import RequestOptions
 from nodewright.engine.core.requests.resource_breakdown import pod_resource_breakdown
@@ -16,10 +17,10 @@ from nodewright.model.kubernetes.objects import (
     PodStatus,
     ResourceRequirements,
 )
-from nodewright.predict.admit.requests_report import requests_item
-from nodewright.predict.admit.requests_text import (
+from nodewright.predict.admit.requests_report import (
     RequestsEntry,
     memory_text,
+    requests_item,
     requests_names,
     requests_text,
     requests_wide,
@@ -32,15 +33,16 @@ CLAIMS = RequestOptions(use_dra_node_allocatable_resource_claim_status=True)
 
 
 def entry(pod: Pod, kind: str = "Pod", replicas: int | None = 1) -> RequestsEntry:
-    return RequestsEntry(
+    workload = Workload(
         source="pods.yaml",
         api_version="v1" if kind == "Pod" else "apps/v1",
         kind=kind,
         name="web",
         namespace="default",
         replicas=replicas,
-        pod_requests=pod_resource_breakdown(pod, 10 * GI),
+        pod=pod,
     )
+    return RequestsEntry(workload=workload, pod_requests=pod_resource_breakdown(pod, 10 * GI))
 
 
 def text(pod: Pod, width: int = 200) -> str:

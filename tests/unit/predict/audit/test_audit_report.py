@@ -6,6 +6,7 @@ from nodewright.documents.output.json_yaml import plain_value
 from nodewright.model.kubernetes.node_profile import MemoryBlock
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.predict.audit.audit_evidence import (
+    AuditGap,
     AuditResult,
     DeviceIdSet,
     Discrepancy,
@@ -17,7 +18,6 @@ from nodewright.predict.audit.audit_evidence import (
     Presence,
     ResourceCount,
     SourceText,
-    UncomparedItem,
     UncomparedReason,
 )
 from nodewright.predict.audit.audit_report import (
@@ -171,7 +171,7 @@ def test_transient_discrepancies_have_a_table_of_their_own() -> None:
 
 @pytest.mark.parametrize("kind", UncomparedReason)
 def test_each_reason_for_no_comparison_has_a_sentence(kind: UncomparedReason) -> None:
-    gap = UncomparedItem(reason=kind, source=EvidenceSource.STATE, detail="torn", names=("a", "b"))
+    gap = AuditGap(reason=kind, source=EvidenceSource.STATE, because="torn", names=("a", "b"))
     assert uncompared_sentence(gap).startswith("not compared: ")
     report = audit_report(AuditResult(discrepancies=(), transient=(), uncompared=(gap,), compared_count=0))
     assert report.not_compared[0].reason is kind

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from nodewright.model.kubernetes.node_profile import Device, NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.explain.explanation_page import explanation_page
-from nodewright.predict.explain.explanation_text import PodExplanation
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.machine_svg import machine_svg
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
@@ -22,7 +21,7 @@ GPUS = {"example.com/gpu": "g0@0 g1@1 any"}
 def page_of(profile: NodeProfile, *pods: Pod) -> str:
     node, explanations = Node.from_profile(profile), []
     for candidate in pods:
-        explanations.append(PodExplanation(explanation=node.explain(candidate), origin="Job <b>"))
+        explanations.append(replace(node.explain(candidate), origin="Job <b>"))
         node = node.admit(candidate).node
     return explanation_page(explanations, node.state)
 

@@ -10,8 +10,12 @@ from nodewright.model.hardware.machine_shape import MachineShape, machine_from_s
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.idset import NUMASet
-from nodewright.predict.explain.explanation_report import MergeStall, explained_pod
-from nodewright.predict.explain.explanation_text import PodExplanation, explanation_text
+from nodewright.predict.explain.explanation import Explanation
+from nodewright.predict.explain.explanation_report import (
+    MergeStall,
+    explained_pod,
+    explanation_text,
+)
 from nodewright.predict.explain.reason_tree import duration_text, numa_sets_text
 from nodewright.predict.explain.suggestion_text import change_text
 from nodewright.predict.node import Node
@@ -21,11 +25,11 @@ from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod
 ALIGNED = {**STATIC_CPUS, "topologyManagerPolicy": "best-effort"}
 
 
-def explained(profile: NodeProfile, pod: Pod, *before: Pod) -> PodExplanation:
+def explained(profile: NodeProfile, pod: Pod, *before: Pod) -> Explanation:
     node = Node.from_profile(profile)
     for other in before:
         node = node.admit(other).node
-    return PodExplanation(explanation=node.explain(pod), origin="Deployment web")
+    return replace(node.explain(pod), origin="Deployment web")
 
 
 def text(profile: NodeProfile, pod: Pod, *before: Pod, wide: bool = False) -> str:
@@ -123,9 +127,7 @@ def test_cpus_assigned_twice_are_shown_with_their_first_holder() -> None:
     for name, cpus in (("a", 1), ("b", 3), ("c", 3)):
         node = node.admit(a_guaranteed_pod(name, f"{cpus}/64Mi")).node
     result = node.without_pod("a").explain(a_guaranteed_pod("web", "2/64Mi"))
-    assert "      CPU 1: already assigned to default/c (main)\n" in explanation_text(
-        [PodExplanation(explanation=result)]
-    )
+    assert "      CPU 1: already assigned to default/c (main)\n" in explanation_text([result])
 
 
 def test_a_hang_is_shown_with_the_result_without_it() -> None:

@@ -128,7 +128,7 @@ def plan_pods(
     preempted_by = {
         victim.uid: planned_pod.entry.pod.full_name
         for planned_pod in planned
-        for victim in planned_pod.entry.preempted_pods
+        for victim in planned_pod.entry.preempted
     }
     cards = [_entry_card(planned_pod, after, marks) for planned_pod in planned]
     for uid, pod in before.pods.items():
@@ -149,7 +149,7 @@ def _entry_card(planned: PlannedPod, after: NodeState, marks: Mapping[str, int])
         "source": entry.origin,
         "reason": entry.kubelet.reason,
         "message": entry.kubelet.message,
-        "preempts": [pod.full_name for pod in entry.preempted_pods],
+        "preempts": [pod.full_name for pod in entry.preempted],
         "preemptedBy": planned.preempted_by,
         "asked": True,
     }

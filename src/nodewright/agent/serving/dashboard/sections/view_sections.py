@@ -87,7 +87,7 @@ def plan_sections(
     warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The sections of a plan's dashboard."""
-    preempted_by = {victim.uid: entry.pod.full_name for entry in entries for victim in entry.preempted_pods}
+    preempted_by = {victim.uid: entry.pod.full_name for entry in entries for victim in entry.preempted}
     planned = [PlannedPod(entry=entry, preempted_by=preempted_by.get(entry.pod.uid, "")) for entry in entries]
     decision_counts = Counter(entry.decision.value for entry in entries)
     return {

@@ -10,22 +10,25 @@ from nodewright.model.kubernetes.eviction_thresholds import (
     Signal,
     parse_thresholds,
 )
-from nodewright.predict.timeline import Growth, LimitScope, TimelineSetup, simulated_timeline
-from nodewright.predict.timeline.moments import (
+from nodewright.predict.timeline.pressure_simulation import simulated_timeline
+from nodewright.predict.timeline.timeline_model import (
     ConditionsChanged,
     Deadlocked,
     KernelKilled,
+    LimitScope,
     Moment,
     NobodyToEvict,
     Restarted,
     ThresholdCrossed,
+    TimelineSetup,
 )
-from nodewright.predict.timeline.timeline_text import (
-    TimelineReport,
+from nodewright.predict.timeline.timeline_report import (
+    SimulatedTimelines,
     moment_sentence,
     outcome_sentence,
     timeline_text,
 )
+from nodewright.predict.timeline.usage_forecast import Growth
 from nodewright.testing.usage import SECOND_NS, a_timeline_pod, a_timeline_setting
 
 MI = 1 << 20
@@ -121,7 +124,7 @@ def test_lost_cpu_time_is_shown_in_readable_units() -> None:
     setup = a_timeline_setting(pod, growth={"web": "20Mi"}, hard="512Mi", seconds=60)
     old = replace(pod, age_ns=600 * SECOND_NS)
     texts = [
-        timeline_text(TimelineReport(setup=each, runs=(simulated_timeline(each, POLICIES["adaptive"]),)))
+        timeline_text(SimulatedTimelines(setup=each, runs=(simulated_timeline(each, POLICIES["adaptive"]),)))
         for each in (setup, replace(setup, pods=(old,)))
     ]
     unwrapped = [" ".join(text.split()) for text in texts]
@@ -134,6 +137,6 @@ def test_only_the_first_of_many_victims_are_named() -> None:
     setup = a_timeline_setting(*pods, hard="", seconds=60)
     grown = tuple(Growth(at_ns=0, pod=name, container="main", rate=100 * MI) for name in "abcdef")
     runs = tuple(simulated_timeline(replace(setup, growth=grown), policy) for policy in POLICIES.values())
-    text = timeline_text(TimelineReport(setup=setup, runs=runs))
+    text = timeline_text(SimulatedTimelines(setup=setup, runs=runs))
     assert " more." in text
     assert all(len(line) <= 80 for line in text.splitlines())

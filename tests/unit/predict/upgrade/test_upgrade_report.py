@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 from tests.support.small_nodes import a_numa_pod, a_small_profile
 
@@ -10,13 +11,17 @@ from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.profiles.node_lookup import with_release
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.releases.release_table import RELEASE_TABLES
-from nodewright.predict.upgrade.findings import Difference, NodeComparison, UpgradeImpact, compared_releases
-from nodewright.predict.upgrade.pod_facts import Aspect
-from nodewright.predict.upgrade.release_facts import Area
+from nodewright.predict.upgrade.release_facts import Area, Aspect
 from nodewright.predict.upgrade.upgrade_input import profile_case
+from nodewright.predict.upgrade.upgrade_report import (
+    Difference,
+    NodesUpgraded,
+    UpgradeImpact,
+    compared_releases,
+)
 
 
-def compared(profile: NodeProfile, start: str, end: str, flags: tuple[str, ...] = ()) -> NodeComparison:
+def compared(profile: NodeProfile, start: str, end: str, flags: tuple[str, ...] = ()) -> NodesUpgraded:
     case = profile_case(with_release(profile, start), "case")
     return compared_releases(replace(case, flags=flags), RELEASE_TABLES[start], RELEASE_TABLES[end])
 
@@ -25,12 +30,12 @@ def with_pods(profile: NodeProfile, *pods: Any) -> NodeProfile:
     return replace(profile, spec=replace(profile.spec, pods=pods))
 
 
-def losses(comparison: NodeComparison) -> list[tuple[str, str, str]]:
+def losses(comparison: NodesUpgraded) -> list[tuple[str, str, str]]:
     return [
-        (str(difference.area), difference.subject, difference.detail)
+        (str(finding.area), difference.pod or "", difference.detail or "")
         for finding in comparison.findings
         if finding.severity is UpgradeImpact.LOST
-        for difference in finding.differences
+        for difference in finding.values
     ]
 
 
@@ -39,15 +44,15 @@ def test_a_gate_that_the_release_does_not_have_keeps_the_kubelet_from_starting()
     (finding,) = [finding for finding in comparison.findings if finding.severity is UpgradeImpact.LOST]
     assert finding.causes[0].since == "1.36"
     assert finding.causes[0].remedy == "remove `featureGates.MemoryManager`"
-    assert "unrecognized feature gate: MemoryManager" in finding.differences[0].after
-    assert comparison.without_settings
-    assert comparison.is_complete
+    assert "unrecognized feature gate: MemoryManager" in finding.values[0].after
+    assert comparison.without_refused_settings
+    assert comparison.pods_compared
 
 
 def test_a_gate_that_is_locked_otherwise_keeps_the_kubelet_from_starting() -> None:
     comparison = compared(a_small_profile(featureGates={"NodeSwap": False}), "1.33", "1.34")
     (finding,) = [finding for finding in comparison.findings if finding.severity is UpgradeImpact.LOST]
-    assert "feature is locked to true" in finding.differences[0].after
+    assert "feature is locked to true" in finding.values[0].after
     assert finding.causes[0].rule == "feature gate NodeSwap: BETA, on in 1.32; GA, locked to on since 1.34"
 
 
@@ -75,7 +80,7 @@ def test_an_option_that_an_older_release_has_as_alpha_keeps_its_kubelet_from_sta
     )
     comparison = compared(profile, "1.33", "1.32")
     assert losses(comparison) == [("start", "", "managers")]
-    assert not comparison.is_complete
+    assert not comparison.pods_compared
     assert comparison.findings[0].causes[0].reference == "PR 130535, PR 130290"
 
 
@@ -96,7 +101,7 @@ def test_exclusive_cpus_switch_off_the_quota_from_1_33_on() -> None:
     comparison = compared(profile, "1.32", "1.33")
     (finding,) = [finding for finding in comparison.findings if finding.aspect is Aspect.CGROUP_FILE]
     assert finding.causes[0].reference == "PR 127525"
-    assert {difference.detail: difference.after for difference in finding.differences} == {
+    assert {difference.detail: difference.after for difference in finding.values} == {
         "c0 cpu.max": "max 100000",
         "pod cpu.max": "max 100000",
     }
@@ -159,12 +164,12 @@ def test_a_setting_for_the_new_kubelet_only_may_leave_no_way_back() -> None:
     comparison = compared(with_pods(profile, pod), "1.35", "1.36")
     back = [finding for finding in comparison.findings if finding.severity is UpgradeImpact.WAY_BACK]
     assert not comparison.loses
-    assert {value.detail for finding in back for value in finding.differences} >= {
+    assert {value.detail for finding in back for value in finding.values} >= {
         "cpu_manager_state",
         "featureGates[PodLevelResourceManagers]",
     }
     causes = {cause.reference for finding in back for cause in finding.causes}
-    assert causes == {"", "KEP-5526, PR 134768"}
+    assert causes == {UNSET, "KEP-5526, PR 134768"}
 
 
 def test_a_gate_that_only_the_new_kubelet_has_is_to_be_set_with_it() -> None:

@@ -1,6 +1,7 @@
-"""The report of a rehearsed kubelet start: struct, text and names."""
+"""A rehearsed restart of a kubelet: what it reads, the outcome for each pod, and the report."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -8,16 +9,50 @@ from msgspec import UNSET, UnsetType
 
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument, as_yaml
 from nodewright.documents.output.text_layout import table
+from nodewright.documents.profiles.capture.node_pods import NodePods, admitted_pods, read_pods
+from nodewright.documents.profiles.capture.warnings import capture_warning_sentence
+from nodewright.documents.profiles.kubelet_config_files import ConfigHost
+from nodewright.documents.profiles.kubelet_root import (
+    CONFIG_FILE,
+    KubeletRoot,
+    RootReadOptions,
+    read_kubelet_root,
+)
+from nodewright.documents.profiles.state_files.checkpoints import (
+    StateFiles,
+    state_as_written,
+    stored_state,
+    written_state_files,
+)
+from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
+from nodewright.engine.core.cpu.cpu_state import CPUState
+from nodewright.engine.core.memory.memory_state import MemoryState
+from nodewright.engine.core.requests.resource_defaults import with_defaults
+from nodewright.engine.node.node_config import NodeParts
 from nodewright.engine.node.pod_placement import Placement
 from nodewright.engine.node.restart.kubelet_startup import StartStage
-from nodewright.engine.node.restart.restart_rehearsal import PodRestartOutcome, RestartRehearsal, StartRemedy
+from nodewright.engine.node.restart.restart_rehearsal import (
+    PodRestartOutcome,
+    RestartRehearsal,
+    RunningPods,
+    StartRemedy,
+    invalid_configuration_rehearsal,
+    rehearse_restart,
+)
+from nodewright.engine.node.step import running_containers
+from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.kubelet_configuration import MemoryReservation
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.reason import NotJudged, Reason
 from nodewright.model.reasons.state_files import StateFile
 from nodewright.model.reasons.texts import kubelet_fatal_error, kubelet_text, sentence
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.releases.release import AppliedRules
 from nodewright.model.values.quantity import Quantity
+from nodewright.predict.node import Node
+from nodewright.predict.node_from_profile import DEFAULT_NAME, node_parts, profile_release
 from nodewright.predict.node_report.report_parts import (
     ReferencedPod,
     ReportedAllocations,
@@ -25,28 +60,32 @@ from nodewright.predict.node_report.report_parts import (
     referenced_pod,
 )
 from nodewright.predict.replay.replay_report import all_cpus_text, all_devices_text
+from nodewright.predict.replay.scenario_run import configuration_refusal
 
 _NOTHING = "-"
 _HEADERS = ("POD", "VERDICT", "CPUS", "MEMORY", "DEVICES", "REASON")
 _OPTIONAL_COLUMNS = (2, 3, 4)
 
 
-class RehearsalContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts for the report that are not part of the rehearsal."""
+class RehearsedRestart(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a rehearsal, and what its report needs beside it."""
 
+    rehearsal: RestartRehearsal
     node: str
     rules: AppliedRules
-    paths: dict[StateFile, str]
+    paths: Mapping[StateFile, str]
     """Paths of the state files."""
-    warnings: Sequence[str] = ()
+    warnings: tuple[str, ...] = ()
+    pod_warnings: tuple[str, ...] = ()
+    """Irregularities of the list of pods."""
 
 
-def rehearsal_text(rehearsal: RestartRehearsal, context: RehearsalContext, *, wide: bool = False) -> str:
+def rehearsal_text(restart: RehearsedRestart, *, wide: bool = False) -> str:
     """Whether the kubelet starts, what to do if not, and the outcome of each pod."""
+    shown = rehearsal = restart.rehearsal
     parts = [printable_lines(_verdict(rehearsal))]
-    shown = rehearsal
     if rehearsal.remedy is not None:
-        parts.append(printable_lines(_remedy_lines(rehearsal.remedy, context)))
+        parts.append(printable_lines(_remedy_lines(rehearsal.remedy, restart.paths)))
         shown = rehearsal.remedy.then
     if shown.outcomes:
         parts.append(_pods(shown.outcomes, wide=wide) + _totals(shown.outcomes))
@@ -68,26 +107,23 @@ def _verdict(rehearsal: RestartRehearsal) -> Iterator[str]:
         yield f"  - {sentence(warning)}; device allocations are lost, and devices may be allocated twice"
 
 
-def _remedy_lines(remedy: StartRemedy, context: RehearsalContext) -> Iterator[str]:
+def _remedy_lines(remedy: StartRemedy, paths: Mapping[StateFile, str]) -> Iterator[str]:
     """The steps after which it starts, in order."""
     lost = [outcome.pod.full_name for outcome in remedy.then.lost]
     steps: list[list[str]] = []
     if remedy.reserved_memory is not None:
-        steps.append(["configure:", *_reserved_lines(remedy.reserved_memory)])
+        document = {"reservedMemory": _reserved_memory(remedy.reserved_memory)}
+        steps.append(["configure:", *as_yaml(document).splitlines()])
     if lost:
         steps.append([f"drain the pods that are rejected: {', '.join(lost)}"])
     if remedy.delete:
-        files = " ".join(context.paths[file] for file in remedy.delete)
+        files = " ".join(paths[file] for file in remedy.delete)
         steps.append([f"stop the kubelet and delete {files}"])
     yield "to let it start:"
     for number, (first, *rest) in enumerate(steps, 1):
         yield f"  {number}. {first}"
         yield from (f"     {line}" for line in rest)
     yield "then, of the pods that continue to run:"
-
-
-def _reserved_lines(reserved: Sequence[MemoryReservation]) -> list[str]:
-    return as_yaml({"reservedMemory": _reserved_memory(reserved)}).splitlines()
 
 
 def _pods(outcomes: Sequence[PodRestartOutcome], *, wide: bool) -> str:
@@ -250,21 +286,22 @@ class RehearsalReport(ReportDocument, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-def rehearsal_report(rehearsal: RestartRehearsal, context: RehearsalContext) -> RehearsalReport:
+def rehearsal_report(restart: RehearsedRestart) -> RehearsalReport:
     """The report of a rehearsal."""
+    remedy = restart.rehearsal.remedy
     return RehearsalReport(
-        node=context.node,
-        kubernetes_version=context.rules.release.text,
-        rules_of=context.rules.rules_of,
-        outcome=_start_outcome(rehearsal),
-        remedy=None if rehearsal.remedy is None else _reported_remedy(rehearsal.remedy, context),
-        warnings=tuple(context.warnings),
+        node=restart.node,
+        kubernetes_version=restart.rules.release.text,
+        rules_of=restart.rules.rules_of,
+        outcome=_start_outcome(restart.rehearsal),
+        remedy=None if remedy is None else _reported_remedy(remedy, restart.paths),
+        warnings=restart.warnings,
     )
 
 
-def _reported_remedy(remedy: StartRemedy, context: RehearsalContext) -> ReportedRemedy:
+def _reported_remedy(remedy: StartRemedy, paths: Mapping[StateFile, str]) -> ReportedRemedy:
     return ReportedRemedy(
-        delete_files=tuple(context.paths[file] for file in remedy.delete),
+        delete_files=tuple(paths[file] for file in remedy.delete),
         drain=tuple(outcome.pod.full_name for outcome in remedy.then.lost),
         reserved_memory=None if remedy.reserved_memory is None else _reserved_memory(remedy.reserved_memory),
         then=StartAfterRemedy(outcome=_start_outcome(remedy.then)),
@@ -311,3 +348,138 @@ def _restarted_pod(outcome: PodRestartOutcome) -> RestartedPod:
         before=pod_allocations(outcome.before),
         after=None if outcome.is_lost else pod_allocations(outcome.after),
     )
+
+
+def rehearsed_restart(query: "RestartQuery") -> RehearsedRestart:
+    """Whether the kubelet starts, and the outcome for each pod; nothing is written.
+
+    Errors: InputError for files that cannot be read.
+    """
+    parts, warnings = query.next_node()
+    files, pods = StateFiles(contents={}), NodePods(node="")
+    if isinstance(parts, Refused):
+        rehearsal = invalid_configuration_rehearsal(parts.because)
+    else:
+        rehearsal, files, pods = query.rehearse(parts.value)
+    return RehearsedRestart(
+        rehearsal=rehearsal,
+        node=query.profile.metadata.name or DEFAULT_NAME,
+        rules=profile_release(query.profile.spec.kubernetes_version, query.source),
+        paths={file: files.path(file) for file in StateFile},
+        warnings=warnings,
+        pod_warnings=tuple(capture_warning_sentence(warning) for warning in pods.warnings),
+    )
+
+
+class RestartQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """A node, and the configuration, state files and pods of its kubelet's restart."""
+
+    profile: NodeProfile
+    source: str
+    config: Path | None = None
+    """The KubeletConfiguration to start with; None: that of `root`, else the profile's."""
+    root: Path | None = None
+    """The kubelet's directory, or a copy of it; None: the allocations of the profile's pods."""
+    pods: Path | None = None
+    """The output of `kubectl get pods -o json`; None: the profile's pods."""
+
+    def next_node(self) -> tuple[Verdict[NodeParts], tuple[str, ...]]:
+        """The node with the next kubelet's configuration, and warnings; refused if the configuration is invalid."""
+        profile_release(self.profile.spec.kubernetes_version, self.source)
+        config = self._config()
+        try:
+            parts, warnings = node_parts(
+                self.profile, kubelet_config=str(config) if config else None, source=self.source
+            )
+        except InputError as error:
+            return configuration_refusal(error), ()
+        return Granted(parts), warnings
+
+    def rehearse(self, parts: NodeParts) -> tuple[RestartRehearsal, StateFiles, NodePods]:
+        """The restart, the state files that it reads, and the running pods."""
+        running = self._running_pods()
+        if self.root is None:
+            state = self._node(running).state
+            files = written_state_files(state)
+            return _rehearsal(parts, files, tuple(state.pods.values())), files, running
+        root = read_kubelet_root(
+            self.root, RootReadOptions(config=self._config(), host=ConfigHost(release=parts.release.table))
+        )
+        files = state_files_of(root, running)
+        admitted = pods_as_admitted(running, root)
+        pods = tuple(with_defaults(with_uid(with_canonical_quantities(pod))) for pod in admitted.pods)
+        conflicts = tuple(allocation_conflicts(root))
+        rehearsal = _rehearsal(parts, files, pods, conflicts, are_known=bool(running.pods))
+        return rehearsal, files, admitted
+
+    def _running_pods(self) -> NodePods:
+        """The running pods."""
+        if self.pods is not None:
+            return read_pods(self.pods, self.profile.metadata.name)
+        profile = self.profile
+        pods = (
+            with_defaults(with_uid(with_canonical_quantities(pod)))
+            for pod in profile.spec.pods
+            if not pod.is_terminal
+        )
+        return NodePods(node=profile.metadata.name, pods=tuple(pods))
+
+    def _node(self, running: NodePods) -> Node:
+        """The node with its present configuration."""
+        profile = self.profile
+        if self.pods is not None:
+            spec = msgspec.structs.replace(profile.spec, pods=running.pods, allocations=None)
+            profile = msgspec.structs.replace(profile, spec=spec)
+        return Node.from_profile(profile, source=self.source)
+
+    def _config(self) -> Path | None:
+        """The file with the next kubelet's configuration; None: the profile's configuration."""
+        if self.config is None and self.root is not None and (self.root / CONFIG_FILE).is_file():
+            return self.root / CONFIG_FILE
+        return self.config
+
+
+def _rehearsal(
+    parts: NodeParts,
+    files: StateFiles,
+    pods: tuple[Pod, ...],
+    conflicts: tuple[Reason, ...] = (),
+    *,
+    are_known: bool = True,
+) -> RestartRehearsal:
+    running = RunningPods(
+        pods=pods,
+        containers=running_containers(pods),
+        held=state_as_written(files, parts),
+        is_complete=are_known,
+    )
+    return rehearse_restart(
+        parts, msgspec.structs.replace(stored_state(files, parts), resources=conflicts), running
+    )
+
+
+def state_files_of(root: KubeletRoot, running: NodePods) -> StateFiles:
+    """The managers' state files of the directory."""
+    files = {StateFile.CPU: root.cpu, StateFile.MEMORY: root.memory, StateFile.DEVICES: root.devices}
+    contents = {name: file.content for name, file in files.items() if file is not None}
+    return StateFiles(contents=contents, root=root.directory, container_names=running.container_names)
+
+
+def pods_as_admitted(running: NodePods, root: KubeletRoot) -> NodePods:
+    """The pods that the kubelet had admitted, with their allocated resources."""
+    if root.allocated is None or isinstance(root.allocated.verdict, Refused):
+        return running
+    holders = [uid for file in (root.cpu, root.memory) if file for uid in _holders(file.verdict)]
+    return admitted_pods(running, root.allocated.verdict.value, holders)
+
+
+def _holders(state: Verdict[CPUState] | Verdict[MemoryState]) -> Iterator[str]:
+    if isinstance(state, Granted):
+        yield from state.value.assignments
+
+
+def allocation_conflicts(root: KubeletRoot) -> Iterator[Reason]:
+    """Why the files with the pods' allocated and actuated resources are unusable."""
+    for file in (root.allocated, root.actuated):
+        if file is not None and isinstance(file.verdict, Refused):
+            yield file.verdict.because[0]

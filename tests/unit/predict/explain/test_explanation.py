@@ -7,13 +7,16 @@ from msgspec.structs import replace
 
 from nodewright.engine.node.resource_holders import DeviceSite, MemorySite
 from nodewright.engine.node.step import Decision
-from nodewright.engine.node.what_if.explanation import Explanation, ResourceView
+from nodewright.engine.node.what_if.changes import RequestsChanged
+from nodewright.engine.node.what_if.pod_request_changes import memory_breakpoints
 from nodewright.model.hardware.machine_shape import MachineShape, machine_from_shape
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.cpu import CPUsNotFree, KubeletHangs
+from nodewright.model.reasons.memory import MemoryTypeMissing
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.topology_hints import Hint
+from nodewright.predict.explain.explanation import Explanation, ResourceView
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod
@@ -154,3 +157,61 @@ def test_avoided_defects_are_not_reported() -> None:
     avoiding = replace(hybrid, spec=replace(hybrid.spec, kubelet_defects="avoid"))
     explanation = explained(avoiding, a_guaranteed_pod("web", "2/64Mi"), a_guaranteed_pod("old", "1/64Mi"))
     assert (explanation.defects, explanation.without_defects) == ((), None)
+
+
+GIB = 1 << 30
+RESTRICTED: dict[str, Any] = {**STATIC_CPUS, **STATIC_MEMORY, "topologyManagerPolicy": "restricted"}
+
+
+def explained_on(profile: NodeProfile, asking: Pod) -> Explanation:
+    return Node.from_profile(profile).explain(asking)
+
+
+def test_a_crash_over_a_huge_page_size_is_a_defect() -> None:
+    """The machine has no pages of 1 GiB, and the memory manager does not ask before it looks."""
+    profile = a_profile(**RESTRICTED)
+    nodes = tuple(replace(node, hugepages=()) for node in profile.spec.machine_info.topology)
+    bare = replace(profile.spec.machine_info, topology=nodes)
+    profile = replace(profile, spec=replace(profile.spec, machine_info=bare))
+    explanation = explained_on(profile, a_guaranteed_pod("web", "cpu=1 memory=1Gi hugepages-1Gi=1Gi"))
+    assert [type(defect.reason) for defect in explanation.defects] == [MemoryTypeMissing]
+    assert explanation.rounds[0].hint is None
+    text = explanation.text()
+    assert "refused (KubeletCrashes)" in text
+    assert "    container main\n" in text
+
+
+def test_many_fractional_containers_are_rounded_in_one_direction() -> None:
+    config = {
+        **STATIC_CPUS,
+        "reservedSystemCPUs": "0,8",
+        "cpuManagerPolicyOptions": {"full-pcpus-only": "true"},
+    }
+    profile = a_profile(**config)
+    smt = Node.open("2s-1n-4c-smt2").config.parts.machine
+    profile = replace(profile, spec=replace(profile.spec, machine_info=smt))
+    seven = [container(f"c{at}", "1/64Mi", "1/64Mi") for at in range(7)]
+    explanation = explained_on(profile, pod(*seven, name="web", uid="web"))
+    (whole,) = [
+        suggestion
+        for suggestion in explanation.counterfactuals.suggestions
+        if suggestion.kind == "whole cores"
+    ]
+    assert isinstance(whole.change, RequestsChanged)
+    assert {amount.now for amount in whole.change.amounts} == {2000}
+
+
+def test_on_large_machines_single_nodes_groups_and_the_machine_give_the_sizes() -> None:
+    config = {**RESTRICTED, "topologyManagerPolicy": "none"}
+    state = Node.from_profile(a_profile(numa=9, cpus=1, **config)).state
+    sizes = memory_breakpoints(state, "memory", [], GIB)
+    assert sizes[0] == 35 * GIB
+    assert {3 * GIB, 4 * GIB} <= set(sizes)
+    assert 8 * GIB not in sizes
+
+
+def test_of_many_other_containers_each_and_all_are_subtracted() -> None:
+    state = Node.from_profile(a_profile(**RESTRICTED)).state
+    sizes = memory_breakpoints(state, "memory", [1 << 20] * 5 + [1 << 21], 1 << 20)
+    assert 4 * GIB - (7 << 20) in sizes
+    assert 4 * GIB - (5 << 20) not in sizes

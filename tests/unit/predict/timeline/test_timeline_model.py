@@ -1,5 +1,6 @@
 """What a timeline starts from."""
 
+import pytest
 from msgspec.structs import replace
 
 from nodewright.documents.profiles.node_lookup import find_profile
@@ -15,7 +16,13 @@ from nodewright.model.kubernetes.stats_summary import (
 )
 from nodewright.model.values.instant import Instant
 from nodewright.predict.node import Node
-from nodewright.predict.timeline import ContainerMemory, Growth, TimelineSetup, timeline_setup
+from nodewright.predict.timeline.timeline_model import (
+    ContainerMemory,
+    LinearAmount,
+    TimelineSetup,
+    timeline_setup,
+)
+from nodewright.predict.timeline.usage_forecast import Growth
 from nodewright.testing.objects import a_pod
 from nodewright.testing.usage import a_pod_usage, a_reading
 
@@ -110,3 +117,48 @@ def test_an_age_needs_two_valid_times() -> None:
     result = timeline_setup(node().config, (odd,), usage, duration_ns=1)
     assert result is not None
     assert result.pods[0].age_ns is None
+
+
+SECOND = 10**9
+
+
+def test_an_amount_has_past_and_future_values() -> None:
+    line = LinearAmount(100)
+    line.change(0, by_rate=10)
+    line.change(5 * SECOND, by_nanobytes=-20 * SECOND, by_rate=-15)
+    assert [line.bytes_at(at * SECOND) for at in (0, 2, 5, 6, 10)] == [100, 120, 130, 125, 105]
+    assert line.breakpoints(10 * SECOND) == [
+        (0, 100),
+        (5 * SECOND, 150),
+        (5 * SECOND, 130),
+        (10 * SECOND, 105),
+    ]
+    assert line.breakpoints(3 * SECOND)[-1] == (3 * SECOND, 130)
+
+
+@pytest.mark.parametrize(
+    ("start", "rate", "limit", "reached_ns"),
+    [
+        (0, 3, 1, 333_333_334),
+        (0, 1, 0, 0),
+        (5, 0, 5, 0),
+        (5, 0, 6, None),
+        (5, -1, 6, None),
+        (9, -1, 6, 0),
+    ],
+)
+def test_a_limit_is_reached_in_the_first_nanosecond_that_has_it(
+    start: int, rate: int, limit: int, reached_ns: int | None
+) -> None:
+    line = LinearAmount(start)
+    line.change(0, by_rate=rate)
+    assert line.reaches_ns(limit) == reached_ns
+    if reached_ns:
+        assert line.bytes_at(reached_ns - 1) < limit <= line.bytes_at(reached_ns)
+
+
+def test_a_shrinking_amount_is_empty_at_some_time() -> None:
+    line = LinearAmount(10)
+    assert line.empties_ns() is None
+    line.change(SECOND, by_rate=-4)
+    assert line.empties_ns() == SECOND + 2_500_000_000

@@ -1,11 +1,16 @@
-"""The explanation of a node's decision about a pod: all evidence, and changes that would let a refused pod in."""
+"""The explanation of a node's decision about a pod: all evidence, and changes that would let a refused pod in.
+
+Text and pages are imported when one is shown: the agent explains without them.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 from msgspec import structs
 from msgspec.structs import replace
 
+from nodewright.documents.output.json_yaml import Report
 from nodewright.engine.admission.admission_plugins import pod_as_stored
 from nodewright.engine.core.eviction.pressure_admission import ConditionEffect, condition_effects
 from nodewright.engine.core.requests.effective_resources import pod_limits
@@ -57,10 +62,13 @@ from nodewright.model.reasons.cpu import (
     KubeletHangs,
 )
 from nodewright.model.reasons.devices import DeviceUnlisted, UnhealthyDevicesReused
+from nodewright.model.reasons.fact import KubeletText
 from nodewright.model.reasons.memory import MemoryTypeMissing
 from nodewright.model.reasons.pod_creation import APIServerRefusal
 from nodewright.model.reasons.predicates import HostPortsTaken, InsufficientResource, NoVictimsSuffice
 from nodewright.model.reasons.reason import Reason, SysctlForbidden
+from nodewright.model.reasons.status_evidence import StatusEvidence
+from nodewright.model.reasons.texts import kubelet_text, sentence
 from nodewright.model.reasons.topology import (
     AffinityObstacle,
     DistanceMissing,
@@ -166,13 +174,15 @@ class RoundView(msgspec.Struct, frozen=True, kw_only=True):
     proved: bool
 
 
-class Defect(msgspec.Struct, frozen=True, kw_only=True):
+class ReportedDefect(Report, frozen=True, kw_only=True):
     """A known defect of the kubelet that affects the decision."""
 
+    text: str
+    type: Literal["Defect"] = "Defect"
     reason: Reason
-    holders: tuple[CPUHolder, ...] = ()
-    """The holders of CPUs that are assigned a second time; pods by name."""
-    reserved: CPUSet = NO_CPUS
+    holders: tuple[CPUHolder, ...]
+    """The holders of CPUs that are assigned a second time."""
+    reserved: CPUSet
     """Reserved CPUs that are assigned."""
 
 
@@ -201,10 +211,29 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """The allocations of an admitted pod."""
     conditions: tuple[ConditionEffect, ...]
     """The effect of each node condition on the pod, as if it were the only one."""
-    defects: tuple[Defect, ...]
+    defects: tuple[ReportedDefect, ...]
     without_defects: WithoutDefects | None
     counterfactuals: Counterfactuals
     """The changes that would let it in."""
+    origin: str = ""
+    """The object that creates the pod, e.g. `Deployment web`; empty: none, or unknown."""
+    proof: StatusEvidence | None = None
+    """What the pod's status proves; None: it shows no problem."""
+    observed: tuple[str, ...] = ()
+    """What a cluster reports about the pod besides its status, one sentence each."""
+    runs_on: str = ""
+    """The node that runs the pod; the explanation is about its arrival there, without it."""
+
+    @property
+    def verdict(self) -> Decision:
+        """The decision."""
+        assert self.step.decision is not None
+        return self.step.decision
+
+    @property
+    def kubelet(self) -> KubeletText:
+        """The kubelet's reason and message; empty unless the pod is refused."""
+        return kubelet_text(self.step.because[0]) if self.verdict is Decision.REFUSED else KubeletText("", "")
 
     @property
     def is_refused_by_api_server(self) -> bool:
@@ -215,6 +244,20 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     def combinations(self) -> int:
         """Number of combinations of hints that the kubelet tries for the pod."""
         return sum(numa_round.combinations for numa_round in self.rounds)
+
+    def text(self, *, width: int = 80, wide: bool = False) -> str:
+        """The explanation as `nodewright explain` prints it; ``wide``: with what decided nothing."""
+        from nodewright.predict.explain.explanation_report import explanation_text  # noqa: PLC0415 - needs this module
+
+        return explanation_text([self], width=width, wide=wide)
+
+    def __repr__(self) -> str:
+        return f"<Explanation {self.pod.full_name}: {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        from nodewright.predict.explain.explanation_page import explanation_fragment  # noqa: PLC0415 - needs this module
+
+        return explanation_fragment([self], self.step.state)
 
 
 def creation_refusal(state: NodeState, pod: Pod, because: APIServerRefusal) -> Explanation:
@@ -365,7 +408,7 @@ def _choices(trace: ManagerTrace) -> Iterator[tuple[str, tuple[Reason, ...]]]:
     yield from choices.items()
 
 
-def _defect(state: NodeState, reason: Reason, names: PodNames) -> Defect:
+def _defect(state: NodeState, reason: Reason, names: PodNames) -> ReportedDefect:
     """The defect, with the holders of CPUs that it assigns twice."""
     sites = (
         resource_evidence(state.config, state.without_stale().held, CPU, names)
@@ -373,14 +416,17 @@ def _defect(state: NodeState, reason: Reason, names: PodNames) -> Defect:
         else None
     )
     if sites is None or not isinstance(reason, CPUsNotFree):
-        return Defect(reason=reason)
+        return ReportedDefect(text=sentence(reason), reason=reason, holders=(), reserved=NO_CPUS)
     holders, reserved = [], NO_CPUS
     for site in sites:
         assert isinstance(site, CPUsOfNUMA)
         holders += [structs.replace(holder, cpus=holder.cpus & reason.cpus) for holder in site.holders]
         reserved |= site.reserved & reason.cpus
-    return Defect(
-        reason=reason, holders=tuple(holder for holder in holders if holder.cpus), reserved=reserved
+    return ReportedDefect(
+        text=sentence(reason),
+        reason=reason,
+        holders=tuple(holder for holder in holders if holder.cpus),
+        reserved=reserved,
     )
 
 
