@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from nodewright.cli.app import SUMMARIES, app
+from nodewright.cli.app import COMMANDS, app
 from nodewright.cli.complete import TABLE
 from nodewright.documents.profiles.catalogue import catalogue
 from nodewright.engine.core.cpu.custom_picker import CPUPicker
@@ -42,7 +42,7 @@ def _command(context: click.Context, command: click.Command) -> dict[str, Any]:
     if context.parent is None:
         about = ""
     elif context.parent.command is app:
-        about = SUMMARIES.get(context.info_name or "", "")
+        about = COMMANDS[context.info_name or ""].summary
     entry: dict[str, Any] = {"about": about}
     if isinstance(command, click.Group):
         entry["commands"] = {}

@@ -9,10 +9,10 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.cli import options, usage_options
-from nodewright.cli.cluster_options import cluster_options
-from nodewright.cli.manifest_options import ManifestOptions, filename_options
+from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.node_query import print_report, with_policies
-from nodewright.cli.options import PolicyOptions
+from nodewright.cli.options import ManifestOptions, PolicyOptions, filename_options
+from nodewright.cli.output_files import page_origin, write_page
 from nodewright.cli.workload_input import print_warnings
 from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
@@ -29,6 +29,7 @@ from nodewright.predict.evict.node_usage import NodeWithUsage
 from nodewright.predict.node import Node
 from nodewright.predict.timeline import simulated_timeline, threshold_advice, timeline_setup
 from nodewright.predict.timeline.growth_input import GrowthForecast
+from nodewright.predict.timeline.timeline_page import timeline_page
 from nodewright.predict.timeline.timeline_report import timeline_report
 from nodewright.predict.timeline.timeline_text import TimelineReport, timeline_evicted_names, timeline_text
 
@@ -219,9 +220,6 @@ def _report_timeline(
     """Prints how memory develops instead of which pods are evicted now."""
     report = simulated_timelines(observed.node, observed.usage, timeline)
     if timeline.html is not None:
-        from nodewright.cli.output_files import page_origin, write_page  # noqa: PLC0415 - start-up time
-        from nodewright.predict.timeline.timeline_page import timeline_page  # noqa: PLC0415 - as above
-
         write_page(timeline.html, timeline_page(report, observed.node.config, page_origin()))
     if output in ("json", "yaml"):
         document = timeline_report(report, observed.node.config, warnings=warnings)

@@ -12,8 +12,8 @@ from functools import partial
 import click
 import msgspec
 
-from nodewright.cli.cluster_options import current_session
-from nodewright.cli.cluster_session import ClusterSession, WatchTarget
+from nodewright.cli.cluster.cluster_reading import WatchTarget, read_cluster, watch_targets
+from nodewright.cli.cluster.cluster_session import ClusterSession, current_session
 from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.client.api_error import ApiError
 from nodewright.cluster.client.object_watch import metadata_of
@@ -42,14 +42,14 @@ def watch_command(command: Callable[[], int]) -> int:
     last = _captured(command)
     _print(last)
     session = current_session()
-    if not session.watch_targets():
+    if not watch_targets(session):
         raise click.UsageError("-w is for pods and nodes of a cluster: name one, or use --node nodes")
     with suppress(KeyboardInterrupt):
         delay = BackOffDelay()
         versions = None
         while True:
             try:
-                versions = session.read(partial(_changed_versions, session=session, since=versions))
+                versions = read_cluster(session, partial(_changed_versions, session=session, since=versions))
                 started_s = time.monotonic()
                 answer = _captured(command)
                 pause_s = max(_MIN_PAUSE_S, _MAX_SHARE * (time.monotonic() - started_s))
@@ -91,7 +91,7 @@ async def _changed_versions(
 
     Errors: ApiError if the API server does not answer.
     """
-    targets = session.watch_targets()
+    targets = watch_targets(session)
     if since is not None and len(since) == len(targets):
         changes = [
             asyncio.ensure_future(_next_change(client, target, version))

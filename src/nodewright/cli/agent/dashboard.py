@@ -2,8 +2,7 @@
 
 import click
 
-from nodewright.cli.agent_connection import with_agent
-from nodewright.cli.browser_pages import listen_address, serve_until_stopped
+from nodewright.cli.agent.agent_connection import with_agent
 from nodewright.cluster.client.agent_client import AgentClient
 from nodewright.documents.output.exit_codes import YES
 
@@ -22,10 +21,7 @@ def command(agent: AgentClient, *, listen: str) -> int:
     It shows the machine and its allocations, memory and pressure with their thresholds, and events; for each pod the
     reasons for its placement, for each refused pod what would let it in. The link works once; the page is read-only.
     """
-    address = listen_address(listen)
-    agent.get("api/v1/nodes")  # An unreachable agent is reported here, not in the browser.
-    from nodewright.agent.serving.proxy import AgentProxy  # noqa: PLC0415 - needs the extra `dashboard`
+    from nodewright.cli.browser_pages import serve_dashboard  # noqa: PLC0415 - needs the extra `dashboard`
 
-    proxy = AgentProxy(agent.path)
-    serve_until_stopped(proxy, address, "dashboard at", proxy.close)
+    serve_dashboard(agent, listen)
     return YES

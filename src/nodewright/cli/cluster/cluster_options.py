@@ -12,7 +12,12 @@ import click
 from click.core import ParameterSource
 from msgspec.structs import replace
 
-from nodewright.cli.cluster_session import ClusterOptions, ClusterSession
+from nodewright.cli.cluster.cluster_session import (
+    SESSION_KEY,
+    ClusterOptions,
+    ClusterSession,
+    current_session,
+)
 from nodewright.documents.files.regular_files import is_there
 from nodewright.documents.formats.documents import STDIN, is_url
 from nodewright.documents.formats.provided_files import provide_files
@@ -21,7 +26,7 @@ from nodewright.model.errors import InputError
 if TYPE_CHECKING:
     from nodewright.cluster.objects.object_names import ClusterName
 
-_META_KEY = "nodewright.cluster.client"
+
 _NODE_PREFIXES = ("node/", "nodes/", "no/")
 ALL_NODES = "nodes"
 """The name of all nodes of the cluster, as kubectl has it."""
@@ -30,13 +35,6 @@ DEFAULT_TIMEOUT = "30s"
 _USAGE = "/stats/summary of the kubelet"
 _NODE_SOURCES = ("node", "nodes", "shape", "kubelet_root", "live")
 _FILE_PARAMETERS = ("operands", "filenames", "kustomizations", "pods")
-
-
-def current_session() -> ClusterSession:
-    """The session of the command that runs."""
-    session = click.get_current_context().meta[_META_KEY]
-    assert isinstance(session, ClusterSession)
-    return session
 
 
 def names_cluster(context: click.Context, options: ClusterOptions) -> bool:
@@ -103,7 +101,7 @@ def _session(options: ClusterOptions, parameters: dict[str, Any], *, is_cluster_
         options = replace(options, all_namespaces=True)
     namespace = None if is_default else parameters["namespace"]
     session = ClusterSession(options, namespace, parameters.get("selector", ""))
-    context.meta[_META_KEY] = session
+    context.meta[SESSION_KEY] = session
     return session
 
 
@@ -145,11 +143,13 @@ def _contents(
     """What the command line names; with the usage of its node, if the command needs one and none is given."""
     if not references.are_named:
         return {}
-    contents = dict(session.documents(references.objects, references.nodes))
+    from nodewright.cli.cluster.cluster_reading import read_documents, read_usage  # noqa: PLC0415 - start-up time
+
+    contents = dict(read_documents(session, references.objects, references.nodes))
     node = parameters.get("node")
     needs_usage = "live" in parameters and not parameters["live"] and parameters["usage"] is None
     if node in references.nodes and needs_usage:
-        contents[_USAGE] = session.usage_document(str(node))
+        contents[_USAGE] = read_usage(session, str(node).partition("/")[2])
         parameters["usage"] = _USAGE
     return contents
 
@@ -161,7 +161,7 @@ def watch_option(command: Callable[..., int]) -> Callable[..., int]:
     def with_watch(*, watch: bool, **parameters: Any) -> int:
         if not watch:
             return command(**parameters)
-        from nodewright.cli.cluster_watch import watch_command  # noqa: PLC0415 - start-up time
+        from nodewright.cli.cluster.cluster_watch import watch_command  # noqa: PLC0415 - start-up time
 
         return watch_command(lambda: command(**parameters))
 

@@ -1,13 +1,20 @@
-"""`nodewright run`: creates or resizes pods on an agent."""
+"""`nodewright run` and `nodewright delete`: create, resize and delete pods of an agent."""
 
+import time
 from typing import Any
 
 import click
 
 from nodewright.agent.rules.lifecycle.pod_conditions import RESIZE_PENDING
 from nodewright.cli import options
-from nodewright.cli.agent_connection import decode_pods, list_route, pod_route, with_agent
-from nodewright.cli.manifest_options import ManifestOptions, filename_options
+from nodewright.cli.agent.agent_connection import (
+    decode_pods,
+    list_route,
+    pod_names,
+    pod_route,
+    with_agent,
+)
+from nodewright.cli.options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.cluster.client.agent_client import AgentClient, AgentStatusError
 from nodewright.documents.formats.workloads import Workload
@@ -25,7 +32,7 @@ _CONFLICT = 409
 @filename_options
 @options.namespace_option
 @with_agent
-def command(agent: AgentClient, *, manifests: ManifestOptions, namespace: str) -> int:
+def run_command(agent: AgentClient, *, manifests: ManifestOptions, namespace: str) -> int:
     """Create the pods of manifests on the agent of this machine.
 
     They are ordinary pods and run until `nodewright delete`, across restarts of the agent. An existing pod of which
@@ -94,3 +101,67 @@ def _check_kinds(workloads: tuple[Workload, ...]) -> None:
     ]
     if faults:
         raise InputError(faults)
+
+
+_POLL_INTERVAL_S = 0.05
+
+
+@click.command("delete")
+@click.argument("words", metavar="pod NAME...", nargs=-1, required=True)
+@options.namespace_option
+@click.option(
+    "--grace-period",
+    type=click.IntRange(min=0),
+    metavar="SECONDS",
+    help="Seconds from SIGTERM to SIGKILL. Default: the pod's terminationGracePeriodSeconds.",
+)
+@click.option(
+    "--now", "now", is_flag=True, help="Same as --grace-period=1: SIGTERM, then SIGKILL after one second."
+)
+@click.option(
+    "--wait/--no-wait", default=True, show_default=True, help="Wait until the pods have been removed."
+)
+@with_agent
+def delete_command(
+    agent: AgentClient,
+    *,
+    words: tuple[str, ...],
+    namespace: str,
+    grace_period: int | None,
+    now: bool,
+    wait: bool,
+) -> int:
+    """Delete pods that `nodewright run` created.
+
+    To delete pods of directories and URLs, remove them there.
+    """
+    if now:
+        if grace_period is not None:
+            raise click.UsageError("--now and --grace-period exclude each other")
+        grace_period = 1
+    code, deleted = YES, list[tuple[str, str]]()
+    for name in pod_names(words):
+        try:
+            response = agent.delete(*pod_route(namespace, name), gracePeriodSeconds=grace_period)
+        except AgentStatusError as error:
+            print_message(f"Error from agent {error}")
+            code = ERROR
+            continue
+        print_line(f'pod "{name}" deleted from {namespace} namespace')
+        deleted += [(name, pod.uid) for pod in decode_pods([response])]
+    for name, uid in deleted if wait else ():
+        _wait_until_removed(agent, namespace, name, uid)
+    return code
+
+
+def _wait_until_removed(agent: AgentClient, namespace: str, name: str, uid: str) -> None:
+    while True:
+        try:
+            pod = agent.get(*pod_route(namespace, name))
+        except AgentStatusError as error:
+            if error.reason == "NotFound":
+                return
+            raise
+        if pod["metadata"]["uid"] != uid:
+            return
+        time.sleep(_POLL_INTERVAL_S)

@@ -11,10 +11,11 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from nodewright.cli.cluster_options import cluster_options
-from nodewright.cli.fleet_capacity import capacity, minimise
-from nodewright.cli.fleet_options import FleetQuery, fleet_query_options, parse_seconds
+from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.fleet.fleet_capacity import capacity, minimise
+from nodewright.cli.fleet.fleet_options import FleetQuery, fleet_query_options, parse_seconds
 from nodewright.cli.options import output_file_option, output_option
+from nodewright.cli.output_files import page_origin, write_page
 from nodewright.documents.files.file_store import write_output
 from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
@@ -26,6 +27,7 @@ from nodewright.fleet.load.fleet_input import FleetInput
 from nodewright.fleet.report.fleet_page import fleet_page
 from nodewright.fleet.report.fleet_report import fleet_assumptions, fleet_report, pod_columns, write_parquet
 from nodewright.fleet.report.fleet_text import fleet_text, pods_text
+from nodewright.fleet.report.sweep_page import sweep_page
 from nodewright.fleet.report.sweep_report import SweepReport, SweepSummaries, sweep_runs_report, sweep_text
 from nodewright.fleet.run_progress import RunProgress, interrupts_noted
 from nodewright.fleet.simulation.fleet_simulation import Retry
@@ -276,8 +278,6 @@ def _write_report(
 ) -> None:
     columns = terminal_columns()
     if choices["html"] is not None:
-        from nodewright.cli.output_files import page_origin, write_page  # noqa: PLC0415 - start-up time
-
         write_page(choices["html"], fleet_page(summary, result, assumption_lines(fleet), page_origin()))
     if choices["parquet"] is not None:
         write_parquet(choices["parquet"], pod_columns(result))
@@ -296,9 +296,6 @@ def _report_sweep(sweep: Sweep, summaries: SweepSummaries, output: str | None, h
     """Prints the runs of a sweep for comparison, and returns the exit code."""
     fleet, run_count = sweep.fleet, len(sweep.runs())
     if html is not None:
-        from nodewright.cli.output_files import page_origin, write_page  # noqa: PLC0415 - start-up time
-        from nodewright.fleet.report.sweep_page import sweep_page  # noqa: PLC0415 - start-up time
-
         notes = assumption_lines(fleet)
         write_page(html, sweep_page(summaries, run_count=run_count, notes=notes, origin=page_origin()))
     is_complete = len(summaries) == run_count and all(summary.complete for _, summary in summaries)

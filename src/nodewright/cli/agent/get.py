@@ -1,4 +1,4 @@
-"""`nodewright get`: lists the pods, the node and the events of an agent."""
+"""`nodewright get` and `nodewright top`: the pods, the node, the events and the usage of an agent, as tables."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from nodewright.cli.agent_connection import (
+from nodewright.cli.agent.agent_connection import (
     NODE_RESOURCE_NAMES,
     POD_RESOURCE_NAMES,
     decode_pods,
@@ -20,7 +20,13 @@ from nodewright.cli.options import output_option
 from nodewright.cluster.client.agent_client import AgentClient, AgentStatusError
 from nodewright.documents.output.exit_codes import ERROR, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.kubectl.listing import events_table, nodes_table, pods_table
+from nodewright.documents.output.kubectl.listing import (
+    events_table,
+    node_usage_table,
+    nodes_table,
+    pod_usage_table,
+    pods_table,
+)
 from nodewright.documents.output.kubectl.pod_rows import POD_HEADERS, WIDE_POD_HEADERS, pod_row
 from nodewright.documents.output.terminal import print_message, print_text
 from nodewright.model.errors import JSON_ERRORS, HostError
@@ -37,7 +43,7 @@ EVENTS = ("events", "event", "ev")
 @click.option("-w", "--watch", is_flag=True, help="After the list, print changes (pods only).")
 @output_option("json", "yaml", "wide", "name")
 @with_agent
-def command(
+def get_command(
     agent: AgentClient,
     *,
     what: str,
@@ -63,14 +69,16 @@ def command(
         items = agent.get("api/v1/nodes")["items"]
         if names:
             items = [agent.get("api/v1/nodes", node_name) for node_name in names]
-        _print(items, output, "node", lambda wide: nodes_table(items, now(), wide=wide))
+        _print_objects(items, output, "node", lambda wide: nodes_table(items, now(), wide=wide))
         return YES
     if kind in EVENTS:
         items = agent.get(*list_route(scope, "events"))["items"]
         if not items and output is None:
             print_message("No events found.")
             return YES
-        _print(items, output, "event", lambda _: events_table(items, now(), with_namespace=scope is None))
+        _print_objects(
+            items, output, "event", lambda _: events_table(items, now(), with_namespace=scope is None)
+        )
         return YES
     raise click.UsageError(f"{what!r} is not one of pods, node, events")
 
@@ -95,7 +103,7 @@ def _pods(agent: AgentClient, scope: str | None, names: Sequence[str], output: s
         print_message(f"No resources found{place}.")
         return code
     pods = decode_pods(items)
-    _print(
+    _print_objects(
         items,
         output,
         "pod",
@@ -118,7 +126,7 @@ def _watch(agent: AgentClient, scope: str | None, names: Sequence[str], output: 
         if event is None or (names and event["object"]["metadata"]["name"] not in names):
             continue
         if output in ("json", "yaml", "name"):
-            _print([event["object"]], output, "pod", lambda _: "", is_one=True)
+            _print_objects([event["object"]], output, "pod", lambda _: "", is_one=True)
         else:
             (pod,) = decode_pods([event["object"]])
             print_text(table.changed_line(pod, is_deleted=event["type"] == "DELETED"))
@@ -167,7 +175,7 @@ class _WatchTable:
         return "   ".join(cells).rstrip()
 
 
-def _print(
+def _print_objects(
     items: Sequence[Mapping[str, Any]], output: str | None, kind: str, as_table: Any, *, is_one: bool = False
 ) -> None:
     """Prints the objects in this format; several as a List."""
@@ -178,3 +186,32 @@ def _print(
         print_text((as_json if output == "json" else as_yaml)(items[0] if is_one else object_list))
     else:
         print_text(as_table(output == "wide"))
+
+
+@click.command("top")
+@click.argument("what", metavar="pods|node")
+@scope_options
+@click.option("--containers", is_flag=True, help="Print a line per container (pods only).")
+@output_option("json", "yaml")
+@with_agent
+def top_command(
+    agent: AgentClient, *, what: str, scope: str | None, containers: bool, output: str | None
+) -> int:
+    """Show the current usage of pods or the node.
+
+    CPU is measured over a short interval, in thousandths of a CPU; memory is the working set.
+    """
+    if what not in (*POD_RESOURCE_NAMES, "node", "nodes", "no"):
+        raise click.UsageError(f"{what!r} is not one of pods, node")
+    usage = agent.get("nodewright/v1/usage")
+    pods = [pod for pod in usage["pods"] if scope is None or pod["namespace"] == scope]
+    if output is not None:
+        document = {"pods": pods} if what in POD_RESOURCE_NAMES else {"node": usage["node"]}
+        print_text((as_json if output == "json" else as_yaml)(document))
+    elif what not in POD_RESOURCE_NAMES:
+        print_text(node_usage_table(usage["node"]))
+    elif not pods:
+        print_message("No resources found.")
+    else:
+        print_text(pod_usage_table(pods, with_namespace=scope is None, by_container=containers))
+    return YES
