@@ -1,4 +1,4 @@
-"""Writes a sample of the recorded decisions of every family and release, for users and the fast tests: `python -m tools.recorded_sample`.
+"""Writes a sample of the recorded decisions of every family and release, for users and the fast tests: `python -m tools recorded-sample`.
 
 The sample prefers answers that differ between releases, and short questions.
 """
@@ -61,7 +61,3 @@ def _line(vector: Vector) -> str:
 def _spread(lines: list[str], count: int) -> list[str]:
     step = max(len(lines) // count, 1) if count else 1
     return lines[::step][:count]
-
-
-if __name__ == "__main__":
-    main()

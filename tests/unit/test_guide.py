@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from nodewright.testing.conformance.vectors import FAMILIES, is_answered
-from tools.consoles import blocks, console_commands, is_as_shown, is_run, outputs
+from tools.consoles import blocks, console_commands, documents, is_as_shown, is_run, outputs
 from tools.reference import CLI
-from tools.refresh_guide import documents
 from tools.source import ROOT
 
 PAGES = [page.relative_to(ROOT).as_posix() for page in documents()]
@@ -28,7 +27,7 @@ def test_commands_print_what_is_shown(page: str) -> None:
                     each.output.splitlines(), printed.splitlines(), "shown", "printed", lineterm=""
                 )
                 wrong += [f"{page}:{each.line}: $ {each.command}", *difference, ""]
-    assert not wrong, "\n".join(["refresh with `make guide`", *wrong])
+    assert not wrong, "\n".join(["refresh with `python -m tools guide`", *wrong])
 
 
 @pytest.mark.parametrize("page", PAGES)

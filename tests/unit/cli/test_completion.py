@@ -18,7 +18,7 @@ from nodewright.cli.about import SHELLS
 from nodewright.cli.app import COMMANDS, run
 from nodewright.cli.complete import AND_DIRECTORIES, AND_FILES, TABLE, WORDS_ONLY, completions
 from nodewright.documents.output.exit_codes import USAGE, YES
-from tools.completion import text
+from tools.reference import completion_table as text
 
 TABLE_NOW = json.loads(Path(TABLE).read_text("utf-8"))
 PROGRAMS = Path(sys.executable).parent

@@ -17,9 +17,8 @@ from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocumen
 from nodewright.documents.output.report_schemas import report_schema
 from nodewright.model.reasons.reason import OSFieldMismatch, SysctlForbidden
 from nodewright.model.values.idset import CPUSet
-from tools.consoles import PROGRAM, blocks, console_commands, execute, words
+from tools.consoles import PROGRAM, blocks, console_commands, documents, execute, words
 from tools.reference import SCHEMAS, schema_pages
-from tools.refresh_guide import documents
 from tools.shots import SHOTS
 from tools.source import ROOT
 
