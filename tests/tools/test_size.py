@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pytest
+
 from tools.size import figures, table
 
 FILES = {
@@ -14,6 +16,7 @@ FILES = {
 
 
 def test_figures_are_those_of_the_checkout(tmp_path: Path) -> None:
+    pytest.importorskip("grimp")
     for name, text in FILES.items():
         path = tmp_path / "src" / "nodewright" / name
         path.parent.mkdir(parents=True, exist_ok=True)
