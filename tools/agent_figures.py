@@ -1,4 +1,4 @@
-"""The part of docs/agent-figures.md that is written from what `make soak` measured: races for memory, and wear."""
+"""The pages and figures of the agent: races for memory and wear of `make soak`, fuzzing, and the start of plain processes."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What an agent takes while nothing happens: `python -m tools idle` or `python -m tools idle`, as root.
+"""What an agent takes while nothing happens: `python -m tools idle`, as root.
 
 It runs pods that sleep and measures the agent's own process for a while. The figures go into docs/figures/agent-idle.json
 and the guide.

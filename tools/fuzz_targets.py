@@ -1,4 +1,4 @@
-"""Good input, and the commands that read it: `tools.fuzz` damages it."""
+"""Good input, and the commands and readers that take it, files and answers of API servers: `tools.fuzz` damages it."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The joined agent beside the real kubelet, on the same API server and containerd: `python -m tools joined`.
+"""The joined agent beside the real kubelet, on the same API server and containerd: `python -m tools joined`, `status-times`.
 
 Measures how long a bound pod takes to run, how late the end of a container is known in the API, how long 110 pods take and
 how late the Lease is renewed meanwhile, and what 10 pods cost while nothing happens. Writes docs/figures/joined.json;

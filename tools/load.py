@@ -1,4 +1,4 @@
-"""Ask an agent a thousand times a second, over TLS, while pods come and go; the figures go to docs/figures/load.json.
+"""Ask an agent a thousand times a second, over TLS, while pods start and end; or put ten thousand manifests before it at once.
 
 Needs root and cgroups: `python -m tools load`.
 """

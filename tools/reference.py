@@ -1,4 +1,4 @@
-"""Reference pages from docstrings: `python -m tools reference` or `make docs`.
+"""Reference pages from docstrings and commands, and the completion table: `python -m tools reference` or `make docs`.
 
 `docs/reference/departures.md` is kept, and a test holds it to the source: it lists everything that we do
 otherwise than Kubernetes. So are the pages of NodeProfile, of the catalogue's machines and of lint rules, and the schemas of

@@ -9,12 +9,14 @@ from tools.shots import SHOTS, WIDTHS, path, strangers, taken
 @pytest.mark.parametrize("name", SHOTS)
 def test_a_stored_shot_is_what_the_command_prints_now(name: str, columns: int) -> None:
     stored = path(name, columns)
-    assert stored.is_file(), "take it with `make shots`"
-    assert stored.read_text("utf-8") == taken(name, columns), "read the difference after `make shots`"
+    assert stored.is_file(), "take it with `python -m tools regenerate`"
+    assert stored.read_text("utf-8") == taken(name, columns), (
+        "read the difference after `python -m tools regenerate`"
+    )
 
 
 def test_no_shot_is_left_over() -> None:
-    assert not list(strangers()), "`make shots` removes them"
+    assert not list(strangers()), "`python -m tools regenerate` removes them"
 
 
 @pytest.mark.slow

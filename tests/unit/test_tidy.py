@@ -317,15 +317,6 @@ def test_locals_are_named_for_their_content() -> None:
     assert not bad, places(bad)
 
 
-def test_a_class_name_stands_for_one_class() -> None:
-    where: dict[str, list[str]] = defaultdict(list)
-    for module, symbol in symbols():
-        name = symbol.name.rpartition(".")[2]
-        if isinstance(symbol.node, ast.ClassDef) and not name.startswith("_"):
-            where[name].append(f"{module.place}:{symbol.node.lineno}")
-    assert not (bad := [f"{name}: {', '.join(at)}" for name, at in where.items() if len(at) > 1]), places(bad)
-
-
 def test_decisions_are_numbered_without_gaps_and_listed() -> None:
     folder = ROOT / "docs" / "decisions"
     pages = sorted(folder.glob("0*.md"))

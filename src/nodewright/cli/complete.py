@@ -2,7 +2,7 @@
 
 Names of a cluster's objects are asked for only where a word can be nothing else: `node/`, `pod/`, `pod `, `-n `, `--context `.
 
-The table, `completion.json`, is generated from the commands by `make shots`, and a test compares them. The output has
+The table, `completion.json`, is generated from the commands by `python -m tools regenerate`, and a test compares them. The output has
 cobra's format, as `kubectl` expects from a plugin: one line per candidate, with its description after a tab, and
 finally a colon and a number: 4, these words only; 0, files as well; 16, directories as well.
 """

@@ -25,7 +25,7 @@ PROGRAMS = Path(sys.executable).parent
 
 
 def test_the_table_is_up_to_date() -> None:
-    assert Path(TABLE).read_text("utf-8") == text(), "write it with `make shots`"
+    assert Path(TABLE).read_text("utf-8") == text(), "write it with `python -m tools regenerate`"
 
 
 @pytest.mark.parametrize(

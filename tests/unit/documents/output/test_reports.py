@@ -115,7 +115,7 @@ def test_published_schemas_are_those_of_the_structs() -> None:
         path.name for path, text in made.items() if not path.is_file() or path.read_text("utf-8") != text
     ]
     stale += [path.name for path in SCHEMAS.iterdir() if path not in made]
-    assert not stale, "write them with `make docs`"
+    assert not stale, "write them with `python -m tools regenerate`"
 
 
 schema = cache(schema_of)
