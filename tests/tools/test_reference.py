@@ -1,5 +1,3 @@
-import pytest
-
 from nodewright.predict.lint.rules import RULES_BY_ID
 from tools.reference import (
     DEPARTURES,
@@ -17,12 +15,10 @@ from tools.reference import (
 from tools.source import PACKAGE, Module, modules
 
 
-@pytest.mark.slow
 def test_the_page_of_departures_is_what_docstrings_say() -> None:
     assert DEPARTURES.read_text("utf-8") == departures(), "python -m tools regenerate"
 
 
-@pytest.mark.slow
 def test_the_pages_of_profiles_and_machines_are_what_the_code_says() -> None:
     assert PROFILE.read_text("utf-8") == profile_page(), "python -m tools regenerate"
     assert MACHINES.read_text("utf-8") == machines_page(), "python -m tools regenerate"

@@ -5,7 +5,6 @@ import inspect
 import io
 import re
 import tokenize
-from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path

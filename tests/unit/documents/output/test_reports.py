@@ -108,7 +108,6 @@ def test_the_kind_is_the_one_that_the_schema_requires(kind: str) -> None:
     assert definition["properties"].get("kind", {"enum": [kind]})["enum"] == [kind]
 
 
-@pytest.mark.slow
 def test_published_schemas_are_those_of_the_structs() -> None:
     made = dict(schema_pages())
     stale = [
