@@ -1,7 +1,4 @@
-"""Short constructors of devices and pods that request them, for tests and notebooks.
-
-Memory managers and their pods in a few words, for tests and notebooks.
-"""
+"""Device managers, memory managers and their pods in a few words."""
 
 from collections.abc import Mapping
 
