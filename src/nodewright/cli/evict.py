@@ -1,8 +1,8 @@
 """`nodewright evict`: which pods are evicted at a given usage, in what order and why, now or over time."""
 
-from collections.abc import Callable, Sequence
-from functools import partial, wraps
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -131,26 +131,6 @@ _OPTIONS = (
 )
 
 
-def timeline_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options of timelines; the command receives them as `timeline`.
-
-    Errors: click.UsageError if options of a timeline are used without one.
-    """
-
-    @wraps(command)
-    def with_timeline(**parameters: Any) -> int:
-        timeline = TimelineOptions(
-            **{name: parameters.pop(name) for name in TimelineOptions.__struct_fields__}
-        )
-        timeline.check()
-        return command(timeline=timeline, **parameters)
-
-    with_options: Callable[..., int] = with_timeline
-    for option in reversed(_OPTIONS):
-        with_options = option(with_options)
-    return with_options
-
-
 @click.command("evict")
 @partial(cluster_options, is_about_node=True)
 @partial(filename_options, required=False)
@@ -159,7 +139,7 @@ def timeline_options(command: Callable[..., int]) -> Callable[..., int]:
 @options.release_option
 @options.strict_option
 @usage_options.usage_options
-@timeline_options
+@options.as_struct(TimelineOptions, "timeline", reversed(_OPTIONS))
 @click.option(
     "--signal",
     type=click.Choice([signal.value for signal in Signal]),
@@ -185,6 +165,7 @@ def command(  # noqa: PLR0913 - one argument an option
     The pods are those of the node's profile, and those of -f that run on it. Exit code 0 if no pod is evicted, 3 if one is; of a timeline 3
     if the kernel's OOM killer acts before the kubelet.
     """
+    timeline.check()
     profile, policies = with_policies(find_profile(node, release=release), timeline.policy_choice)
     source = node or "this machine"
     queried = Node.from_profile(profile, kubelet_config=kubelet_config, policies=policies, source=source)

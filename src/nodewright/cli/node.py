@@ -4,8 +4,7 @@
 """
 
 import sys
-from collections.abc import Callable
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -355,22 +354,9 @@ _OPTIONS = (
 )
 
 
-def _capture_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options for the sources of a node; the command receives them as one `CaptureOptions`."""
-
-    @wraps(command)
-    def with_sources(**parameters: Any) -> int:
-        sources = CaptureOptions(**{name: parameters.pop(name) for name in CaptureOptions.__struct_fields__})
-        return command(sources, **parameters)
-
-    for option in reversed(_OPTIONS):
-        with_sources = option(with_sources)
-    return with_sources
-
-
 @command.command("capture")
 @partial(cluster_options, takes_node=True)
-@_capture_options
+@options.as_struct(CaptureOptions, "requested", reversed(_OPTIONS))
 @options.output_option("yaml", "json")
 def capture(requested: CaptureOptions, *, node: str | None, output: str | None) -> int:
     """Capture a node as a NodeProfile: this machine, a node of a cluster, or the node that the files describe.

@@ -1,7 +1,7 @@
 """Options that several commands share: manifests, the node, policies, files to write."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -16,6 +16,28 @@ from nodewright.documents.output.terminal import set_colour_mode
 from nodewright.model.values.quantity import Quantity, QuantityError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def as_struct(
+    kind: type[msgspec.Struct], name: str, options: Iterable[Callable[[Any], Any]]
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """A decorator that adds the options; the command receives their values as one struct, under this name.
+
+    Fields of the struct without a parameter keep their defaults.
+    """
+
+    def with_options(command: Callable[..., int]) -> Callable[..., int]:
+        @wraps(command)
+        def with_struct(**parameters: Any) -> int:
+            fields = {field: parameters.pop(field) for field in kind.__struct_fields__ if field in parameters}
+            return command(**{name: kind(**fields)}, **parameters)
+
+        decorated: Callable[..., int] = with_struct
+        for option in options:
+            decorated = option(decorated)
+        return decorated
+
+    return with_options
 
 
 class PathType(click.Path):
@@ -288,14 +310,7 @@ def node_query_options(command: Callable[..., int], *, needs_files: bool = True)
 
     ``needs_files``: whether -f is required.
     """
-
-    @wraps(command)
-    def with_query(**parameters: Any) -> int:
-        query = NodeQuery(**{name: parameters.pop(name) for name in NodeQuery.__struct_fields__})
-        return command(query, **parameters)
-
-    with_options: Callable[..., int] = with_query
-    for option in (
+    options = (
         _replicas_option,
         strict_option,
         _device_option,
@@ -306,25 +321,14 @@ def node_query_options(command: Callable[..., int], *, needs_files: bool = True)
         release_option,
         kubelet_config_option(),
         node_option(),
-    ):
-        with_options = option(with_options)
-    return filename_options(with_options, required=needs_files)
+    )
+    return filename_options(as_struct(NodeQuery, "query", options)(command), required=needs_files)
 
 
 def policy_options(command: Callable[..., int]) -> Callable[..., int]:
     """Adds the options for custom policies; the command receives them as `policies`."""
-
-    @wraps(command)
-    def with_policies(
-        *, policies: tuple[str, ...], topology_policy: str | None, cpu_picker: str | None, **parameters: Any
-    ) -> int:
-        choice = PolicyOptions(files=policies, topology=topology_policy, cpu_picker=cpu_picker)
-        return command(policies=choice, **parameters)
-
-    with_options: Callable[..., int] = with_policies
-    for option in (_policies_option, _cpu_picker_option, _topology_policy_option):
-        with_options = option(with_options)
-    return with_options
+    options = (_policies_option, _cpu_picker_option, _topology_policy_option)
+    return as_struct(PolicyOptions, "policies", options)(command)
 
 
 def journal_option(command: Callable[..., int]) -> Callable[..., int]:
@@ -411,6 +415,7 @@ with_secrets_option = click.option(
 )
 _topology_policy_option = click.option(
     "--topology-policy",
+    "topology",
     metavar="NAME",
     help="Topology policy that replaces the kubelet's: pod-wish, or one of --policies. Default: the node's.",
 )
@@ -422,6 +427,7 @@ _cpu_picker_option = click.option(
 )
 _policies_option = click.option(
     "--policies",
+    "files",
     multiple=True,
     metavar="FILE.py",
     help="Python file that defines custom policies; it is executed. Repeatable.",

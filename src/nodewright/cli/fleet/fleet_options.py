@@ -1,15 +1,14 @@
 """The options that specify a fleet, shared by the fleet commands."""
 
 from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
 
 from nodewright.cli.options import (
     ManifestOptions,
+    as_struct,
     kubelet_config_option,
     kustomize_option,
     max_document_size_option,
@@ -95,15 +94,7 @@ def fleet_query_options(command: Callable[..., int]) -> Callable[..., int]:
 
 def fleet_node_query_options(command: Callable[..., int]) -> Callable[..., int]:
     """The same without -f and --usage, for commands whose -f has a different meaning."""
-
-    @wraps(command)
-    def with_query(**parameters: Any) -> int:
-        names = FleetQuery.__struct_fields__
-        query = {name: parameters.pop(name) for name in names if name in parameters}
-        return command(FleetQuery(**query), **parameters)
-
-    with_options: Callable[..., int] = with_query
-    for option in (
+    options = (
         strict_option,
         max_document_size_option,
         _max_unpacked_size_option,
@@ -117,9 +108,8 @@ def fleet_node_query_options(command: Callable[..., int]) -> Callable[..., int]:
         _shapes_option,
         _pods_option,
         _nodes_option,
-    ):
-        with_options = option(with_options)
-    return with_options
+    )
+    return as_struct(FleetQuery, "query", options)(command)
 
 
 def parse_seconds(context: click.Context, option: click.Parameter, text: str | None) -> float | None:
