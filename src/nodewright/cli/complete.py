@@ -91,37 +91,13 @@ def names_in_cluster(table: CompletionEntry, arguments: Sequence[str]) -> Sequen
         return [word for word in _cluster_names(_OF_CLUSTER[before], words) if word.startswith(prefix)]
     if separator and _KIND.fullmatch(kind) and not path.exists(kind):  # noqa: PTH110 - as above
         return [f"{kind}/{each}" for each in _cluster_names(kind, words) if each.startswith(name)]
-    if not prefix.startswith("-") and before in _KINDS:
+    if not prefix.startswith("-") and _NAMED_KINDS.fullmatch(before):
         return [each for each in _cluster_names(before, words) if each.startswith(prefix)]
     return ()
 
 
-_KINDS = frozenset(
-    [
-        "po",
-        "pod",
-        "pods",
-        "no",
-        "node",
-        "nodes",
-        "deploy",
-        "deployment",
-        "deployments",
-        "sts",
-        "statefulset",
-        "statefulsets",
-        "ds",
-        "daemonset",
-        "daemonsets",
-        "rs",
-        "replicaset",
-        "replicasets",
-        "job",
-        "jobs",
-        "cj",
-        "cronjob",
-        "cronjobs",
-    ]
+_NAMED_KINDS = re.compile(
+    "(pod|node|deployment|statefulset|daemonset|replicaset|job|cronjob)s?|po|no|deploy|sts|ds|rs|cj"
 )
 """Kinds whose names follow as a word of their own, as in `explain pod web-0`."""
 
