@@ -1,6 +1,7 @@
 """Writes all files that are generated from code, in the order in which they depend on each other.
 
-Recorded figures (docs/figures, docs/benchmarks.md) are measurements and stay. Read the difference before it is
+Recorded figures (docs/figures, docs/benchmarks.md) are measurements and stay; pictures, which every browser draws differently, are
+written by `python -m tools shots`. Read the difference before it is
 committed: it is what users will notice. `make check` finds what is stale among the files that are made quickly, `make
 test` the others.
 """
@@ -19,7 +20,7 @@ def main() -> int:
     refresh = {**os.environ, "REFRESH_GOLDEN": "1"}
     golden = [sys.executable, "-m", "pytest", "-q", "tests/golden"]
     code = subprocess.run(golden, cwd=ROOT, env=refresh, check=False).returncode
-    shots.main([])
+    shots.write_shots()
     consoles.refresh_guide([])
     reference.write_reference()
     return code
