@@ -271,7 +271,7 @@ def manifest(version: str, url: str, content: bytes) -> dict[str, Any]:
     """The manifest for the krew index."""
     platforms = [{"key": "os", "operator": "In", "values": ["darwin", "linux"]}]
     return {
-        "apiVersion": "googlecontainertools.github.com/v1alpha2",
+        "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
         "kind": "Plugin",
         "metadata": {"name": "nodewright"},
         "spec": {
