@@ -17,24 +17,18 @@ PURE := src/nodewright/model/values/*,src/nodewright/model/hardware/*,src/nodewr
 # Branch coverage of the pure layers, in per cent: it may only grow.
 PURE_COVERAGE := 99
 
-.PHONY: help setup check test demo demo-agent demo-containers demo-cluster idle load many containers shots guide bench bench-fleet bench-million bench-scheduling measure soak fuzz docs protos format clean bench-compare
+.PHONY: help setup check test demo docs bench soak fuzz release shots
 .DEFAULT_GOAL := check
 
 help:
 	@echo 'make setup    a virtual environment in $(VENV): with uv when there is one, else venv and pip'
-	@echo 'make check    style, types, layers, fast tests: under a minute'
+	@echo 'make check    style, types, layers, fast tests: under a minute;  make check WING=predict  one wing: under 20 s'
 	@echo 'make test     everything, with recorded decisions, live tests, coverage: about 10 minutes'
 	@echo 'make demo     the main commands on examples and on this machine'
-	@echo 'make demo-agent   as root: pods on this machine, pinned, evicted, taken over from a killed agent'
-	@echo 'make demo-containers   the same with containers, in a containerd of its own;  make containers  measures it'
-	@echo 'make demo-cluster   the agent as a node of a cluster on this machine; needs KUBEBUILDER_ASSETS'
-	@echo 'make guide    write what commands print now into README.md and docs/'
-	@echo 'make shots    write what every command prints into docs/shots/'
-	@echo 'make docs     the documentation site, strict, with the reference from docstrings;  make protos  modules from .proto files'
-	@echo 'make bench    time what must be fast;  make bench-compare BASE=COMMIT  beside another commit;  make fuzz  broken input;  make soak  laws with many examples'
-	@echo 'make bench-fleet   what fleets cost by their number of pods;  make bench-million  1,000,000 pods on 10,000 nodes, and a sweep'
-	@echo 'make measure  as root: how fast plain processes start here;  make load  an agent under 1,000 requests a second'
-	@echo 'make many     as root: ten thousand manifests at once'
+	@echo 'make docs     the documentation site, strict, with the reference from docstrings'
+	@echo 'make bench    time what must be fast;  make fuzz  broken input;  make soak  laws with many examples'
+	@echo 'make release VERSION=1.2.3   a version, its changelog and its packages'
+	@echo '$(BIN)/python -m tools       everything else: demonstrations, measurements, what is generated'
 
 setup: $(STAMP)
 
@@ -64,28 +58,29 @@ $(STAMP): pyproject.toml
 $(ENGINE): pyproject.toml
 	$(call install,.)
 
-# Types are checked while the tests run; each target prints its output when it is done.
+# Types are checked while the tests run; each target prints its output when it is done. WING=NAME checks that wing alone.
 check: $(STAMP)
-	@$(MAKE) --no-print-directory --jobs=2 $(WHOLE) check-style check-types check-layers check-tests
+	@$(MAKE) --no-print-directory --jobs=2 $(WHOLE) check-style check-types check-layers check-tests WING=$(WING)
 
 WHOLE := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .PHONY: check-style check-types check-layers check-tests
+STYLED := $(if $(WING),src/nodewright/$(WING) tests/unit/$(WING),.)
 check-style:
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check $(STYLED)
+	$(BIN)/ruff format --check $(STYLED)
 
 check-types:
-	$(BIN)/mypy
+	$(BIN)/mypy $(if $(WING),$(STYLED))
 
 check-layers:
 	$(BIN)/lint-imports --no-cache
 
 # A worker keeps to neighbouring tests: what they share is made once. Recorded decisions, laws, simulations and live tests
 # are left to `make test`.
+FAST := $(if $(WING),tests/unit/$(WING),$(foreach each,conformance laws live simulation vm,--ignore=tests/$(each)))
 check-tests:
-	$(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow and not live" \
-	  $(foreach each,conformance laws live simulation vm,--ignore=tests/$(each))
+	$(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow and not live" $(FAST)
 
 # Packages for live tests: installed as root with apt and a network; without them those tests are skipped with the reason.
 LIVE_PACKAGES := qemu-system-x86 e2fsprogs lz4 containerd runc busybox-static chromium
@@ -108,90 +103,28 @@ test: $(STAMP) live-packages check-style check-types check-layers
 demo: $(if $(wildcard $(STAMP)),$(STAMP),$(ENGINE))
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh tools/demo.sh
 
-demo-agent: $(STAMP)
-	@PATH="$(CURDIR)/$(BIN):$$PATH" sh tools/demo_agent.sh
-
-demo-containers: $(STAMP) live-packages
-	@$(BIN)/python -m tools.containers demo
-
-demo-cluster: $(STAMP) live-packages
-	@$(BIN)/python -m tools.demo_cluster
-
-# How long a pod takes to run in containerd, and what the agent takes meanwhile; into docs/figures.
-containers: $(STAMP) live-packages
-	$(BIN)/python -m tools.containers measure
-
-# What the agent takes while nothing happens; into docs/figures.
-idle: $(STAMP)
-	$(BIN)/python -m tools.agent_idle
-
-# What a fleet costs by its number of pods (5 minutes), and the run of a million (5 minutes more, alone on one core).
-bench-fleet: $(STAMP)
-	$(BIN)/python -m tools.fleet_cost
-	$(BIN)/python -m tools.growth
-
-bench-million: $(STAMP)
-	$(BIN)/python -m tools.fleet_cost million
-	$(BIN)/python -m tools.fleet_cost sweep
-
-guide: $(STAMP)
-	$(BIN)/python -m tools.refresh_guide
-
+# What the commands print, into docs/shots; `python -m tools regenerate` writes everything that is generated.
 shots: $(STAMP)
-	$(BIN)/python -m tools.shots
+	$(BIN)/python -m tools shots
 
 docs: $(STAMP)
-	$(BIN)/python -m tools.reference
+	$(BIN)/python -m tools reference
 	@$(BIN)/python -c 'import material' 2>/dev/null || $(call add,mkdocs-material==9.8.1)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-
-# Made with a tool of 2024 on purpose: what it makes loads with every protobuf since. It is not needed to run anything.
-PROTOC := $(VENV)/protoc
-protos: $(STAMP)
-	@$(PYTHON) -m venv $(PROTOC) && $(PROTOC)/bin/pip install -q --disable-pip-version-check grpcio-tools==1.66.2 'setuptools<80'
-	$(PROTOC)/bin/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src $$(find src -name '*.proto')
 
 bench: $(STAMP)
 	@mkdir -p build
 	NODEWRIGHT_BENCH_LARGE=yes $(BIN)/pytest benchmarks --benchmark-only --benchmark-json=build/bench.json --benchmark-columns=min,median,rounds
-	$(BIN)/python -m tools.benchmarks
-
-# Beside the last release, or BASE: fails where a row takes more than a fifth longer (10 minutes).
-bench-compare: $(STAMP)
-	$(BIN)/python -m tools.bench_compare $(BASE)
-
-# As root: an agent under a thousand requests a second; into docs/figures.
-load: $(STAMP)
-	$(BIN)/python -m tools.load
-
-# Ten thousand manifests at once: how the socket answers meanwhile. Needs root and cgroups.
-many: $(STAMP)
-	$(BIN)/python -m tools.many_manifests
-
-# kube-scheduler alone and with the extender, with the real parts of KUBEBUILDER_ASSETS: minutes.
-bench-scheduling: $(STAMP)
-	$(BIN)/python -m tools.scheduling_bench --write
-
-# As root: how fast the agent starts plain processes on this machine.
-measure: $(STAMP)
-	$(BIN)/python -m tools.measure_agent
+	$(BIN)/python -m tools benchmarks
 
 fuzz: $(STAMP)
-	$(BIN)/python -m tools.fuzz --seconds $(or $(SECONDS),60) --count $(or $(COUNT),0) --minutes $(or $(MINUTES),0) --seed $(SEED)
+	$(BIN)/python -m tools fuzz --seconds $(or $(SECONDS),60) --count $(or $(COUNT),0) --minutes $(or $(MINUTES),0) --seed $(SEED)
 
 # Laws with very many examples, all slow tests, and a file of figures to keep.
 soak: $(STAMP)
-	$(BIN)/python -m tools.soak --seed $(SEED) --jobs $(JOBS)
-	$(BIN)/python -m tools.containers soak
+	$(BIN)/python -m tools soak --seed $(SEED) --jobs $(JOBS)
+	$(BIN)/python -m tools containers soak
 
 # VERSION=1.2.3: changes/ into CHANGELOG.md, and wheel and sdist into dist/.
-.PHONY: release
 release: $(STAMP)
 	$(BIN)/python -m tools.release $(VERSION)
-
-format: $(STAMP)
-	$(BIN)/ruff check --fix-only -q . || true
-	$(BIN)/ruff format -q .
-
-clean:
-	rm -rf $(VENV) build .coverage .mypy_cache .ruff_cache .hypothesis .benchmarks

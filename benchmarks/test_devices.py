@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.support.device_managers import GPU, a_pod_with_devices
 
 from nodewright.engine.core.devices.device_assignment import allocate, without_inactive_pods
 from nodewright.engine.core.devices.device_hints import container_hints, min_affinity_size, pod_hints
@@ -11,7 +12,6 @@ from nodewright.engine.core.devices.device_state import DeviceState
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.idset import NUMASet
-from nodewright.testing.devices import GPU, a_pod_with_devices
 
 SIZES = [(devices, nodes) for devices in (16, 128) for nodes in (2, 4, 8, 16, 34, 64)]
 

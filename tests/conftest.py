@@ -6,12 +6,13 @@
 
 import gc
 import signal
-from collections.abc import Generator
+import sys
+from collections.abc import Generator, Iterable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from _pytest.doctest import DoctestModule
-from coverage import Coverage
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +26,72 @@ settings.load_profile("desk")
 
 TESTS = Path(__file__).parent
 MEASURED = (TESTS / "unit", TESTS / "conformance", TESTS / "golden")
+
+# What a user who has only pytest and hypothesis may lack; tests that need one of these are skipped with the reason.
+OPTIONAL = frozenset(
+    [
+        *(
+            "aiohttp",
+            "cryptography",
+            "google",
+            "grpc",
+            "h11",
+            "highspy",
+            "polars",
+            "starlette",
+            "uvicorn",
+            "wsproto",
+        ),
+        *("coverage", "grimp", "hatchling", "prometheus_client"),
+    ]
+)
+
+
+def skip_without(error: BaseException | None) -> None:
+    """Skips if the error is that an optional package is not installed."""
+    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if name in OPTIONAL:
+        pytest.skip(f"{name} is not installed", allow_module_level=True)
+
+
+class ModuleWithOptionalPackages(pytest.Module):
+    """A module of tests that is skipped if an optional package that it imports is not installed."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """The tests.
+
+        Errors: pytest's skip if such a package is missing.
+        """
+        try:
+            return super().collect()
+        except self.CollectError as error:
+            skip_without(error.__cause__)
+            raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    """Skips a test that imports an optional package while it runs."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        skip_without(error)
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup() -> Generator[None, object, object]:
+    """Skips a test whose fixture imports an optional package."""
+    try:
+        return (yield)
+    except ModuleNotFoundError as error:
+        skip_without(error)
+        raise
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    """Modules whose optional packages may be missing."""
+    return ModuleWithOptionalPackages.from_parent(parent, path=module_path)
 
 
 class ModulesWithDoctests:
@@ -46,6 +113,7 @@ class ModulesWithDoctests:
 def pytest_configure(config: pytest.Config) -> None:
     """Lets tests and the commands that they start be interrupted, also where a shell started pytest in the background."""
     config.pluginmanager.register(ModulesWithDoctests())
+    config.option.doctest_ignore_import_errors = not all(map(find_spec, OPTIONAL))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -56,8 +124,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
     Otherwise it would go on, and its cost with it, in tests that are not measured.
     """
-    measurement = Coverage.current()
-    if hasattr(session.config, "workerinput") and measurement is not None:
+    if not session.config.pluginmanager.hasplugin("_cov") or not hasattr(session.config, "workerinput"):
+        return
+    measurement = sys.modules["coverage"].Coverage.current()
+    if measurement is not None:
         measurement.stop()
 
 
@@ -81,13 +151,15 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Runs the virtual machine first, and measures the coverage of some tests only.
 
     The machine takes minutes, so that no worker is left alone with it in the end. Fast unit tests, golden explanations, a
     sample of recorded decisions and doctests cover the pure layers by themselves; measuring doubles the time of laws and simulations.
     """
     items.sort(key=lambda item: TESTS / "vm" not in item.path.parents)
+    if not config.pluginmanager.hasplugin("_cov"):
+        return
     for item in items:
         is_measured = any(place in item.path.parents for place in MEASURED) and "slow" not in item.keywords
         if TESTS in item.path.parents and not is_measured:

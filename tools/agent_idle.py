@@ -1,4 +1,4 @@
-"""What an agent takes while nothing happens: `python -m tools.agent_idle` or `make idle`, as root.
+"""What an agent takes while nothing happens: `python -m tools idle`, as root.
 
 It runs pods that sleep and measures the agent's own process for a while. The figures go into docs/figures/agent-idle.json
 and the guide.
@@ -157,7 +157,3 @@ def sleeping_pod(number: int) -> dict[str, Any]:
         "metadata": {"name": f"p{number}", "namespace": "default"},
         "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]},
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

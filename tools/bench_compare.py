@@ -1,6 +1,6 @@
 """Compare the benchmarks with those of another commit, in pairs: fails where a row takes more than a fifth longer.
 
-`python -m tools.bench_compare [COMMIT] [-k EXPRESSION]`; without a commit, the last release. Each commit runs its own
+`python -m tools bench-compare [COMMIT] [-k EXPRESSION]`; without a commit, the last release. Each commit runs its own
 benchmarks, but for those of commands, which are the present ones for both. Rows that both have are compared by CPU time,
 so that a busy machine counts less. The commits take turns at each file of benchmarks; rows that look slower are measured
 again, alternately, and the least time of each commit counts.
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     commit = arguments[0] if arguments and not arguments[0].startswith("-") else _last_release()
     if not commit:
         print(
-            "no commit of a release is here: name a commit, as in `make bench-compare BASE=main~10`",
+            "no commit of a release is here: name a commit, as in `python -m tools bench-compare main~10`",
             file=sys.stderr,
         )
         return 2
@@ -183,7 +183,3 @@ def _last_release() -> str:
     """The last commit whose title is that of a release: `Release 0.3.0`, before it `0.2.0: the agent`."""
     git = ["git", "-C", str(ROOT), "log", "-1", "--format=%h", "--extended-regexp", "--grep", _RELEASE]
     return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -12,7 +12,7 @@ from tools.source import ROOT
 FIGURES = ROOT / "build" / "bench.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
 PAIRED = ROOT / "docs" / "figures" / "benchmarks-paired.json"
-"""CPU times of each row before and now, in one paired run: `make bench-compare` writes it."""
+"""CPU times of each row before and now, in one paired run: `python -m tools bench-compare` writes it."""
 
 
 class Row(NamedTuple):
@@ -147,15 +147,15 @@ FINDINGS = """
 ## Before and now
 
 The columns before and now are the least CPU times of a paired run: both commits take turns at each file of benchmarks on the
-same machine, so their ratio counts and not their size, which depends on what else ran. `make bench-compare` measures them against
-the last release, `make bench-compare BASE=COMMIT` against any commit, and fails where a row takes more than a fifth longer. Commands
+same machine, so their ratio counts and not their size, which depends on what else ran. `python -m tools bench-compare` measures them against
+the last release, `python -m tools bench-compare COMMIT` against any commit, and fails where a row takes more than a fifth longer. Commands
 that 0.2.0 had are measured by today's benchmarks.
 
 Three rows gain nothing against 0.2.0: lint has more rules and checks pods as an API server does, and so does the creation of
 pods under a quota. Positions of findings are half of the lint of parsed manifests; libyaml's events, of which they are made,
 are most of that.
 
-How cost grows with pods, nodes, NUMA nodes and devices is measured by `python -m tools.growth`
+How cost grows with pods, nodes, NUMA nodes and devices is measured by `python -m tools bench-growth`
 ([figures](figures/growth.json)):
 
 ![CPU seconds by size](figures/growth.svg)
@@ -203,7 +203,7 @@ the ends of pods an eighth, and the rest in arrivals, queues, records and what t
 
 **The extender.** A pod among 5,000 nodes took 14 ms of CPU time from filter to bind, half of it in looking up 1,000 verdicts node by
 node and in the layers of the web framework; now each kind of pod has a table from nodes to verdicts, and calls go to their verb at
-once: 8 ms ([figures](figures/extender-load.json), `python -m tools.extender_load`, at a load of 13). Garbage collections over all
+once: 8 ms ([figures](figures/extender-load.json), `python -m tools extender-load`, at a load of 13). Garbage collections over all
 exports, 0.3 to 0.5 s of CPU several times a minute, which found nothing to free, are gone: what survives a short one is set aside, and none
 takes more than 4 ms. So 99 % of the calls of filter take 9.5 ms instead of 27 after the first ten seconds, those of bind 15 instead of 60,
 with two workers 8.9 and 10.3 ms. What is left: a verdict about a node that has changed takes 0.12 ms, and each pod changes one; 500 nodes
@@ -332,7 +332,7 @@ def _fleet_lines() -> list[str]:
     million, sweep = (json.loads(path.read_text("utf-8")) for path in (MILLION, SWEEP))
     runs = f"16 runs of a sweep, each {sweep['podsOfEachRun']:,} pods on {sweep['nodes']:,} nodes"
     rows = [
-        ("Fleets (`make bench-million`)", "took", "target"),
+        ("Fleets (`python -m tools bench-fleet million`)", "took", "target"),
         ("---", "---", "---"),
         (
             f"{million['pods']:,} pods on {million['nodes']:,} nodes",
@@ -394,7 +394,3 @@ def main(figures: Path = FIGURES) -> None:
     paired = json.loads(PAIRED.read_text("utf-8")) if PAIRED.exists() else None
     PAGE.write_text(page(result, paired), "utf-8")
     print(f"{PAGE.relative_to(ROOT)} written")
-
-
-if __name__ == "__main__":
-    main()

@@ -171,3 +171,20 @@ def _environment(**values: str) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def documents() -> list[Path]:
+    """The pages that people read and that are not made from anything."""
+    made = ROOT / "docs" / "reference"
+    pages = [page for page in sorted((ROOT / "docs").rglob("*.md")) if made not in page.parents]
+    return [ROOT / "README.md", *pages]
+
+
+def refresh_guide(names: list[str]) -> None:
+    """Refresh the files, or all documents."""
+    for page in map(Path, names) if names else documents():
+        before = page.read_text("utf-8")
+        after = refreshed(before)
+        if after != before:
+            page.write_text(after, "utf-8")
+            print(f"refreshed {page}")

@@ -1,4 +1,4 @@
-"""CPU time, which waiting for other processes does not add to: the timer of `make bench-compare`, and of tools."""
+"""CPU time, which waiting for other processes does not add to: the timer of `python -m tools bench-compare`, and of tools."""
 
 import os
 import resource

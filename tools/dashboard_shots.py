@@ -1,4 +1,4 @@
-"""Pictures of the dashboard in docs/shots: `python -m tools.dashboard_shots`, or `make shots`. It takes Chromium."""
+"""Pictures of the dashboard in docs/shots: `python -m tools dashboard-shots`, or `make shots`. It takes Chromium."""
 
 import shutil
 import tempfile
@@ -134,7 +134,3 @@ def main() -> bool:
         plan_pictures(browser)
         agent_pictures(browser)
     return True
-
-
-if __name__ == "__main__" and not main():
-    print("no Chromium here: the pictures stay as they were")

@@ -3,7 +3,7 @@
 # that it makes is below a directory and a cgroup of its own, and is gone afterwards.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-[ "$(id -u)" = 0 ] || { echo 'make demo-agent needs root: pods get cgroups of their own' >&2; exit 1; }
+[ "$(id -u)" = 0 ] || { echo 'python -m tools demo-agent needs root: pods get cgroups of their own' >&2; exit 1; }
 
 at=$(mktemp -d /tmp/nodewright-demo.XXXXXX)
 root=/nodewright-demo-$$

@@ -1,4 +1,4 @@
-"""A cluster on this machine, with the agent as its node: `make demo-cluster`.
+"""A cluster on this machine, with the agent as its node: `python -m tools demo-cluster`.
 
 etcd, the API server, the controllers and the scheduler are those that KUBEBUILDER_ASSETS names; the agent and its containerd
 are the demonstration's own. Nothing is left afterwards.
@@ -21,7 +21,7 @@ from tests.support.fake_api_certificates import Authority
 from tests.support.real_api_server import ASSETS, NODE_TOKEN, RealAPIServer, real_api_server
 from tests.support.real_scheduler import running_component
 
-from tools.container_agent import Agent
+from tools.containers import Agent
 
 NODE = "worker"
 _NEEDED, _WANTED = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"), "kube-scheduler"
@@ -259,7 +259,7 @@ def say(text: str) -> None:
 def main() -> int:
     """Runs the demonstration; 0 also where a part is missing, which is printed."""
     if missing := missing_parts():
-        print(f"make demo-cluster needs {missing}", file=sys.stderr)
+        print(f"python -m tools demo-cluster needs {missing}", file=sys.stderr)
         return 0
     # What is stopped by a signal leaves nothing either.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -270,7 +270,3 @@ def main() -> int:
         cpu_millis = int(cpu.removesuffix("m")) if cpu.endswith("m") else int(cpu) * 1000
         _demonstrate(cluster, cpu_millis, has_scheduler=has_scheduler)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import random
+import ssl
 import sys
 import tempfile
 import time
@@ -31,7 +32,6 @@ from nodewright.documents.files.process_tuning import ShortCollections
 from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node
-from tools.call_connection import CallConnection
 from tools.cpu_timer import process_cpu_s
 from tools.scheduling_bench import free_port
 from tools.source import ROOT
@@ -364,5 +364,60 @@ def main() -> int:
     return int(any(run["rejected_by_kubelets"] or run["wrong_answers"] for run in runs))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+CALL_S = 60.0
+"""How long an answer may take; then the load ends with an error."""
+
+
+class CallConnection(asyncio.Protocol):
+    """One connection to the extender: a call at a time."""
+
+    def __init__(self) -> None:
+        self._received, self._answer = b"", asyncio.get_running_loop().create_future()
+
+    @classmethod
+    async def open(cls, port: int) -> "CallConnection":
+        """A connection over TLS."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        _, connection = await asyncio.get_running_loop().create_connection(
+            cls, "127.0.0.1", port, ssl=context
+        )
+        return connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keeps the transport."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Ends the call."""
+        self._end(f"the connection ended: {error}")
+
+    def _end(self, text: str) -> None:
+        if not self._answer.done():
+            self._answer.set_exception(ConnectionError(f"the extender did not answer: {text}"))
+
+    def data_received(self, data: bytes) -> None:
+        """Takes the answer when it is complete."""
+        self._received += data
+        head, separator, body = self._received.partition(b"\r\n\r\n")
+        lines = head.lower().split(b"\r\n")
+        if not separator:
+            return
+        length = next((int(line[15:]) for line in lines if line.startswith(b"content-length:")), -1)
+        if not lines[0].startswith(b"http/1.1 200 ") or length < 0:
+            # Nothing that schedulers could go on from: the load ends.
+            self._end(f"{lines[0].decode('ascii', 'replace')}: {body[:300]!r}")
+            self._transport.close()
+        elif len(body) >= length:
+            self._received = b""
+            self._answer.set_result(body)
+
+    async def call(self, verb: str, body: bytes) -> bytes:
+        """The answer to a call."""
+        self._answer = asyncio.get_running_loop().create_future()
+        head = f"POST /{verb} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        self._transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode("ascii") + body)
+        async with asyncio.timeout(CALL_S):
+            answer: bytes = await self._answer
+        return answer

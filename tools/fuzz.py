@@ -1,4 +1,4 @@
-"""Broken input for everything that reads what people bring: `python -m tools.fuzz` or `make fuzz`.
+"""Broken input for everything that reads what people bring: `python -m tools fuzz` or `make fuzz`.
 
 Good input is damaged at random, from a seed: its bytes, or the values in it. A command may answer or refuse with a
 message; an exception, and more than a few seconds for one input, is a finding: it is printed with its seed and number.
@@ -7,12 +7,15 @@ message; an exception, and more than a few seconds for one input, is a finding: 
 import argparse
 import contextlib
 import gc
+import io
 import json
 import os
 import random
 import resource
+import shutil
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,16 +24,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from nodewright.cli.app import run
 from nodewright.documents.files.process_tuning import COMMAND_THRESHOLDS
 from nodewright.documents.formats.documents import parse_documents
+from nodewright.documents.output.exit_codes import ERROR
 from nodewright.documents.profiles.catalogue import recorded_machines
 from nodewright.model.errors import HostError, InputError
 from nodewright.model.values.idset import CPUSet, IdSetError
 from nodewright.model.values.quantity import Quantity, QuantityError
-from tools.fuzz_cluster import cluster_targets
-from tools.fuzz_commands import reader_of
-from tools.fuzz_figures import Totals, Trial
-from tools.fuzz_targets import CONFIGURATION, LSCPU, POD, PROFILE, USAGE, file_targets
+from tools.agent_figures import Totals, Trial
+from tools.fuzz_targets import CONFIGURATION, LSCPU, POD, PROFILE, USAGE, cluster_targets, file_targets
 from tools.source import ROOT
 
 SLOW_S = 20.0
@@ -333,5 +336,63 @@ def main(arguments: list[str]) -> int:
     return 1 if failed else 0
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def reader_of(line: str, other: bytes = b"") -> Reader:
+    """Runs the command on a file with the content; its output is dropped."""
+
+    def read(content: bytes) -> None:
+        arguments = [_argument(word, content, other) for word in line.split()]
+        printed, dropped = io.StringIO(), io.StringIO()
+        with (
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(dropped),
+            contextlib.chdir(ROOT),
+        ):
+            code = run(arguments)
+        if line.endswith("-o json") and code != ERROR:
+            json.loads(printed.getvalue(), parse_constant=_refuse_constant)
+
+    return read
+
+
+def _argument(word: str, content: bytes, other: bytes) -> str:
+    """The word, or the path of a file with the content; for TREE:SOURCE:FILE a directory with it in that file."""
+    if word.startswith("TREE:"):
+        _, source, file = word.split(":")
+        tree = _tree(source, file)
+        (tree / file).write_bytes(content)
+        return str(tree)
+    name = {"FILE": "in.json", "TABLE": "in.csv", "OTHER": "other.json"}.get(word)
+    if name is None:
+        return word
+    path = _directory() / name
+    path.write_bytes(other if word == "OTHER" else content)
+    return str(path)
+
+
+@cache
+def _directory() -> Path:
+    """A directory for the files of this process and of its children, which run one at a time.
+
+    It is in memory if this machine has such a file system, and is removed when the process ends.
+    """
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - a new directory in it
+    directory = tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory)
+    _kept.append(directory)
+    return Path(directory.name)
+
+
+_kept: list[tempfile.TemporaryDirectory[str]] = []
+"""Removes its directory when the process ends."""
+
+
+@cache
+def _tree(source: str, file: str) -> Path:
+    """A copy of the directory in which only that file is written."""
+    tree = Path(tempfile.mkdtemp(dir=_directory()), "tree")
+    shutil.copytree(ROOT / source, tree)
+    (tree / file).parent.mkdir(parents=True, exist_ok=True)
+    return tree
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

@@ -1,4 +1,4 @@
-"""What upstream's node conformance suite says of the agent: `python -m tools.node_conformance OURS [KUBELET]`.
+"""What upstream's node conformance suite says of the agent: `python -m tools node-conformance OURS [KUBELET]`.
 
 Both are directories with the suite's JUnit files, of a run with the agent in the place of the kubelet, and of one with the real
 kubelet on the same machine. Writes docs/figures/node-conformance.json, and docs/reference/conformance.md from it.
@@ -117,7 +117,3 @@ def write() -> None:
     """Writes the page from the figures that are kept."""
     figures = json.loads(FIGURES.read_text("utf-8"))
     PAGE.write_text(page(figures, PAGE.read_text("utf-8")), "utf-8")
-
-
-if __name__ == "__main__":
-    main()

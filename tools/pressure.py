@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterable
@@ -81,7 +80,3 @@ def main() -> int:
     kept.write_text(json.dumps({**document, "rounds": rounds}, indent=2) + "\n", "utf-8")
     print(json.dumps(document, indent=2))
     return 0 if all(map(is_won, result.values())) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Writes a sample of the recorded decisions of every family and release, for users and the fast tests: `python -m tools.recorded_sample`.
+"""Writes a sample of the recorded decisions of every family and release, for users and the fast tests: `python -m tools recorded-sample`.
 
 The sample prefers answers that differ between releases, and short questions.
 """
@@ -8,8 +8,7 @@ import json
 from pathlib import Path
 
 from nodewright.model.releases.release_table import RELEASE_TABLES
-from nodewright.testing.conformance.release_vectors import vectors_of_release
-from nodewright.testing.conformance.vectors import FAMILIES, Vector, recorded_sample
+from nodewright.testing.conformance.vectors import FAMILIES, Vector, recorded_sample, vectors_of_release
 
 CONFORMANCE = Path(__file__).parent.parent / "tests" / "conformance"
 SAMPLE = recorded_sample()
@@ -61,7 +60,3 @@ def _line(vector: Vector) -> str:
 def _spread(lines: list[str], count: int) -> list[str]:
     step = max(len(lines) // count, 1) if count else 1
     return lines[::step][:count]
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Reference pages from docstrings: `python -m tools.reference` or `make docs`.
+"""Reference pages from docstrings and commands, and the completion table: `python -m tools reference` or `make docs`.
 
 `docs/reference/departures.md` is kept, and a test holds it to the source: it lists everything that we do
 otherwise than Kubernetes. So are the pages of NodeProfile, of the catalogue's machines and of lint rules, and the schemas of
@@ -6,6 +6,8 @@ reports. The others, a page a module and what follows which source, are made on 
 """
 
 import ast
+import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,14 +18,19 @@ from typing import Any, get_args, get_origin
 import click
 import msgspec
 
-from nodewright.cli.app import app
-from nodewright.cli.schema import REPORTS, schema_of
+from nodewright.cli.about import REPORTS, schema_of
+from nodewright.cli.app import COMMANDS, app
+from nodewright.cli.complete import TABLE
 from nodewright.documents.output.json_yaml import as_json
 from nodewright.documents.profiles.catalogue import CatalogueMachine, catalogue
+from nodewright.engine.core.cpu.custom_picker import CPUPicker
+from nodewright.engine.core.eviction.eviction_policy import EvictionPolicy
+from nodewright.engine.core.topology.custom import TopologyPolicy
 from nodewright.model.hardware import machine_info
 from nodewright.model.kubernetes import eviction_thresholds, node_profile, objects
 from nodewright.predict.lint.lint_report import rule_page, rules_page
 from nodewright.predict.lint.rules import RULES_BY_ID
+from nodewright.predict.policy_registry import PolicyRegistry
 from tools.source import PACKAGE, ROOT, Module, Section, Symbol, modules, sections
 
 FOLDER = ROOT / "docs" / "reference"
@@ -310,7 +317,7 @@ def pages() -> Iterator[tuple[Path, str]]:
         yield FOLDER / "modules" / f"{module.name}.md", page(module)
 
 
-def main() -> None:
+def write_reference() -> None:
     """Writes all pages, and removes pages of removed modules."""
     for old in (FOLDER / "modules").glob("*.md"):
         old.unlink()
@@ -326,5 +333,81 @@ def _order(module: Module) -> tuple[int, str]:
     return (LAYERS.index(layer) if layer in LAYERS else -1), module.name
 
 
-if __name__ == "__main__":
-    main()
+# Options whose values are names of something that nodewright has.
+NAMES = {"--topology-policy": TopologyPolicy, "--cpu-picker": CPUPicker, "--policy": EvictionPolicy}
+
+
+def write_completion_table() -> None:
+    """Write the table."""
+    Path(TABLE).write_text(completion_table(), "utf-8")
+
+
+def completion_table() -> str:
+    """The table as it stands in its file."""
+    machines = {name: entry.description for name, entry in catalogue().items()}
+    entries: dict[str, dict[str, Any]] = {}
+    for context, command in commands():
+        entries[context.command_path] = entry = _command(context, command)
+        if context.parent:
+            entries[context.parent.command_path].setdefault("commands", {})[context.info_name] = entry
+    table = {"machines": machines, **next(iter(entries.values()))}
+    return json.dumps(table, indent=1, ensure_ascii=False) + "\n"
+
+
+def _command(context: click.Context, command: click.Command) -> dict[str, Any]:
+    about = command.get_short_help_str(80)
+    if context.parent is None:
+        about = ""
+    elif context.parent.command is app:
+        about = COMMANDS[context.info_name or ""].summary
+    entry: dict[str, Any] = {"about": about}
+    if isinstance(command, click.Group):
+        entry["commands"] = {}
+    options = [param for param in command.get_params(context) if isinstance(param, click.Option)]
+    entry["options"] = [_option(option) for option in options if not option.hidden]
+    arguments = [param for param in command.params if isinstance(param, click.Argument)]
+    if arguments:
+        entry["arguments"] = [
+            {**_values(argument), **({"again": True} if argument.nargs < 0 else {})} for argument in arguments
+        ]
+    return entry
+
+
+def _option(option: click.Option) -> dict[str, Any]:
+    names = [*option.opts, *option.secondary_opts]
+    entry: dict[str, Any] = {"names": names, "about": _first_sentence(option.help or "")}
+    if not option.is_flag:
+        entry["values"] = _values(option)
+    if option.multiple:
+        entry["again"] = True
+    return entry
+
+
+def _values(parameter: click.Parameter) -> dict[str, Any]:
+    """What the parameter takes, by its type and by what its usage calls it: FILE|NAME, DIR|live."""
+    if isinstance(parameter.type, click.Choice):
+        return {"words": dict.fromkeys(parameter.type.choices, "")}
+    words: dict[str, str] = {}
+    paths = ""
+    for option, kind in NAMES.items():
+        if option in parameter.opts:
+            words |= {
+                policy.name: policy.description.rstrip(".")
+                for policy in PolicyRegistry().policies
+                if isinstance(policy, kind)
+            }
+    parts = (parameter.metavar or parameter.name or "").removesuffix("...").strip("[]").split("|")
+    for part in parts:
+        if part.startswith(("FILE", "OUT.")):
+            paths = "file"
+        elif part == "DIR":
+            paths = paths or "dir"
+        elif part.islower() and len(parts) > 1:
+            words[part] = ""
+    has_machines = parts in (["FILE", "NAME"], ["name"])
+    document = {"words": words, "paths": paths, "from": "machines" if has_machines else ""}
+    return {key: value for key, value in document.items() if value}
+
+
+def _first_sentence(help_text: str) -> str:
+    return re.split(r"[.;] (?=[A-Z-])|; ", help_text, maxsplit=1)[0].rstrip(".")

@@ -9,19 +9,26 @@ from a commit, for example after CHANGELOG.md has been edited.
 """
 
 import argparse
+import gzip
 import hashlib
+import io
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import textwrap
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import yaml
+
+from nodewright.version import __version__
 from tools.source import ROOT
 
 VERSION_FILE = "src/nodewright/version.py"
@@ -239,6 +246,65 @@ def main(arguments: Sequence[str], root: Path = ROOT, build: Builder = hatch) ->
         print("\nRead CHANGELOG.md. Then:\n")
         print(f"  git commit -a -m 'Release {version}'\n  python -m tools.release --build")
         print(f"  git tag -a v{version} -m 'nodewright {version}'")
+
+
+LAUNCHER = ROOT / "packaging" / "krew" / "kubectl-nodewright"
+OUT = ROOT / "build" / "krew"
+
+
+def archive(version: str) -> bytes:
+    """The archive of the plugin: launcher and licence, the same bytes for the same version."""
+    files = {
+        "kubectl-nodewright": (LAUNCHER.read_text("utf-8").replace("VERSION", version), 0o755),
+        "LICENSE": ((ROOT / "LICENSE").read_text("utf-8"), 0o644),
+    }
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w") as contents:
+        for name, (text, mode) in files.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(text.encode()), mode
+            contents.addfile(member, io.BytesIO(text.encode()))
+    return gzip.compress(tar.getvalue(), mtime=0)
+
+
+def manifest(version: str, url: str, content: bytes) -> dict[str, Any]:
+    """The manifest for the krew index."""
+    platforms = [{"key": "os", "operator": "In", "values": ["darwin", "linux"]}]
+    return {
+        "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
+        "kind": "Plugin",
+        "metadata": {"name": "nodewright"},
+        "spec": {
+            "version": f"v{version}",
+            "shortDescription": "Predict and explain the kubelet's decisions",
+            "description": (
+                "Gives the kubelet's own answer about a pod's resources: verdict, CPUs, NUMA nodes, devices, eviction\n"
+                "victims, quota; the reason, and the smallest change that flips it.\n"
+            ),
+            "caveats": "Needs Python 3.11 with `pip install nodewright`, or uv, or pipx.\n",
+            "platforms": [
+                {
+                    "selector": {"matchExpressions": platforms},
+                    "uri": url,
+                    "sha256": hashlib.sha256(content).hexdigest(),
+                    "bin": "kubectl-nodewright",
+                    "files": [{"from": "kubectl-nodewright", "to": "."}, {"from": "LICENSE", "to": "."}],
+                }
+            ],
+        },
+    }
+
+
+def write_krew_plugin() -> None:
+    """Writes archive and manifest."""
+    (url,) = sys.argv[1:]
+    version = __version__
+    content = archive(version)
+    OUT.mkdir(parents=True, exist_ok=True)
+    (OUT / Path(url).name).write_bytes(content)
+    text = yaml.safe_dump(manifest(version, url, content), sort_keys=False)
+    (OUT / "nodewright.yaml").write_text(text, "utf-8")
+    print(f"{OUT.relative_to(ROOT)}: {Path(url).name}, nodewright.yaml")
 
 
 if __name__ == "__main__":

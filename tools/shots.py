@@ -1,4 +1,4 @@
-"""What every command prints, at 80 and 200 columns, kept as text: `python -m tools.shots [NAME...]` or `make shots`.
+"""What every command prints, at 80 and 200 columns, kept as text: `python -m tools shots [NAME...]` or `make shots`.
 
 A test fails where a stored shot is not what its command prints now. Each shot names files of the project and
 nodes of the catalogue alone: what depends on this machine has no place here.
@@ -6,13 +6,12 @@ nodes of the catalogue alone: what depends on this machine has no place here.
 
 import shutil
 import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nodewright.cli.app import COMMANDS
-from tools import completion, dashboard_shots
+from tools import dashboard_shots
 from tools.consoles import execute
 from tools.source import ROOT
 
@@ -198,24 +197,22 @@ def strangers() -> Iterator[Path]:
     return (stored for stored in sorted(FOLDER.glob("*.txt")) if stored not in known)
 
 
-def main(names: list[str]) -> None:
-    """Takes the shots with these names, or all, and removes unused ones."""
+def write_shots(names: Sequence[str] = ()) -> None:
+    """Takes the shots with these names, or all, and removes unused ones; pictures stay."""
     FOLDER.mkdir(exist_ok=True)
     for name in names or SHOTS:
-        if name not in SHOTS:
-            continue
-        for columns in WIDTHS:
+        for columns in WIDTHS if name in SHOTS else ():
             path(name, columns).write_text(taken(name, columns), "utf-8")
-    completion.main()
-    for name in names or PICTURES:
-        if name in PICTURES and photographed(name, PICTURES[name]) is None:
-            print(f"no Chromium here: {name}.png stays as it was")
-    if (not names or "dashboard" in names) and not dashboard_shots.main():
-        print("no Chromium here: pictures of the dashboard stay as they were")
     for stored in list(strangers()):
         stored.unlink()
     print(f"{len(names or SHOTS)} shots, {len(WIDTHS)} widths each, in {FOLDER.relative_to(ROOT)}")
 
 
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def main(names: list[str]) -> None:
+    """Takes the shots and the pictures with these names, or all."""
+    write_shots(names)
+    for name in names or PICTURES:
+        if name in PICTURES and photographed(name, PICTURES[name]) is None:
+            print(f"no Chromium here: {name}.png stays as it was")
+    if (not names or "dashboard" in names) and not dashboard_shots.main():
+        print("no Chromium here: pictures of the dashboard stay as they were")

@@ -99,16 +99,13 @@ def main() -> int:
     if options.tests:
         return ran.returncode
     # Beside nothing else: how late a signal is depends on who wants the CPUs.
-    raced = subprocess.run([sys.executable, "-m", "tools.pressure"], cwd=ROOT, check=False)
+    raced = subprocess.run([sys.executable, "-m", "tools", "pressure"], cwd=ROOT, check=False)
     worn = [
-        "tools.containers",
+        "tools",
+        "containers",
         "soak",
         f"--seed={options.seed}",
         f"--into={BUILD}/containers-{commit()}.json",
     ]
     contained = subprocess.run([sys.executable, "-m", *worn], cwd=ROOT, check=False)
     return ran.returncode or raced.returncode or contained.returncode
-
-
-if __name__ == "__main__":
-    sys.exit(main())

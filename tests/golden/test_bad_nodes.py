@@ -1,6 +1,6 @@
 """Messages for invalid nodes: each case is one change of a valid profile, with its messages.
 
-`REFRESH_GOLDEN=1 pytest tests/golden` rewrites the file.
+`python -m tools regenerate` rewrites the file.
 """
 
 import os

@@ -1,6 +1,6 @@
 """What `nodewright requests` prints for the examples, kept as files: a changed sentence shows up in review.
 
-`REFRESH_GOLDEN=1 pytest tests/golden` rewrites the files.
+`python -m tools regenerate` rewrites the files.
 """
 
 import os

@@ -5,6 +5,7 @@ from itertools import combinations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.device_managers import GPU, a_pod_with_devices
 
 from nodewright.engine.core.devices.device_assignment import allocate, free_devices, without_inactive_pods
 from nodewright.engine.core.devices.device_hints import device_hints
@@ -15,7 +16,6 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.devices import DevicesChosen, NotEnoughDevices
 from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.idset import NUMASet
-from nodewright.testing.devices import GPU, a_pod_with_devices
 
 NODES = st.lists(st.sampled_from((0, 1, 2, 3, 9)), min_size=0, max_size=3, unique=True)
 AFFINITIES = st.none() | st.integers(1, 15).map(NUMASet)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.machine_files import machine_files, write_machine_files
 
 from nodewright.documents.output.text_layout import ASCII
 from nodewright.documents.profiles.catalogue import catalogue
@@ -18,7 +19,7 @@ from nodewright.model.hardware.machine_faults import machine_faults
 from nodewright.model.hardware.machine_info import MachineInfo
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.predict.node_report.machine_drawing import machine_lines
-from nodewright.testing.machines import machine_files, machines, write_machine_files
+from nodewright.testing.machines import machines
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - thousands of small files, faster in memory
 

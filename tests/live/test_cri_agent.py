@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.live.containerd import lacking
 
-from tools.container_agent import EXCLUSIVE, a_pod, an_agent
+from tools.containers import EXCLUSIVE, a_pod, an_agent
 
 pytestmark = pytest.mark.live
 

@@ -10,7 +10,7 @@ import pytest
 from tests.live.containerd import lacking
 from tests.live.cri_proxy import Moment, Proxy
 
-from tools.container_agent import Agent, a_pod, an_agent, groups
+from tools.containers import Agent, a_pod, an_agent, groups
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

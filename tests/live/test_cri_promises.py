@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.live.containerd import Containerd, lacking
 
-from tools.container_agent import EXCLUSIVE, Agent, a_pod, an_agent
+from tools.containers import EXCLUSIVE, Agent, a_pod, an_agent
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

@@ -18,7 +18,7 @@ from tests.live.containerd import lacking
 
 from nodewright.cluster.pod_resources.lister import PodResourcesClient
 from nodewright.model.kubernetes.pod_resources_api import ContainerDevices
-from tools.container_agent import Agent, a_pod, an_agent
+from tools.containers import Agent, a_pod, an_agent
 from tools.source import ROOT
 
 pytestmark = pytest.mark.live

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.container_agent import trees
+from tools.containers import trees
 from tools.demo_cluster import missing_parts
 from tools.source import ROOT
 
@@ -19,7 +19,7 @@ def test_the_demonstration_of_a_cluster_runs_to_its_end_and_leaves_nothing(tmp_p
     if missing := missing_parts():
         pytest.skip(f"needs {missing}")
     process = subprocess.Popen(
-        [sys.executable, "-m", "tools.demo_cluster"],
+        [sys.executable, "-m", "tools", "demo-cluster"],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
@@ -37,7 +37,7 @@ def test_the_demonstration_of_a_cluster_runs_to_its_end_and_leaves_nothing(tmp_p
 
 def test_the_demonstration_says_what_it_needs() -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "tools.demo_cluster"],
+        [sys.executable, "-m", "tools", "demo-cluster"],
         cwd=ROOT,
         env={name: value for name, value in os.environ.items() if name != "KUBEBUILDER_ASSETS"},
         capture_output=True,
@@ -46,4 +46,4 @@ def test_the_demonstration_says_what_it_needs() -> None:
         timeout=60,
     )
     assert ran.returncode == 0
-    assert ran.stderr.startswith("make demo-cluster needs ")
+    assert ran.stderr.startswith("python -m tools demo-cluster needs ")

@@ -13,8 +13,7 @@ from tests.support.deciding_nodes import DecidingNodes
 from tests.support.real_api_server import needs_real, real_api_server
 
 from nodewright.cluster.client.api_client import ApiClient
-from tools.scheduling_bench import Bench, ExtenderProcess
-from tools.scheduling_workload import PODS
+from tools.scheduling_bench import PODS, Bench, ExtenderProcess
 
 pytestmark = [
     pytest.mark.live,

@@ -6,11 +6,10 @@ import sys
 import traceback
 from collections.abc import Sequence
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from nodewright.cli.app import COMMANDS, run
+from nodewright.cli.app import COMMANDS, load_command, run
 
 MAX_BYTES = 1 << 30
 MAX_CPU_S = 20
@@ -35,8 +34,8 @@ class LimitedRun(NamedTuple):
 @cache
 def _import_commands() -> None:
     """Imports all commands once, in the parent of all forks."""
-    for module in COMMANDS.values():
-        import_module(module)
+    for name in COMMANDS:
+        load_command(name)
 
 
 def run_limited(arguments: Sequence[str], output: Path) -> LimitedRun:

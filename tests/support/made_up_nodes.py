@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.support.machine_files import machine_files, write_machine_files
 from tests.support.nominal_runtime import IMAGE
 
 from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode, UncoreCache
 from nodewright.model.hardware.machine_shape import GIB
-from nodewright.testing.machines import machine_files, write_machine_files
 
 # Not strict-cpu-reservation, nor the policy none: their kubelets write all CPUs into a real cgroup, which has fewer.
 _OPTIONS = (

@@ -40,7 +40,7 @@ def test_a_row_has_the_shortest_and_the_median_and_a_pod_its_mean() -> None:
         "rows": {last.test: [0.2, 0.1], other.test: [0.3, 0.2]},
     }
     lines = [line for line in page(figures, paired).splitlines() if line.startswith("| ")]
-    fleets = lines.index("| Fleets (`make bench-million`) | took | target |")
+    fleets = lines.index("| Fleets (`python -m tools bench-fleet million`) | took | target |")
     assert [line.count("|") for line in lines[fleets:]] == [4] * len(lines[fleets:])
     assert lines[fleets + 2].startswith("| 1,000,000 pods on 10,000 nodes | ")
     assert lines[1:fleets] == [

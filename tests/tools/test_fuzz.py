@@ -4,8 +4,7 @@ from itertools import islice
 import pytest
 
 from tools.fuzz import inputs, targets, tried
-from tools.fuzz_cluster import cluster_targets
-from tools.fuzz_targets import file_targets
+from tools.fuzz_targets import cluster_targets, file_targets
 
 SEED = int(os.environ.get("FAULT_SEED") or 20260101)
 """The seed that `make test` prints, and `make test SEED=` repeats."""

@@ -1,7 +1,6 @@
 from pathlib import Path
 
-from tools.agent_figures import FUZZ, PAGE, page_with_figures
-from tools.fuzz_figures import Totals, Trial, joined_targets, runs_of
+from tools.agent_figures import FUZZ, PAGE, Totals, Trial, joined_targets, page_with_figures, runs_of
 
 
 def test_a_run_is_added_to_those_before(tmp_path: Path) -> None:

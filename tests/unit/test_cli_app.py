@@ -1,10 +1,71 @@
 import json
+import re
+import tomllib
+from collections.abc import Iterator
 
+import click
 import pytest
 
-from nodewright.cli.app import COMMANDS, run
+from nodewright.cli.app import COMMANDS, load_command, run
 from nodewright.documents.output.exit_codes import USAGE, YES
 from nodewright.model.releases.release_table import RELEASE_TABLES
+from tools.source import ROOT
+
+
+def leaves(name: str, command: click.Command) -> Iterator[tuple[str, set[str], set[str]]]:
+    """Each command that answers, with its options and the formats of `-o`."""
+    if isinstance(command, click.Group):
+        for below, subcommand in command.commands.items():
+            yield from leaves(below, subcommand)
+        return
+    options = {option for parameter in command.params for option in parameter.opts}
+    choices = [
+        parameter.type
+        for parameter in command.params
+        if "-o" in parameter.opts and parameter.name == "output"
+    ]
+    yield (
+        name,
+        options,
+        {str(word) for kind in choices if isinstance(kind, click.Choice) for word in kind.choices},
+    )
+
+
+def disagreements(name: str, has: dict[str, bool], reason: str) -> list[str]:
+    """Where the commands of a row lack something without the row's saying so, or have what it says they lack."""
+    if list(has) == [name]:
+        return [] if has[name] != bool(reason) else [name]
+    return [each for each, is_there in has.items() if is_there == (f"`{each}`" in reason)]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_answers_as_json_or_its_row_says_why_not(name: str) -> None:
+    has = {leaf: "json" in formats for leaf, _, formats in leaves(name, load_command(name))}
+    assert disagreements(name, has, COMMANDS[name].without_json) == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_takes_objects_of_a_cluster_or_its_row_says_why_not(name: str) -> None:
+    has = {leaf: {"--context", "--as"} <= options for leaf, options, _ in leaves(name, load_command(name))}
+    assert disagreements(name, has, COMMANDS[name].without_cluster) == []
+
+
+@pytest.mark.parametrize("name", [name for name, row in COMMANDS.items() if row.guide is not None])
+def test_a_command_has_a_page_of_the_guide_that_shows_it(name: str) -> None:
+    page = ROOT / "docs" / "guide" / f"{COMMANDS[name].guide or name}.md"
+    assert re.search(rf"(nodewright |`){name}\b", page.read_text("utf-8"))
+
+
+def test_the_extras_of_commands_are_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    named = {extra for row in COMMANDS.values() for extra in row.extra.split(",") if extra}
+    assert named <= set(project["optional-dependencies"])
+
+
+def test_a_row_that_names_what_the_command_has_is_found_out() -> None:
+    assert disagreements("fleet", {"run": True, "generate": False}, "`run` has none") == ["run", "generate"]
+    assert disagreements("admit", {"admit": False}, "") == ["admit"]
+    assert disagreements("admit", {"admit": True}, "it has none") == ["admit"]
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from tests.support.real_api_server import ASSETS, real_api_server
 
-from nodewright.cli.app import COMMANDS
+from nodewright.cli.app import COMMANDS, load_command
 from nodewright.documents.formats.manifests import load_workloads
 from nodewright.documents.formats.schema import schema_faults
 from nodewright.engine.admission.validation.pod_spec import pod_violations
@@ -100,7 +100,7 @@ def test_the_commands_know_the_options(name: str) -> None:
         options += [operation["value"] for operation in yaml.safe_load(patch["patches"][0]["patch"])]
     if word not in COMMANDS:
         pytest.skip(f"this version has no command {word}")
-    command = importlib.import_module(COMMANDS[word]).command
+    command = load_command(word)
     known = {option for parameter in command.params for option in parameter.opts}
     assert {option.partition("=")[0] for option in options} - known == set()
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from nodewright.testing.conformance.vectors import FAMILIES, is_answered
-from tools.consoles import blocks, console_commands, is_as_shown, is_run, outputs
+from tools.consoles import blocks, console_commands, documents, is_as_shown, is_run, outputs
 from tools.reference import CLI
-from tools.refresh_guide import documents
 from tools.source import ROOT
 
 PAGES = [page.relative_to(ROOT).as_posix() for page in documents()]
@@ -28,7 +27,7 @@ def test_commands_print_what_is_shown(page: str) -> None:
                     each.output.splitlines(), printed.splitlines(), "shown", "printed", lineterm=""
                 )
                 wrong += [f"{page}:{each.line}: $ {each.command}", *difference, ""]
-    assert not wrong, "\n".join(["refresh with `make guide`", *wrong])
+    assert not wrong, "\n".join(["refresh with `python -m tools regenerate`", *wrong])
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -87,6 +86,6 @@ def links(page: Path) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
-    """Pages of commands are not kept in the checkout: `make docs` writes them."""
+    """Pages of commands are not kept in the checkout: `python -m tools regenerate` writes them."""
     targets = {target: (ROOT / page).parent.joinpath(target).resolve() for target in links(ROOT / page)}
     assert not [target for target, path in targets.items() if CLI not in path.parents and not path.exists()]

@@ -21,7 +21,7 @@ from tests.support.sarif_schema import SARIF_SCHEMA
 from nodewright.cli.app import COMMANDS, app, run
 from nodewright.documents.output.exit_codes import ERROR, NO, YES
 from nodewright.version import __version__
-from tools.krew import LAUNCHER, archive, manifest
+from tools.release import LAUNCHER, archive, manifest
 from tools.source import ROOT
 
 ACTION = ROOT / "packaging" / "github-action"

@@ -6,6 +6,7 @@ Exit codes: 0 yes; 1 error (input, machine; for `verify` a mismatch); 2 usage; 3
 import importlib
 from collections.abc import Sequence
 from io import StringIO
+from typing import NamedTuple
 
 import click
 
@@ -17,56 +18,159 @@ from nodewright.model.errors import HostError, InputError, fault_lines
 from nodewright.model.printable import printable
 from nodewright.model.values.custom_policy import CustomPolicyError
 
-# Title of a section of `--help` -> command name -> summary; the module `nodewright.cli.NAME` has a click command named
-# `command`. The summaries are kept here so that `--help` imports no command's module.
-_TABLE = {
+
+class CommandRow(NamedTuple):
+    """What a command has, or why it has not; a test compares the rows with the commands."""
+
+    summary: str
+    """Here, so that `--help` imports no command's module."""
+    place: str = ""
+    """Its module in `nodewright.cli`, and the name of the click command if it is not `command`. Default: its own name."""
+    guide: str | None = ""
+    """Its page in docs/guide; its own name by default, None for none."""
+    without_json: str = ""
+    """Why it has no `-o json`; of a group, the subcommands that have none."""
+    without_cluster: str = ""
+    """Why it takes no objects and nodes of a cluster; of a group, the subcommands that take none."""
+    extra: str = ""
+    """The extras that it needs, whatever its options."""
+
+
+_SERVES = "it serves until it is stopped"
+_OF_AGENT = "it is about the agent of this machine"
+_LINES = "it prints kubectl's line for each pod"
+_MEMBER = "with --kubeconfig it is a node of a cluster"
+_ITSELF = "it is about nodewright itself"
+
+SECTIONS = {
     "Pods and nodes": {
-        "requests": "Show the effective requests and limits of pods.",
-        "admit": "Show whether a node admits pods.",
-        "explain": "Explain why a pod is refused and what would let it in.",
-        "preempt": "Show which pods a critical pod preempts.",
-        "evict": "Show which pods are evicted, in what order and why.",
-        "cgroups": "Show the value of each cgroup file and its source.",
-        "node": "Capture, show, export and list nodes.",
+        "requests": CommandRow("Show the effective requests and limits of pods."),
+        "admit": CommandRow("Show whether a node admits pods.", guide="admission"),
+        "explain": CommandRow("Explain why a pod is refused and what would let it in."),
+        "preempt": CommandRow("Show which pods a critical pod preempts.", guide="preemption"),
+        "evict": CommandRow("Show which pods are evicted, in what order and why.", guide="eviction"),
+        "cgroups": CommandRow("Show the value of each cgroup file and its source."),
+        "node": CommandRow(
+            "Capture, show, export and list nodes.",
+            guide="machines",
+            without_cluster="`catalogue` lists machines",
+        ),
     },
     "Manifests and configuration": {
-        "lint": "Find resource problems in manifests and kubelet configuration.",
-        "quota": "Show what quotas and limit ranges charge and refuse.",
+        "lint": CommandRow("Find resource problems in manifests and kubelet configuration."),
+        "quota": CommandRow("Show what quotas and limit ranges charge and refuse."),
     },
     "Changes over time": {
-        "replay": "Replay a scenario of node events.",
-        "rehearse": "Check if a kubelet restart succeeds and which pods it rejects.",
-        "upgrade": "Show what an upgrade of the kubelet changes on nodes.",
-        "audit": "Compare the state files, sockets and cgroups of a live node.",
-        "fleet": "Simulate a cluster: placements, utilization, capacity.",
+        "replay": CommandRow("Replay a scenario of node events.", without_cluster="a scenario is a file"),
+        "rehearse": CommandRow(
+            "Check if a kubelet restart succeeds and which pods it rejects.", guide="restarts"
+        ),
+        "upgrade": CommandRow(
+            "Show what an upgrade of the kubelet changes on nodes.", guide="before-you-upgrade"
+        ),
+        "audit": CommandRow("Compare the state files, sockets and cgroups of a live node."),
+        "fleet": CommandRow(
+            "Simulate a cluster: placements, utilization, capacity.",
+            "fleet.fleet",
+            without_json="`generate` writes CSV",
+            without_cluster="`generate` reads nothing",
+        ),
     },
     "The cluster": {
-        "export": "Serve what a node holds, beside its kubelet.",
-        "extender": "Let schedulers ask each node before they bind a pod.",
+        "export": CommandRow(
+            "Serve what a node holds, beside its kubelet.",
+            without_json="a NodeExport is JSON",
+            without_cluster="it runs beside the kubelet of its node",
+            extra="agent",
+        ),
+        "extender": CommandRow(
+            "Let schedulers ask each node before they bind a pod.",
+            guide="scheduling",
+            without_json=_SERVES,
+            without_cluster="it watches its whole cluster",
+            extra="agent",
+        ),
     },
     "The agent": {
-        "agent": "Run pods on this machine as a kubelet does.",
-        "kubelet": "Run pods on this machine with the kubelet's command line.",
-        "run": "Create pods on the agent of this machine.",
-        "get": "List the agent's pods, node or events.",
-        "describe": "Describe pods or the node of the agent.",
-        "logs": "Print the logs of a container.",
-        "top": "Show the current usage of pods or the node.",
-        "dashboard": "Serve the agent's dashboard in a browser.",
-        "delete": "Delete pods of the agent.",
+        "agent": CommandRow(
+            "Run pods on this machine as a kubelet does.",
+            "agent.agent:agent_command",
+            without_json=_SERVES,
+            without_cluster=_MEMBER,
+            extra="agent",
+        ),
+        "kubelet": CommandRow(
+            "Run pods on this machine with the kubelet's command line.",
+            "agent.agent:kubelet_command",
+            "join-a-cluster",
+            without_json=_SERVES,
+            without_cluster=_MEMBER,
+            extra="agent",
+        ),
+        "run": CommandRow(
+            "Create pods on the agent of this machine.", "agent.run:run_command", "agent", _LINES, _OF_AGENT
+        ),
+        "get": CommandRow(
+            "List the agent's pods, node or events.", "agent.get:get_command", "agent", "", _OF_AGENT
+        ),
+        "describe": CommandRow(
+            "Describe pods or the node of the agent.", "agent.describe", "agent", "", _OF_AGENT
+        ),
+        "logs": CommandRow(
+            "Print the logs of a container.", "agent.logs", "agent", "logs are lines", _OF_AGENT
+        ),
+        "top": CommandRow(
+            "Show the current usage of pods or the node.", "agent.get:top_command", "agent", "", _OF_AGENT
+        ),
+        "dashboard": CommandRow(
+            "Serve the agent's dashboard in a browser.",
+            "agent.dashboard",
+            without_json=_SERVES,
+            without_cluster=_OF_AGENT,
+            extra="dashboard",
+        ),
+        "delete": CommandRow(
+            "Delete pods of the agent.", "agent.run:delete_command", "agent", _LINES, _OF_AGENT
+        ),
     },
     "About nodewright": {
-        "verify": "Verify nodewright against recorded decisions of Kubernetes.",
-        "schema": "Print the JSON Schemas of the reports.",
-        "completion": "Print a shell completion script.",
-        "version": "Show the version and the Kubernetes releases.",
-        "help": "Show the help of a command.",
+        "verify": CommandRow(
+            "Verify nodewright against recorded decisions of Kubernetes.",
+            guide="new-release",
+            without_cluster=_ITSELF,
+        ),
+        "schema": CommandRow(
+            "Print the JSON Schemas of the reports.",
+            "about:schema_command",
+            "ci",
+            "a schema is JSON",
+            _ITSELF,
+        ),
+        "completion": CommandRow(
+            "Print a shell completion script.",
+            "about:completion_command",
+            None,
+            "it prints a script",
+            _ITSELF,
+        ),
+        "version": CommandRow(
+            "Show the version and the Kubernetes releases.", "about:version_command", None, "", _ITSELF
+        ),
+        "help": CommandRow(
+            "Show the help of a command.", "about:help_command", None, "it prints text", _ITSELF
+        ),
     },
 }
-SUMMARIES = {name: summary for section in _TABLE.values() for name, summary in section.items()}
-"""The summary of each command, in the order of `--help`."""
-COMMANDS = {name: f"nodewright.cli.{name}" for name in SUMMARIES}
-"""The module of each command."""
+"""The commands by section, in the order of `--help`."""
+COMMANDS = {name: row for section in SECTIONS.values() for name, row in section.items()}
+
+
+def load_command(name: str) -> click.Command:
+    """The click command of a row; imports its module."""
+    module, _, attribute = (COMMANDS[name].place or name).partition(":")
+    command = getattr(importlib.import_module(f"nodewright.cli.{module}"), attribute or "command")
+    assert isinstance(command, click.Command)
+    return command
 
 
 class LazyGroup(click.Group):
@@ -80,22 +184,20 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name."""
         del ctx
-        module = COMMANDS.get(cmd_name)
-        if module is None:
+        if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(module).command
+        command = load_command(cmd_name)
         resume_collections()
-        assert isinstance(command, click.Command)
         _add_colour_option(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the commands with their summaries."""
         del ctx
-        widest = max(map(len, SUMMARIES))
-        for title, section in _TABLE.items():
+        widest = max(map(len, COMMANDS))
+        for title, section in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(widest), summary) for name, summary in section.items()])
+                formatter.write_dl([(name.ljust(widest), row.summary) for name, row in section.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -164,10 +266,6 @@ _EXTRAS = {
 """Python packages that are not always installed, and the extras of this package that contain them."""
 
 
-_EXTRAS_OF_COMMANDS = {"agent": "agent", "kubelet": "agent", "export": "agent", "extender": "agent"}
-"""The extras of commands that need several of these packages."""
-
-
 def missing_extra_text(error: ModuleNotFoundError, arguments: Sequence[str]) -> str | None:
     """Which extra the command needs; None: the missing module is in no extra.
 
@@ -176,9 +274,10 @@ def missing_extra_text(error: ModuleNotFoundError, arguments: Sequence[str]) -> 
     """
     package = (error.name or "").partition(".")[0]
     command = arguments[0] if arguments else ""
-    extra = _EXTRAS_OF_COMMANDS.get(command, _EXTRAS.get(package))
-    if extra is None or package not in _EXTRAS:
+    if package not in _EXTRAS:
         return None
+    row = COMMANDS.get(command)
+    extra = (row and row.extra) or _EXTRAS[package]
     words = " ".join(word for word in arguments[:1] if not word.startswith("-"))
     name = {"google": "protobuf", "grpc": "grpcio"}.get(package, package)
     return f"`nodewright {words}` needs the package {name}: pip install 'nodewright[{extra}]'"

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from nodewright.agent.store.stored_agent import agent_directory
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options, current_session
+from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.cluster.cluster_session import current_session
 from nodewright.cluster.client.agent_client import DEFAULT_SOCKET
 from nodewright.documents.output.exit_codes import ERROR, NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml

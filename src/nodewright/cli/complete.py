@@ -2,7 +2,7 @@
 
 Names of a cluster's objects are asked for only where a word can be nothing else: `node/`, `pod/`, `pod `, `-n `, `--context `.
 
-The table, `completion.json`, is generated from the commands by `make shots`, and a test compares them. The output has
+The table, `completion.json`, is generated from the commands by `python -m tools regenerate`, and a test compares them. The output has
 cobra's format, as `kubectl` expects from a plugin: one line per candidate, with its description after a tab, and
 finally a colon and a number: 4, these words only; 0, files as well; 16, directories as well.
 """
@@ -91,37 +91,13 @@ def names_in_cluster(table: CompletionEntry, arguments: Sequence[str]) -> Sequen
         return [word for word in _cluster_names(_OF_CLUSTER[before], words) if word.startswith(prefix)]
     if separator and _KIND.fullmatch(kind) and not path.exists(kind):  # noqa: PTH110 - as above
         return [f"{kind}/{each}" for each in _cluster_names(kind, words) if each.startswith(name)]
-    if not prefix.startswith("-") and before in _KINDS:
+    if not prefix.startswith("-") and _NAMED_KINDS.fullmatch(before):
         return [each for each in _cluster_names(before, words) if each.startswith(prefix)]
     return ()
 
 
-_KINDS = frozenset(
-    [
-        "po",
-        "pod",
-        "pods",
-        "no",
-        "node",
-        "nodes",
-        "deploy",
-        "deployment",
-        "deployments",
-        "sts",
-        "statefulset",
-        "statefulsets",
-        "ds",
-        "daemonset",
-        "daemonsets",
-        "rs",
-        "replicaset",
-        "replicasets",
-        "job",
-        "jobs",
-        "cj",
-        "cronjob",
-        "cronjobs",
-    ]
+_NAMED_KINDS = re.compile(
+    "(pod|node|deployment|statefulset|daemonset|replicaset|job|cronjob)s?|po|no|deploy|sts|ds|rs|cj"
 )
 """Kinds whose names follow as a word of their own, as in `explain pod web-0`."""
 
@@ -135,7 +111,7 @@ def _options_below(command: CompletionEntry) -> Iterator[CompletionEntry]:
 def _cluster_names(kind: str, words: Sequence[str]) -> Sequence[str]:
     """The names of a kind in the cluster and the namespace of the words before."""
     try:
-        from nodewright.cli.cluster_words import ClusterWords, cluster_words  # noqa: PLC0415 - start-up time
+        from nodewright.cli.cluster.cluster_words import ClusterWords, cluster_words  # noqa: PLC0415 - start-up time
     except ImportError:  # without the extra
         return ()
     query = ClusterWords(

@@ -1,18 +1,18 @@
 """`nodewright evict`: which pods are evicted at a given usage, in what order and why, now or over time."""
 
-from collections.abc import Callable, Sequence
-from functools import partial, wraps
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 from msgspec.structs import replace
 
 from nodewright.cli import options, usage_options
-from nodewright.cli.cluster_options import cluster_options
-from nodewright.cli.manifest_options import ManifestOptions, filename_options
+from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.node_query import print_report, with_policies
-from nodewright.cli.options import PolicyOptions
+from nodewright.cli.options import ManifestOptions, PolicyOptions, filename_options
+from nodewright.cli.output_files import page_origin, write_page
 from nodewright.cli.workload_input import print_warnings
 from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
@@ -28,6 +28,7 @@ from nodewright.predict.evict.node_usage import NodeWithUsage
 from nodewright.predict.node import Node
 from nodewright.predict.timeline.pressure_simulation import simulated_timeline, threshold_advice
 from nodewright.predict.timeline.timeline_model import timeline_setup
+from nodewright.predict.timeline.timeline_page import timeline_page
 from nodewright.predict.timeline.timeline_report import (
     SimulatedTimelines,
     timeline_evicted_names,
@@ -134,26 +135,6 @@ _OPTIONS = (
 )
 
 
-def timeline_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options of timelines; the command receives them as `timeline`.
-
-    Errors: click.UsageError if options of a timeline are used without one.
-    """
-
-    @wraps(command)
-    def with_timeline(**parameters: Any) -> int:
-        timeline = TimelineOptions(
-            **{name: parameters.pop(name) for name in TimelineOptions.__struct_fields__}
-        )
-        timeline.check()
-        return command(timeline=timeline, **parameters)
-
-    with_options: Callable[..., int] = with_timeline
-    for option in reversed(_OPTIONS):
-        with_options = option(with_options)
-    return with_options
-
-
 @click.command("evict")
 @partial(cluster_options, is_about_node=True)
 @partial(filename_options, required=False)
@@ -162,7 +143,7 @@ def timeline_options(command: Callable[..., int]) -> Callable[..., int]:
 @options.release_option
 @options.strict_option
 @usage_options.usage_options
-@timeline_options
+@options.as_struct(TimelineOptions, "timeline", reversed(_OPTIONS))
 @click.option(
     "--signal",
     type=click.Choice([signal.value for signal in Signal]),
@@ -188,6 +169,7 @@ def command(  # noqa: PLR0913 - one argument an option
     The pods are those of the node's profile, and those of -f that run on it. Exit code 0 if no pod is evicted, 3 if one is; of a timeline 3
     if the kernel's OOM killer acts before the kubelet.
     """
+    timeline.check()
     profile, policies = with_policies(find_profile(node, release=release), timeline.policy_choice)
     source = node or "this machine"
     queried = Node.from_profile(profile, kubelet_config=kubelet_config, policies=policies, source=source)
@@ -223,9 +205,6 @@ def _report_timeline(
     """Prints how memory develops instead of which pods are evicted now."""
     report = simulated_timelines(observed.node, observed.usage, timeline)
     if timeline.html is not None:
-        from nodewright.cli.output_files import page_origin, write_page  # noqa: PLC0415 - start-up time
-        from nodewright.predict.timeline.timeline_page import timeline_page  # noqa: PLC0415 - as above
-
         write_page(timeline.html, timeline_page(report, observed.node.config, page_origin()))
     if output in ("json", "yaml"):
         document = timeline_report(report, observed.node.config, warnings=warnings)

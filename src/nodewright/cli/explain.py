@@ -8,8 +8,10 @@ import click
 from msgspec.structs import replace
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options, current_session, is_about_all_nodes, watch_option
+from nodewright.cli.cluster.cluster_options import cluster_options, is_about_all_nodes, watch_option
+from nodewright.cli.cluster.cluster_session import current_session
 from nodewright.cli.node_query import LoadedQuery, load_query, print_report
+from nodewright.cli.output_files import page_origin, write_page
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.documents.formats.workloads import LoadedWorkloads, Workload
 from nodewright.documents.output.exit_codes import NO, YES
@@ -23,6 +25,7 @@ from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.status_evidence import StatusEvidence, problem_evidence
 from nodewright.predict.explain.explanation import Explanation
+from nodewright.predict.explain.explanation_page import explanation_page
 from nodewright.predict.explain.explanation_report import (
     ExplanationReport,
     explained_pod,
@@ -180,9 +183,6 @@ def command(
 
 
 def _write_page(page: "Path", explanations: Sequence[Explanation], node: Node) -> None:
-    from nodewright.cli.output_files import page_origin, write_page  # noqa: PLC0415 - start-up time
-    from nodewright.predict.explain.explanation_page import explanation_page  # noqa: PLC0415 - start-up time
-
     write_page(page, explanation_page(explanations, node.state, page_origin()))
 
 
@@ -207,7 +207,7 @@ def _explain_of_cluster(
     query: options.NodeQuery, loaded: LoadedWorkloads, budget: int, page: "Path | None", output: str | None
 ) -> int:
     """Prints the explanations of pods on their nodes, and for pods without one what each node decides."""
-    from nodewright.cli.cluster_explain import explain_unbound_pods  # noqa: PLC0415 - start-up time
+    from nodewright.cli.cluster.cluster_answers import explain_unbound_pods  # noqa: PLC0415 - start-up time
 
     def is_bound(workload: Workload) -> bool:
         return query.node is None and workload.is_stored and bool(workload.pod.spec.node_name)
@@ -232,7 +232,7 @@ def _explain_in_cluster(
     query: options.NodeQuery, workloads: LoadedWorkloads, budget: int, page: "Path | None", output: str | None
 ) -> int:
     """Prints the explanations of pods on their nodes; if a node cannot be read, what their statuses prove."""
-    from nodewright.cli.cluster_explain import explained_on_their_nodes  # noqa: PLC0415 - start-up time
+    from nodewright.cli.cluster.cluster_answers import explained_on_their_nodes  # noqa: PLC0415 - start-up time
 
     session = current_session()
     try:

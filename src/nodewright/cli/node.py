@@ -9,24 +9,52 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 from msgspec.structs import replace
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options
-from nodewright.cli.node_capture import capture
+from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.cluster.cluster_session import current_session
 from nodewright.documents.output.exit_codes import YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import print_message, print_text, terminal_columns
 from nodewright.documents.output.text_layout import table
-from nodewright.documents.profiles.capture.from_cluster import read_configz
+from nodewright.documents.profiles.capture.captured_node import CapturedNode, NodeSources, captured_node
+from nodewright.documents.profiles.capture.from_cluster import read_configz, read_node, read_topology
+from nodewright.documents.profiles.capture.from_state_files import BrokenStateError
+from nodewright.documents.profiles.capture.node_pods import read_pods
+from nodewright.documents.profiles.capture.static_pods import StaticPods, read_static_pods
+from nodewright.documents.profiles.capture.warnings import (
+    broken_state_text,
+    capture_warning_sentence,
+    not_judged_sentence,
+)
 from nodewright.documents.profiles.catalogue import CatalogueMachine, catalogue
-from nodewright.documents.profiles.kubelet_config_files import kubelet_config_from, load_kubelet_config
+from nodewright.documents.profiles.kubelet_config_files import (
+    ConfigHost,
+    config_document,
+    kubelet_config_from,
+    load_kubelet_config,
+)
+from nodewright.documents.profiles.kubelet_root import KubeletRoot, RootReadOptions, read_kubelet_root
 from nodewright.documents.profiles.machine.cadvisor import irregularities
+from nodewright.documents.profiles.machine.captured_machine import (
+    CapturedMachine,
+    capture_copy,
+    capture_lscpu,
+    capture_machine_info,
+    capture_this_machine,
+)
+from nodewright.documents.profiles.machine.configuration import read_written_config
+from nodewright.documents.profiles.machine.missing_facts import MachineFact, missing_fact_sentence
 from nodewright.documents.profiles.node_lookup import catalogue_profile, find_profile
 from nodewright.documents.profiles.profile_yaml import profile_document, profile_yaml
 from nodewright.engine.node.pod_placement import placement_of
+from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.secret_fields import without_secret_fields
 from nodewright.model.printable import printable_line, printable_lines
+from nodewright.model.releases.release import release_table
 from nodewright.predict.audit.evidence_sources import read_agent_profile, read_pod_resources
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.machine_drawing import CPUOwner, bytes_text, cpu_owners, node_picture
@@ -38,97 +66,9 @@ from nodewright.predict.node_report.node_resource_topology import (
 from nodewright.predict.node_report.report_parts import placement_tables, policy_notices, remaining_text
 
 
-@click.command("export")
-@partial(cluster_options, takes_node=True)
-@options.node_option()
-@click.option("--nrt", is_flag=True, help="Print a NodeResourceTopology v1alpha2. Default: a NodeProfile.")
-@options.agent_socket_option("Socket of a running agent, to export its node.")
-@options.pod_resources_option(
-    "With --nrt: socket of a live kubelet; --node is its machine. Default: this machine."
-)
-@options.kubelet_config_option("With --pod-resources: that kubelet's configuration.", kind=options.FILE)
-@options.configz_option("With --pod-resources: that kubelet's configuration, from its /configz.")
-@options.node_name_option("Name of the object. Default: the node's.")
-@options.output_option("yaml", "json")
-def export(  # noqa: PLR0913 - one argument an option
-    *,
-    node: str | None,
-    nrt: bool,
-    socket: Path | None,
-    pod_resources: Path | None,
-    kubelet_config: Path | None,
-    configz: Path | None,
-    node_name: str,
-    output: str | None,
-) -> int:
-    """Export a node as a NodeResourceTopology object or a NodeProfile.
-
-    NodeResourceTopology (--nrt) has the capacity and the available resources of each NUMA node, as NFD's topology
-    updater publishes them for schedulers. The node is that of --node, a running agent's (--socket) or a live
-    kubelet's (--pod-resources).
-    """
-    if socket and (pod_resources or node):
-        raise click.UsageError("--socket excludes --node and --pod-resources")
-    if pod_resources and not nrt:
-        raise click.UsageError(
-            "--pod-resources requires --nrt; for a NodeProfile use `nodewright node capture --pod-resources`"
-        )
-    if (kubelet_config or configz) and not pod_resources:
-        raise click.UsageError("--kubelet-config and --configz require --pod-resources")
-    if pod_resources:
-        source = _of_kubelet(find_profile(node), pod_resources, _policies(kubelet_config, configz))
-        if not source.policy:
-            print_message(
-                "unknown: the topology manager's policy and scope (specify --kubelet-config or --configz)"
-            )
-    else:
-        profile = read_agent_profile(socket) if socket else find_profile(node)
-        if not nrt:
-            print_text(_document(profile, output))
-            return YES
-        source = _of_profile(profile, str(socket or node or "this machine"))
-    topology = node_resource_topology(replace(source, name=node_name or source.name))
-    print_text(as_json(topology) if output == "json" else as_yaml(topology))
-    return YES
-
-
-def _of_profile(profile: NodeProfile, source: str) -> TopologySource:
-    node = Node.from_profile(profile, source=source)
-    for warning in node.warnings:
-        print_message(f"warning: {warning}")
-    return topology_source(node.state)
-
-
-def _of_kubelet(machine: NodeProfile, socket: Path, policies: tuple[str, str]) -> TopologySource:
-    resources = read_pod_resources(socket)
-    return TopologySource(
-        name=machine.metadata.name,
-        machine=machine.spec.machine_info,
-        allocatable=resources.allocatable,
-        pods=resources.pods,
-        policy=policies[0],
-        scope=policies[1],
-    )
-
-
-def _policies(kubelet_config: Path | None, configz: Path | None) -> tuple[str, str]:
-    """The topology manager's policy and scope; empty if unknown."""
-    if configz:
-        config = kubelet_config_from(read_configz(configz), str(configz)).config
-    elif kubelet_config:
-        config = load_kubelet_config(kubelet_config).config
-    else:
-        return "", ""
-    return config.topology_manager_policy, config.topology_manager_scope
-
-
 @click.group("node")
 def command() -> None:
     """Capture, show, export and list nodes."""
-
-
-command.add_command(capture)
-command.add_command(export)
 
 
 @command.command("show")
@@ -245,3 +185,328 @@ def _entry_document(entry: CatalogueMachine) -> dict[str, Any]:
         "sources": list(entry.sources),
         "assumed": entry.assumed,
     }
+
+
+# ---------------------------------------------------------------- node export
+
+
+@command.command("export")
+@partial(cluster_options, takes_node=True)
+@options.node_option()
+@click.option("--nrt", is_flag=True, help="Print a NodeResourceTopology v1alpha2. Default: a NodeProfile.")
+@options.agent_socket_option("Socket of a running agent, to export its node.")
+@options.pod_resources_option(
+    "With --nrt: socket of a live kubelet; --node is its machine. Default: this machine."
+)
+@options.kubelet_config_option("With --pod-resources: that kubelet's configuration.", kind=options.FILE)
+@options.configz_option("With --pod-resources: that kubelet's configuration, from its /configz.")
+@options.node_name_option("Name of the object. Default: the node's.")
+@options.output_option("yaml", "json")
+def export(  # noqa: PLR0913 - one argument an option
+    *,
+    node: str | None,
+    nrt: bool,
+    socket: Path | None,
+    pod_resources: Path | None,
+    kubelet_config: Path | None,
+    configz: Path | None,
+    node_name: str,
+    output: str | None,
+) -> int:
+    """Export a node as a NodeResourceTopology object or a NodeProfile.
+
+    NodeResourceTopology (--nrt) has the capacity and the available resources of each NUMA node, as NFD's topology
+    updater publishes them for schedulers. The node is that of --node, a running agent's (--socket) or a live
+    kubelet's (--pod-resources).
+    """
+    if socket and (pod_resources or node):
+        raise click.UsageError("--socket excludes --node and --pod-resources")
+    if pod_resources and not nrt:
+        raise click.UsageError(
+            "--pod-resources requires --nrt; for a NodeProfile use `nodewright node capture --pod-resources`"
+        )
+    if (kubelet_config or configz) and not pod_resources:
+        raise click.UsageError("--kubelet-config and --configz require --pod-resources")
+    if pod_resources:
+        source = _of_kubelet(find_profile(node), pod_resources, _policies(kubelet_config, configz))
+        if not source.policy:
+            print_message(
+                "unknown: the topology manager's policy and scope (specify --kubelet-config or --configz)"
+            )
+    else:
+        profile = read_agent_profile(socket) if socket else find_profile(node)
+        if not nrt:
+            print_text(_document(profile, output))
+            return YES
+        source = _of_profile(profile, str(socket or node or "this machine"))
+    topology = node_resource_topology(replace(source, name=node_name or source.name))
+    print_text(as_json(topology) if output == "json" else as_yaml(topology))
+    return YES
+
+
+def _of_profile(profile: NodeProfile, source: str) -> TopologySource:
+    node = Node.from_profile(profile, source=source)
+    for warning in node.warnings:
+        print_message(f"warning: {warning}")
+    return topology_source(node.state)
+
+
+def _of_kubelet(machine: NodeProfile, socket: Path, policies: tuple[str, str]) -> TopologySource:
+    resources = read_pod_resources(socket)
+    return TopologySource(
+        name=machine.metadata.name,
+        machine=machine.spec.machine_info,
+        allocatable=resources.allocatable,
+        pods=resources.pods,
+        policy=policies[0],
+        scope=policies[1],
+    )
+
+
+def _policies(kubelet_config: Path | None, configz: Path | None) -> tuple[str, str]:
+    """The topology manager's policy and scope; empty if unknown."""
+    if configz:
+        config = kubelet_config_from(read_configz(configz), str(configz)).config
+    elif kubelet_config:
+        config = load_kubelet_config(kubelet_config).config
+    else:
+        return "", ""
+    return config.topology_manager_policy, config.topology_manager_scope
+
+
+# ---------------------------------------------------------------- node capture
+
+
+class CaptureOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line names."""
+
+    sysfs: Path | None
+    lscpu: tuple[Path, ...]
+    machine_info: Path | None
+    catalogue: str | None
+    kubelet_config: Path | None
+    config_dir: Path | None
+    kubelet_root: Path | None
+    pods: Path | None
+    node_name: str
+    static_pods: Path | None
+    configz: Path | None
+    nrt: Path | None
+    node_object: Path | None
+    pod_resources: Path | None
+    with_secrets: bool
+
+    @property
+    def names_cluster_source(self) -> bool:
+        """Whether a source of a cluster or a kubelet's directory is specified."""
+        files = (self.kubelet_root, self.pods, self.configz, self.nrt, self.node_object, self.pod_resources)
+        return any(files) or bool(self.catalogue)
+
+
+_OPTIONS = (
+    click.option(
+        "--sysfs",
+        type=options.DIRECTORY,
+        metavar="DIR",
+        help="A copy of /sys (DIR/sys) and /proc (DIR/proc).",
+    ),
+    click.option(
+        "--lscpu",
+        type=options.FILE,
+        metavar="FILE",
+        multiple=True,
+        help="Output of `lscpu -e -J` or `lscpu -J`; repeat the option for both.",
+    ),
+    click.option(
+        "--machine-info",
+        type=options.FILE,
+        metavar="FILE",
+        help="cAdvisor's MachineInfo: /api/v1.3/machine, or a kubelet's /spec/.",
+    ),
+    click.option("--catalogue", metavar="NAME", help="A machine of `nodewright node catalogue`."),
+    options.kubelet_config_option("The node's KubeletConfiguration (--config).", kind=options.FILE),
+    click.option(
+        "--config-dir", type=options.DIRECTORY, metavar="DIR", help="Its drop-in directory (--config-dir)."
+    ),
+    options.kubelet_root_option(
+        "The kubelet's directory, e.g. /var/lib/kubelet, for the actual allocations of pods."
+    ),
+    options.pod_list_option(),
+    options.node_name_option(),
+    click.option(
+        "--static-pods",
+        type=click.Path(exists=True, path_type=Path),
+        metavar="DIR",
+        help="Manifests of static pods. Default: staticPodPath of the configuration.",
+    ),
+    options.configz_option("Output of `kubectl get --raw /api/v1/nodes/NAME/proxy/configz`."),
+    click.option("--nrt", type=options.FILE, metavar="FILE", help="The node's NodeResourceTopology object."),
+    click.option(
+        "--node-object", type=options.FILE, metavar="FILE", help="Output of `kubectl get node NAME -o json`."
+    ),
+    options.pod_resources_option(
+        "Socket of a live kubelet or agent (.../pod-resources/kubelet.sock), for the actual allocations of pods."
+    ),
+    options.with_secrets_option,
+)
+
+
+@command.command("capture")
+@partial(cluster_options, takes_node=True)
+@options.as_struct(CaptureOptions, "requested", reversed(_OPTIONS))
+@options.output_option("yaml", "json")
+def capture(requested: CaptureOptions, *, node: str | None, output: str | None) -> int:
+    """Capture a node as a NodeProfile: this machine, a node of a cluster, or the node that the files describe.
+
+    With --kubelet-root or --pod-resources, `spec.allocations` has the actual allocations of pods. Without a shell on
+    the node, use --configz, --pods, --nrt and --node-object. Unknown facts are listed on stderr and in
+    `spec.notJudged`. Nothing is written. Only a live kubelet's directory needs privileges to read. Values of variables,
+    commands, probes and annotations of pods are left out, because they may hold secrets and decide nothing.
+    """
+    machines = (requested.sysfs, requested.lscpu, requested.machine_info, requested.catalogue)
+    if sum(map(bool, machines)) > 1:
+        raise click.UsageError("--sysfs, --lscpu, --machine-info and --catalogue exclude each other")
+    if requested.configz and (requested.kubelet_config or requested.config_dir):
+        raise click.UsageError("--configz excludes --kubelet-config and --config-dir")
+    if requested.pod_resources and requested.kubelet_root:
+        raise click.UsageError("--pod-resources excludes --kubelet-root; `nodewright audit` compares them")
+    if node is not None:
+        _check_alone(requested, node)
+        notes, profile = [*current_session().nodes[node].notes], find_profile(node)
+    elif requested.names_cluster_source:
+        notes, profile = _of_cluster(requested)
+    else:
+        notes, profile = _of_machine(requested)
+    document = profile_document(profile)
+    if not requested.with_secrets:
+        document = without_secret_fields(document)
+    print_text((as_json if output == "json" else profile_yaml)(document))
+    for line in notes:
+        print_message(line)
+    for fault in irregularities(profile.spec.machine_info):
+        print_message(f"warning: {fault}")
+    return YES
+
+
+def _check_alone(requested: CaptureOptions, node: str) -> None:
+    """Checks that a node of a cluster has no other sources.
+
+    Errors: click.UsageError.
+    """
+    for name in CaptureOptions.__struct_fields__:
+        if name != "with_secrets" and getattr(requested, name):
+            raise click.UsageError(f"--{name.replace('_', '-')} and {node} exclude each other")
+
+
+def _of_machine(requested: CaptureOptions) -> tuple[list[str], NodeProfile]:
+    """A machine without pods, with its kubelet's configuration if specified; and notes."""
+    written = read_written_config(requested.kubelet_config) if requested.kubelet_config else None
+    captured = _machine(requested, written.document if written else None)
+    notes = [missing_fact_sentence(missing) for missing in captured.missing]
+    notes += [
+        f'warning: {requested.kubelet_config}: unknown field "{path}"'
+        for path in (written.unknown_fields if written else ())
+    ]
+    return notes, captured.profile
+
+
+def _machine(requested: CaptureOptions, configuration: dict[str, Any] | None) -> CapturedMachine:
+    if requested.sysfs:
+        return capture_copy(requested.sysfs, configuration)
+    if requested.lscpu:
+        return capture_lscpu(requested.lscpu, configuration)
+    if requested.machine_info:
+        return capture_machine_info(requested.machine_info, configuration)
+    if sys.platform != "linux":
+        rule = "not Linux: describe a machine with --sysfs, --lscpu, --machine-info or --catalogue"
+        raise InputError([Fault(rule=rule)])
+    return capture_this_machine(configuration)
+
+
+def _of_cluster(requested: CaptureOptions) -> tuple[list[str], NodeProfile]:
+    """A node with its kubelet's state or its cluster's objects; and notes."""
+    node = read_node(requested.node_object) if requested.node_object else None
+    name = requested.node_name or (node.name if node else "")
+    topology = read_topology(requested.nrt, name) if requested.nrt else None
+    name = name or (topology.name if topology else "")
+    pods = read_pods(requested.pods, name) if requested.pods else None
+    configuration = _configuration(requested)
+    root = None
+    if requested.kubelet_root:
+        read_options = RootReadOptions(
+            config=requested.kubelet_config,
+            config_dir=requested.config_dir,
+            container_names=pods.container_names if pods else {},
+            configuration=read_configz(requested.configz) if requested.configz else None,
+            host=ConfigHost(release=release_table(node.version)) if node else None,
+        )
+        root = read_kubelet_root(requested.kubelet_root, read_options)
+    base = _base(requested)
+    host = name or (base.profile.metadata.name if base else "")
+    sources = NodeSources(
+        base=base.profile if base else None,
+        kubelet_root=root,
+        configuration=configuration,
+        pods=pods,
+        static_pods=_static_pods(requested, root, host),
+        node=node,
+        topology=topology,
+        pod_resources=read_pod_resources(requested.pod_resources) if requested.pod_resources else None,
+    )
+    captured = _captured(sources)
+    # The configuration that the machine's capture misses comes from the other sources.
+    missing = [
+        missing_fact_sentence(missing)
+        for missing in (base.missing if base else ())
+        if missing.fact is not MachineFact.KUBELET_CONFIGURATION
+    ]
+    warnings = map(capture_warning_sentence, captured.warnings)
+    not_judged = map(not_judged_sentence, captured.profile.spec.not_judged)
+    return [*missing, *warnings, *not_judged], captured.profile
+
+
+def _configuration(requested: CaptureOptions) -> dict[str, Any] | None:
+    """The configuration, if specified outside the kubelet's directory."""
+    if requested.configz:
+        return read_configz(requested.configz)
+    if requested.config_dir and not requested.kubelet_root:
+        config_file, config_dir = requested.kubelet_config, requested.config_dir
+        load_kubelet_config(config_file, config_dir=config_dir)
+        document = config_document(config_file, config_dir=config_dir)
+        return {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}
+    if requested.kubelet_config and not requested.kubelet_root:
+        return read_written_config(requested.kubelet_config).document
+    return None
+
+
+def _base(requested: CaptureOptions) -> CapturedMachine | None:
+    """The machine: the one specified; this one if only a kubelet's directory or socket is specified."""
+    if requested.catalogue:
+        return CapturedMachine(profile=catalogue_profile(requested.catalogue))
+    if (
+        requested.sysfs
+        or requested.lscpu
+        or requested.machine_info
+        or ((requested.kubelet_root or requested.pod_resources) and not requested.nrt)
+    ):
+        return _machine(requested, None)
+    return None
+
+
+def _static_pods(requested: CaptureOptions, root: KubeletRoot | None, host: str) -> StaticPods | None:
+    """The static pods: of the directory specified, or of this machine's kubelet."""
+    path = requested.static_pods
+    is_this_machine = not (
+        requested.sysfs or requested.lscpu or requested.machine_info or requested.catalogue or requested.nrt
+    )
+    if path is None and root and is_this_machine and root.loaded.config.static_pod_path:
+        configured = Path(root.loaded.config.static_pod_path)
+        path = configured if configured.exists() else None
+    return read_static_pods(path, host) if path and root else None
+
+
+def _captured(sources: NodeSources) -> CapturedNode:
+    try:
+        return captured_node(sources)
+    except BrokenStateError as error:
+        raise InputError([Fault(rule=line) for line in broken_state_text(error.reasons)]) from None

@@ -1,18 +1,43 @@
-"""Options that several commands share."""
+"""Options that several commands share: manifests, the node, policies, files to write."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from typing import Any, TypeVar
 
 import click
 import msgspec
 
-from nodewright.cli.manifest_options import ManifestOptions, filename_options, size_in_bytes
+from nodewright.documents.files.regular_files import is_directory, is_there
+from nodewright.documents.formats.documents import STDIN, SUFFIXES, is_url
+from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.documents.output.colours import ColourMode
 from nodewright.documents.output.terminal import set_colour_mode
+from nodewright.model.values.quantity import Quantity, QuantityError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def as_struct(
+    kind: type[msgspec.Struct], name: str, options: Iterable[Callable[[Any], Any]]
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """A decorator that adds the options; the command receives their values as one struct, under this name.
+
+    Fields of the struct without a parameter keep their defaults.
+    """
+
+    def with_options(command: Callable[..., int]) -> Callable[..., int]:
+        @wraps(command)
+        def with_struct(**parameters: Any) -> int:
+            fields = {field: parameters.pop(field) for field in kind.__struct_fields__ if field in parameters}
+            return command(**{name: kind(**fields)}, **parameters)
+
+        decorated: Callable[..., int] = with_struct
+        for option in options:
+            decorated = option(decorated)
+        return decorated
+
+    return with_options
 
 
 class PathType(click.Path):
@@ -30,6 +55,131 @@ class PathType(click.Path):
 FILE = PathType(exists=True, dir_okay=False)
 DIRECTORY = PathType(exists=True, file_okay=False)
 SOCKET = PathType()
+
+
+class ManifestOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which manifests to read, and how.
+
+    Units: max_bytes in bytes of YAML per file.
+    """
+
+    filenames: tuple[str, ...]
+    recursive: bool = False
+    max_bytes: int = MAX_YAML_BYTES
+    kustomizations: tuple[str, ...] = ()
+    """Directories that kustomize builds."""
+    selector: str = ""
+    template_paths: tuple[str, ...] = ()
+    """Further kinds with pod templates, as `KIND=PATH`."""
+
+    @property
+    def are_named(self) -> bool:
+        """Whether there are any manifests."""
+        return bool(self.filenames or self.kustomizations)
+
+
+def filename_options(command: Callable[..., int], *, required: bool = True) -> Callable[..., int]:
+    """Adds the options that name manifests; the command receives them as `manifests`.
+
+    Words without an option are files as well. ``required``: whether there must be a file or a kustomization.
+    """
+
+    @wraps(command)
+    def with_manifests(*, operands: tuple[str, ...], **parameters: Any) -> int:
+        parameters["filenames"] += operands
+        if required and not parameters["filenames"] and not parameters["kustomizations"]:
+            context = click.get_current_context()
+            option = next(each for each in context.command.params if each.name == "filenames")
+            raise click.MissingParameter(ctx=context, param=option)
+        names = ManifestOptions.__struct_fields__
+        manifests = ManifestOptions(**{name: parameters.pop(name) for name in names})
+        return command(manifests=manifests, **parameters)
+
+    with_options: Callable[..., int] = with_manifests
+    for option in (
+        max_document_size_option,
+        _template_path_option,
+        _selector_option,
+        kustomize_option,
+        recursive_option,
+        _filename_option,
+        _operands,
+    ):
+        with_options = option(with_options)
+    return with_options
+
+
+def size_in_bytes(context: click.Context, option: click.Parameter, text: str | None) -> int | None:
+    """The bytes of an option's amount; None without one.
+
+    Errors: click.BadParameter.
+    """
+    if text is None:
+        return None
+    try:
+        return Quantity.parse(text).value()
+    except QuantityError as error:
+        raise click.BadParameter(str(error), context, option) from None
+
+
+def split_names(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of an option that takes several, separated by commas."""
+    return tuple(
+        name
+        for text in texts
+        for name in ([text] if "," not in text or is_url(text) or is_there(text) else text.split(","))
+    )
+
+
+_filename_option = click.option(
+    "-f",
+    "--filename",
+    "filenames",
+    multiple=True,
+    metavar="FILE|DIR|-",
+    callback=split_names,
+    help="Manifests: YAML or JSON, several documents, List kinds; a directory, a URL; - for standard input. "
+    "Repeatable, or separated by commas; -f may be left out.",
+)
+_operands = click.argument("operands", nargs=-1, metavar="[FILE...]")
+kustomize_option = click.option(
+    "-k",
+    "--kustomize",
+    "kustomizations",
+    multiple=True,
+    metavar="DIR",
+    help="A kustomization directory, which the installed kubectl or kustomize builds. Repeatable.",
+)
+_selector_option = click.option(
+    "-l",
+    "--selector",
+    default="",
+    metavar="SELECTOR",
+    help="Only objects whose labels match, e.g. app=web, app!=db, tier in (a,b), !canary.",
+)
+_template_path_option = click.option(
+    "--template-path",
+    "template_paths",
+    multiple=True,
+    metavar="KIND=PATH",
+    help="Also judge the pod templates of this kind of custom resources, e.g. JobSet=spec.replicatedJobs[*].template. "
+    "Repeatable.",
+)
+recursive_option = click.option(
+    "-R",
+    "--recursive",
+    is_flag=True,
+    help="Descend into the directories named by -f.",
+)
+max_document_size_option = click.option(
+    "--max-document-size",
+    "max_bytes",
+    default="3Mi",
+    show_default=True,
+    metavar="SIZE",
+    callback=size_in_bytes,
+    help="Maximum size of a YAML file; JSON may be larger.",
+)
 
 
 class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,9 +250,7 @@ def output_file_option(
                 isinstance(each.type, OutputFile) and context.params.get(each.name or "")
                 for each in context.command.params
             ):
-                from nodewright.cli.output_files import check_outputs  # noqa: PLC0415 - start-up time
-
-                check_outputs(context)
+                _check_outputs(context)
             return command(*query, **parameters)
 
         kind = OutputFile(path_type, allow_dash=allow_dash)
@@ -111,19 +259,58 @@ def output_file_option(
     return with_option
 
 
+def _check_outputs(context: click.Context) -> None:
+    """Compares the files that a command writes with all other files that its arguments name.
+
+    Errors: click.BadParameter.
+    """
+    named = [
+        (parameter, text)
+        for parameter in context.command.params
+        for text in _texts(context.params.get(parameter.name or ""))
+    ]
+    for output, path in named:
+        if not isinstance(output.type, OutputFile) or path == STDIN:
+            continue
+        for other, text in named:
+            if other is not output and _is_or_holds(text, path):
+                name = other.opts[0] if isinstance(other, click.Option) else other.human_readable_name
+                rule = f"{path} is written to, but it is also a file of {name}"
+                raise click.BadParameter(rule, context, output)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str | os.PathLike):
+        yield os.fspath(value)
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _texts(item)
+
+
+def _is_or_holds(name: str, path: str) -> bool:
+    """Whether the name is that of the file, or of a directory with the file among its manifests."""
+    from pathlib import Path  # noqa: PLC0415 - start-up time
+
+    try:
+        named, written = Path(name).resolve(), Path(path).resolve()
+        if written == named or (written.is_file() and named.is_file() and written.samefile(named)):
+            return True
+        return (
+            is_directory(named)
+            and written.suffix in SUFFIXES
+            and written.is_file()
+            and named in written.parents
+        )
+    except (OSError, ValueError, RuntimeError):  # the name is no file's
+        return False
+
+
 def node_query_options(command: Callable[..., int], *, needs_files: bool = True) -> Callable[..., int]:
     """Adds the options of all commands that submit pods to a node; the command receives them as one `NodeQuery`.
 
     ``needs_files``: whether -f is required.
     """
-
-    @wraps(command)
-    def with_query(**parameters: Any) -> int:
-        query = NodeQuery(**{name: parameters.pop(name) for name in NodeQuery.__struct_fields__})
-        return command(query, **parameters)
-
-    with_options: Callable[..., int] = with_query
-    for option in (
+    options = (
         _replicas_option,
         strict_option,
         _device_option,
@@ -134,25 +321,14 @@ def node_query_options(command: Callable[..., int], *, needs_files: bool = True)
         release_option,
         kubelet_config_option(),
         node_option(),
-    ):
-        with_options = option(with_options)
-    return filename_options(with_options, required=needs_files)
+    )
+    return filename_options(as_struct(NodeQuery, "query", options)(command), required=needs_files)
 
 
 def policy_options(command: Callable[..., int]) -> Callable[..., int]:
     """Adds the options for custom policies; the command receives them as `policies`."""
-
-    @wraps(command)
-    def with_policies(
-        *, policies: tuple[str, ...], topology_policy: str | None, cpu_picker: str | None, **parameters: Any
-    ) -> int:
-        choice = PolicyOptions(files=policies, topology=topology_policy, cpu_picker=cpu_picker)
-        return command(policies=choice, **parameters)
-
-    with_options: Callable[..., int] = with_policies
-    for option in (_policies_option, _cpu_picker_option, _topology_policy_option):
-        with_options = option(with_options)
-    return with_options
+    options = (_policies_option, _cpu_picker_option, _topology_policy_option)
+    return as_struct(PolicyOptions, "policies", options)(command)
 
 
 def journal_option(command: Callable[..., int]) -> Callable[..., int]:
@@ -239,6 +415,7 @@ with_secrets_option = click.option(
 )
 _topology_policy_option = click.option(
     "--topology-policy",
+    "topology",
     metavar="NAME",
     help="Topology policy that replaces the kubelet's: pod-wish, or one of --policies. Default: the node's.",
 )
@@ -250,6 +427,7 @@ _cpu_picker_option = click.option(
 )
 _policies_option = click.option(
     "--policies",
+    "files",
     multiple=True,
     metavar="FILE.py",
     help="Python file that defines custom policies; it is executed. Repeatable.",

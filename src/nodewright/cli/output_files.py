@@ -1,24 +1,29 @@
-"""Files that commands write: never one that the command reads, and never one file for two outputs."""
+"""Files that commands write: pages, text, and the journal of --journal."""
 
 import gzip
 import io
 import os
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 import click
 
-from nodewright.cli.options import OutputFile
+from nodewright.cli.options import JournalOptions
 from nodewright.documents.files.file_store import output_file, write_output
-from nodewright.documents.files.regular_files import is_directory
-from nodewright.documents.formats.documents import STDIN, SUFFIXES
+from nodewright.documents.formats.documents import STDIN
 from nodewright.documents.output.html_page import PageOrigin
+from nodewright.documents.output.json_yaml import plain_value
+from nodewright.documents.profiles.kubelet_config_files import config_document
+from nodewright.documents.profiles.profile_yaml import object_document, profile_document
+from nodewright.documents.profiles.scenario_files import journal_header
 from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.predict.replay.scenario_journal import JournalFile, journal_file, journal_head
 from nodewright.version import __version__
 
 
@@ -69,45 +74,33 @@ def open_output_text(path: str) -> Iterator[IO[str]]:
             text.detach()
 
 
-def check_outputs(context: click.Context) -> None:
-    """Compares the files that a command writes with all other files that its arguments name.
+def open_journal(
+    journal: JournalOptions | None, node: Callable[[], dict[str, Any]]
+) -> AbstractContextManager[JournalFile | None]:
+    """The journal of --journal; None without it.
 
-    Errors: click.BadParameter.
+    Replaces an existing file when its context ends without an error.
     """
-    named = [
-        (parameter, text)
-        for parameter in context.command.params
-        for text in _texts(context.params.get(parameter.name or ""))
-    ]
-    for output, path in named:
-        if not isinstance(output.type, OutputFile) or path == STDIN:
-            continue
-        for other, text in named:
-            if other is not output and _is_or_holds(text, path):
-                name = other.opts[0] if isinstance(other, click.Option) else other.human_readable_name
-                rule = f"{path} is written to, but it is also a file of {name}"
-                raise click.BadParameter(rule, context, output)
+    if journal is None:
+        return nullcontext()
+    return journal_file(
+        journal.path, journal_head(node(), journal_header()), with_secrets=journal.with_secrets
+    )
 
 
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str | Path):
-        yield str(value)
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _texts(item)
+def node_document(profile: NodeProfile, kubelet_config: str | None) -> dict[str, Any]:
+    """The document of the node, with the KubeletConfiguration of the file instead of its own."""
+    return with_config(plain_value(profile_document(profile)), kubelet_config)
 
 
-def _is_or_holds(name: str, path: str) -> bool:
-    """Whether the name is that of the file, or of a directory with the file among its manifests."""
-    try:
-        named, written = Path(name).resolve(), Path(path).resolve()
-        if written == named or (written.is_file() and named.is_file() and written.samefile(named)):
-            return True
-        return (
-            is_directory(named)
-            and written.suffix in SUFFIXES
-            and written.is_file()
-            and named in written.parents
-        )
-    except (OSError, ValueError, RuntimeError):  # the name is no file's
-        return False
+def with_config(node: dict[str, Any], kubelet_config: str | None) -> dict[str, Any]:
+    """A NodeProfile's document with the KubeletConfiguration of the file instead of its own."""
+    if kubelet_config is None:
+        return node
+    return {**node, "spec": {**node["spec"], "kubeletConfiguration": config_document(kubelet_config)}}
+
+
+def with_policy_names(node: dict[str, Any], profile: NodeProfile) -> dict[str, Any]:
+    """A NodeProfile's document with the names of the policies in ``profile``."""
+    names = object_document(profile.spec.policies)
+    return {**node, "spec": {**node["spec"], "policies": names}} if names else node

@@ -6,8 +6,9 @@ import click
 from msgspec.structs import replace
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options, current_session
-from nodewright.cli.manifest_options import ManifestOptions, filename_options
+from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.cluster.cluster_session import current_session
+from nodewright.cli.options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import (
     manifest_inputs,
     nothing_found,

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options
-from nodewright.cli.manifest_options import max_document_size_option
+from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.options import max_document_size_option
 from nodewright.cli.workload_input import print_warnings
 from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml

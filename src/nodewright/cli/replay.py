@@ -1,20 +1,18 @@
 """`nodewright replay`: the decisions of a node for the events of a scenario."""
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from time import monotonic
 from typing import Any
 
 import click
 
 from nodewright.cli import options
-from nodewright.cli.journal import node_document, open_journal, with_config, with_policy_names
-from nodewright.cli.manifest_options import max_document_size_option
 from nodewright.cli.node_query import print_report, with_policies
-from nodewright.cli.workload_input import print_warnings
+from nodewright.cli.options import max_document_size_option
+from nodewright.cli.output_files import node_document, open_journal, with_config, with_policy_names
+from nodewright.cli.workload_input import ProgressLine, print_warnings
 from nodewright.documents.output.exit_codes import ERROR, INTERRUPTED, NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import clear_progress, print_message, show_progress
+from nodewright.documents.output.terminal import print_message
 from nodewright.documents.profiles.node_lookup import find_profile
 from nodewright.documents.profiles.scenario_files import LoadedScenario, load_scenario, scenario_node
 from nodewright.engine.node.node_state import NodeState
@@ -28,9 +26,6 @@ from nodewright.predict.replay.replay_report import (
 )
 from nodewright.predict.replay.scenario_journal import JournalFile, action_documents, journal_event
 from nodewright.predict.replay.scenario_run import EventOutcome, replay
-
-PROGRESS_AFTER_S = 0.5
-PROGRESS_INTERVAL_S = 0.2
 
 
 @click.command("replay")
@@ -110,7 +105,7 @@ class _ReplayRun:
 
     def run(self, journal: JournalFile | None) -> bool:
         """Replays all events; returns whether Ctrl-C ended it."""
-        progress = _ReplayProgress(len(self._loaded.events))
+        progress, count = ProgressLine(), len(self._loaded.events)
         spec = self._loaded.scenario.spec
         outcomes: Iterator[EventOutcome] = replay(self.after, spec.events, live=spec.live)
         try:
@@ -120,14 +115,14 @@ class _ReplayRun:
                 if journal is not None:
                     journal.add(journal_event(self._loaded.events[outcome.number], outcome.actions))
                 self._compare(outcome, progress)
-                progress.show(len(self.events))
+                progress.show(f"{len(self.events)} of {count} events")
         except KeyboardInterrupt:
             return True
         finally:
             progress.clear()
         return False
 
-    def _compare(self, outcome: EventOutcome, progress: "_ReplayProgress") -> None:
+    def _compare(self, outcome: EventOutcome, progress: ProgressLine) -> None:
         recorded = outcome.event.actions
         if recorded is None:
             return
@@ -149,26 +144,3 @@ class _ReplayRun:
 
 def _names(actions: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(f"{action.get('action')} {action.get('podUid', '')}" for action in actions) or "nothing"
-
-
-class _ReplayProgress:
-    """A progress line on a terminal, after half a second; nothing elsewhere."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._is_terminal = sys.stderr.isatty()
-        self._is_shown = False
-        self._next_s = monotonic() + PROGRESS_AFTER_S
-
-    def show(self, count: int) -> None:
-        """Prints the number of events replayed."""
-        if self._is_terminal and monotonic() >= self._next_s:
-            show_progress(f"{count} of {self._count} events")
-            self._is_shown = True
-            self._next_s = monotonic() + PROGRESS_INTERVAL_S
-
-    def clear(self) -> None:
-        """Removes the line."""
-        if self._is_shown:
-            clear_progress()
-            self._is_shown = False

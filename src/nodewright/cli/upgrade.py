@@ -1,23 +1,22 @@
 """`nodewright upgrade`: what another release of the kubelet changes on a node, on its pods and for manifests to come."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options
-from nodewright.cli.manifest_options import ManifestOptions, filename_options
+from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import print_input_notes, print_warnings, read_workloads
 from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import print_text
 from nodewright.documents.profiles.kubelet_config_files import config_document
-from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.fleet.load.bound_profiles import bound_profiles
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.predict.upgrade.release_facts import UpgradeCase
 from nodewright.predict.upgrade.upgrade_input import (
@@ -122,7 +121,7 @@ def _cases(query: UpgradeQuery, files: ManifestOptions) -> tuple[Sequence[Upgrad
         cases, warnings = cases_of_nodes(
             query.nodes,
             start=query.start,
-            read_dumps=lambda paths: _bound_profiles(paths, configuration),
+            read_dumps=lambda paths: bound_profiles(paths, configuration),
         )
         return [msgspec.structs.replace(case, manifests=workloads) for case in cases], warnings
     source = NodeSource(
@@ -142,11 +141,3 @@ def _text(report: UpgradeReport, output: str | None) -> str:
     if output in ("json", "yaml"):
         return (as_json if output == "json" else as_yaml)(report)
     return upgrade_text(report, wide=output == "wide")
-
-
-def _bound_profiles(
-    paths: Sequence[str], configuration: Mapping[str, Any] | None
-) -> tuple[list[tuple[NodeProfile, str]], tuple[str, ...]]:
-    from nodewright.fleet.load.bound_profiles import bound_profiles  # noqa: PLC0415 - start-up time
-
-    return bound_profiles(paths, configuration)

@@ -1,14 +1,12 @@
 """The options that describe a node's usage, and the usage that results from them."""
 
-from collections.abc import Callable, Mapping
-from functools import wraps
-from typing import Any
+from collections.abc import Mapping
 
 import click
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.cli.manifest_options import ManifestOptions
+from nodewright.cli.options import ManifestOptions, as_struct
 from nodewright.cli.workload_input import nothing_found, print_skipped, read_workloads
 from nodewright.documents.profiles.usage_files import UsageReading, load_usage
 from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid
@@ -82,18 +80,8 @@ _OPTIONS = (
 )
 
 
-def usage_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Adds the options that describe usage; the command receives them as `usage`."""
-
-    @wraps(command)
-    def with_usage(**parameters: Any) -> int:
-        usage = UsageOptions(**{name: parameters.pop(name) for name in UsageOptions.__struct_fields__})
-        return command(usage=usage, **parameters)
-
-    with_options: Callable[..., int] = with_usage
-    for option in reversed(_OPTIONS):
-        with_options = option(with_options)
-    return with_options
+usage_options = as_struct(UsageOptions, "usage", reversed(_OPTIONS))
+"""Adds the options that describe usage; the command receives them as `usage`."""
 
 
 def node_with_usage(node: Node, options: UsageOptions, manifests: ManifestOptions) -> NodeWithUsage:

@@ -1,11 +1,9 @@
 """`nodewright verify`: compares the engine's decisions with recorded decisions of Kubernetes."""
 
 import json
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from itertools import chain
-from time import monotonic
 from typing import IO, Any
 
 import click
@@ -13,18 +11,23 @@ import msgspec
 
 from nodewright.cli.options import output_file_option, output_option
 from nodewright.cli.output_files import open_output_text
+from nodewright.cli.workload_input import ProgressLine
 from nodewright.documents.output.exit_codes import ERROR, YES
 from nodewright.documents.output.json_yaml import as_json
-from nodewright.documents.output.terminal import clear_progress, print_message, print_text, show_progress
+from nodewright.documents.output.terminal import print_message, print_text
 from nodewright.model.errors import Fault
 from nodewright.model.printable import printable_json
 from nodewright.model.releases.release_table import RELEASE_TABLES
-from nodewright.testing.conformance.release_vectors import vectors_of_release
 from nodewright.testing.conformance.vector_run import ConformanceReport, VectorOutcome, run_vectors
-from nodewright.testing.conformance.vectors import Vector, read_machines, read_vectors, recorded_sample
+from nodewright.testing.conformance.vectors import (
+    Vector,
+    read_machines,
+    read_vectors,
+    recorded_sample,
+    vectors_of_release,
+)
 
 SHOWN_FAULTS = 20
-PROGRESS_INTERVAL_S = 0.2
 
 _INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
@@ -104,9 +107,8 @@ def _collect(
     outcomes: Iterable[VectorOutcome], report: ConformanceReport, answer_file: IO[str] | None
 ) -> None:
     """Adds the outcomes to the report, and writes the answers."""
-    progress = _VerifyProgress()
-    try:
-        for outcome in outcomes:
+    with ProgressLine(delay_s=0) as progress:
+        for count, outcome in enumerate(outcomes, 1):
             if answer_file:
                 release = f', "release": "{outcome.release}"' if report.by_release else ""
                 answer_file.write(
@@ -115,9 +117,7 @@ def _collect(
             if message := report.add(outcome):
                 progress.clear()
                 print_message(message)
-            progress.show(outcome.family)
-    finally:
-        progress.clear()
+            progress.show(f"{count} answered, {outcome.family}")
 
 
 def _print_faults(faults: list[Fault]) -> None:
@@ -125,22 +125,3 @@ def _print_faults(faults: list[Fault]) -> None:
         print_message(f"error: {fault}")
     if len(faults) > SHOWN_FAULTS:
         print_message(f"error: and {len(faults) - SHOWN_FAULTS} more malformed lines")
-
-
-class _VerifyProgress:
-    """A progress line on a terminal; nothing elsewhere."""
-
-    def __init__(self) -> None:
-        self._is_shown = sys.stderr.isatty()
-        self._count = 0
-        self._next_s = monotonic()
-
-    def show(self, family: str) -> None:
-        self._count += 1
-        if self._is_shown and monotonic() >= self._next_s:
-            show_progress(f"{self._count} answered, {family}")
-            self._next_s = monotonic() + PROGRESS_INTERVAL_S
-
-    def clear(self) -> None:
-        if self._is_shown:
-            clear_progress()

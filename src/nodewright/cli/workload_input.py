@@ -1,19 +1,26 @@
 """Reading the workloads of a command, and printing what its input leaves to say."""
 
 import sys
+import time
 from collections.abc import Mapping, Sequence
-from typing import TypedDict
+from types import TracebackType
+from typing import Self, TypedDict
 
 import click
 
-from nodewright.cli.manifest_options import ManifestOptions
+from nodewright.cli.options import ManifestOptions
 from nodewright.documents.formats.custom_kinds import parsed_template_path
 from nodewright.documents.formats.documents import InputFile, skipped_text
 from nodewright.documents.formats.manifests import load_workloads
 from nodewright.documents.formats.object_selection import ALL_OBJECTS, ObjectSelection, parsed_selector
 from nodewright.documents.formats.workloads import LoadedWorkloads
-from nodewright.documents.output.terminal import print_message
-from nodewright.model.errors import Fault, InputError
+from nodewright.documents.output.terminal import (
+    clear_progress,
+    print_message,
+    show_progress,
+    terminal_columns,
+)
+from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.releases.release import AppliedRules, Release, ReleaseError, applied_rules
 
 
@@ -25,9 +32,7 @@ def read_workloads(manifests: ManifestOptions, namespace: str) -> LoadedWorkload
     inputs, options = manifest_inputs(manifests), reading_options(manifests)
     if not sys.stderr.isatty():
         return load_workloads(inputs, namespace, **options)
-    from nodewright.cli.read_progress import ReadProgressLine  # noqa: PLC0415 - start-up time
-
-    with ReadProgressLine() as progress:
+    with ProgressLine() as progress:
         return load_workloads(inputs, namespace, **options, note_progress=progress.show)
 
 
@@ -38,7 +43,6 @@ def manifest_inputs(manifests: ManifestOptions) -> tuple[str | InputFile, ...]:
     """
     if not manifests.kustomizations:
         return manifests.filenames
-    from nodewright.cli.kustomize import built_kustomization  # noqa: PLC0415 - start-up time
 
     return (*manifests.filenames, *map(built_kustomization, manifests.kustomizations))
 
@@ -108,3 +112,75 @@ def print_warnings(warnings: Sequence[str], *, strict: bool) -> None:
         raise InputError([Fault(rule=warning) for warning in warnings])
     for warning in warnings:
         print_message(f"warning: {warning}")
+
+
+_INTERVAL_S = 0.1
+_DELAY_S = 0.5
+"""What takes less has no progress line."""
+
+
+class ProgressLine:
+    """A line on stderr that is replaced as the work proceeds, and removed at its end; on terminals only."""
+
+    def __init__(self, *, delay_s: float | None = None) -> None:
+        self._is_terminal = sys.stderr.isatty()
+        self._next_s = time.monotonic() + (_DELAY_S if delay_s is None else delay_s)
+        self._is_shown = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.clear()
+
+    def show(self, text: str) -> None:
+        """Shows the text, unless another one was shown a moment ago."""
+        if not self._is_terminal or time.monotonic() < self._next_s:
+            return
+        self._next_s = time.monotonic() + _INTERVAL_S
+        self._is_shown = True
+        show_progress(text[: terminal_columns() - 1])  # a line that wraps is not erased
+
+    def clear(self) -> None:
+        """Removes the line."""
+        if self._is_shown:
+            clear_progress()
+            self._is_shown = False
+
+
+_TOOLS = (("kubectl", "kustomize"), ("kustomize", "build"))
+_TIMEOUT_S = 120
+
+
+def built_kustomization(directory: str) -> InputFile:
+    """What `kubectl kustomize` or `kustomize build` makes of the directory.
+
+    Errors: HostError if neither is installed, or it fails.
+    """
+    import shutil  # noqa: PLC0415 - start-up time
+
+    for tool, command in _TOOLS:
+        path = shutil.which(tool)
+        if path is not None:
+            return InputFile(f"{directory} ({tool} {command})", _output([path, command, directory]))
+    rule = "neither kubectl nor kustomize is installed; build it elsewhere and pass the result to -f -"
+    raise HostError("build", directory, rule)
+
+
+def _output(line: list[str]) -> bytes:
+    import subprocess  # noqa: PLC0415 - start-up time
+
+    try:
+        result = subprocess.run(  # noqa: S603 - a tool of the user, without a shell
+            line, capture_output=True, timeout=_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired:
+        raise HostError("build", line[-1], f"{line[0]} has not ended after {_TIMEOUT_S} s") from None
+    if result.returncode != 0:
+        message = result.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise HostError(
+            "build", line[-1], f"{line[0]}: {message[-1] if message else 'failed without a message'}"
+        )
+    return result.stdout

@@ -14,18 +14,18 @@ from pathlib import Path
 
 import pytest
 
+from nodewright.cli.about import SHELLS
 from nodewright.cli.app import COMMANDS, run
 from nodewright.cli.complete import AND_DIRECTORIES, AND_FILES, TABLE, WORDS_ONLY, completions
-from nodewright.cli.completion import SHELLS
 from nodewright.documents.output.exit_codes import USAGE, YES
-from tools.completion import text
+from tools.reference import completion_table as text
 
 TABLE_NOW = json.loads(Path(TABLE).read_text("utf-8"))
 PROGRAMS = Path(sys.executable).parent
 
 
 def test_the_table_is_up_to_date() -> None:
-    assert Path(TABLE).read_text("utf-8") == text(), "write it with `make shots`"
+    assert Path(TABLE).read_text("utf-8") == text(), "write it with `python -m tools regenerate`"
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodewright.cli import fleet as fleet_command
 from nodewright.cli.app import run
+from nodewright.cli.fleet import fleet as fleet_command
 from nodewright.fleet import sweep_runs
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
 from nodewright.fleet.run_progress import RunProgress

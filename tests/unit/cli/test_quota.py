@@ -44,33 +44,55 @@ def text(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = YES) -
     return capsys.readouterr().out
 
 
-def test_the_document_has_charges_totals_refusals_headroom_and_fixes(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    result = document(capsys)
-    assert (result["kind"], result["fits"]) == ("QuotaReport", False)
-    (namespace,) = result["namespaces"]
+@pytest.fixture
+def shop(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The report on the example, of which one object does not fit."""
+    return document(capsys)
+
+
+def test_the_document_says_whether_everything_fits(shop: dict[str, Any]) -> None:
+    assert (shop["kind"], shop["fits"]) == ("QuotaReport", False)
+    assert [entry["fits"] for entry in shop["objects"]] == [True, True, True, False]
+
+
+def test_a_quota_has_what_is_used_and_what_is_wanted(shop: dict[str, Any]) -> None:
+    (namespace,) = shop["namespaces"]
     (quota,) = namespace["quotas"]
     assert (quota["used"]["requests.cpu"], quota["wanted"]["requests.cpu"]) == ("3500m", "3900m")
-    web, _, _, report = result["objects"]
-    pods = web["makes"][-1]
-    assert (pods["wanted"], pods["admitted"], web["fits"], report["fits"]) == (5, 5, True, False)
+
+
+def test_the_pods_of_an_object_have_their_charge_and_its_sources(shop: dict[str, Any]) -> None:
+    pods = shop["objects"][0]["makes"][-1]
+    assert (pods["wanted"], pods["admitted"]) == (5, 5)
     assert pods["chargeEach"][0]["amounts"]["limits.cpu"] == "700m"
     assert pods["because"]["limits.cpu"] == "500m app + 200m proxy"
     assert "cpu" not in pods["because"]
-    assert report["makes"][-1]["because"]["limits.cpu"] == "container report"
-    assert pods["filledIn"][0]["container"] == "proxy"
-    first = result["firstRefused"]
+
+
+def test_an_amount_of_one_container_names_it(shop: dict[str, Any]) -> None:
+    assert shop["objects"][3]["makes"][-1]["because"]["limits.cpu"] == "container report"
+
+
+def test_defaults_of_limit_ranges_are_listed(shop: dict[str, Any]) -> None:
+    assert shop["objects"][0]["makes"][-1]["filledIn"][0]["container"] == "proxy"
+
+
+def test_the_first_refusal_has_the_api_servers_message(shop: dict[str, Any]) -> None:
+    first = shop["firstRefused"]
     assert (first["kind"], first["name"], first["object"]) == ("CronJob", "report", "report-0")
     assert first["message"].startswith('pods "report-0" is forbidden: exceeded quota: team, requested: ')
     assert first["reasons"][0]["type"] == "QuotaExceeded"
-    assert [room["morePods"] for room in result["stillFits"]] == [0, 0, 0]
-    fixes = result["fixes"]
+
+
+def test_the_document_says_how_many_pods_still_fit(shop: dict[str, Any]) -> None:
+    assert [room["morePods"] for room in shop["stillFits"]] == [0, 0, 0]
+
+
+def test_the_document_has_the_smallest_changes_that_make_everything_fit(shop: dict[str, Any]) -> None:
+    fixes = shop["fixes"]
     assert fixes["raise"][0]["to"] == "3900m"
-    assert [(each["name"], each["from"], each["to"]) for each in fixes["lowerOne"]] == [
-        ("web", 5, 3),
-        ("db", 2, 1),
-    ]
+    lowered = [(each["name"], each["from"], each["to"]) for each in fixes["lowerOne"]]
+    assert lowered == [("web", 5, 3), ("db", 2, 1)]
     assert fixes["lowerAll"] == []
 
 
@@ -156,11 +178,14 @@ def test_pods_whose_requests_exceed_the_default_limit_are_not_created(
     assert f'Pod "web-0" is invalid: spec.containers[0].resources.{rule}' in shown
 
 
-def test_ci_gets_junit_and_sarif_with_the_line_of_the_object(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ci_gets_a_test_case_for_each_object(capsys: pytest.CaptureFixture[str]) -> None:
     junit = text(capsys, *SHOP[1:], "-o", "junit", code=NO)
     assert '<testsuite name="quota.shop" tests="4" failures="1">' in junit
     assert '<testcase classname="quota.shop" name="CronJob/report"' in junit
     assert "raise ResourceQuota shop/team requests.cpu from 3500m to 3900m" in junit
+
+
+def test_code_scanning_gets_the_line_of_the_refused_object(capsys: pytest.CaptureFixture[str]) -> None:
     sarif = json.loads(text(capsys, *SHOP[1:], "-o", "sarif", code=NO))
     (result,) = sarif["runs"][0]["results"]
     assert result["ruleId"] == "quota-exceeded"
@@ -255,9 +280,14 @@ def test_each_refused_object_has_its_message(tmp_path: Path, capsys: pytest.Capt
     assert "also refused: 8 more (-o json has them all)" in shown
 
 
-def test_irregular_input_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_file_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["quota", "-f", file(tmp_path, "")]) == ERROR
     assert capsys.readouterr().err == "error: no objects passed to quota\n"
+
+
+def test_an_unknown_priority_class_is_an_error_if_warnings_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     classy = POD.replace("spec:", "spec:\n  priorityClassName: vip", 1)
     assert run(["quota", "--strict", "-f", file(tmp_path, classy)]) == ERROR
     assert 'no PriorityClass with name "vip" is known' in capsys.readouterr().err

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from nodewright.cli import replay as command
+from nodewright.cli import workload_input
 from nodewright.cli.app import run
 from nodewright.documents.output.exit_codes import ERROR, INTERRUPTED, NO, USAGE, YES
 from nodewright.predict.replay.scenario_run import EventOutcome, replay
@@ -196,7 +197,7 @@ def test_ctrl_c_prints_the_decisions_so_far(
 
 
 def test_progress_is_shown_on_a_terminal_alone(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "PROGRESS_AFTER_S", 0)
+    monkeypatch.setattr(workload_input, "_DELAY_S", 0)
     run(["replay", FRAGMENTED])
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)

@@ -1,6 +1,8 @@
 """Files of recorded decisions: JSON lines, gzipped or not, each with a question and usually an answer.
 
-The families of recorded decisions, and the dispatch of questions to the engine.
+The families of recorded decisions, and the dispatch of questions to the engine. The vectors of a release are the newest one's with the
+answers in which that release differs: beside the vectors, or one folder up, is a folder `releases/R`, where `<family>.jsonl.gz` has
+these answers, and `skipped.json` the ids of questions that the release cannot be asked.
 """
 
 import gzip
@@ -19,7 +21,10 @@ import msgspec
 
 from nodewright.documents.files.regular_files import error_text
 from nodewright.documents.profiles.catalogue import recorded_machines
-from nodewright.model.errors import Fault, InputError
+from nodewright.model.errors import JSON_ERRORS, Fault, InputError
+from nodewright.model.kubernetes.objects import ResourceList
+from nodewright.model.reasons.predicates import InsufficientResource, PredicateFailure
+from nodewright.model.releases.feature_gates import FeatureGates, gates_set
 from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES, ReleaseTable
 
 STANDARD_STREAM = "-"
@@ -213,3 +218,97 @@ def _engine(family: str) -> str:
 
 def _module(family: str) -> str:
     return f"{__package__}.{family.replace('-', '_')}"
+
+
+def vectors_of_release(paths: Iterable[str], release: str) -> Iterator[Vector | Fault]:
+    """The vectors of the files for this release; those recorded for another one are left out.
+
+    Errors: InputError for recorded vectors that have no folder of this release beside them.
+    """
+    answers: dict[Path, RecordedRelease] = {}
+    first_places: dict[tuple[str, str], str] = {}
+    for path in paths:
+        folder = None if release == NEWEST.name else _folder(path, release)
+        for vector in read_vectors([path], first_places):
+            if isinstance(vector, Fault):
+                yield vector
+            elif vector.release:
+                if vector.release == release:
+                    yield vector
+            elif release == NEWEST.name or not vector.is_recorded:
+                yield msgspec.structs.replace(vector, release=release)
+            elif folder is None:
+                rule = f"no folder releases/{release} beside it or one folder up: its answers are those of {NEWEST.name}"
+                raise InputError([Fault(source=path, rule=rule)])
+            else:
+                recorded = answers.setdefault(folder, RecordedRelease(folder))
+                if vector.id not in recorded.skipped:
+                    yield msgspec.structs.replace(
+                        vector,
+                        release=release,
+                        expect=recorded.answers(vector.family).get(vector.id, vector.expect),
+                    )
+
+
+class RecordedRelease:
+    """The folder of a release: the answers that differ from the newest release's, read when they are asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._answers: dict[str, dict[str, Any]] = {}
+        path = folder / "skipped.json"
+        try:
+            by_reason = json.loads(path.read_text(encoding="utf-8"))
+            self.skipped = frozenset(name for names in by_reason.values() for name in names)
+        except (OSError, AttributeError, TypeError, *JSON_ERRORS) as error:
+            rule = f"must be an object with lists of ids: {error_text(error)}"
+            raise InputError([Fault(source=str(path), rule=rule)]) from None
+
+    def answers(self, family: str) -> dict[str, Any]:
+        """The differing answers of a family by the id of the question."""
+        if family not in self._answers:
+            file = self._folder / f"{family}.jsonl.gz"
+            self._answers[family] = _differing(str(file)) if file.exists() else {}
+        return self._answers[family]
+
+
+def _differing(path: str) -> dict[str, Any]:
+    try:
+        with open_text(path) as lines:
+            documents = (json.loads(line) for line in lines if line.strip())
+            return {document["id"]: document["expect"] for document in documents}
+    except (OSError, EOFError, KeyError, TypeError, zlib.error, *JSON_ERRORS) as error:
+        rule = f"must have an object with id and expect on each line: {error_text(error)}"
+        raise InputError([Fault(source=path, rule=rule)]) from None
+
+
+def _folder(path: str, release: str) -> Path | None:
+    if path == STANDARD_STREAM:
+        return None
+    here = Path(path).resolve().parent
+    return next(
+        (folder for above in (here, here.parent) if (folder := above / "releases" / release).is_dir()), None
+    )
+
+
+def question_gates(question: Mapping[str, Any], release: ReleaseTable) -> FeatureGates:
+    """The release's gates with those that the question sets, which were recorded without the kubelet's checks."""
+    return gates_set(question.get("featureGates") or {}, release)
+
+
+def amount_texts(amounts: ResourceList) -> dict[str, str]:
+    """The amounts as Kubernetes prints them."""
+    return {name: str(amount) for name, amount in amounts.items()}
+
+
+def plain_failure(failure: PredicateFailure) -> dict[str, Any]:
+    """The shortage with its numbers, or the predicate with its description."""
+    if isinstance(failure, InsufficientResource):
+        return {
+            "resource": failure.resource,
+            "requested": failure.requested,
+            "used": failure.used,
+            "capacity": failure.capacity,
+        }
+    predicate, description = failure.failed_predicate()
+    return {"predicate": predicate, "description": description}

@@ -11,15 +11,14 @@ import yaml
 from msgspec import UNSET, UnsetType
 from tests.support.json_schema import violations
 
-from nodewright.cli.schema import OBJECTS, REPORTS, schema_of
+from nodewright.cli.about import OBJECTS, REPORTS, schema_of
 from nodewright.documents.output.exit_codes import ERROR
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument, as_json
 from nodewright.documents.output.report_schemas import report_schema
 from nodewright.model.reasons.reason import OSFieldMismatch, SysctlForbidden
 from nodewright.model.values.idset import CPUSet
-from tools.consoles import PROGRAM, blocks, console_commands, execute, words
+from tools.consoles import PROGRAM, blocks, console_commands, documents, execute, words
 from tools.reference import SCHEMAS, schema_pages
-from tools.refresh_guide import documents
 from tools.shots import SHOTS
 from tools.source import ROOT
 
@@ -109,14 +108,13 @@ def test_the_kind_is_the_one_that_the_schema_requires(kind: str) -> None:
     assert definition["properties"].get("kind", {"enum": [kind]})["enum"] == [kind]
 
 
-@pytest.mark.slow
 def test_published_schemas_are_those_of_the_structs() -> None:
     made = dict(schema_pages())
     stale = [
         path.name for path, text in made.items() if not path.is_file() or path.read_text("utf-8") != text
     ]
     stale += [path.name for path in SCHEMAS.iterdir() if path not in made]
-    assert not stale, "write them with `make docs`"
+    assert not stale, "write them with `python -m tools regenerate`"
 
 
 schema = cache(schema_of)

@@ -1,4 +1,5 @@
 import pytest
+from tests.support.device_managers import GPU
 
 from nodewright.model.reasons.devices import (
     DeviceAllocationFailed,
@@ -21,7 +22,6 @@ from nodewright.model.reasons.devices import (
 )
 from nodewright.model.reasons.texts import kubelet_text, sentence
 from nodewright.model.values.idset import NUMASet
-from nodewright.testing.devices import GPU
 
 PLACES = (
     DevicesAt(numa=NUMASet(), registered=1, healthy=1, free=1),

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.support.machine_files import files_from_dump, write_machine_files
 
 from nodewright.documents.profiles.machine.captured_machine import (
     CapturedMachine,
@@ -11,7 +12,6 @@ from nodewright.documents.profiles.machine.captured_machine import (
 )
 from nodewright.documents.profiles.machine.missing_facts import MachineFact
 from nodewright.model.hardware.machine_info import MachineInfo
-from nodewright.testing.machines import files_from_dump, write_machine_files
 
 DUMPS = Path(__file__).parent / "dumps"
 NAMES = sorted(path.stem for path in DUMPS.glob("*.txt"))

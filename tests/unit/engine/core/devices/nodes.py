@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tests.support.device_managers import GPU, a_device_manager, some_devices
+
 from nodewright.engine.core.devices.device_assignment import (
     DeviceAllocation,
     allocate,
@@ -15,7 +17,6 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.values.idset import NUMASet
-from nodewright.testing.devices import GPU, a_device_manager, some_devices
 
 MIXED = "a@0 b@0 c@1 d@1 e@0,1 f@ g"
 

@@ -1,4 +1,5 @@
 import pytest
+from tests.support.device_managers import GPU, a_device_manager, a_pod_with_devices, some_devices
 from tests.unit.engine.core.devices.nodes import node
 
 from nodewright.engine.core.devices.device_assignment import (
@@ -24,7 +25,6 @@ from nodewright.model.reasons.devices import (
 from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.releases.feature_gates import resolve_gates
 from nodewright.model.values.idset import NUMASet
-from nodewright.testing.devices import GPU, a_device_manager, a_pod_with_devices, some_devices
 from nodewright.testing.objects import a_pod
 
 NIC = "example.com/nic"

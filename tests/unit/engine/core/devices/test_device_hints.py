@@ -1,4 +1,5 @@
 import pytest
+from tests.support.device_managers import GPU, a_device_manager, a_pod_with_devices, some_devices
 
 from nodewright.engine.core.devices.device_hints import container_hints, pod_hints
 from nodewright.engine.core.devices.device_manager import DeviceManager
@@ -8,7 +9,6 @@ from nodewright.model.reasons.devices import DeviceUnlisted
 from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.topology_hints import HintList, ProviderHints
-from nodewright.testing.devices import GPU, a_device_manager, a_pod_with_devices, some_devices
 
 TWO = a_device_manager("0-1")
 FOUR = a_device_manager("0-3")

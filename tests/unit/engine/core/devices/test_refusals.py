@@ -1,4 +1,5 @@
 import pytest
+from tests.support.device_managers import GPU, a_device_manager, a_pod_with_devices, some_devices
 from tests.unit.engine.core.devices.nodes import Node, node
 
 from nodewright.engine.core.devices.device_manager import DeviceManager, DevicePluginError, PluginBehavior
@@ -18,7 +19,6 @@ from nodewright.model.reasons.devices import (
     NotEnoughDevices,
 )
 from nodewright.model.values.idset import NUMASet
-from nodewright.testing.devices import GPU, a_device_manager, a_pod_with_devices, some_devices
 
 
 def failing(available: frozenset[str], must_include: frozenset[str], size: int) -> DevicePluginError:

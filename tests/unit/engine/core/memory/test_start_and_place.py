@@ -5,6 +5,17 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.device_managers import (
+    ALL_GATES,
+    MIB,
+    NO_AFFINITY,
+    STATIC,
+    a_guaranteed_container,
+    a_memory_pod,
+    memory_policy,
+    numa_nodes,
+    state_after_allocation,
+)
 
 from nodewright.engine.core.memory.memory_allocation import allocate_container_memory, allocate_pod_memory
 from nodewright.engine.core.memory.memory_hints import container_hints
@@ -33,17 +44,6 @@ from nodewright.model.reasons.memory import (
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.topology_hints import Hint
-from nodewright.testing.devices import (
-    ALL_GATES,
-    MIB,
-    NO_AFFINITY,
-    STATIC,
-    a_guaranteed_container,
-    a_memory_pod,
-    memory_policy,
-    numa_nodes,
-    state_after_allocation,
-)
 from nodewright.testing.objects import amounts
 
 

@@ -1,6 +1,17 @@
 """The memory manager: starting, placing, groups of NUMA nodes, reuse, and what it refuses."""
 
 import pytest
+from tests.support.device_managers import (
+    ALL_GATES,
+    MIB,
+    NO_AFFINITY,
+    STATIC,
+    a_guaranteed_container,
+    a_memory_pod,
+    memory_policy,
+    numa_nodes,
+    state_after_allocation,
+)
 
 from nodewright.engine.core.memory.memory_allocation import (
     allocate_container_memory,
@@ -23,17 +34,6 @@ from nodewright.model.reasons.texts import kubelet_text
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.topology_hints import IMPOSSIBLE, Hint
-from nodewright.testing.devices import (
-    ALL_GATES,
-    MIB,
-    NO_AFFINITY,
-    STATIC,
-    a_guaranteed_container,
-    a_memory_pod,
-    memory_policy,
-    numa_nodes,
-    state_after_allocation,
-)
 from nodewright.testing.objects import container, sidecar
 
 

@@ -1,0 +1,1 @@
+"""The agent of this machine, and the commands that connect to it."""

@@ -1,0 +1,111 @@
+"""What a command reads from its cluster: objects and nodes as documents, usage, and the lists that they come from."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import msgspec
+
+from nodewright.cli.cluster.cluster_session import ClusterSession
+from nodewright.cluster.client.api_client import ApiClient
+from nodewright.cluster.exports.exported_node import exported_cluster_node
+from nodewright.cluster.objects.node_sources import node_reading, proxy_path, source_sentence
+from nodewright.cluster.objects.object_names import NODES, PODS, ClusterName, name_selector
+from nodewright.cluster.objects.reader import ClusterReader, Selection, read_objects
+from nodewright.documents.output.json_yaml import as_json
+from nodewright.documents.output.terminal import print_message
+from nodewright.documents.profiles.profile_yaml import profile_document
+
+T = TypeVar("T")
+
+
+def read_cluster(session: ClusterSession, request: Callable[[ApiClient], Awaitable[T]]) -> T:
+    """What the request reads from the cluster.
+
+    Errors: HostError, InputError as of the request and of the kubeconfig.
+    """
+    access = session.access
+
+    async def answer() -> T:
+        async with ApiClient(access) as client:
+            return await request(client)
+
+    return asyncio.run(answer())
+
+
+def read_documents(
+    session: ClusterSession, names: Sequence[ClusterName], nodes: Iterable[str]
+) -> Mapping[str, bytes]:
+    """The objects and the nodes as documents by their words; nodes are NodeProfiles.
+
+    Prints on stderr what each node was read from.
+    """
+
+    async def files(reader: ClusterReader) -> dict[str, bytes]:
+        skip = _note_unread if session.lists_whole else None
+        objects = await read_objects(reader, names, _selection(session), skip) if names else ()
+        contents = {file.source: file.content for file in objects}
+        for word in nodes:
+            contents[word] = await _node_document(session, reader, word)
+        return contents
+
+    session.names += tuple(names)
+    contents = read_cluster(session, files)
+    session.words |= contents.keys()
+    return contents
+
+
+async def _node_document(session: ClusterSession, reader: ClusterReader, word: str) -> bytes:
+    name = word.partition("/")[2]
+    reading = await node_reading(reader, name)
+    node = await exported_cluster_node(name, reading, session.access, os.environ)
+    session.nodes[word] = node
+    now = datetime.now(UTC)
+    sources = [source_sentence(source, now) for source in node.profile.spec.sources if not source.error]
+    print_message(f"{word} of {session.place}: {', '.join(sources)}")
+    return as_json(profile_document(node.profile)).encode()
+
+
+def _note_unread(word: str, error: Exception) -> None:
+    print_message(f"warning: {word}: not read: {error}; assumed: there are none")
+
+
+def read_usage(session: ClusterSession, node_name: str) -> bytes:
+    """The summary of a node's kubelet.
+
+    Errors: HostError, as of a user without the right to nodes/proxy.
+    """
+    return read_cluster(session, lambda reader: reader.get(proxy_path(node_name, "stats/summary")))
+
+
+def _selection(session: ClusterSession) -> Selection:
+    """The objects of lists."""
+    namespace = "" if session.options.all_namespaces else session.namespace
+    return Selection(namespace=namespace, labels=session.selector)
+
+
+class WatchTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """A list of which a change matters."""
+
+    path: str
+    labels: str = ""
+    fields: str = ""
+
+
+def watch_targets(session: ClusterSession) -> tuple[WatchTarget, ...]:
+    """The lists whose changes may change the answer."""
+    targets = []
+    for name in session.names:
+        selection = _selection(session)
+        path = name.kind.path(selection.namespace)
+        fields = name_selector(name.name) if name.name else ""
+        targets.append(WatchTarget(path=path, fields=fields, labels="" if name.name else selection.labels))
+    for word in session.nodes:
+        node = word.partition("/")[2]
+        targets.append(WatchTarget(path=NODES.path(""), fields=name_selector(node)))
+        targets.append(WatchTarget(path=PODS.path(""), fields=f"spec.nodeName={node}"))
+    if session.reads_all_nodes:
+        targets += [WatchTarget(path=kind.path("")) for kind in (NODES, PODS)]
+    return tuple(dict.fromkeys(targets))

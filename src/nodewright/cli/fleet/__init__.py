@@ -1,0 +1,1 @@
+"""`nodewright fleet` and its subcommands."""

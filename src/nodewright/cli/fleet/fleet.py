@@ -1,0 +1,352 @@
+"""`nodewright fleet`: simulates nodes and pods over time; `fleet generate`: a random fleet and workload, as CSV."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.fleet.fleet_capacity import capacity, minimise
+from nodewright.cli.fleet.fleet_options import FleetQuery, fleet_query_options, parse_seconds
+from nodewright.cli.options import output_file_option, output_option
+from nodewright.cli.output_files import page_origin, write_page
+from nodewright.documents.files.file_store import write_output
+from nodewright.documents.output.exit_codes import NO, YES
+from nodewright.documents.output.json_yaml import as_json, as_yaml
+from nodewright.documents.output.terminal import print_line, print_text, terminal_columns
+from nodewright.fleet import SCORES, Options, RunCheckpoint
+from nodewright.fleet.engines import Engine
+from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
+from nodewright.fleet.load.fleet_input import FleetInput
+from nodewright.fleet.report.fleet_page import fleet_page
+from nodewright.fleet.report.fleet_report import fleet_assumptions, fleet_report, pod_columns, write_parquet
+from nodewright.fleet.report.fleet_text import fleet_text, pods_text
+from nodewright.fleet.report.sweep_page import sweep_page
+from nodewright.fleet.report.sweep_report import SweepReport, SweepSummaries, sweep_runs_report, sweep_text
+from nodewright.fleet.run_progress import RunProgress, interrupts_noted
+from nodewright.fleet.simulation.fleet_simulation import Retry
+from nodewright.fleet.simulation.outcomes import FleetResult, PodOutcome
+from nodewright.fleet.sweep_runs import (
+    Sweep,
+    SweepWorkers,
+    load_node_scorers,
+    parse_axes,
+    run_fleet,
+    run_sweep,
+)
+from nodewright.fleet.synthetic import NODE_HEADER, POD_HEADER, SyntheticFleet, node_rows, pod_rows
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.printable import printable, printable_lines
+from nodewright.predict.python_sources import load_pods
+
+
+@click.command("generate")
+@click.option("--seed", default=1, show_default=True, help="The same seed gives the same files.")
+@click.option("--nodes", default=100, show_default=True, type=click.IntRange(1), help="Number of nodes.")
+@click.option("--pods", default=10_000, show_default=True, type=click.IntRange(0), help="Number of pods.")
+@click.option(
+    "--load",
+    default=0.8,
+    show_default=True,
+    type=click.FloatRange(0, 5, min_open=True),
+    help="Average share of all CPUs that pods request in the steady state.",
+)
+@output_file_option("--nodes-file", required=True, help="Output file for nodes.")
+@output_file_option("--pods-file", required=True, help="Output file for pods.")
+def generate(*, seed: int, nodes: int, pods: int, load: float, nodes_file: Path, pods_file: Path) -> int:
+    """Generate a random fleet and workload from a seed, as CSV.
+
+    The files are input for `fleet --nodes FILE --pods FILE`.
+    """
+    fleet = SyntheticFleet(seed=seed, nodes=nodes, pods=pods, cpu_load=load)
+    _write_csv(nodes_file, NODE_HEADER, node_rows(fleet))
+    _write_csv(pods_file, POD_HEADER, pod_rows(fleet))
+    return YES
+
+
+def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    write_output(path, text.getvalue().encode())
+
+
+def _probe_pod(path: str, namespace: str) -> Pod:
+    """The first pod of the file of --probe.
+
+    Errors: InputError if it has none.
+    """
+    pods = load_pods(path, namespace=namespace)
+    if not pods:
+        raise InputError([Fault(source=path, rule="has no pod")])
+    return pods[0]
+
+
+_UNPLACED = frozenset(PodOutcome) - {PodOutcome.RUNNING, PodOutcome.ENDED}
+
+
+class DefaultGroup(click.Group):
+    """A group that runs its command `run` if no command is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The arguments, with `run` before them if they name no command."""
+        if not args or (args[0] not in self.commands and args[0] not in ("-h", "--help")):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("fleet", cls=DefaultGroup)
+def command() -> None:
+    """Simulate a cluster: pods arrive, a scheduler chooses nodes, and each node decides as its kubelet would.
+
+    `nodewright fleet --nodes FILE --pods FILE` is short for `nodewright fleet run`.
+    """
+
+
+for _subcommand in (capacity, minimise, generate):
+    command.add_command(_subcommand)
+
+
+_RUN_OPTIONS = (
+    output_option("json", "yaml", "wide"),
+    output_file_option(
+        "--parquet",
+        help="Also write a Parquet file with one row per pod (extra: parquet).",
+    ),
+    output_file_option(
+        "--html",
+        help="Also write a self-contained page with tables and plots; with --sweep, the runs side by side.",
+    ),
+    click.option("--probe", metavar="FILE", help="Count how many more copies of this pod fit at the end."),
+    click.option(
+        "--sweep",
+        multiple=True,
+        metavar="FIELD=VALUE,VALUE",
+        help="Run once for each value of a KubeletConfiguration field, e.g. topologyManagerPolicy, or of "
+        "`scores`. Repeatable: all combinations.",
+    ),
+    click.option(
+        "--shards",
+        metavar="LABEL",
+        help="Split the fleet into clusters by this node label, and run each separately. Pods that select no cluster "
+        "are distributed round-robin.",
+    ),
+    click.option(
+        "--engine",
+        type=click.Choice([engine.value for engine in Engine]),
+        default=Engine.LOCAL.value,
+        show_default=True,
+        help="Where sweeps and shards run: on this machine, or on the cluster of RAY_ADDRESS or DASK_SCHEDULER_ADDRESS.",
+    ),
+    click.option(
+        "--workers",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        help="Number of combinations of a sweep, or shards, that run in parallel.",
+    ),
+    click.option(
+        "--retry",
+        type=click.Choice([retry.value for retry in Retry]),
+        default=Retry.SAME.value,
+        show_default=True,
+        help="Where a controller's replacement pod goes after a node has refused its pod.",
+    ),
+    click.option(
+        "--extender",
+        is_flag=True,
+        help="The scheduler asks each kubelet before it binds a pod, as with `nodewright extender`.",
+    ),
+    click.option(
+        "--preemption/--no-preemption",
+        default=True,
+        show_default=True,
+        help="Preempt lower-priority pods.",
+    ),
+    click.option(
+        "--until",
+        callback=parse_seconds,
+        metavar="SPAN",
+        help="End after this virtual time, e.g. 90s or 1h30m. Default: after the last arrival and the last end of a pod.",
+    ),
+    output_file_option(
+        "--checkpoint",
+        help="Save the state of the run in this file, and continue from it if it exists.",
+    ),
+    click.option(
+        "--policies",
+        multiple=True,
+        metavar="FILE",
+        help="Python file that defines node scorers for --scores; it is executed. Repeatable.",
+    ),
+    click.option(
+        "--scores",
+        default="default",
+        show_default=True,
+        metavar="NAME",
+        help=f"Scoring strategy: {', '.join(SCORES)}, or a node scorer of --policies.",
+    ),
+)
+
+
+def _run_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds the options of a run, except those that specify the fleet."""
+    for option in _RUN_OPTIONS:
+        command = option(command)
+    return command
+
+
+@command.command("run")
+@partial(cluster_options, whole={"filenames": ("nodes", "pods", "pdb")}, is_cluster_wide=True)
+@fleet_query_options
+@_run_options
+def run(
+    query: FleetQuery,
+    *,
+    sweep: tuple[str, ...],
+    probe: str | None,
+    checkpoint: Path | None,
+    **choices: Any,
+) -> int:
+    """Simulate a fleet over time.
+
+    Report placements, utilization and unschedulable pods. With --context or --kubeconfig and without files: the
+    nodes and pods of that cluster; with --nodes nodes: its nodes.
+
+    Pods that fit on no node are reported at the start. Ctrl-C ends the run and prints the results so far.
+    Exit code 0 if every pod was placed, 3 if not.
+    """
+    is_sweep = bool(sweep) or choices["shards"] is not None
+    fleet = query.load()
+    options = replace(_options(choices, is_sweep=is_sweep), budgets=fleet.budgets)
+    pod = _probe_pod(probe, query.namespace) if probe is not None else None
+    if is_sweep and (checkpoint is not None or choices["parquet"] is not None):
+        raise click.UsageError("--checkpoint and --parquet cannot be combined with --sweep and --shards")
+    if is_sweep:
+        workers = SweepWorkers(choices["workers"], Engine(choices["engine"]))
+        planned = Sweep(
+            fleet=fleet,
+            axes=parse_axes(sweep),
+            options=options,
+            shard_label=choices["shards"],
+            probe=pod,
+            policy_files=choices["policies"],
+        )
+        return _report_sweep(planned, run_sweep(planned, workers), choices["output"], choices["html"])
+    run_checkpoint = None if checkpoint is None else RunCheckpoint(checkpoint)
+    result = run_fleet(fleet, options, checkpoint=run_checkpoint)
+    # The checkpoint is deleted by now, so Ctrl-C must not cut the report short.
+    with interrupts_noted(RunProgress()):
+        summary = fleet_summary(result, pod)
+        _write_report(fleet, result, summary, choices)
+    return NO if any(summary.outcomes.get(outcome) for outcome in _UNPLACED) or not summary.complete else YES
+
+
+def _options(choices: dict[str, Any], *, is_sweep: bool) -> Options:
+    """The options of the simulation.
+
+    Errors: InputError for policy files that fail, and for unknown scoring strategies.
+    """
+    scorers = load_node_scorers(choices["policies"])
+    known = (*SCORES, *(scorer.name for scorer in scorers))
+    if choices["scores"] not in known:
+        rule = f"must be one of {', '.join(known)}"
+        raise InputError([Fault(source="--scores", value=choices["scores"], rule=rule)])
+    lists_pods = not is_sweep and (choices["output"] is not None or choices["parquet"] is not None)
+    return Options(
+        scores=choices["scores"],
+        retry=Retry(choices["retry"]),
+        preemption=choices["preemption"],
+        policies=scorers,
+        keep_finished_pods=lists_pods,
+        samples_nodes=not is_sweep and choices["html"] is not None,
+        until_s=choices["until"],
+        extender=choices["extender"],
+    )
+
+
+def _write_report(
+    fleet: FleetInput, result: FleetResult, summary: FleetSummary, choices: dict[str, Any]
+) -> None:
+    columns = terminal_columns()
+    if choices["html"] is not None:
+        write_page(choices["html"], fleet_page(summary, result, assumption_lines(fleet), page_origin()))
+    if choices["parquet"] is not None:
+        write_parquet(choices["parquet"], pod_columns(result))
+    if choices["output"] in ("json", "yaml"):
+        report = fleet_report(summary, result, fleet_assumptions(fleet), warnings=fleet.warnings)
+        print_text((as_json if choices["output"] == "json" else as_yaml)(report))
+        return
+    print_text(fleet_text(summary, columns=columns))
+    print_text(assumptions_text(fleet, columns))
+    if choices["output"] == "wide":
+        print_line("")
+        print_text(pods_text(result, columns=columns))
+
+
+def _report_sweep(sweep: Sweep, summaries: SweepSummaries, output: str | None, html: Path | None) -> int:
+    """Prints the runs of a sweep for comparison, and returns the exit code."""
+    fleet, run_count = sweep.fleet, len(sweep.runs())
+    if html is not None:
+        notes = assumption_lines(fleet)
+        write_page(html, sweep_page(summaries, run_count=run_count, notes=notes, origin=page_origin()))
+    is_complete = len(summaries) == run_count and all(summary.complete for _, summary in summaries)
+    if output in ("json", "yaml"):
+        report = SweepReport(
+            sweep=sweep_runs_report(summaries),
+            warnings=tuple(fleet.warnings),
+            complete=is_complete,
+            assumed=fleet_assumptions(fleet),
+        )
+        print_text((as_json if output == "json" else as_yaml)(report))
+    else:
+        columns = terminal_columns()
+        if not is_complete:
+            complete_count = sum(summary.complete for _, summary in summaries)
+            results = "; results so far:" if summaries else ""
+            print_line(f"interrupted: {complete_count} of {run_count} runs are complete{results}")
+        if summaries:
+            print_text(sweep_text(summaries, columns=columns))
+        print_text(assumptions_text(fleet, columns))
+    has_unplaced = any(summary.outcomes.get(outcome) for _, summary in summaries for outcome in _UNPLACED)
+    return YES if is_complete and not has_unplaced else NO
+
+
+def assumptions_text(fleet: FleetInput, columns: int) -> str:
+    """The assumptions as text, wrapped at this width."""
+    return printable_lines(
+        row
+        for line in assumption_lines(fleet)
+        for row in wrap(printable(line), columns - 1, subsequent_indent="  ", break_on_hyphens=False)
+    )
+
+
+def assumption_lines(fleet: FleetInput) -> list[str]:
+    """The assumptions, one line each."""
+    nodes = fleet.assembled
+    lines = []
+    if nodes.assumed_shapes:
+        shapes = ", ".join(f"{count} {name}" for name, count in nodes.assumed_shapes.items())
+        lines.append(f"assumed: NUMA nodes, cores and caches typical for machines of that size ({shapes})")
+    if nodes.configured_shapes:
+        shapes = ", ".join(f"{count} {name}" for name, count in nodes.configured_shapes.items())
+        lines.append(f"from --shapes: NUMA nodes, cores and caches ({shapes})")
+    if nodes.with_system_core:
+        lines.append(
+            f"assumed: {nodes.with_system_core} nodes without reserved CPUs have one more core reserved for the system, "
+            "without which the static CPU manager does not start"
+        )
+    if nodes.with_system_memory:
+        lines.append(
+            f"assumed: {nodes.with_system_memory} nodes without reserved memory have 100Mi more, the default hard "
+            "eviction threshold"
+        )
+    return lines

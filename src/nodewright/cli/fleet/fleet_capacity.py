@@ -1,0 +1,187 @@
+"""`nodewright fleet capacity`: how many more pods of a kind fit; `fleet minimise`: the fewest nodes for a workload."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import click
+from msgspec.structs import replace
+
+from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.fleet.fleet_options import FleetQuery, fleet_node_query_options
+from nodewright.cli.options import output_option
+from nodewright.cli.workload_input import nothing_found
+from nodewright.documents.output.exit_codes import NO, YES
+from nodewright.documents.output.json_yaml import as_json, as_yaml
+from nodewright.documents.output.terminal import print_line, print_text
+from nodewright.fleet import SCORES, Options, run
+from nodewright.fleet.bound import node_lower_bound, peak_demands
+from nodewright.fleet.capacity import ShapeCapacity, capacity_by_shape, tolerates_and_selects, total_capacity
+from nodewright.fleet.minimise import SearchInterruptedError, minimum_nodes
+from nodewright.fleet.packing import packing_lower_bound
+from nodewright.fleet.report.fleet_report import reported_capacity
+from nodewright.fleet.report.fleet_text import capacity_text, duration_text, reason_text
+from nodewright.fleet.report.sweep_report import (
+    FleetCapacityReport,
+    PodCapacityReport,
+    minimum_nodes_report,
+    minimum_nodes_text,
+)
+from nodewright.fleet.run_progress import RunProgress, interrupts_noted
+from nodewright.fleet.simulation.outcomes import PodOutcome
+from nodewright.fleet.sweep_runs import (
+    SweepPoint,
+    nodes_with_allocatable,
+    parse_axes,
+    pods_with_warnings,
+    run_fleet,
+    sweep_points,
+)
+from nodewright.fleet.workload import FleetNode, FleetPod
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.printable import printable_line
+from nodewright.predict.python_sources import load_pods
+
+
+@click.command("capacity")
+@partial(cluster_options, whole={"nodes": ("nodes",), "pods": ("pods",)}, is_cluster_wide=True)
+@fleet_node_query_options
+@click.option(
+    "-f", "--filename", "filename", required=True, metavar="FILE", help="The pod whose copies are counted."
+)
+@click.option(
+    "--sweep",
+    multiple=True,
+    metavar="FIELD=VALUE,VALUE",
+    help="Count for each value of a KubeletConfiguration field. Repeatable: all combinations.",
+)
+@output_option("json", "yaml")
+def capacity(query: FleetQuery, *, filename: str, sweep: tuple[str, ...], output: str | None) -> int:
+    """Count how many more pods of a kind fit.
+
+    Copies of the pod are added to each node, beside its pods (--pods), until the node refuses one.
+
+    BY AMOUNTS is how many fit by free amounts alone; STRANDED are free resources that no further pod can use because
+    of where they are. Topology spread and inter-pod affinity of the pod are ignored. Exit code 3 if no pod fits, or
+    if Ctrl-C ended the count early.
+    """
+    fleet = query.load()
+    pods = load_pods(filename, namespace=query.namespace)
+    if not pods:
+        raise nothing_found("pods", {})
+    capacities: list[tuple[SweepPoint, Pod, tuple[ShapeCapacity, ...]]] = []
+    interrupted_s: float | None = None
+    base, progress = fleet.files.node_defaults.configuration, RunProgress()
+    options = Options(keep_finished_pods=False, budgets=fleet.budgets)
+    points = sweep_points(parse_axes(sweep))
+    for number, point in enumerate(points, 1):
+        progress.start_run(point.name, number, len(points))
+        result = run_fleet(fleet.with_configuration(point.configuration(base)), options, progress)
+        capacities += [(point, pod, capacity_by_shape(result.nodes, pod)) for pod in pods]
+        if not result.complete:
+            interrupted_s = result.ended_s
+            break
+    if output is not None:
+        report = FleetCapacityReport(
+            capacity=tuple(
+                PodCapacityReport(
+                    pod=pod.full_name, settings=point.settings, capacity=reported_capacity(shapes)
+                )
+                for point, pod, shapes in capacities
+            ),
+            complete=interrupted_s is None,
+        )
+        print_text((as_json if output == "json" else as_yaml)(report))
+    else:
+        if interrupted_s is not None:
+            print_line(
+                f"interrupted at {duration_text(interrupted_s)} of virtual time: the last count is for that time"
+            )
+        print_text("\n".join(_text(*counted) for counted in capacities))
+    has_room = all(total_capacity(shapes).admitted for _, _, shapes in capacities)
+    return YES if interrupted_s is None and has_room else NO
+
+
+def _text(point: SweepPoint, pod: Pod, shapes: tuple[ShapeCapacity, ...]) -> str:
+    total = total_capacity(shapes)
+    settings = f" with {point.name}" if point.settings else ""
+    title = printable_line(f"{pod.full_name}: {total.admitted:,} more fit{settings}")
+    reason = next((shape.capacity.because for shape in shapes if shape.capacity.stranded), total.because)
+    limit = printable_line(f"limited by, for example: {reason_text(reason)}") if reason is not None else ""
+    return title + capacity_text(shapes) + limit
+
+
+_PLACED = (PodOutcome.RUNNING, PodOutcome.ENDED)
+
+
+@click.command("minimise")
+@partial(cluster_options, whole={"nodes": ("nodes",), "pods": ("pods",)}, is_cluster_wide=True)
+@fleet_node_query_options
+@click.option("--exact", is_flag=True, help="Compute a tighter lower bound with HiGHS (extra: exact).")
+@click.option("--most", default=1000, show_default=True, help="Maximum number of nodes of a kind.")
+@click.option(
+    "--scores",
+    type=click.Choice(list(SCORES)),
+    default="most-allocated",
+    show_default=True,
+    help="Scoring strategy of the scheduler.",
+)
+@output_option("json", "yaml")
+def minimise(query: FleetQuery, *, exact: bool, most: int, scores: str, output: str | None) -> int:
+    """Find the fewest nodes that hold a workload.
+
+    Each node is a copy of one of --nodes; together they admit every pod of --pods when it arrives. Every number is
+    tried by a simulation. The lower bound limits how far the result can be from the minimum; if both are equal, the
+    minimum is proved. Ctrl-C ends the search and prints the best result so far. Exit code 3 if no number of nodes
+    suffices, or none was found before Ctrl-C.
+    """
+    fleet = query.load()
+    kinds = _kinds(fleet.nodes)
+    progress = RunProgress()
+    # The nodes have new names, so pods that require a node of --nodes may run on any.
+    pods = tuple(
+        replace(pod, required_node="") if pod.required_node else pod
+        for pod in pods_with_warnings(fleet, progress)
+    )
+    bound = _bound(kinds, pods, exact=exact)
+    options = Options(scores=scores, budgets=fleet.budgets)
+
+    def unplaced_count(nodes: Sequence[FleetNode]) -> int:
+        result = run(nodes, pods, options, watch=progress.show_progress)
+        if not result.complete:
+            raise SearchInterruptedError
+        # A pod that was preempted and placed again did not run without interruption.
+        return sum(
+            pod.outcome not in _PLACED or pod.placed_s > pod.arrived_s or pod.placements > 1
+            for pod in result.pods
+        )
+
+    with interrupts_noted(progress):
+        maximum = 0 if progress.unschedulable_kinds else most
+        minimum = minimum_nodes(kinds, unplaced_count, bound=bound, maximum=maximum)
+    if output is not None:
+        report = minimum_nodes_report(minimum, kinds, exact=exact)
+        print_text((as_json if output == "json" else as_yaml)(report))
+    else:
+        print_text(minimum_nodes_text(minimum, kinds, exact=exact, most=most))
+    return YES if minimum.counts else NO
+
+
+def _kinds(nodes: Sequence[FleetNode]) -> tuple[FleetNode, ...]:
+    """One node of each kind; nodes that differ only by name and hostname label are of one kind."""
+    kinds: dict[object, FleetNode] = {}
+    for node in nodes:
+        labels = frozenset(item for item in node.labels.items() if item[0] != "kubernetes.io/hostname")
+        kinds.setdefault((id(node.profile), labels, node.taints), node)
+    return tuple(kinds.values())
+
+
+def _bound(kinds: Sequence[FleetNode], pods: Sequence[FleetPod], *, exact: bool) -> int:
+    amounts = [allocatable for _, allocatable in nodes_with_allocatable(kinds)]
+    bound = 0
+    for demands in peak_demands(pods):
+        bound = max(bound, node_lower_bound(demands, amounts))
+        if exact:
+            allowed = [[tolerates_and_selects(kind, demand.pod) for demand in demands] for kind in kinds]
+            requests, counts = [demand.requests for demand in demands], [demand.count for demand in demands]
+            bound = max(bound, packing_lower_bound(requests, counts, amounts, allowed))
+    return bound

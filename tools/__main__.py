@@ -1,0 +1,118 @@
+"""Everything that a maintainer runs now and then: `python -m tools` lists it, `python -m tools NAME` runs it."""
+
+import importlib
+import inspect
+import os
+import subprocess
+import sys
+from typing import NamedTuple
+
+from tools.source import ROOT
+
+
+class Tool(NamedTuple):
+    """What a name runs: a function as `module:function`, or a line for the shell."""
+
+    place: str
+    about: str
+    as_root: bool = False
+    arguments: tuple[str, ...] = ()
+    """Those before the ones of the command line."""
+
+
+TOOLS = {
+    "regenerate": Tool(
+        "regenerate:main", "write all that is generated: guide, shots, reference, schemas, golden files"
+    ),
+    "guide": Tool(
+        "consoles:refresh_guide", "write what commands print now into README.md and docs/ [FILE...]"
+    ),
+    "shots": Tool("shots:main", "write what every command prints into docs/shots/ [NAME...]"),
+    "dashboard-shots": Tool("dashboard_shots:main", "draw the dashboard into docs/shots/, with Chromium"),
+    "reference": Tool(
+        "reference:write_reference", "write docs/reference/: departures, profiles, lint rules, schemas"
+    ),
+    "completion": Tool("reference:write_completion_table", "write the table of shell completion"),
+    "protos": Tool("sh tools/protos.sh", "write the modules of .proto files"),
+    "recorded-sample": Tool(
+        "recorded_sample:main", "write the sample of recorded decisions that the package contains"
+    ),
+    "format": Tool("ruff check --fix-only -q . ; ruff format -q .", "format all Python files"),
+    "clean": Tool(
+        "rm -rf .venv build .coverage .mypy_cache .ruff_cache .hypothesis .benchmarks",
+        "remove all that is not kept",
+    ),
+    "size": Tool("size:main", "modules, lines, arrows, circles and start-up [--base REV] [--no-times]"),
+    "krew": Tool("release:write_krew_plugin", "write the krew plugin of this version: URL"),
+    "live-packages": Tool(
+        "make live-packages", "install what live tests and demonstrations need, on Debian", as_root=True
+    ),
+    "demo-agent": Tool(
+        "sh tools/demo_agent.sh", "show the agent: pods pinned, evicted, adopted", as_root=True
+    ),
+    "demo-containers": Tool(
+        "containers:main", "show the agent with containerd", as_root=True, arguments=("demo",)
+    ),
+    "demo-cluster": Tool("demo_cluster:main", "show the agent as a node of a cluster", as_root=True),
+    "benchmarks": Tool("benchmarks:main", "write docs/benchmarks.md from the figures of `make bench`"),
+    "bench-compare": Tool(
+        "bench_compare:main", "compare the benchmarks with those of the last release, or of [COMMIT]"
+    ),
+    "bench-fleet": Tool("fleet_cost:main", "measure what fleets cost [series|million|sweep|draw]"),
+    "bench-growth": Tool(
+        "fleet_cost:measure_growth", "measure how the cost of decisions grows with their input"
+    ),
+    "bench-scheduling": Tool("scheduling_bench:main", "compare kube-scheduler with and without the extender"),
+    "extender-load": Tool("extender_load:main", "load the extender: 5,000 nodes, 100 pods a second"),
+    "idle": Tool("agent_idle:main", "measure an agent while nothing happens", as_root=True),
+    "load": Tool("load:measure_load", "measure an agent under 1,000 requests a second", as_root=True),
+    "many": Tool("load:put_many_manifests", "measure an agent with 10,000 manifests at once", as_root=True),
+    "processes": Tool(
+        "agent_figures:measure_processes", "measure how fast plain processes start", as_root=True
+    ),
+    "containers": Tool(
+        "containers:main", "measure the agent with containerd: measure|soak|evictions", as_root=True
+    ),
+    "pressure": Tool("pressure:main", "race the agent with pods that grow", as_root=True),
+    "joined": Tool("joined:measure_joined", "measure the joined agent beside the real kubelet", as_root=True),
+    "status-times": Tool("joined:measure_status_times", "measure the delay of statuses", as_root=True),
+    "node-conformance": Tool(
+        "node_conformance:main", "write the page of the conformance suite: OURS [KUBELET]"
+    ),
+    "fuzz": Tool("fuzz:main", "damage the input of every reader; `make fuzz`"),
+    "soak": Tool("soak:main", "run everything slow with very many examples; `make soak`"),
+    "release": Tool("release:main", "release a version; `make release`"),
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the tool of the first argument with the others; lists all without one. The exit code."""
+    if not arguments or arguments[0] not in TOOLS:
+        print(listing(), file=sys.stderr if arguments else sys.stdout)
+        return 2 if arguments else 0
+    name, *others = arguments
+    tool = TOOLS[name]
+    others = [*tool.arguments, *others]
+    module, separator, function = tool.place.partition(":")
+    if not separator:
+        path = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"  # noqa: PTH120 - of a command line
+        return subprocess.run(
+            ["sh", "-c", tool.place], cwd=ROOT, env={**os.environ, "PATH": path}, check=False
+        ).returncode
+    sys.argv = [f"python -m tools {name}", *others]
+    run = getattr(importlib.import_module(f"tools.{module}"), function)
+    takes_arguments = next(iter(inspect.signature(run).parameters), "") in ("arguments", "names")
+    result = run(others) if takes_arguments else run()
+    return int(result) if result is not None and not isinstance(result, bool) else 0
+
+
+def listing() -> str:
+    """The names, what each does, and which need root."""
+    width = max(map(len, TOOLS))
+    return "\n".join(
+        f"{name:<{width}}  {tool.about}{' (root)' if tool.as_root else ''}" for name, tool in TOOLS.items()
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
