@@ -29,9 +29,8 @@ from nodewright.agent.state.observations import (
     PodDeletionRequested,
     SourcePodsListed,
 )
-from nodewright.agent.state.status_text import KubeletStatusText
-from nodewright.agent.store.agent_store import DEFERRED, PODS, AgentStore, StoreSettings
-from nodewright.agent.store.stored_pods import read_deferred_file, read_pod_file
+from nodewright.agent.store.agent_store import AgentStore, StoreSettings
+from nodewright.agent.store.store_files import DEFERRED, PODS, read_deferred_file, read_pod_file
 from nodewright.cluster.tasks.supervision import STATE_NOT_SAVED
 from nodewright.documents.profiles.scenario_files import journal_header
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation
@@ -170,7 +169,7 @@ class AgentRestarts:
             self.prober,
             self.clock,
         )
-        constants = AgentConstants(status_text=KubeletStatusText(), started_ns=self.clock.now_ns())
+        constants = AgentConstants(started_ns=self.clock.now_ns())
         self.loop = CheckedLoop(
             start.value.state, effect_runner, start.value.store, self.event_recorder, self.clock, constants
         )
@@ -183,8 +182,7 @@ class AgentRestarts:
 
     def _setting(self) -> StoreSettings:
         return StoreSettings(
-            journal_format=JournalEncoder(self.profile, journal_header()),
-            status_text=KubeletStatusText(),
+            journal_encoder=JournalEncoder(self.profile, journal_header()),
             boot_id=self.boot,
             path="/",
             unready_sources=frozenset(LISTED_DEVICES),

@@ -27,9 +27,14 @@ from nodewright.agent.pods.container_start import ConfigBuilder
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.rules.lifecycle.pod_actions import spec_hash
 from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime
-from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodRecord, PodSource, PodStage
+from nodewright.agent.state.agent_state import (
+    AgentConstants,
+    AgentState,
+    PodRecord,
+    PodSource,
+    PodStage,
+)
 from nodewright.agent.state.observations import PodApplied
-from nodewright.agent.state.status_text import KubeletStatusText
 from nodewright.cluster.tasks.clock import HostClock
 from nodewright.documents.files.cgroup_files import memory_file_names
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
@@ -200,7 +205,7 @@ class AgentRaceBench(RaceBench):
         config = Node.from_profile(self._profile()).state
         composer = self.config_builder(directory)
         performer = EffectRunner(self.runtime, self.cgroups, composer, FakeProber(), self.clock)
-        rules = AgentConstants(status_text=KubeletStatusText(), started_ns=self.clock.now_ns())
+        rules = AgentConstants(started_ns=self.clock.now_ns())
         self.loop = AgentLoop(AgentState(node=config), performer, FakeStore(), self.ears, self.clock, rules)
         parts = MonitoredParts.of_this_host(config.config, directory, lambda _: PodDirectories())
         self._alarms = parts.alarms

@@ -19,7 +19,7 @@ DEEP = '{"a":' * 5_000 + "1" + "}" * 5_000
 READERS = ("json.loads", "msgspec.json.decode")
 EXPECTING = ("RecursionError", "JSON_ERRORS", "Exception")
 NOT_FROM_OUTSIDE = {
-    "agent/store/stored_pods.py": "a line has its checksum",
+    "agent/store/store_files.py": "a line has its checksum",
     "testing/conformance/vector_run.py": "the engine's own answer",
     "documents/formats/custom_templates.py": "a file of the package",
     "documents/formats/decode.py": "its callers expect the errors",

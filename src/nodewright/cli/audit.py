@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from nodewright.agent.store.stored_agent import agent_directory
+from nodewright.agent.store.store_files import agent_directory
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options, current_session
 from nodewright.cluster.client.agent_client import DEFAULT_SOCKET

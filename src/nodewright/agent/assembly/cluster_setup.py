@@ -22,6 +22,7 @@ from nodewright.agent.assembly.node_options import (
     saved_node_object,
 )
 from nodewright.agent.assembly.runtime_setup import RuntimeParts
+from nodewright.agent.decide.iteration import IterationResult
 from nodewright.agent.host.ports import RuntimeHealth
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.member.event_writer import EventWriter
@@ -41,7 +42,6 @@ from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.observe.metric_names import HistogramMetric
 from nodewright.agent.serving.api_status_objects import NodeSystemInfo
 from nodewright.agent.state.observations import NodeObjectObserved
-from nodewright.agent.state.outcome import IterationResult
 from nodewright.cluster.client.access import ClusterAccess
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.plain_access import PlainAccess

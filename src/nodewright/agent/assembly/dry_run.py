@@ -7,6 +7,7 @@ from typing import Any
 
 from nodewright.agent.assembly.agent_node import WATCHED_SOURCES, node_system_info, watch_sources
 from nodewright.agent.assembly.agent_settings import AgentSettings
+from nodewright.agent.decide.iteration import IterationResult, StateChanges
 from nodewright.agent.host.memory_readings import HostStatsProvider
 from nodewright.agent.host.ports import ContainerConfig, PodSandboxConfig
 from nodewright.agent.loop import AgentLoop
@@ -22,9 +23,7 @@ from nodewright.agent.serving.dashboard.agent_view import AgentView
 from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes
 from nodewright.agent.serving.served_agent import ServedAgent
 from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodStage
-from nodewright.agent.state.effect_text import effect_lines, event_line
-from nodewright.agent.state.outcome import IterationResult, StateChanges
-from nodewright.agent.state.status_text import KubeletStatusText
+from nodewright.agent.state.effects import effect_lines, event_line
 from nodewright.cluster.tasks.clock import HostClock
 from nodewright.cluster.tasks.stop_signal import stop_event
 from nodewright.cluster.tasks.supervision import run_supervised
@@ -48,7 +47,7 @@ async def dry_run(settings: AgentSettings, node: Node) -> int:
     clock = HostClock()
     runtime, cgroups = FakeRuntime(clock), FakeCgroups(node.config.facts.cgroup_version)
     effect_runner = EffectRunner(runtime, cgroups, _DryRunConfigBuilder(), _PassingProber(), clock)
-    constants = AgentConstants(status_text=KubeletStatusText(), started_ns=clock.now_ns())
+    constants = AgentConstants(started_ns=clock.now_ns())
     state = AgentState(node=node.state, unready_sources=WATCHED_SOURCES)
     event_recorder = EventRecorder(state, clock)
     event_recorder.on_result = _print_effects

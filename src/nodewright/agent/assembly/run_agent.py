@@ -50,9 +50,9 @@ from nodewright.agent.serving.node_routes import ProfileRoutes
 from nodewright.agent.serving.served_agent import ServedAgent
 from nodewright.agent.serving.unix_sockets import ServerFactory, serve_on_demand
 from nodewright.agent.state.agent_state import AgentConstants, PodSource, PodStage
-from nodewright.agent.state.effect_text import event_line
-from nodewright.agent.state.status_text import KubeletStatusText
-from nodewright.agent.store.agent_store import JOURNAL, OpenedStore, open_store
+from nodewright.agent.state.effects import event_line
+from nodewright.agent.store.agent_store import OpenedStore, open_store
+from nodewright.agent.store.store_files import JOURNAL
 from nodewright.cluster.serving.http_server import log_to_stderr
 from nodewright.cluster.serving.routes import AuthorizedRoute
 from nodewright.cluster.tasks.clock import HostClock
@@ -247,9 +247,7 @@ def _opened_store(settings: AgentSettings, agent_node: AgentNode) -> OpenedStore
     """The agent's store; None, after printing the reasons, where a kubelet would not start on it either."""
     journal_encoder = JournalEncoder(agent_node.profile, journal_header())
     sources = WATCHED_SOURCES if settings.kubeconfig is None else WATCHED_SOURCES | {PodSource.CLUSTER}
-    opened = open_store(
-        settings.root_dir, agent_node.node.state, journal_encoder, KubeletStatusText(), sources
-    )
+    opened = open_store(settings.root_dir, agent_node.node.state, journal_encoder, sources)
     if isinstance(opened, Refused):
         for reason in opened.because:
             print_message(f"error: {settings.root_dir}: {kubelet_start_error(reason)}")
@@ -316,9 +314,7 @@ def _create_loop(
     prober = HostProber(runtime, clock)
     effect_runner = EffectRunner(runtime, cgroups, runtime_parts.config_builder, prober, clock)
     effect_runner.log_links = runtime_parts.log_links
-    constants = AgentConstants(
-        status_text=KubeletStatusText(), started_ns=system_info.started_ns, host_ip=system_info.host_ip
-    )
+    constants = AgentConstants(started_ns=system_info.started_ns, host_ip=system_info.host_ip)
     return AgentLoop(opened_store.state, effect_runner, opened_store.store, event_recorder, clock, constants)
 
 

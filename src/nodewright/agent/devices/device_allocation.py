@@ -6,13 +6,12 @@ from msgspec.structs import replace
 
 from nodewright.agent.devices.protocols import DevicePlugins, DeviceRunContainerOptions
 from nodewright.agent.host.ports import ContainerConfig
-from nodewright.agent.state.device_observations import (
+from nodewright.agent.state.effects import (
     AllocatedDevices,
     AllocateDevices,
-    DeviceAllocationResult,
-    PreferredAllocationReceived,
     QueryPreferredAllocation,
 )
+from nodewright.agent.state.observations import DeviceAllocationResult, PreferredAllocationReceived
 from nodewright.engine.core.devices.device_manager import DevicePluginError
 from nodewright.model.errors import HostError
 from nodewright.model.reasons.devices import DeviceAllocationFailed

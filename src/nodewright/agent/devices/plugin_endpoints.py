@@ -15,8 +15,7 @@ from nodewright.agent.devices.protocols import (
     PluginRegistration,
     PluginRegistrationError,
 )
-from nodewright.agent.state.device_observations import PluginDevicesListed
-from nodewright.agent.state.observations import Observation
+from nodewright.agent.state.observations import Observation, PluginDevicesListed
 from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import error_text
 from nodewright.cluster.tasks.timing import with_timeout

@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from nodewright.agent.decide.iteration import IterationResult
 from nodewright.agent.member.persistent_volumes import PersistentVolumes
 from nodewright.agent.member.referenced_objects import WAIT_S, ReferencedObjects
 from nodewright.agent.member.service_account_tokens import ServiceAccountTokens
@@ -15,7 +16,6 @@ from nodewright.agent.rules.environment.service_variables import service_variabl
 from nodewright.agent.rules.environment.value_sources import ReferenceSources, UnresolvedReference
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
 from nodewright.agent.state.observations import Observation, PodReferencesChanged
-from nodewright.agent.state.outcome import IterationResult
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.timing import elapsed_s

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from nodewright.agent.decide.iteration import IterationResult
 from nodewright.agent.member.pod_status_patch import (
     can_be_deleted,
     merged_status,
@@ -11,7 +12,6 @@ from nodewright.agent.member.pod_status_patch import (
 )
 from nodewright.agent.serving.api_status_objects import pod_status_document
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource
-from nodewright.agent.state.outcome import IterationResult
 from nodewright.cluster.client.api_error import ApiError
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.reflector import BackOffDelay, Reflector

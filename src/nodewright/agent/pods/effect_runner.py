@@ -18,12 +18,13 @@ from nodewright.agent.pods.container_stop import ContainerStopper
 from nodewright.agent.pods.hooks import container_named, run_probe
 from nodewright.agent.pods.log_links import LogLinks
 from nodewright.agent.pods.runtime_timeouts import TimeLimitedRuntime
-from nodewright.agent.state.device_observations import AllocateDevices, QueryPreferredAllocation
 from nodewright.agent.state.effects import (
+    AllocateDevices,
     CancelEffect,
     CleanUpPod,
     PodEffect,
     QueryEffect,
+    QueryPreferredAllocation,
     RunProbe,
     SyncPod,
     TerminatePod,

@@ -17,7 +17,7 @@ from nodewright.agent.state.observations import (
     PodReferencesChanged,
     SourcePodsListed,
 )
-from nodewright.agent.store.stored_pods import pod_file, read_pod_file
+from nodewright.agent.store.store_files import pod_file, read_pod_file
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, EphemeralContainer, Pod, PodStatus

@@ -1,8 +1,9 @@
-"""Files of the agent's store: pods as documents with a version and a checksum, and the log of changes."""
+"""Files of the agent's store: pods as documents with a version and a checksum, the log of changes, the journal."""
 
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar, get_args
 from zlib import crc32
 
@@ -13,8 +14,11 @@ from nodewright.agent.rules.lifecycle.pod_conditions import NO_RESIZE, PodResize
 from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
 from nodewright.agent.rules.lifecycle.restart_policy import BackOff
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
+from nodewright.documents.files.regular_files import read_regular_file
+from nodewright.documents.profiles.profile_files import profile_from_bytes
 from nodewright.engine.core.memory.memory_state import MemoryState
-from nodewright.model.errors import Fault, InputError
+from nodewright.model.errors import JSON_ERRORS, Fault, InputError
+from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import ContainerStateWaiting, Pod, PodStatus
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.values.duration import Duration
@@ -25,6 +29,13 @@ from nodewright.model.values.quantity import Quantity
 T = TypeVar("T")
 FORMAT_VERSION = 1
 """The version of the file format. Older ones are read, newer ones are rejected."""
+
+
+HEADER, LOG, DEFERRED, PODS, JOURNAL = "agent.json", "changes.log", "deferred.json", "pods", "journal.json"
+
+
+OLD_JOURNALS = ("journal.1.json", "journal.2.json", "journal.3.json")
+
 
 _REASONS: Mapping[str, type] = {kind.__name__: kind for kind in get_args(Reason)}
 
@@ -287,3 +298,92 @@ def _reasons(documents: tuple[dict[str, Any], ...]) -> Iterator[Reason]:
             # One whose facts were different is left out: it only explains.
             with suppress(ValueError, TypeError):
                 yield msgspec.convert(facts, kind, dec_hook=_custom, str_keys=True)
+
+
+# ---------------------------------------------------------------- the journal
+
+
+JOURNAL_END = "\n]}}\n"
+
+
+def repaired_journal(journal: bytes) -> bytes | None:
+    r"""A journal that may be incomplete, cut after its last complete event; None: it has no event.
+
+    >>> repaired_journal(b'{"spec":{"events":[\n{"add":{}},\n{"remo')
+    b'{"spec":{"events":[\n{"add":{}}\n]}}\n'
+    """
+    head, *lines = journal.split(b"\n")
+    events = []
+    for line in lines:
+        event = line.removesuffix(b",")
+        try:
+            json.loads(event)
+        except JSON_ERRORS:
+            break
+        events.append(event)
+    if not events:
+        return None
+    return head + b"\n" + b",\n".join(events) + JOURNAL_END.encode()
+
+
+def journal_line(document: Mapping[str, Any]) -> bytes:
+    """A document of the journal as one line."""
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+# ---------------------------------------------------------------- commands that read the directory
+
+
+class AgentDirectory:
+    """Fulfils the port `StoredAgent`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def profile(self) -> NodeProfile:
+        """The node at the start of the journal, whose first line is a Scenario without its events.
+
+        Errors: InputError.
+        """
+        path = self._root / JOURNAL
+        head, _, _ = _content(path).partition(b"\n")
+        try:
+            node = json.loads(head + b"]}}")["spec"]["node"]
+        except (KeyError, TypeError, *JSON_ERRORS) as error:
+            rule = f"it is no journal of an agent: {error}"
+            raise InputError([Fault(source=str(path), rule=rule)]) from None
+        return profile_from_bytes(json.dumps(node).encode(), str(path))
+
+    def pods(self) -> list[Pod]:
+        """The stored pods, with their last phases.
+
+        Errors: InputError.
+        """
+        files = sorted((self._root / PODS).glob("*.json"))
+        records = [read_pod_file(_content(path), str(path)) for path in files]
+        return [
+            replace(
+                record.pod, status=replace(record.status, phase=_phase(record.stage, record.status.phase))
+            )
+            for record in records
+        ]
+
+
+def agent_directory(root: Path | None) -> AgentDirectory | None:
+    """The agent that a directory belongs to; None: no agent."""
+    return None if root is None or not (root / HEADER).is_file() else AgentDirectory(root)
+
+
+def _content(path: Path) -> bytes:
+    """The content of a file of an agent's directory.
+
+    Errors: InputError.
+    """
+    try:
+        return read_regular_file(path)
+    except OSError as error:
+        raise InputError([Fault(source=str(path), rule=f"cannot be read: {error.strerror}")]) from None
+
+
+def _phase(stage: PodStage, phase: str) -> str:
+    return "Failed" if stage in (PodStage.REJECTED, PodStage.TERMINATED) and phase != "Succeeded" else phase
