@@ -20,7 +20,7 @@ from nodewright.agent.observe.pressure_monitor import MonitoredParts, PressureMo
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.pods.image_manager import ImageManager
 from nodewright.agent.rules.image_policy import ImageGCPolicy
-from nodewright.agent.rules.lifecycle.pod_actions import spec_hash
+from nodewright.agent.rules.pod_actions import spec_hash
 from nodewright.agent.runtimes.simulated import ContainerScript, FakeCgroups, FakeClock, FakeRuntime, settle
 from nodewright.agent.state.agent_state import (
     AgentConstants,

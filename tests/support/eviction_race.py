@@ -25,7 +25,7 @@ from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.pressure_monitor import MonitoredParts, PressureMonitor
 from nodewright.agent.pods.container_start import ConfigBuilder
 from nodewright.agent.pods.effect_runner import EffectRunner
-from nodewright.agent.rules.lifecycle.pod_actions import spec_hash
+from nodewright.agent.rules.pod_actions import spec_hash
 from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime
 from nodewright.agent.state.agent_state import (
     AgentConstants,

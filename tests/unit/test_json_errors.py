@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.agent.rules.registry_credentials import logins_of_config
+from nodewright.agent.rules.image_policy import logins_of_config
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.profiles.state_files.pod_resource_state import _parsed
 from nodewright.engine.admission.validation.pod_spec import pod_violations

@@ -16,7 +16,7 @@ from nodewright.agent.observe.pressure_monitor import pods_cgroup
 from nodewright.agent.observe.source_listener import SourceListener
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.effect_runner import EffectRunner
-from nodewright.agent.rules.lifecycle.pod_actions import spec_hash
+from nodewright.agent.rules.pod_actions import spec_hash
 from nodewright.agent.runtimes.simulated import FakeCgroups, FakeRuntime
 from nodewright.agent.serving.agent_server import serve_agent_api
 from nodewright.agent.serving.dashboard.agent_view import AgentView

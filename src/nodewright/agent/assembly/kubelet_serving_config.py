@@ -101,7 +101,7 @@ def _webhook_faults(document: Mapping[str, Any]) -> list[Fault]:
 
 def _issued_pair(settings: AgentSettings) -> KeyPair:
     """The certificate that the cluster issues, which may not exist yet."""
-    from nodewright.agent.member.certificate_store import SERVER, CertificateStore  # noqa: PLC0415 - only here
+    from nodewright.agent.member.certificates import SERVER, CertificateStore  # noqa: PLC0415 - only here
 
     path = CertificateStore(settings.certificate_dir, SERVER).path
     return KeyPair(path, path)

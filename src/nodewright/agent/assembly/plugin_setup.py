@@ -16,7 +16,7 @@ from nodewright.agent.devices.protocols import (
     PluginRegistration,
     PluginRegistrationClient,
 )
-from nodewright.agent.devices.registration_server import RegistrationServer
+from nodewright.agent.devices.registration import RegistrationServer
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.cluster.tasks.clock import HostClock

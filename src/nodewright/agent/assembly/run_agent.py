@@ -19,8 +19,8 @@ from nodewright.agent.assembly.agent_node import (
     watch_sources,
 )
 from nodewright.agent.assembly.agent_settings import AgentSettings, pod_resources_socket
-from nodewright.agent.assembly.agent_shutdown import drain, run_unless_stopped
 from nodewright.agent.assembly.cluster_tasks import NodeCredentials, cluster_credentials, cluster_tasks
+from nodewright.agent.assembly.node_shutdown import drain, run_unless_stopped
 from nodewright.agent.assembly.plugin_setup import create_plugin_endpoints, serve_registration
 from nodewright.agent.assembly.runtime_setup import (
     RuntimeParts,

@@ -9,10 +9,9 @@ import msgspec
 from nodewright.agent.assembly.agent_node import node_address
 from nodewright.agent.assembly.agent_settings import AgentSettings
 from nodewright.agent.host.cgroupfs import CgroupFS
-from nodewright.agent.host.mounts import KernelMounter
 from nodewright.agent.host.ports import ContainerRuntime, ImageStore, RuntimeFacts, RuntimeHealth
 from nodewright.agent.host.streams import ProcessStreams, StreamingServer
-from nodewright.agent.host.volumes import Volumes
+from nodewright.agent.host.volumes import KernelMounter, Volumes
 from nodewright.agent.observe.call_metrics import CallMetrics
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import NodeContext

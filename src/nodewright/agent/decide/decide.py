@@ -30,9 +30,9 @@ from nodewright.agent.decide.termination import (
     report_overdue_terminations,
     terminate_pod,
 )
-from nodewright.agent.rules.lifecycle.pod_actions import ProbeResult
-from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
-from nodewright.agent.rules.lifecycle.probe_state import ProbeState, probe_state_after
+from nodewright.agent.rules.pod_actions import ProbeResult
+from nodewright.agent.rules.pod_status import StatusOverride
+from nodewright.agent.rules.probe_state import ProbeState, probe_state_after
 from nodewright.agent.state.agent_state import (
     AgentConstants,
     AgentState,

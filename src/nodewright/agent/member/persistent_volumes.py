@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from nodewright.agent.rules.environment.value_sources import NodeVolume, UnresolvedReference
+from nodewright.agent.rules.value_sources import NodeVolume, UnresolvedReference
 from nodewright.cluster.client.api_error import ApiError
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.documents.formats.decode import decode

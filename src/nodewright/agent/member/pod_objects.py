@@ -11,9 +11,13 @@ from nodewright.agent.member.persistent_volumes import PersistentVolumes
 from nodewright.agent.member.referenced_objects import WAIT_S, ReferencedObjects
 from nodewright.agent.member.service_account_tokens import ServiceAccountTokens
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
-from nodewright.agent.rules.environment.pod_references import CONFIG_MAPS, SECRETS
-from nodewright.agent.rules.environment.service_variables import service_variables
-from nodewright.agent.rules.environment.value_sources import ReferenceSources, UnresolvedReference
+from nodewright.agent.rules.environment_variables import service_variables
+from nodewright.agent.rules.value_sources import (
+    CONFIG_MAPS,
+    SECRETS,
+    ReferenceSources,
+    UnresolvedReference,
+)
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
 from nodewright.agent.state.observations import Observation, PodReferencesChanged
 from nodewright.cluster.client.reflector import Reflector

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from nodewright.agent.rules.environment.pod_references import (
+from nodewright.agent.rules.value_sources import (
     CONFIG_MAPS,
     ObjectReference,
+    UnresolvedReference,
     referenced_objects,
     volume_objects,
 )
-from nodewright.agent.rules.environment.value_sources import UnresolvedReference
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.objects.object_names import name_selector

@@ -7,8 +7,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from nodewright.agent.rules.environment.pod_references import is_refresh_due, token_request, token_specs
-from nodewright.agent.rules.environment.value_sources import TokenSpec, UnresolvedReference
+from nodewright.agent.rules.value_sources import (
+    TokenSpec,
+    UnresolvedReference,
+    is_refresh_due,
+    token_request,
+    token_specs,
+)
 from nodewright.cluster.client.api_error import ApiError
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.tasks.clock import Clock

@@ -10,12 +10,14 @@ import msgspec
 
 from nodewright.agent.decide.resource_updates import pod_cgroup
 from nodewright.agent.decide.termination import LISTED_STAGES
-from nodewright.agent.host.cgroup_counters import CgroupCounters, cgroup_counters
-from nodewright.agent.host.disk_counters import DiskCounters, disk_counters
-from nodewright.agent.host.process_counters import (
+from nodewright.agent.host.counters import (
+    CgroupCounters,
+    DiskCounters,
     InterfaceCounters,
     ProcessCounters,
+    cgroup_counters,
     counters_of_processes,
+    disk_counters,
     interface_counters,
 )
 from nodewright.agent.loop import AgentLoop

@@ -3,7 +3,7 @@
 from nodewright.agent.loop import IterationTrace
 from nodewright.agent.observe.manager_metrics import manager_counts, reached_managers
 from nodewright.agent.observe.metric_names import CounterMetric, HistogramMetric, MetricValues
-from nodewright.agent.rules.lifecycle.pod_actions import ProbeResult
+from nodewright.agent.rules.pod_actions import ProbeResult
 from nodewright.agent.state.agent_state import PodRecord, PodStage
 from nodewright.agent.state.effects import CleanUpPod, SyncPod, TerminatePod
 from nodewright.agent.state.observations import (

@@ -7,7 +7,7 @@ from nodewright.agent.devices.device_allocation import DeviceAllocationError, De
 from nodewright.agent.host.ports import ContainerConfig, ContainerRuntime, PodSandboxConfig, Prober
 from nodewright.agent.pods.hooks import HookError, run_post_start
 from nodewright.agent.pods.log_links import LogLinks
-from nodewright.agent.rules.lifecycle.pod_termination import grace_period_s
+from nodewright.agent.rules.pod_actions import grace_period_s
 from nodewright.agent.state.effects import SyncPod, UpdateStartingContainer
 from nodewright.agent.state.observations import (
     CONFIG_ERROR,

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from nodewright.agent.host.ports import ContainerRuntime, Prober
 from nodewright.agent.pods.container_start import pod_ip
 from nodewright.agent.pods.hooks import HookError, container_named, run_pre_stop
-from nodewright.agent.rules.lifecycle.pod_actions import KillReason
-from nodewright.agent.rules.lifecycle.pod_termination import (
+from nodewright.agent.rules.pod_actions import (
     MIN_GRACE_PERIOD_S,
+    KillReason,
     grace_period_s,
     termination_ordering,
 )

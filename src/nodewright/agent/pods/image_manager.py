@@ -26,7 +26,7 @@ from nodewright.agent.rules.image_policy import (
     unused_images,
     updated_image_records,
 )
-from nodewright.agent.rules.lifecycle.restart_policy import BackOff, BackOffRule
+from nodewright.agent.rules.pod_actions import BackOff, BackOffRule
 from nodewright.cluster.tasks.clock import Clock
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration

@@ -5,8 +5,8 @@ from typing import TypeAlias, assert_never
 
 import msgspec
 
-from nodewright.agent.rules.lifecycle.pod_actions import PodActions
-from nodewright.agent.rules.lifecycle.probe_state import Probe
+from nodewright.agent.rules.pod_actions import PodActions
+from nodewright.agent.rules.probe_state import Probe
 from nodewright.agent.state.agent_state import PodRecord
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, PlannedCgroup

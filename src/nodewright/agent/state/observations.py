@@ -5,9 +5,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from nodewright.agent.rules.lifecycle.pod_actions import ProbeResult
-from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
-from nodewright.agent.rules.lifecycle.probe_state import Probe
+from nodewright.agent.rules.pod_actions import ProbeResult
+from nodewright.agent.rules.pod_status import StatusOverride
+from nodewright.agent.rules.probe_state import Probe
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.effects import PodEffect
 from nodewright.engine.core.devices.device_manager import DevicePluginError

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nodewright.agent.decide.iteration import StateChanges
 from nodewright.agent.decide.record_status import rejected_status
 from nodewright.agent.decide.termination import COUNTED_STAGES, preempted_status
-from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
+from nodewright.agent.rules.pod_status import StatusOverride
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
 from nodewright.agent.store.store_files import (
     DEFERRED,

@@ -10,9 +10,8 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.rules.lifecycle.pod_conditions import NO_RESIZE, PodResizeStatus
-from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
-from nodewright.agent.rules.lifecycle.restart_policy import BackOff
+from nodewright.agent.rules.pod_actions import BackOff
+from nodewright.agent.rules.pod_status import NO_RESIZE, PodResizeStatus, StatusOverride
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.documents.files.regular_files import read_regular_file
 from nodewright.documents.profiles.profile_files import profile_from_bytes

@@ -15,7 +15,7 @@ from nodewright.agent.member.pod_objects import PodObjects, reduced_service
 from nodewright.agent.member.referenced_objects import ReferencedObjects
 from nodewright.agent.member.service_account_tokens import ServiceAccountTokens
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
-from nodewright.agent.rules.environment.value_sources import ReferenceSources, TokenSpec, UnresolvedReference
+from nodewright.agent.rules.value_sources import ReferenceSources, TokenSpec, UnresolvedReference
 from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.state.observations import Observation, PodReferencesChanged
