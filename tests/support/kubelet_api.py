@@ -27,9 +27,12 @@ from tests.support.agent_bench import AgentBench
 from nodewright.agent.host.streams import ProcessStreams, StreamingServer
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.runtimes.simulated import ContainerScript, FakeClock
-from nodewright.agent.serving.api_status_objects import NodeSystemInfo
-from nodewright.agent.serving.kubelet_serving import KubeletServingConfig, LoopMetrics, serve_kubelet_api
-from nodewright.agent.serving.served_agent import ServedAgent
+from nodewright.agent.serving.kubelet_routes import (
+    KubeletServingConfig,
+    LoopMetrics,
+    serve_kubelet_api,
+)
+from nodewright.agent.serving.served_agent import NodeSystemInfo, ServedAgent
 from nodewright.cluster.serving.access import Authorizer, Grants
 from nodewright.cluster.serving.http_server import ListenAddress
 from nodewright.cluster.serving.key_pair import KeyPair, make_key_pair

@@ -20,10 +20,9 @@ from nodewright.agent.assembly.agent_settings import (
 )
 from nodewright.agent.assembly.kubelet_flags import overridden
 from nodewright.agent.host.ports import RuntimeFacts
-from nodewright.agent.observe.manifest_sources import watch_directory
+from nodewright.agent.observe.manifest_sources import SourceListener, watch_directory
 from nodewright.agent.observe.manifest_url import watch_url
-from nodewright.agent.observe.source_listener import SourceListener
-from nodewright.agent.serving.api_status_objects import NodeSystemInfo
+from nodewright.agent.serving.served_agent import NodeSystemInfo
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.observations import SourcePodsListed
 from nodewright.cluster.tasks.supervision import BackgroundTask

@@ -27,9 +27,8 @@ from nodewright.agent.host.ports import RuntimeHealth
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.member.event_writer import EventWriter
 from nodewright.agent.member.mirror_pods import MirrorPods
-from nodewright.agent.member.node_lease import NodeLease
 from nodewright.agent.member.node_object import NodeIdentity, NodeReadings, image_names
-from nodewright.agent.member.node_registration import NODES, NodeRegistration, ReportTimes
+from nodewright.agent.member.node_registration import NODES, NodeLease, NodeRegistration, ReportTimes
 from nodewright.agent.member.persistent_volumes import PersistentVolumes
 from nodewright.agent.member.pod_informer import PodInformer, is_mirror
 from nodewright.agent.member.pod_objects import PodObjects, reduced_service
@@ -37,10 +36,10 @@ from nodewright.agent.member.pod_start_times import PodStartTimes
 from nodewright.agent.member.pod_status_writer import PodStatusWriter
 from nodewright.agent.member.referenced_objects import ReferencedObjects
 from nodewright.agent.member.service_account_tokens import ServiceAccountTokens
-from nodewright.agent.observe.container_counters import machine_ids
+from nodewright.agent.observe.cadvisor_metrics import machine_ids
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.observe.metric_names import HistogramMetric
-from nodewright.agent.serving.api_status_objects import NodeSystemInfo
+from nodewright.agent.serving.served_agent import NodeSystemInfo
 from nodewright.agent.state.observations import NodeObjectObserved
 from nodewright.cluster.client.access import ClusterAccess
 from nodewright.cluster.client.cluster_api import ClusterAPI

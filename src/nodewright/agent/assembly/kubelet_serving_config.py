@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nodewright.agent.assembly.agent_settings import AgentSettings
-from nodewright.agent.serving.kubelet_serving import KubeletServingConfig
+from nodewright.agent.serving.kubelet_routes import KubeletServingConfig
 from nodewright.cluster.serving.access import Authorizer, read_grants
 from nodewright.cluster.serving.key_pair import KeyPair, ensure_key_pair
 from nodewright.cluster.serving.tls import ReloadingTLS

@@ -36,19 +36,17 @@ from nodewright.agent.host.prober import HostProber
 from nodewright.agent.host.systemd import is_shutting_down, notify, notify_watchdog
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.event_recorder import EventRecorder
+from nodewright.agent.observe.manifest_sources import SourceListener
 from nodewright.agent.observe.pressure_monitor import MonitoredParts, PressureMonitor
-from nodewright.agent.observe.source_listener import SourceListener
 from nodewright.agent.pods.cgroup_reconcile import run_cgroup_reconciler
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.pods.log_rotation import LogRotatePolicy, rotate_logs
-from nodewright.agent.serving.agent_server import serve_agent_api
-from nodewright.agent.serving.api_status_objects import NodeSystemInfo
+from nodewright.agent.serving.agent_server import ServerFactory, serve_agent_api, serve_on_demand
 from nodewright.agent.serving.dashboard.agent_view import AgentView
 from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes
-from nodewright.agent.serving.node_routes import ProfileRoutes
-from nodewright.agent.serving.served_agent import ServedAgent
-from nodewright.agent.serving.unix_sockets import ServerFactory, serve_on_demand
+from nodewright.agent.serving.pod_routes import ProfileRoutes
+from nodewright.agent.serving.served_agent import NodeSystemInfo, ServedAgent
 from nodewright.agent.state.agent_state import AgentConstants, PodSource, PodStage
 from nodewright.agent.state.effects import event_line
 from nodewright.agent.store.agent_store import OpenedStore, open_store
@@ -74,7 +72,7 @@ from nodewright.model.reasons.verdict import Refused
 from nodewright.predict.replay.scenario_journal import JournalEncoder
 
 if TYPE_CHECKING:
-    from nodewright.agent.serving.kubelet_serving import KubeletServingConfig
+    from nodewright.agent.serving.kubelet_routes import KubeletServingConfig
 
 NICE_VALUE = -10
 """The agent's nice value, where it may set one."""
@@ -197,7 +195,7 @@ async def _serve_kubelet_api(
     routes: Sequence[AuthorizedRoute],
 ) -> None:
     from nodewright.agent.serving.agent_export import agent_export_routes  # noqa: PLC0415 - as above
-    from nodewright.agent.serving.kubelet_serving import LoopMetrics, serve_kubelet_api  # noqa: PLC0415 - as above
+    from nodewright.agent.serving.kubelet_routes import LoopMetrics, serve_kubelet_api  # noqa: PLC0415 - as above
 
     routes = (*routes, *agent_export_routes(parts.served_agent, parts.profile))
     metrics = LoopMetrics(parts.loop, parts.pressure, parts.settings.root_dir / JOURNAL)

@@ -1,11 +1,19 @@
 """The agent's metrics: closed lists, without the names that they are exposed under."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import TypeAlias
 
-from nodewright.documents.output.exposition import DEFAULT_BOUNDS, HistogramBuckets
+from nodewright.documents.output.exposition import (
+    DEFAULT_BOUNDS,
+    HistogramBuckets,
+    MetricFamily,
+    MetricHistogram,
+    MetricSample,
+    MetricType,
+    family_text,
+)
 
 Labels: TypeAlias = tuple[str, ...]
 
@@ -166,3 +174,55 @@ class MetricValues:
     def histograms_of(self, metric: HistogramMetric) -> Iterator[tuple[Labels, HistogramBuckets]]:
         """The histograms of a metric, by labels."""
         return ((labels, buckets) for (kind, labels), buckets in self.histograms.items() if kind is metric)
+
+
+def counter_families(
+    rows: Iterable[tuple[CounterMetric, str, str, Labels]],
+) -> Mapping[CounterMetric, MetricFamily]:
+    """A table of counters: what is counted, the name, the help and the names of the labels."""
+    return {what: MetricFamily(name, MetricType.COUNTER, about, labels) for what, name, about, labels in rows}
+
+
+def histogram_families(
+    rows: Iterable[tuple[HistogramMetric, str, str, Labels]],
+) -> Mapping[HistogramMetric, MetricFamily]:
+    """A table of histograms, as of `counter_families`."""
+    return {
+        what: MetricFamily(name, MetricType.HISTOGRAM, about, labels) for what, name, about, labels in rows
+    }
+
+
+def gauge_families(rows: Iterable[tuple[GaugeMetric, str, str]]) -> Mapping[GaugeMetric, MetricFamily]:
+    """A table of gauges without labels."""
+    return {what: MetricFamily(name, MetricType.GAUGE, about) for what, name, about in rows}
+
+
+def counters_text(values: MetricValues, families: Mapping[CounterMetric, MetricFamily]) -> str:
+    """The counters that have counted something."""
+    return "".join(
+        family_text(family, [MetricSample(key, counts[key]) for key in sorted(counts)])
+        for what, family in families.items()
+        if (counts := values.counts[what])
+    )
+
+
+def histograms_text(values: MetricValues, families: Mapping[HistogramMetric, MetricFamily]) -> str:
+    """The histograms that have observed something."""
+    return "".join(family_text(family, _histograms(values, what)) for what, family in families.items())
+
+
+def gauges_text(values: MetricValues, families: Mapping[GaugeMetric, MetricFamily]) -> str:
+    """The gauges that have a value."""
+    return "".join(
+        family_text(family, [MetricSample((), values.gauges[what])])
+        for what, family in families.items()
+        if what in values.gauges
+    )
+
+
+def _histograms(values: MetricValues, metric: HistogramMetric) -> list[MetricHistogram]:
+    histograms = sorted(values.histograms_of(metric), key=lambda each: each[0])
+    return [
+        MetricHistogram(labels, buckets.bounds, buckets.counts, buckets.total)
+        for labels, buckets in histograms
+    ]

@@ -11,8 +11,13 @@ from nodewright.agent.host.counters import (
     MemoryCounters,
     ProcessCounters,
 )
-from nodewright.agent.observe.container_counters import CountedGroup, GroupCounters, MachineIds
-from nodewright.agent.serving.cadvisor_metrics import cadvisor_metrics, failed_cadvisor_metrics
+from nodewright.agent.observe.cadvisor_metrics import (
+    CountedGroup,
+    GroupCounters,
+    MachineIds,
+    cadvisor_metrics,
+    failed_cadvisor_metrics,
+)
 from nodewright.model.hardware.machine_info import MachineInfo
 from nodewright.model.kubernetes.stats_summary import FsStats
 
