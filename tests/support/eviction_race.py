@@ -23,7 +23,7 @@ from nodewright.agent.host.memory_readings import HostStatsProvider
 from nodewright.agent.host.ports import ContainerConfig, ContainerRuntime, PodSandboxConfig
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.pressure_monitor import MonitoredParts, PressureMonitor
-from nodewright.agent.pods.container_start import ConfigBuilder
+from nodewright.agent.pods.container_lifecycle import ConfigBuilder
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.rules.pod_actions import spec_hash
 from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime

@@ -11,16 +11,16 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.assembly.agent_node import host_address
-from nodewright.agent.assembly.agent_settings import AgentSettings
-from nodewright.agent.assembly.node_options import (
+from nodewright.agent.assembly.agent_node import (
     NODE_OBJECT,
     SavedNodeObject,
     configured_labels,
     configured_taints,
+    host_address,
     node_addresses,
     saved_node_object,
 )
+from nodewright.agent.assembly.agent_settings import AgentSettings
 from nodewright.agent.assembly.runtime_setup import RuntimeParts
 from nodewright.agent.decide.iteration import IterationResult
 from nodewright.agent.host.ports import RuntimeHealth

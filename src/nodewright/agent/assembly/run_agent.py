@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
@@ -18,15 +19,15 @@ from nodewright.agent.assembly.agent_node import (
     node_system_info,
     watch_sources,
 )
-from nodewright.agent.assembly.agent_settings import AgentSettings, pod_resources_socket
-from nodewright.agent.assembly.cluster_tasks import NodeCredentials, cluster_credentials, cluster_tasks
+from nodewright.agent.assembly.agent_settings import AgentSettings, NodeCredentials, pod_resources_socket
 from nodewright.agent.assembly.node_shutdown import drain, run_unless_stopped
-from nodewright.agent.assembly.plugin_setup import create_plugin_endpoints, serve_registration
 from nodewright.agent.assembly.runtime_setup import (
     RuntimeParts,
+    create_plugin_endpoints,
     create_runtime_parts,
     log_root,
     log_rotate_policy,
+    serve_registration,
     wait_for_runtime,
 )
 from nodewright.agent.devices.plugin_endpoints import PluginEndpoints
@@ -63,7 +64,8 @@ from nodewright.documents.output.exit_codes import ERROR, YES
 from nodewright.documents.output.terminal import print_log_line, print_message
 from nodewright.documents.profiles.scenario_files import journal_header
 from nodewright.engine.core.eviction.eviction_policy import POLICIES
-from nodewright.model.errors import HostError
+from nodewright.model.errors import Fault, HostError, InputError
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
@@ -73,6 +75,7 @@ from nodewright.predict.replay.scenario_journal import JournalEncoder
 
 if TYPE_CHECKING:
     from nodewright.agent.serving.kubelet_routes import KubeletServingConfig
+
 
 NICE_VALUE = -10
 """The agent's nice value, where it may set one."""
@@ -391,3 +394,67 @@ def _report_wait(event_recorder: EventRecorder, reason: str) -> None:
 def _print_event(event: RecordEvent, name: str) -> None:
     # `get events` lists what the log loses.
     print_log_line(event_line(event, name))
+
+
+# ---------------------------------------------------------------- the cluster; what it needs is imported only where the agent joins one
+
+
+def cluster_credentials(settings: AgentSettings, kubelet: KubeletConfiguration) -> NodeCredentials | None:
+    """How the API server is reached; None: the agent joins no cluster.
+
+    Errors: InputError with the faults of the kubeconfig; HostError.
+    """
+    if settings.kubeconfig is None:
+        if settings.bootstrap_kubeconfig:
+            rule = "needs --kubeconfig: the file that is written once there is a certificate"
+            value = settings.bootstrap_kubeconfig
+            raise InputError([Fault(source="--bootstrap-kubeconfig", value=value, rule=rule)])
+        return None
+    from nodewright.cluster.client.access import AccessOptions  # noqa: PLC0415 - for nodes of a cluster only
+    from nodewright.cluster.client.kubeconfig import load_access  # noqa: PLC0415 - as above
+
+    if not (settings.bootstrap_kubeconfig or kubelet.rotate_certificates or kubelet.server_tls_bootstrap):
+        return NodeCredentials(access=load_access(AccessOptions(kubeconfig=settings.kubeconfig), os.environ))
+    _require("cryptography", settings.kubeconfig)
+    from nodewright.agent.assembly.tls_bootstrap import node_credentials  # noqa: PLC0415 - 3 MiB, if it is not used
+
+    return node_credentials(settings, rotates=kubelet.rotate_certificates, now_s=time.time())
+
+
+def _require(module: str, kubeconfig: str) -> None:
+    if find_spec(module) is None:
+        rule = f"no module named '{module}': pip install 'nodewright[agent]'"
+        raise InputError([Fault(source="--kubeconfig", value=kubeconfig, rule=rule)])
+
+
+@asynccontextmanager
+async def cluster_tasks(
+    settings: AgentSettings,
+    credentials: NodeCredentials | None,
+    parts: tuple[AgentLoop, EventRecorder, RuntimeParts],
+    agent: ServedAgent,
+) -> AsyncIterator[tuple[BackgroundTask, ...]]:
+    """The tasks that make the agent a Node of its cluster; none without one.
+
+    Errors: InputError for the options of the Node.
+    """
+    if credentials is None:
+        yield ()
+        return
+    from nodewright.agent.assembly.cluster_setup import cluster_member, node_identity  # noqa: PLC0415 - needs the extra
+
+    has_process_streams = parts[2].process_streams is not None and settings.kubelet_api
+    config = parts[0].state.node.config
+    identity = node_identity(settings, config, agent.system_info, has_process_streams=has_process_streams)
+    async with cluster_member(credentials.access, identity, parts, settings.root_dir) as member:
+        agent.metric_sources.append(member.mirrors.metrics_text)
+        tasks = tuple(member.tasks())
+        kubelet = parts[0].state.node.config.parts.kubelet
+        if not (credentials.is_issued or kubelet.server_tls_bootstrap):
+            yield tasks
+            return
+        from nodewright.agent.assembly import tls_bootstrap  # noqa: PLC0415 - 3 MiB, if it is not used
+
+        yield tls_bootstrap.with_certificate_tasks(
+            settings, credentials, (tasks, lambda: member.registration.node), parts, agent.metric_sources
+        )

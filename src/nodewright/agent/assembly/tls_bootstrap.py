@@ -12,8 +12,7 @@ import msgspec
 import yaml
 from msgspec.structs import replace
 
-from nodewright.agent.assembly.agent_settings import AgentSettings
-from nodewright.agent.assembly.cluster_tasks import NodeCredentials
+from nodewright.agent.assembly.agent_settings import AgentSettings, NodeCredentials
 from nodewright.agent.assembly.runtime_setup import RuntimeParts
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.member.certificates import (

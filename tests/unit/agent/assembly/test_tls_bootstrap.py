@@ -12,7 +12,7 @@ from tests.support.signing_cluster import SigningCluster
 from tests.unit.agent.assembly.test_node_options import settings
 
 from nodewright.agent.assembly.agent_settings import AgentSettings
-from nodewright.agent.assembly.cluster_tasks import cluster_credentials
+from nodewright.agent.assembly.run_agent import cluster_credentials
 from nodewright.agent.assembly.tls_bootstrap import node_credentials, serving_subject
 from nodewright.agent.member.certificates import CertificateSubject, certificate_facts, new_key
 from nodewright.agent.runtimes.simulated import FakeClock

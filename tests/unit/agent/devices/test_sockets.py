@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support.agent_bench import AgentBench, async_test
 
-from nodewright.agent.assembly.plugin_setup import _plugin_client, _registration_client
+from nodewright.agent.assembly.runtime_setup import _plugin_client, _registration_client
 from nodewright.agent.devices.device_allocation import DeviceAllocator
 from nodewright.agent.devices.plugin_endpoints import PluginEndpoints
 from nodewright.agent.devices.plugin_watcher import PluginWatcher

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, FakeConfigBuilder
 
-from nodewright.agent.pods.container_start import ContainerConfigError
+from nodewright.agent.pods.container_lifecycle import ContainerConfigError
 from nodewright.agent.runtimes.simulated import ContainerScript, settle
 from nodewright.agent.serving.served_agent import pod_status_document
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage

@@ -22,8 +22,8 @@ from nodewright.agent.host.streams import (
     StandardStreams,
 )
 from nodewright.agent.runtimes.processes import children
-from nodewright.agent.runtimes.processes.container_records import shim_spec
 from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime
+from nodewright.agent.runtimes.processes.records import shim_spec
 from nodewright.model.errors import HostError
 
 _CHUNK_BYTES = 1 << 15

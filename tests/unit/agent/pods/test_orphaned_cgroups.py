@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, async_test
 
-from nodewright.agent.pods.stray_cgroups import end_stray_pods, stray_pod_cgroups
+from nodewright.agent.pods.cgroup_reconcile import end_orphaned_cgroups, orphaned_pod_cgroups
 from nodewright.agent.runtimes.simulated import FakeCgroups
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
 from nodewright.model.errors import HostError
@@ -36,35 +36,35 @@ def web(stage: PodStage = PodStage.ACTIVE) -> PodRecord:
     )
 
 
-def test_a_pod_cgroup_is_stray_where_neither_agent_nor_runtime_has_the_pod() -> None:
+def test_a_pod_cgroup_is_orphaned_where_neither_agent_nor_runtime_has_the_pod() -> None:
     pods = (*(f"/kubepods/{level}podgone" for level in ("", "burstable/", "besteffort/")), WEB)
     cgroups = cgroups_with({path: set() for path in pods})
-    assert set(stray_pod_cgroups(state_with(web()), (), cgroups)) == set(pods) - {WEB}
+    assert set(orphaned_pod_cgroups(state_with(web()), (), cgroups)) == set(pods) - {WEB}
 
 
-def test_cgroups_of_daemons_and_of_pods_that_the_runtime_has_are_not_stray() -> None:
+def test_cgroups_of_daemons_and_of_pods_that_the_runtime_has_are_not_orphaned() -> None:
     cgroups = cgroups_with({"/system.slice": {1}, "/kubepods/burstable": {2}, WEB: {3}, PINNED: {4}})
     runs = RuntimePodStatus(uid="web", namespace="default", name="web")
     orphan = RuntimePodStatus(uid="pinned", namespace="default", name="pinned")
     state = replace(state_with(), orphans={"pinned": orphan})
-    assert stray_pod_cgroups(state, (runs,), cgroups) == ()
+    assert orphaned_pod_cgroups(state, (runs,), cgroups) == ()
 
 
-def test_a_pod_that_now_belongs_to_another_qos_class_leaves_a_stray_cgroup() -> None:
+def test_a_pod_that_now_belongs_to_another_qos_class_leaves_an_orphaned_cgroup() -> None:
     cgroups = cgroups_with({"/kubepods/besteffort/podweb": {7}, WEB: {8}})
-    assert stray_pod_cgroups(state_with(web()), (), cgroups) == ("/kubepods/besteffort/podweb",)
+    assert orphaned_pod_cgroups(state_with(web()), (), cgroups) == ("/kubepods/besteffort/podweb",)
 
 
 def test_a_pod_that_the_node_has_rejected_runs_nowhere() -> None:
-    assert stray_pod_cgroups(state_with(web(PodStage.REJECTED)), (), cgroups_with({WEB: {7}})) == (WEB,)
+    assert orphaned_pod_cgroups(state_with(web(PodStage.REJECTED)), (), cgroups_with({WEB: {7}})) == (WEB,)
 
 
-def test_without_cgroups_of_pods_there_are_no_stray_ones() -> None:
+def test_without_cgroups_of_pods_none_is_orphaned() -> None:
     node = Node.from_profile(a_profile(cgroupsPerQOS=False, enforceNodeAllocatable=[])).state
-    assert stray_pod_cgroups(AgentState(node=node), (), cgroups_with({PINNED: {7}})) == ()
+    assert orphaned_pod_cgroups(AgentState(node=node), (), cgroups_with({PINNED: {7}})) == ()
 
 
-def test_a_stray_cgroup_that_resists_is_reported_and_does_not_spare_the_next() -> None:
+def test_an_orphaned_cgroup_that_resists_is_reported_and_does_not_spare_the_next() -> None:
     class Stuck(FakeCgroups):
         def kill(self, path: str) -> None:
             if path == WEB:
@@ -75,7 +75,7 @@ def test_a_stray_cgroup_that_resists_is_reported_and_does_not_spare_the_next() -
     for path in (WEB, PINNED):
         cgroups.ensure(path, ())
         cgroups.pids[path] = {7}
-    events = end_stray_pods(state_with(), (), cgroups)
+    events = end_orphaned_cgroups(state_with(), (), cgroups)
     assert {event.message for event in events} == {
         f"kill the processes of {WEB}: 1 processes remain",
         f"{PINNED} belongs to no known pod: its 1 processes were killed",
@@ -85,7 +85,7 @@ def test_a_stray_cgroup_that_resists_is_reported_and_does_not_spare_the_next() -
 
 
 @async_test
-async def test_an_agent_ends_stray_pods_before_it_starts_the_first() -> None:
+async def test_an_agent_ends_orphaned_pods_before_it_starts_the_first() -> None:
     bench = AgentBench()
     bench.cgroups.ensure(PINNED, ())
     bench.cgroups.pids[PINNED] = {7, 8}
@@ -97,7 +97,7 @@ async def test_an_agent_ends_stray_pods_before_it_starts_the_first() -> None:
 
 
 @async_test
-async def test_an_empty_stray_cgroup_is_removed_without_a_word() -> None:
+async def test_an_empty_orphaned_cgroup_is_removed_without_an_event() -> None:
     bench = AgentBench()
     bench.cgroups.ensure(PINNED, ())
     async with bench:

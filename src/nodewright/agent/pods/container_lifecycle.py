@@ -1,26 +1,44 @@
-"""Starts the containers of a pod one after the other, each with its hook and its current resources."""
+"""Starts and stops the containers of a pod, each with its hooks, its current resources and its grace period; runs probes."""
 
 import asyncio
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 from nodewright.agent.devices.device_allocation import DeviceAllocationError, DeviceAllocator
-from nodewright.agent.host.ports import ContainerConfig, ContainerRuntime, PodSandboxConfig, Prober
-from nodewright.agent.pods.hooks import HookError, run_post_start
-from nodewright.agent.pods.log_links import LogLinks
-from nodewright.agent.rules.pod_actions import grace_period_s
-from nodewright.agent.state.effects import SyncPod, UpdateStartingContainer
+from nodewright.agent.host.ports import (
+    ContainerConfig,
+    ContainerRuntime,
+    PodSandboxConfig,
+    Prober,
+    ProbeWarning,
+)
+from nodewright.agent.pods.log_rotation import LogLinks
+from nodewright.agent.rules.environment_variables import probe_handler, resolved_handler
+from nodewright.agent.rules.pod_actions import (
+    MIN_GRACE_PERIOD_S,
+    KillReason,
+    ProbeResult,
+    grace_period_s,
+    termination_ordering,
+)
+from nodewright.agent.rules.value_sources import UnresolvedReference
+from nodewright.agent.state.effects import RunProbe, SyncPod, UpdateStartingContainer
 from nodewright.agent.state.observations import (
     CONFIG_ERROR,
     CREATE_ERROR,
     HOOK_ERROR,
     RUN_ERROR,
     EffectFailure,
+    ProbeCompleted,
 )
+from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import error_text
+from nodewright.cluster.tasks.timing import elapsed_s, gather_all
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import (
     ContainerPhase,
     RuntimeContainerStatus,
@@ -211,3 +229,187 @@ def _outdated_attempts(runtime_status: RuntimePodStatus, name: str) -> tuple[Run
     ended = [attempt for attempt in attempts if attempt.phase is ContainerPhase.EXITED]
     created = (attempt for attempt in attempts if attempt.phase is ContainerPhase.CREATED)
     return (*ended[1:], *created)
+
+
+# ---------------------------------------------------------------- stop
+
+
+_HOOK_EXTRA_S = 1.0
+"""A hook that is still running when its time is up has not failed."""
+
+
+class ContainerStopper:
+    """Stops containers; ``record_event`` gets the hooks that failed."""
+
+    def __init__(
+        self,
+        runtime: ContainerRuntime,
+        prober: Prober,
+        clock: Clock,
+        record_event: Callable[[RecordEvent], None],
+    ) -> None:
+        self._runtime, self._prober, self._clock, self._record_event = runtime, prober, clock, record_event
+
+    async def stop_all(self, pod: Pod, runtime_status: RuntimePodStatus, override_s: int | None) -> None:
+        """Stops all containers at once, except for sidecars, which stop after the containers that they serve.
+
+        Follows: v1.36, kubelet/kuberuntime/kuberuntime_container.go, killContainersWithSyncResult.
+        """
+        alive = (ContainerPhase.RUNNING, ContainerPhase.UNKNOWN, ContainerPhase.CREATED)
+        running = {
+            container.name: container
+            for container in reversed(runtime_status.containers)
+            if container.phase in alive
+        }
+        waits = termination_ordering(pod, running.keys())
+        ended = {name: asyncio.Event() for name in running}
+
+        async def stop(container: RuntimeContainerStatus) -> None:
+            try:
+                before = [ended[name] for name in waits.get(container.name, ())]
+                await self.stop(pod, container, None, override_s, before)
+            finally:
+                ended[container.name].set()
+
+        await gather_all(stop(container) for container in running.values())
+
+    async def stop(
+        self,
+        pod: Pod,
+        runtime_status: RuntimeContainerStatus,
+        reason: KillReason | None,
+        override_s: int | None,
+        before: Iterable[asyncio.Event] = (),
+    ) -> None:
+        """Stops one container within its grace period: its preStop hook, the containers before it, the container itself.
+
+        A hook that takes longer than the grace period runs on until the container has ended.
+
+        Follows: v1.36, kubelet/kuberuntime/kuberuntime_container.go, killContainer, executePreStopHook.
+        """
+        container = container_named(pod, runtime_status.name)
+        left_s = float(grace_period_s(pod, container, reason, override_s))
+        handler, hook = (container.lifecycle or {}).get("preStop"), None
+        try:
+            if handler is not None and left_s > 0 and runtime_status.phase is ContainerPhase.RUNNING:
+                hook = asyncio.create_task(self._pre_stop(pod, container, runtime_status, left_s))
+                left_s -= await elapsed_s(self._clock, _finished(hook), left_s)
+            for event in before:
+                if left_s > 0:
+                    left_s -= int(await elapsed_s(self._clock, event.wait(), left_s))
+            await self._runtime.stop_container(runtime_status.id, max(left_s, MIN_GRACE_PERIOD_S))
+        finally:
+            if hook is not None:
+                hook.cancel()
+                await asyncio.gather(hook, return_exceptions=True)
+
+    async def _pre_stop(
+        self, pod: Pod, container: Container, runtime_status: RuntimeContainerStatus, left_s: float
+    ) -> None:
+        timeout_s = left_s + MIN_GRACE_PERIOD_S + _HOOK_EXTRA_S
+        try:
+            pod_status = await self._runtime.pod(pod.uid)
+            ip = pod_ip(pod_status) if pod_status is not None else ""
+            await run_pre_stop(self._prober, pod, container, runtime_status.id, (ip, timeout_s))
+        except (HookError, HostError):
+            # A failed hook does not keep its container from stopping. Its output may be secret.
+            reason, message = "FailedPreStopHook", "PreStopHook failed"
+            self._record_event(RecordEvent(uid=pod.uid, is_warning=True, reason=reason, message=message))
+
+
+async def _finished(hook: asyncio.Task[None]) -> None:
+    """Waits for a hook, which goes on if the wait is cancelled."""
+    await asyncio.wait((hook,))
+
+
+# ---------------------------------------------------------------- hooks and probes
+
+
+_POST_START_TIMEOUT_S = 120.0
+
+
+class HookError(Exception):
+    """A hook failed."""
+
+
+async def run_post_start(prober: Prober, pod: Pod, container: Container, id_: str, ip: str) -> None:
+    """Runs the postStart hook, if the container has one.
+
+    Errors: HookError where it failed.
+    """
+    await _run(
+        (container.lifecycle or {}).get("postStart"), prober, pod, container, (id_, ip, _POST_START_TIMEOUT_S)
+    )
+
+
+async def run_pre_stop(
+    prober: Prober, pod: Pod, container: Container, id_: str, ip_and_timeout_s: tuple[str, float]
+) -> None:
+    """Runs the preStop hook, if the container has one.
+
+    Errors: HookError where it failed.
+    """
+    ip, timeout_s = ip_and_timeout_s
+    await _run((container.lifecycle or {}).get("preStop"), prober, pod, container, (id_, ip, timeout_s))
+
+
+async def run_probe(prober: Prober, effect: RunProbe, container: Container, clock: Clock) -> ProbeCompleted:
+    """The result of a probe."""
+    result: ProbeResult | None = None
+    output = ""
+    started_s = clock.monotonic_s()
+    handler = probe_handler(effect.probe.handler, container)
+    try:
+        if isinstance(handler, UnresolvedReference):
+            output = handler.message
+        else:
+            is_success, output = await prober.probe(
+                handler, effect.container_id, effect.pod_ip, effect.probe.timeout_s
+            )
+            result = ProbeResult.SUCCESS if is_success else ProbeResult.FAILURE
+    except TimeoutError:
+        result, output = ProbeResult.FAILURE, "timed out"
+    except Exception as error:  # noqa: BLE001 - a probe without a result would never run again
+        output = error_text(error)
+    return ProbeCompleted(
+        uid=effect.uid,
+        container=effect.container,
+        container_id=effect.container_id,
+        probe=effect.probe,
+        health=result,
+        output=str(output),
+        is_warning=isinstance(output, ProbeWarning),
+        duration_s=clock.monotonic_s() - started_s,
+    )
+
+
+def container_named(pod: Pod, name: str) -> Container:
+    """The pod's container of this name; an empty one if the spec no longer has it."""
+    by_name = {container.name: container for container in pod.spec.all_containers}
+    return by_name.get(name, Container(name=name))
+
+
+async def _run(
+    handler: Mapping[str, Any] | None,
+    prober: Prober,
+    pod: Pod,
+    container: Container,
+    target: tuple[str, str, float],
+) -> None:
+    if handler is None:
+        return
+    resolved = resolved_handler(handler, container)
+    if isinstance(resolved, UnresolvedReference):
+        raise HookError(resolved.message)
+    try:
+        is_success, output = await prober.run_hook(resolved, *target, _container_description(pod, container))
+    except Exception as error:  # noqa: BLE001 - a hook that cannot be run has failed
+        raise HookError(error_text(error)) from None
+    if not is_success:
+        raise HookError(output)
+
+
+def _container_description(pod: Pod, container: Container) -> str:
+    """The container as the kubelet's messages about hooks name it."""
+    pod_name = f"{pod.metadata.name}_{pod.metadata.namespace}({pod.uid})"
+    return f'Container "{container.name}" in Pod "{pod_name}"'
