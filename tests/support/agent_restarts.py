@@ -34,6 +34,7 @@ from nodewright.agent.store.store_files import DEFERRED, PODS, read_deferred_fil
 from nodewright.cluster.tasks.supervision import STATE_NOT_SAVED
 from nodewright.documents.profiles.scenario_files import journal_header
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation
+from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.engine.node.eviction_pass import eviction_claims
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import NodeProfile
@@ -320,3 +321,22 @@ def with_container_name(pod: Pod, container: str) -> Pod:
     """The pod, its only container by this name: scripts of containers go by their names."""
     (main,) = pod.spec.containers
     return replace(pod, spec=replace(pod.spec, containers=(replace(main, name=container),)))
+
+
+def stored_part(record: PodRecord) -> PodRecord:
+    """The record without what is not persisted."""
+    return replace(
+        record,
+        memory=MemoryState(),
+        runtime_status=None,
+        observed_at_ns=0,
+        probes={},
+        next_probe_at_ns={},
+        has_running_effect=False,
+        retry_at_ns=None,
+        next_sync_at_ns=None,
+        kill_deadline_ns=None,
+        applied_resources={},
+        starting_resources={},
+        has_api_object=True,
+    )

@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from tests.support.agent_bench import FakeEventRecorder, FakeProber, FakeStore
 
 from nodewright.agent.host.cgroupfs import CgroupFS
-from nodewright.agent.host.local_storage import PodDirectories
-from nodewright.agent.host.memory_readings import HostStatsProvider
+from nodewright.agent.host.eviction_readings import HostStatsProvider, PodDirectories
 from nodewright.agent.host.ports import ContainerConfig, ContainerRuntime, PodSandboxConfig
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.pressure_monitor import MonitoredParts, PressureMonitor

@@ -24,7 +24,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message
 from tests.support.agent_bench import AgentBench
 
-from nodewright.agent.host.streams import ProcessStreams, StreamingServer
+from nodewright.agent.host.ports import ProcessStreams, StreamingServer
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.runtimes.simulated import ContainerScript, FakeClock
 from nodewright.agent.serving.kubelet_routes import (

@@ -31,10 +31,9 @@ from nodewright.agent.member.node_object import NodeIdentity, NodeReadings, imag
 from nodewright.agent.member.node_registration import NODES, NodeLease, NodeRegistration, ReportTimes
 from nodewright.agent.member.persistent_volumes import PersistentVolumes
 from nodewright.agent.member.pod_informer import PodInformer, is_mirror
-from nodewright.agent.member.pod_objects import PodObjects, reduced_service
+from nodewright.agent.member.pod_objects import PodObjects, ReferencedObjects, reduced_service
 from nodewright.agent.member.pod_start_times import PodStartTimes
 from nodewright.agent.member.pod_status_writer import PodStatusWriter
-from nodewright.agent.member.referenced_objects import ReferencedObjects
 from nodewright.agent.member.service_account_tokens import ServiceAccountTokens
 from nodewright.agent.observe.cadvisor_metrics import machine_ids
 from nodewright.agent.observe.event_recorder import EventRecorder

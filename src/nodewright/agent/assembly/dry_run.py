@@ -8,7 +8,7 @@ from typing import Any
 from nodewright.agent.assembly.agent_node import WATCHED_SOURCES, node_system_info, watch_sources
 from nodewright.agent.assembly.agent_settings import AgentSettings
 from nodewright.agent.decide.iteration import IterationResult, StateChanges
-from nodewright.agent.host.memory_readings import HostStatsProvider
+from nodewright.agent.host.eviction_readings import HostStatsProvider
 from nodewright.agent.host.ports import ContainerConfig, PodSandboxConfig
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.event_recorder import EventRecorder

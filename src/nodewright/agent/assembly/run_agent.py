@@ -31,10 +31,14 @@ from nodewright.agent.assembly.runtime_setup import (
     wait_for_runtime,
 )
 from nodewright.agent.devices.plugin_endpoints import PluginEndpoints
+from nodewright.agent.host.agent_process import (
+    is_shutting_down,
+    notify,
+    notify_watchdog,
+    raise_descriptor_limit,
+)
 from nodewright.agent.host.cgroupfs import CgroupFS
-from nodewright.agent.host.descriptors import raise_descriptor_limit
 from nodewright.agent.host.prober import HostProber
-from nodewright.agent.host.systemd import is_shutting_down, notify, notify_watchdog
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.observe.manifest_sources import SourceListener
@@ -197,8 +201,11 @@ async def _serve_kubelet_api(
     kubelet_api: "KubeletServingConfig",
     routes: Sequence[AuthorizedRoute],
 ) -> None:
-    from nodewright.agent.serving.agent_export import agent_export_routes  # noqa: PLC0415 - as above
-    from nodewright.agent.serving.kubelet_routes import LoopMetrics, serve_kubelet_api  # noqa: PLC0415 - as above
+    from nodewright.agent.serving.kubelet_routes import (  # noqa: PLC0415 - as above
+        LoopMetrics,
+        agent_export_routes,
+        serve_kubelet_api,
+    )
 
     routes = (*routes, *agent_export_routes(parts.served_agent, parts.profile))
     metrics = LoopMetrics(parts.loop, parts.pressure, parts.settings.root_dir / JOURNAL)

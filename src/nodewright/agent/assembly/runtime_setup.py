@@ -21,12 +21,18 @@ from nodewright.agent.devices.protocols import (
 )
 from nodewright.agent.devices.registration import RegistrationServer
 from nodewright.agent.host.cgroupfs import CgroupFS
-from nodewright.agent.host.ports import ContainerRuntime, ImageStore, RuntimeFacts, RuntimeHealth
-from nodewright.agent.host.streams import ProcessStreams, StreamingServer
+from nodewright.agent.host.ports import (
+    ContainerRuntime,
+    ImageStore,
+    ProcessStreams,
+    RuntimeFacts,
+    RuntimeHealth,
+    StreamingServer,
+)
 from nodewright.agent.host.volumes import KernelMounter, Volumes
 from nodewright.agent.loop import AgentLoop
-from nodewright.agent.observe.call_metrics import CallMetrics
 from nodewright.agent.observe.event_recorder import EventRecorder
+from nodewright.agent.observe.metric_names import CallMetrics
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import ContainerConfigBuilder, NodeContext, ProcessConfigBuilder
 from nodewright.agent.pods.image_manager import ImageManager, PullSecrets

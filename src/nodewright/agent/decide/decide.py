@@ -173,7 +173,7 @@ def _complete_effect(iteration: Iteration, observation: PodEffectCompleted) -> N
             if observation.failures and not observation.is_cancelled:
                 record = _retry(iteration, record, observation.failures)
             elif not observation.is_cancelled:
-                record = replace(record, stage=PodStage.TERMINATED, is_cgroup_removed=True)
+                record = replace(record, stage=PodStage.TERMINATED)
                 iteration.remove_from_node(record)
         case CleanUpPod():
             if not observation.failures and not observation.is_cancelled:

@@ -11,8 +11,12 @@ from msgspec.structs import replace
 
 from nodewright.agent.decide.resource_updates import pod_cgroup
 from nodewright.agent.decide.termination import COUNTED_STAGES, overdue_evictions, pending_evictions
-from nodewright.agent.host.local_storage import DiskStorageStats, PodDirectories
-from nodewright.agent.host.memory_readings import HostStatsProvider, KernelPressureNotifier
+from nodewright.agent.host.eviction_readings import (
+    DiskStorageStats,
+    HostStatsProvider,
+    KernelPressureNotifier,
+    PodDirectories,
+)
 from nodewright.agent.host.ports import (
     THRESHOLD_NOTIFICATION,
     ContainerRuntime,

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.host.local_storage import PodDirectories
+from nodewright.agent.host.eviction_readings import PodDirectories
 from nodewright.agent.host.ports import ContainerConfig, Mount, PodSandboxConfig
 from nodewright.agent.host.volumes import MEMORY_VOLUME_TYPES, VolumeError, Volumes, volume_path
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache

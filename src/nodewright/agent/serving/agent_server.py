@@ -30,7 +30,7 @@ from nodewright.cluster.serving.routes import (
 )
 from nodewright.model.errors import HostError, InputError
 
-OWNER_MODE, GROUP_MODE = 0o600, 0o660
+GROUP_MODE = 0o660
 
 
 def agent_application(agent: ServedAgent, additional_routes: Sequence[AuthorizedRoute] = ()) -> Starlette:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -35,6 +36,8 @@ from nodewright.agent.serving.node_metrics import AgentMetricsPages, GaugeInputs
 from nodewright.agent.serving.served_agent import ServedAgent, pod_object
 from nodewright.agent.serving.stream_routes import StreamRoutes
 from nodewright.agent.state.agent_state import PodRecord
+from nodewright.cluster.exports.export_feed import ExportFeed, ExportReading, ServedExport, SourceReading
+from nodewright.cluster.exports.export_routes import ExportRoutes
 from nodewright.cluster.serving.access import Authorizer
 from nodewright.cluster.serving.http_server import ListenAddress, TLSContextSource, serve_network
 from nodewright.cluster.serving.middleware import AuthMiddleware, RefusalLog, RequestMetrics
@@ -48,11 +51,14 @@ from nodewright.cluster.serving.routes import (
 from nodewright.cluster.serving.tls import ReloadingTLS
 from nodewright.documents.output.exposition import CONTENT_TYPE
 from nodewright.documents.output.json_yaml import plain_value
+from nodewright.documents.profiles.node_export import SourceState
 from nodewright.engine.node.node_state import NodeState
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimePodStatus
 from nodewright.model.kubernetes.stats_summary import StatsSummary
+from nodewright.predict.replay.scenario_journal import current_profile
 
 
 class KubeletServingConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -464,3 +470,60 @@ async def _on_http_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     text = "404: Page Not Found" if error.status_code == 404 else f"{error.status_code}: {error.detail}"
     return PlainTextResponse(text, error.status_code, headers=error.headers)
+
+
+def agent_export_routes(agent: ServedAgent, profile: NodeProfile) -> tuple[AuthorizedRoute, ...]:
+    """The routes of an agent's export; ``profile`` is its node without pods."""
+    return ExportRoutes(AgentExport(agent, profile)).authorized_routes()
+
+
+class AgentExport:
+    """Fulfils `ExportProvider` with the present state of the agent's node."""
+
+    def __init__(self, agent: ServedAgent, profile: NodeProfile) -> None:
+        """``profile`` is the node without pods."""
+        self._agent, self._profile = agent, profile
+        self._feed = ExportFeed(agent.clock)
+        self._node: NodeState | None = None
+
+    @property
+    def digest(self) -> str:
+        """The digest of the current profile."""
+        return self._updated().digest
+
+    @property
+    def error(self) -> str:
+        """Empty: the agent always knows its node."""
+        return self._updated().error
+
+    def current(self) -> ServedExport | None:
+        """The export as of now."""
+        return self._updated().current()
+
+    async def wait_after(self, generation: int, timeout_s: float) -> bool:
+        """Waits until there is an export of a later generation; False at the timeout and when the agent ends."""
+        recorder = self._agent.event_recorder
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._updated().generation <= generation:
+                    if recorder.is_closed:
+                        return False
+                    await recorder.change_signal().wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _updated(self) -> ExportFeed:
+        """The feed with the present state."""
+        node = self._agent.event_recorder.state.node
+        if node is not self._node:
+            self._node = node
+            profile, facts = current_profile(self._profile, node), node.config.facts
+            spec = replace(profile.spec, labels=dict(facts.labels), taints=facts.taints)
+            metadata = replace(profile.metadata, name=facts.name)
+            now_s = self._agent.clock.monotonic_s()
+            agent = SourceReading(name="agent", state=SourceState.READ, read_s=now_s, is_watched=True)
+            self._feed.publish(
+                ExportReading(profile=replace(profile, metadata=metadata, spec=spec), sources=(agent,))
+            )
+        return self._feed

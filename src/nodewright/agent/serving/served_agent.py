@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.host.ports import ContainerRuntime
-from nodewright.agent.host.streams import ProcessStreams, StreamingServer
+from nodewright.agent.host.ports import ContainerRuntime, ProcessStreams, StreamingServer
 from nodewright.agent.observe.event_recorder import EventRecorder, RecordedEvent
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
 from nodewright.agent.state.observations import Observation

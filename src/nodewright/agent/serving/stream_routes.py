@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nodewright.agent.host.streams import (
+from nodewright.agent.host.ports import (
     AttachStreamRequest,
     ExecStreamRequest,
     PortForwardStreamRequest,

@@ -106,8 +106,6 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
     """When each probe runs next."""
     has_running_effect: bool = False
     """Whether an effect for the pod is running; PodEffectCompleted reports its end."""
-    is_cgroup_removed: bool = False
-    """Whether its cgroups are removed."""
     retry_at_ns: int | None = None
     """After a failure: the moment of the next attempt."""
     next_sync_at_ns: int | None = None

@@ -64,26 +64,9 @@ class StoredPod(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, r
 
 def pod_file(record: PodRecord) -> bytes:
     """The file of a pod, for `read_pod_file`."""
-    stored = StoredPod(
-        pod=record.pod,
-        source=record.source,
-        stage=record.stage,
-        because=tuple({"is": type(reason).__name__, **_document(reason)} for reason in record.because),
-        is_in_source=record.is_in_source,
-        status=record.status,
-        status_override=record.status_override,
-        grace_period_s=record.grace_period_s,
-        waits_for=tuple(sorted(record.waits_for)),
-        is_preempted=record.is_preempted,
-        cgroup=record.cgroup,
-        back_offs=dict(record.back_offs),
-        container_waiting=dict(record.container_waiting),
-        has_started=record.has_started,
-        resizing=record.resizing,
-        manifest_uid=record.manifest_uid,
-        pending_post_start_hooks=dict(record.pending_post_start_hooks),
-        is_cleaned_up=record.is_cleaned_up,
-    )
+    fields = {name: getattr(record, name) for name in StoredPod.__struct_fields__}
+    because = tuple({"is": type(reason).__name__, **_document(reason)} for reason in record.because)
+    stored = StoredPod(**fields | {"because": because, "waits_for": tuple(sorted(record.waits_for))})
     return _envelope_bytes(_document(stored))
 
 
@@ -93,47 +76,9 @@ def read_pod_file(content: bytes, path: str) -> PodRecord:
     Errors: DamagedRecordError; InputError, with the remedy, for a file of a newer version.
     """
     stored = _read(content, path, StoredPod, "its containers, if any, are then terminated as orphans")
-    return PodRecord(
-        pod=stored.pod,
-        source=stored.source,
-        stage=stored.stage,
-        memory=MemoryState(),
-        because=tuple(_reasons(stored.because)),
-        is_in_source=stored.is_in_source,
-        status=stored.status,
-        status_override=stored.status_override,
-        grace_period_s=stored.grace_period_s,
-        waits_for=frozenset(stored.waits_for),
-        is_preempted=stored.is_preempted,
-        cgroup=stored.cgroup,
-        back_offs=stored.back_offs,
-        container_waiting=stored.container_waiting,
-        has_started=stored.has_started,
-        resizing=stored.resizing,
-        manifest_uid=stored.manifest_uid,
-        pending_post_start_hooks=stored.pending_post_start_hooks,
-        is_cleaned_up=stored.is_cleaned_up,
-    )
-
-
-def stored_part(record: PodRecord) -> PodRecord:
-    """The record without what is not persisted."""
-    return replace(
-        record,
-        memory=MemoryState(),
-        runtime_status=None,
-        observed_at_ns=0,
-        probes={},
-        next_probe_at_ns={},
-        has_running_effect=False,
-        is_cgroup_removed=False,
-        retry_at_ns=None,
-        next_sync_at_ns=None,
-        kill_deadline_ns=None,
-        applied_resources={},
-        starting_resources={},
-        has_api_object=True,
-    )
+    fields = {name: getattr(stored, name) for name in StoredPod.__struct_fields__}
+    decoded = {"because": tuple(_reasons(stored.because)), "waits_for": frozenset(stored.waits_for)}
+    return PodRecord(memory=MemoryState(), **fields | decoded)
 
 
 class _DeferredPod(msgspec.Struct, frozen=True):

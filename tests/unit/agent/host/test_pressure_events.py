@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.agent.host.memory_readings import KernelPressureNotifier
+from nodewright.agent.host.eviction_readings import KernelPressureNotifier
 from nodewright.agent.host.ports import THRESHOLD_NOTIFICATION
 
 MIB = 1 << 20

@@ -11,8 +11,7 @@ from tests.unit.agent.member.test_node_object import STATE
 
 from nodewright.agent.decide.iteration import IterationResult, StateChanges
 from nodewright.agent.member.persistent_volumes import PersistentVolumes
-from nodewright.agent.member.pod_objects import PodObjects, reduced_service
-from nodewright.agent.member.referenced_objects import ReferencedObjects
+from nodewright.agent.member.pod_objects import PodObjects, ReferencedObjects, reduced_service
 from nodewright.agent.member.service_account_tokens import ServiceAccountTokens
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.rules.value_sources import ReferenceSources, TokenSpec, UnresolvedReference

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench
 
-from nodewright.agent.host.local_storage import DiskStorageStats
+from nodewright.agent.host.eviction_readings import DiskStorageStats
 from nodewright.agent.host.ports import ContainerConfig, Mount, PodSandboxConfig
 from nodewright.agent.host.volumes import Volumes
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench
+from tests.support.agent_restarts import stored_part
 from tests.support.disks import FakeDisk
 
 from nodewright.agent.decide.iteration import StateChanges
@@ -30,7 +31,6 @@ from nodewright.agent.store.store_files import (
     deferred_file,
     pod_file,
     read_pod_file,
-    stored_part,
 )
 from nodewright.documents.files.file_store import LocalFileStore
 from nodewright.documents.files.ports import FileStore

@@ -7,18 +7,16 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
 from nodewright.agent.host.ports import (
+    AttachStreamRequest,
     ContainerConfig,
     Credentials,
     ExecResult,
+    ExecStreamRequest,
     ImageFsStats,
     PodSandboxConfig,
+    PortForwardStreamRequest,
     RuntimeFacts,
     StoredImage,
-)
-from nodewright.agent.host.streams import (
-    AttachStreamRequest,
-    ExecStreamRequest,
-    PortForwardStreamRequest,
     StreamRequest,
 )
 from nodewright.agent.runtimes.cri import api_pb2 as cri

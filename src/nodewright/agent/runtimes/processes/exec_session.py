@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from nodewright.agent.host.container_logs import follow_streams
-from nodewright.agent.host.streams import (
+from nodewright.agent.host.ports import (
     STDERR,
     STDOUT,
     AttachStreamRequest,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from nodewright.agent.host.agent_process import CONTAINER_BUDGET
 from nodewright.agent.host.cgroupfs import CgroupFS
-from nodewright.agent.host.descriptors import CONTAINER_BUDGET
 from nodewright.agent.host.ports import ContainerConfig, ExecResult, PodSandboxConfig, RuntimeFacts
 from nodewright.agent.runtimes.processes import children
 from nodewright.agent.runtimes.processes.records import (
@@ -65,7 +65,6 @@ class ProcessRuntime:
         return RuntimeFacts(
             name="processes",
             version=__version__,
-            has_images=False,
             has_events=True,
             cgroup_driver="cgroupfs",
             limitations=() if can_lower_oom_scores() else (LOWERING_OOM_SCORE_ADJ,),
