@@ -201,11 +201,7 @@ async def _serve_kubelet_api(
     kubelet_api: "KubeletServingConfig",
     routes: Sequence[AuthorizedRoute],
 ) -> None:
-    from nodewright.agent.serving.kubelet_routes import (  # noqa: PLC0415 - as above
-        LoopMetrics,
-        agent_export_routes,
-        serve_kubelet_api,
-    )
+    from nodewright.agent.serving.kubelet_routes import LoopMetrics, agent_export_routes, serve_kubelet_api  # noqa: PLC0415 - as above
 
     routes = (*routes, *agent_export_routes(parts.served_agent, parts.profile))
     metrics = LoopMetrics(parts.loop, parts.pressure, parts.settings.root_dir / JOURNAL)

@@ -6,11 +6,7 @@ from nodewright.agent.decide.iteration import Iteration
 from nodewright.agent.decide.record_status import rejected_status
 from nodewright.agent.decide.termination import rejected_stage
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage, PreferenceQuery
-from nodewright.agent.state.effects import (
-    AllocatedDevices,
-    AllocateDevices,
-    QueryPreferredAllocation,
-)
+from nodewright.agent.state.effects import AllocatedDevices, AllocateDevices, QueryPreferredAllocation
 from nodewright.agent.state.observations import (
     DeviceObservation,
     PluginDevicesListed,

@@ -26,9 +26,7 @@ from nodewright.engine.node.resize.resize_attempts import (
     resize_condition,
 )
 from nodewright.model.kubernetes.objects import Pod, PodStatus
-from nodewright.model.kubernetes.runtime_status import (
-    ContainerPhase,
-)
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
 
 RESIZE_ERROR = "ResizeError"
 """Reason of a failed resource update."""

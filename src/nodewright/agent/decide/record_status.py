@@ -3,12 +3,7 @@
 from msgspec.structs import replace
 
 from nodewright.agent.rules.pod_actions import ProbeResult, ProbeResults
-from nodewright.agent.rules.pod_status import (
-    StatusContext,
-    StatusOverride,
-    pod_level_status,
-    pod_status,
-)
+from nodewright.agent.rules.pod_status import StatusContext, StatusOverride, pod_level_status, pod_status
 from nodewright.agent.rules.probe_state import ProbeKind
 from nodewright.agent.state.agent_state import AgentConstants, PodRecord, PodStage
 from nodewright.engine.core.requests.effective_resources import pod_requests

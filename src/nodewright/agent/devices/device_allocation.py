@@ -7,11 +7,7 @@ from msgspec.structs import replace
 
 from nodewright.agent.devices.protocols import DevicePlugins, DeviceRunContainerOptions
 from nodewright.agent.host.ports import ContainerConfig, DeviceSpec, Mount
-from nodewright.agent.state.effects import (
-    AllocatedDevices,
-    AllocateDevices,
-    QueryPreferredAllocation,
-)
+from nodewright.agent.state.effects import AllocatedDevices, AllocateDevices, QueryPreferredAllocation
 from nodewright.agent.state.observations import DeviceAllocationResult, PreferredAllocationReceived
 from nodewright.engine.core.devices.device_manager import DevicePluginError
 from nodewright.model.errors import HostError

@@ -188,142 +188,100 @@ _LABELS = ("container", "id", "image", "name", "namespace", "pod")
 _COUNTER, _GAUGE = MetricType.COUNTER, MetricType.GAUGE
 _NO_DEVICE = DeviceIO(device="")
 
-_CgroupValue = Callable[[CgroupCounters], float]
-
 
 class _Metric(NamedTuple):
-    """A metric with one value for each group."""
+    """A metric with one value for each group; its name without `container_`."""
 
     name: str
     type: MetricType
     help: str
-    value: _CgroupValue
-    has_time: bool = True
+    value: Callable[[CgroupCounters], float]
 
 
 _CPU_AND_MEMORY = (
     _Metric(
-        "container_cpu_user_seconds_total",
-        _COUNTER,
-        "CPU time used in user mode.",
-        lambda of: of.cpu.user_ns / 10**9,
+        "cpu_user_seconds_total", _COUNTER, "CPU time used in user mode.", lambda of: of.cpu.user_ns / 10**9
     ),
     _Metric(
-        "container_cpu_system_seconds_total",
+        "cpu_system_seconds_total",
         _COUNTER,
         "CPU time used in the kernel.",
         lambda of: of.cpu.system_ns / 10**9,
     ),
-    _Metric("container_memory_cache", _GAUGE, "Page cache, in bytes.", lambda of: of.memory.cache_bytes),
-    _Metric("container_memory_rss", _GAUGE, "Anonymous memory, in bytes.", lambda of: of.memory.rss_bytes),
+    _Metric("memory_cache", _GAUGE, "Page cache, in bytes.", lambda of: of.memory.cache_bytes),
+    _Metric("memory_rss", _GAUGE, "Anonymous memory, in bytes.", lambda of: of.memory.rss_bytes),
     _Metric(
-        "container_memory_kernel_usage",
-        _GAUGE,
-        "Memory of the kernel, in bytes.",
-        lambda of: of.memory.kernel_bytes,
+        "memory_kernel_usage", _GAUGE, "Memory of the kernel, in bytes.", lambda of: of.memory.kernel_bytes
     ),
+    _Metric("memory_mapped_file", _GAUGE, "Mapped files, in bytes.", lambda of: of.memory.mapped_bytes),
+    _Metric("memory_swap", _GAUGE, "Swap, in bytes.", lambda of: of.memory.swap_bytes),
     _Metric(
-        "container_memory_mapped_file", _GAUGE, "Mapped files, in bytes.", lambda of: of.memory.mapped_bytes
-    ),
-    _Metric("container_memory_swap", _GAUGE, "Swap, in bytes.", lambda of: of.memory.swap_bytes),
-    _Metric(
-        "container_memory_failcnt",
+        "memory_failcnt",
         _COUNTER,
         "Number of times that the memory limit was reached.",
         lambda of: of.memory.limit_hits,
     ),
+    _Metric("memory_usage_bytes", _GAUGE, "Memory including caches.", lambda of: of.memory.usage_bytes),
     _Metric(
-        "container_memory_usage_bytes", _GAUGE, "Memory including caches.", lambda of: of.memory.usage_bytes
+        "memory_max_usage_bytes", _GAUGE, "The most memory used so far.", lambda of: of.memory.max_usage_bytes
     ),
     _Metric(
-        "container_memory_max_usage_bytes",
-        _GAUGE,
-        "The most memory used so far.",
-        lambda of: of.memory.max_usage_bytes,
-    ),
-    _Metric(
-        "container_memory_working_set_bytes",
+        "memory_working_set_bytes",
         _GAUGE,
         "Memory without inactive files.",
         lambda of: of.memory.working_set_bytes,
     ),
     _Metric(
-        "container_memory_total_active_file_bytes",
-        _GAUGE,
-        "Active file pages.",
-        lambda of: of.memory.active_file_bytes,
+        "memory_total_active_file_bytes", _GAUGE, "Active file pages.", lambda of: of.memory.active_file_bytes
     ),
     _Metric(
-        "container_memory_total_inactive_file_bytes",
+        "memory_total_inactive_file_bytes",
         _GAUGE,
         "Inactive file pages.",
         lambda of: of.memory.inactive_file_bytes,
     ),
     _Metric(
-        "container_oom_events_total",
-        _COUNTER,
-        "Processes killed for lack of memory.",
-        lambda of: of.memory.oom_kills,
+        "oom_events_total", _COUNTER, "Processes killed for lack of memory.", lambda of: of.memory.oom_kills
     ),
-    _Metric("container_threads", _GAUGE, "Threads.", lambda of: of.threads),
-    _Metric("container_threads_max", _GAUGE, "Most threads allowed; 0: no limit.", lambda of: of.max_threads),
+    _Metric("threads", _GAUGE, "Threads.", lambda of: of.threads),
+    _Metric("threads_max", _GAUGE, "Most threads allowed; 0: no limit.", lambda of: of.max_threads),
+)
+_SPECS = (
     _Metric(
-        "container_spec_cpu_period",
-        _GAUGE,
-        "Period of the CPU quota, in microseconds.",
-        lambda of: of.cpu.period_us,
-        has_time=False,
+        "spec_cpu_period", _GAUGE, "Period of the CPU quota, in microseconds.", lambda of: of.cpu.period_us
     ),
-    _Metric("container_spec_cpu_shares", _GAUGE, "CPU shares.", lambda of: of.cpu.shares, has_time=False),
+    _Metric("spec_cpu_shares", _GAUGE, "CPU shares.", lambda of: of.cpu.shares),
+    _Metric("spec_memory_limit_bytes", _GAUGE, "Memory limit; 0: none.", lambda of: of.memory.limit_bytes),
     _Metric(
-        "container_spec_memory_limit_bytes",
-        _GAUGE,
-        "Memory limit; 0: none.",
-        lambda of: of.memory.limit_bytes,
-        has_time=False,
-    ),
-    _Metric(
-        "container_spec_memory_swap_limit_bytes",
+        "spec_memory_swap_limit_bytes",
         _GAUGE,
         "Limit of memory and swap; 0: none.",
         lambda of: of.memory.swap_limit_bytes,
-        has_time=False,
     ),
     _Metric(
-        "container_spec_memory_reservation_limit_bytes",
+        "spec_memory_reservation_limit_bytes",
         _GAUGE,
         "Memory reservation; 0: none.",
         lambda of: of.memory.reservation_bytes,
-        has_time=False,
     ),
 )
+"""Limits, which have no time of measurement."""
+_QUOTA_SPECS = (
+    _Metric("spec_cpu_quota", _GAUGE, "CPU quota of a period, in microseconds.", lambda of: of.cpu.quota_us),
+)
 _OF_QUOTA = (
+    _Metric("cpu_cfs_periods_total", _COUNTER, "Periods of the CPU quota.", lambda of: of.cpu.periods),
     _Metric(
-        "container_spec_cpu_quota",
-        _GAUGE,
-        "CPU quota of a period, in microseconds.",
-        lambda of: of.cpu.quota_us,
-        has_time=False,
-    ),
-    _Metric(
-        "container_cpu_cfs_periods_total", _COUNTER, "Periods of the CPU quota.", lambda of: of.cpu.periods
-    ),
-    _Metric(
-        "container_cpu_cfs_throttled_periods_total",
+        "cpu_cfs_throttled_periods_total",
         _COUNTER,
         "Periods in which the quota was used up.",
         lambda of: of.cpu.throttled_periods,
     ),
     _Metric(
-        "container_cpu_cfs_throttled_seconds_total",
-        _COUNTER,
-        "Time throttled.",
-        lambda of: of.cpu.throttled_ns / 10**9,
+        "cpu_cfs_throttled_seconds_total", _COUNTER, "Time throttled.", lambda of: of.cpu.throttled_ns / 10**9
     ),
 )
 """Metrics of groups with a CPU quota only."""
-
-
 _IO: tuple[tuple[str, str, Callable[[DeviceIO], float]], ...] = (
     ("reads_bytes", "Bytes read.", lambda io: io.read_bytes),
     ("reads", "Reads.", lambda io: io.reads),
@@ -379,16 +337,18 @@ _Family = tuple[MetricFamily, list[MetricSample]]
 
 def _families(groups: tuple[GroupCounters, ...]) -> Iterator[_Family]:
     with_quota = tuple(each for each in groups if each.cgroup.cpu.quota_us)
-    for metrics, chosen in ((_CPU_AND_MEMORY, groups), (_OF_QUOTA, with_quota)):
+    for metrics, chosen, has_time in (
+        (_CPU_AND_MEMORY, groups, True),
+        (_SPECS, groups, False),
+        (_QUOTA_SPECS, with_quota, False),
+        (_OF_QUOTA, with_quota, True),
+    ):
         for metric in metrics:
-            family = MetricFamily(metric.name, metric.type, metric.help, _LABELS)
             samples = [
-                MetricSample(
-                    _labels(each), metric.value(each.cgroup), _at_ms(each) if metric.has_time else None
-                )
+                MetricSample(_labels(each), metric.value(each.cgroup), _at_ms(each) if has_time else None)
                 for each in chosen
             ]
-            yield family, samples
+            yield MetricFamily(f"container_{metric.name}", metric.type, metric.help, _LABELS), samples
     cpu = [
         MetricSample((*_labels(each), "total"), each.cgroup.cpu.usage_ns / 10**9, _at_ms(each))
         for each in groups

@@ -23,11 +23,7 @@ from nodewright.agent.rules.container_security import (
     run_as_non_root_violation,
     unsupported_settings,
 )
-from nodewright.agent.rules.environment_variables import (
-    command_and_args,
-    environment_variables,
-    sub_path,
-)
+from nodewright.agent.rules.environment_variables import command_and_args, environment_variables, sub_path
 from nodewright.agent.rules.hosts_and_dns import (
     MISSING_CLUSTER_DNS,
     NO_CLUSTER_DNS,

@@ -5,12 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.rules.pod_actions import (
-    ProbeResult,
-    ProbeResults,
-    should_be_started,
-    should_restart,
-)
+from nodewright.agent.rules.pod_actions import ProbeResult, ProbeResults, should_be_started, should_restart
 from nodewright.engine.core.requests.effective_resources import pod_limits, pod_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.model.kubernetes.objects import (

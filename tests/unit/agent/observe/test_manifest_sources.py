@@ -9,11 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.agent.observe import manifest_sources
-from nodewright.agent.observe.manifest_sources import (
-    ManifestDirectory,
-    SourceListener,
-    watch_directory,
-)
+from nodewright.agent.observe.manifest_sources import ManifestDirectory, SourceListener, watch_directory
 from nodewright.agent.observe.manifest_url import ManifestURL
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.state.agent_state import PodSource

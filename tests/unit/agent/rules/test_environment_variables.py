@@ -12,11 +12,7 @@ from nodewright.agent.rules.environment_variables import (
     resolved_handler,
     sub_path,
 )
-from nodewright.agent.rules.value_sources import (
-    ReferenceSources,
-    UnresolvedReference,
-    env_file_value,
-)
+from nodewright.agent.rules.value_sources import ReferenceSources, UnresolvedReference, env_file_value
 from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.objects import Container, Pod

@@ -4,12 +4,7 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.agent.rules.pods import facts_of, pod_of
 
-from nodewright.agent.rules.pod_actions import (
-    KillReason,
-    ProbeResult,
-    ProbeResults,
-    grace_period_s,
-)
+from nodewright.agent.rules.pod_actions import KillReason, ProbeResult, ProbeResults, grace_period_s
 from nodewright.agent.rules.pod_status import (
     StatusContext,
     StatusOverride,

@@ -79,11 +79,7 @@ class AgentView:
 
     async def sections(self) -> Mapping[str, Any]:
         """The current state of the agent."""
-        from nodewright.agent.serving.dashboard.view_sections import (  # noqa: PLC0415 - see above
-            agent_sections,
-            pod_marks,
-            pods_to_mark,
-        )
+        from nodewright.agent.serving.dashboard.view_sections import agent_sections, pod_marks, pods_to_mark  # noqa: PLC0415 - see above
 
         await self._sample()
         state, events = self._agent.event_recorder.state, self._agent.event_recorder.events()
