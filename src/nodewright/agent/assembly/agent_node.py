@@ -25,7 +25,7 @@ from nodewright.agent.assembly.kubelet_flags import overridden
 from nodewright.agent.host.ports import RuntimeFacts
 from nodewright.agent.observe.manifest_sources import SourceListener, watch_directory
 from nodewright.agent.observe.manifest_url import watch_url
-from nodewright.agent.serving.served_agent import NodeSystemInfo
+from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.observations import SourcePodsListed
 from nodewright.cluster.tasks.supervision import BackgroundTask

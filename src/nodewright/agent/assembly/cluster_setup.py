@@ -1,4 +1,4 @@
-"""The agent's membership of a cluster: who it is there, and the tasks that keep it a Node."""
+"""The agent's membership of a cluster: its identity there, and the tasks that keep it a Node."""
 
 import asyncio
 import time
@@ -38,7 +38,7 @@ from nodewright.agent.member.service_account_tokens import ServiceAccountTokens
 from nodewright.agent.observe.cadvisor_metrics import machine_ids
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.observe.metric_names import HistogramMetric
-from nodewright.agent.serving.served_agent import NodeSystemInfo
+from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.state.observations import NodeObjectObserved
 from nodewright.cluster.client.access import ClusterAccess
 from nodewright.cluster.client.cluster_api import ClusterAPI
@@ -341,7 +341,7 @@ async def node_readings(
 def node_identity(
     settings: AgentSettings, config: NodeConfig, system_info: NodeSystemInfo, *, has_process_streams: bool
 ) -> NodeIdentity:
-    """Who the agent is in its cluster.
+    """The identity of the agent in its cluster.
 
     Streams of plain processes need WebSockets up to the agent, which the API server uses only where the node declares
     so; for other runtimes it translates them.

@@ -47,11 +47,12 @@ from nodewright.agent.pods.cgroup_reconcile import run_cgroup_reconciler
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.pods.log_rotation import LogRotatePolicy, rotate_logs
+from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.serving.agent_server import ServerFactory, serve_agent_api, serve_on_demand
+from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.serving.dashboard.agent_view import AgentView
 from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes
 from nodewright.agent.serving.pod_routes import ProfileRoutes
-from nodewright.agent.serving.served_agent import NodeSystemInfo, ServedAgent
 from nodewright.agent.state.agent_state import AgentConstants, PodSource, PodStage
 from nodewright.agent.state.effects import event_line
 from nodewright.agent.store.agent_store import OpenedStore, open_store
@@ -93,7 +94,7 @@ class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
     event_recorder: EventRecorder
     pressure: PressureMonitor
     object_cache: ConfigObjectCache
-    served_agent: ServedAgent
+    agent_interface: AgentInterface
     runtime_parts: RuntimeParts
     log_rotate_policy: LogRotatePolicy
     profile: NodeProfile
@@ -142,7 +143,7 @@ async def _run_until_stopped(
         settings,
         credentials,
         (parts.loop, parts.event_recorder, parts.runtime_parts),
-        parts.served_agent,
+        parts.agent_interface,
     )
     # If a server cannot start, no pod does either.
     async with _servers(parts, kubelet_api), cluster as tasks_of_cluster, asyncio.TaskGroup() as group:
@@ -150,7 +151,7 @@ async def _run_until_stopped(
         supervised = (run_supervised(task, record_event, parts.loop.clock) for task in background)
         tasks = [group.create_task(routine) for routine in (parts.loop.run(), *supervised)]
         notify("READY=1\nSTATUS=ready")
-        print_log_line(f"node {parts.served_agent.node_name} is ready; API socket {settings.socket}")
+        print_log_line(f"node {parts.agent_interface.node_name} is ready; API socket {settings.socket}")
         await stop.wait()
         notify("STOPPING=1")
         if settings.drain_on_exit or await asyncio.to_thread(is_shutting_down):
@@ -163,7 +164,7 @@ async def _run_until_stopped(
 @asynccontextmanager
 async def _servers(parts: AgentParts, kubelet_api: "KubeletServingConfig | None") -> AsyncIterator[None]:
     """All servers; to be entered before the first iteration of the loop, so that the metrics count it."""
-    settings, agent, routes = parts.settings, parts.served_agent, _common_routes(parts)
+    settings, agent, routes = parts.settings, parts.agent_interface, _common_routes(parts)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(
             serve_registration(settings, parts.plugin_endpoints, parts.event_recorder)
@@ -203,10 +204,10 @@ async def _serve_kubelet_api(
 ) -> None:
     from nodewright.agent.serving.kubelet_routes import LoopMetrics, agent_export_routes, serve_kubelet_api  # noqa: PLC0415 - as above
 
-    routes = (*routes, *agent_export_routes(parts.served_agent, parts.profile))
+    routes = (*routes, *agent_export_routes(parts.agent_interface, parts.profile))
     metrics = LoopMetrics(parts.loop, parts.pressure, parts.settings.root_dir / JOURNAL)
     metrics.volume_plugin = parts.runtime_parts.config_builder.volume_setup.plugin
-    addresses = await serve_kubelet_api(stack, kubelet_api, parts.served_agent, metrics, routes)
+    addresses = await serve_kubelet_api(stack, kubelet_api, parts.agent_interface, metrics, routes)
     print_log_line(f"kubelet API at {', '.join(map(str, addresses))}")
 
 
@@ -222,7 +223,7 @@ async def _serve_pod_resources(stack: AsyncExitStack, parts: AgentParts) -> None
         )
         return
     server = serve_on_demand(
-        path, "--pod-resources-socket", partial(_pod_resources_factory, parts.served_agent)
+        path, "--pod-resources-socket", partial(_pod_resources_factory, parts.agent_interface)
     )
     try:
         await stack.enter_async_context(server)
@@ -233,7 +234,7 @@ async def _serve_pod_resources(stack: AsyncExitStack, parts: AgentParts) -> None
         parts.event_recorder.record_warning("PodResourcesNotServed", str(error))
 
 
-def _pod_resources_factory(agent: ServedAgent) -> ServerFactory:
+def _pod_resources_factory(agent: AgentInterface) -> ServerFactory:
     from nodewright.agent.serving.pod_resources_server import serve_pod_resources  # noqa: PLC0415 - 16 MiB, if it is not used
 
     return partial(serve_pod_resources, agent)
@@ -242,7 +243,7 @@ def _pod_resources_factory(agent: ServedAgent) -> ServerFactory:
 def _common_routes(parts: AgentParts) -> tuple[AuthorizedRoute, ...]:
     """The routes that all HTTP servers share."""
     return (
-        *ProfileRoutes(parts.served_agent, parts.profile).authorized_routes(),
+        *ProfileRoutes(parts.agent_interface, parts.profile).authorized_routes(),
         *DashboardRoutes(parts.dashboard).authorized_routes(),
     )
 
@@ -285,19 +286,21 @@ async def _assembled_parts(
     )
     pressure = PressureMonitor(loop, monitored_parts, POLICIES[settings.eviction_policy])
     event_recorder.on_reclaim = pressure.reclaim
-    served_agent = _served_agent(settings, loop, runtime_parts, event_recorder, object_cache, system_info)
+    agent_interface = _agent_interface(
+        settings, loop, runtime_parts, event_recorder, object_cache, system_info
+    )
     return AgentParts(
         settings=settings,
         loop=loop,
         event_recorder=event_recorder,
         pressure=pressure,
         object_cache=object_cache,
-        served_agent=served_agent,
+        agent_interface=agent_interface,
         runtime_parts=runtime_parts,
         log_rotate_policy=log_rotate_policy(config.parts.kubelet),
         profile=agent_node.profile,
         plugin_endpoints=plugin_endpoints,
-        dashboard=AgentView(served_agent, pressure.gauges, cgroups),
+        dashboard=AgentView(agent_interface, pressure.gauges, cgroups),
     )
 
 
@@ -322,15 +325,15 @@ def _create_loop(
     return AgentLoop(opened_store.state, effect_runner, opened_store.store, event_recorder, clock, constants)
 
 
-def _served_agent(
+def _agent_interface(
     settings: AgentSettings,
     loop: AgentLoop,
     runtime_parts: RuntimeParts,
     event_recorder: EventRecorder,
     object_cache: ConfigObjectCache,
     system_info: NodeSystemInfo,
-) -> ServedAgent:
-    return ServedAgent(
+) -> AgentInterface:
+    return AgentInterface(
         event_recorder=event_recorder,
         observe=loop.observe,
         runtime=runtime_parts.runtime,
@@ -361,7 +364,7 @@ def _background_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
     on_error, clean_up = partial(event_recorder.record_warning, "LogNotRotated"), []
     if loop.effect_runner.log_links is not None:
         clean_up.append(loop.effect_runner.log_links.remove_dead)
-    log_root, policy = parts.served_agent.log_root, parts.log_rotate_policy
+    log_root, policy = parts.agent_interface.log_root, parts.log_rotate_policy
     yield BackgroundTask(
         "rotate logs", partial(rotate_logs, runtime, log_root, policy, clock, on_error, *clean_up)
     )
@@ -376,7 +379,7 @@ def _background_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
         ),
     )
     listener = SourceListener(
-        node_name=parts.served_agent.node_name,
+        node_name=parts.agent_interface.node_name,
         observe=loop.observe,
         record_event=event_recorder.record,
         object_cache=parts.object_cache,
@@ -435,7 +438,7 @@ async def cluster_tasks(
     settings: AgentSettings,
     credentials: NodeCredentials | None,
     parts: tuple[AgentLoop, EventRecorder, RuntimeParts],
-    agent: ServedAgent,
+    agent: AgentInterface,
 ) -> AsyncIterator[tuple[BackgroundTask, ...]]:
     """The tasks that make the agent a Node of its cluster; none without one.
 

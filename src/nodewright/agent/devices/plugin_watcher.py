@@ -168,7 +168,7 @@ class PluginWatcher:
     async def _register(self, socket: Path) -> PluginRegistration:
         """Registers the plugin of a socket.
 
-        Errors: HostError where the plugin does not answer; PluginRegistrationError where it was rejected and told so.
+        Errors: HostError where the plugin does not answer; PluginRegistrationError where it was rejected and notified.
         """
         client = self._connect(socket)
         try:

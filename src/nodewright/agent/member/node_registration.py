@@ -132,7 +132,7 @@ class NodeRegistration:
             try:
                 existing = await self._api.read(self.path, {})
             except ApiError:
-                # A node that may not be created tells more than one that is not there.
+                # Why the node may not be created says more than that it does not exist.
                 raise error from None
             patch = node_patch(
                 existing, reconciled_node(existing, initial, is_new_machine=self.is_new_machine)

@@ -54,7 +54,7 @@ class PersistentVolumes:
         return self._volumes.get(pod.uid, {})
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """Forgets the pod, which has ended."""
         self._volumes.pop(uid, None)
 
     async def _volume_of_claim(
@@ -104,8 +104,8 @@ def claim_fault(pod: Pod, volume: Mapping[str, Any], claim: Mapping[str, Any]) -
         return "PVC is not bound"
     if not (claim.get("spec") or {}).get("volumeName"):
         return "PVC has empty pvc.Spec.VolumeName"
-    owners = metadata.get("ownerReferences") or ()
-    is_owned = any(owner.get("controller") and owner.get("uid") == pod.uid for owner in owners)
+    references = metadata.get("ownerReferences") or ()
+    is_owned = any(owner.get("controller") and owner.get("uid") == pod.uid for owner in references)
     if volume.get("ephemeral") is not None and not is_owned:
         full_name = f"{metadata.get('namespace')}/{metadata.get('name')}"
         return f"PVC {full_name} was not created for pod {pod.full_name} (pod is not owner)"

@@ -70,7 +70,7 @@ class ReferencedObjects:
         self._references[pod.uid] = references
 
     def forget(self, uid: str) -> None:
-        """The pod is gone: what only it refers to is not followed any more."""
+        """Forgets the pod, which has ended: what only it refers to is not followed any more."""
         self._drop(uid, self._references.pop(uid, frozenset()))
 
     def _drop(self, uid: str, references: Iterable[ObjectReference]) -> None:

@@ -14,7 +14,7 @@ from nodewright.agent.rules.pod_status import (
     STATUS_UNKNOWN,
     UNKNOWN_EXIT_CODE,
 )
-from nodewright.agent.serving.served_agent import pod_status_document
+from nodewright.agent.serving.api_objects import pod_status_document
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
 from nodewright.cluster.client.api_error import ApiError
 from nodewright.cluster.client.cluster_api import ClusterAPI

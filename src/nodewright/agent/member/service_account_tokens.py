@@ -61,7 +61,7 @@ class ServiceAccountTokens:
             self._pods[pod.uid] = pod
 
     def forget(self, uid: str) -> None:
-        """The pod is gone, and its tokens are no longer valid."""
+        """Forgets the pod, which has ended, and its tokens."""
         self._pods.pop(uid, None)
         self._tokens = {key: token for key, token in self._tokens.items() if key[0] != uid}
         self._errors = {key: error for key, error in self._errors.items() if key[0] != uid}

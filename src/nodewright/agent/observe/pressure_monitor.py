@@ -264,7 +264,7 @@ class PressureMonitor:
         pods = self._usage_reader.usage(state, at, self._storage, counts_processes=counts)
         observation = EvictionObservation(
             usage=self._policy.adjusted_usage(StatsSummary(node=node, pods=pods)),
-            active_pods=self._usage_reader.claims(state, now_ns),
+            active_pods=self._usage_reader.active_pods(state, now_ns),
             filesystems=self._filesystems,
         )
         self._loop.observe(NodeUsageObserved(observation, is_after_reclaim))
@@ -401,7 +401,7 @@ class PodUsageReader:
         self._cache: dict[str, tuple[PodRecord, ActivePod, str]] = {}
         """By uid the pod's requests and cgroup, with the record that they were made from."""
 
-    def claims(self, state: AgentState, now_ns: int) -> tuple[ActivePod, ...]:
+    def active_pods(self, state: AgentState, now_ns: int) -> tuple[ActivePod, ...]:
         """The pods that may be evicted; evicted pods that do not end in time are left out.
 
         Units: now_ns in nanoseconds on the monotonic clock.

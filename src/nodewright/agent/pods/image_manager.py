@@ -94,7 +94,7 @@ class ImageManager:
         self._back_offs: dict[tuple[str, str], tuple[BackOff, str]] = {}
         self._records: dict[str, ImageRecord] = {}
         self._started_ns = clock.now_ns()
-        self.on_pull: Callable[[str, float, float, int], None] = _ignore
+        self.on_pull: Callable[[str, float, float, int], None] = lambda _uid, _started_s, _s, _bytes: None
         """Gets the uid of the pod, start (since 1970) and duration of each successful pull, and the image's size."""
 
     @classmethod
@@ -336,10 +336,6 @@ def _shortage_message(result: ImageGCResult) -> str:
 def _rounded(duration_ns: int) -> Duration:
     """The duration in whole milliseconds, as the kubelet truncates it."""
     return Duration(max(0, duration_ns) // 10**6 * 10**6)
-
-
-def _ignore(_uid: str, _started_s: float, _duration_s: float, _size_bytes: int) -> None:
-    """What happens to pulls that nobody counts."""
 
 
 # ---------------------------------------------------------------- credentials

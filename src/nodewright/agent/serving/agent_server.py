@@ -14,9 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.serving.container_routes import LogRoutes
 from nodewright.agent.serving.pod_routes import NodeRoutes, PodRoutes
-from nodewright.agent.serving.served_agent import ServedAgent
 from nodewright.cluster.serving.http_server import LISTEN_BACKLOG, serve_unix_socket
 from nodewright.cluster.serving.middleware import RefusalLog
 from nodewright.cluster.serving.routes import (
@@ -33,7 +33,7 @@ from nodewright.model.errors import HostError, InputError
 GROUP_MODE = 0o660
 
 
-def agent_application(agent: ServedAgent, additional_routes: Sequence[AuthorizedRoute] = ()) -> Starlette:
+def agent_application(agent: AgentInterface, additional_routes: Sequence[AuthorizedRoute] = ()) -> Starlette:
     """The application with all routes of the socket, and additional ones."""
     routes = [*PodRoutes(agent).routes(), *LogRoutes(agent).routes(), *NodeRoutes(agent).routes()]
     return Starlette(
@@ -49,7 +49,7 @@ def agent_application(agent: ServedAgent, additional_routes: Sequence[Authorized
 
 @asynccontextmanager
 async def serve_agent_api(
-    agent: ServedAgent, path: Path, *, group: str = "", additional_routes: Sequence[AuthorizedRoute] = ()
+    agent: AgentInterface, path: Path, *, group: str = "", additional_routes: Sequence[AuthorizedRoute] = ()
 ) -> AsyncIterator[None]:
     """Serves the API inside this context; ``group`` may use it as well as the owner.
 

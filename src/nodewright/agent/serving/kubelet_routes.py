@@ -31,9 +31,10 @@ from nodewright.agent.observe.summary import (
     resource_metrics,
     summary_document,
 )
+from nodewright.agent.serving.agent_interface import AgentInterface
+from nodewright.agent.serving.api_objects import pod_object
 from nodewright.agent.serving.container_routes import ContainerRoutes
 from nodewright.agent.serving.node_metrics import AgentMetricsPages, GaugeInputs, ThresholdDistance
-from nodewright.agent.serving.served_agent import ServedAgent, pod_object
 from nodewright.agent.serving.stream_routes import StreamRoutes
 from nodewright.agent.state.agent_state import PodRecord
 from nodewright.cluster.exports.export_feed import ExportFeed, ExportReading, ServedExport, SourceReading
@@ -118,7 +119,7 @@ class LoopMetrics:
 async def serve_kubelet_api(
     stack: AsyncExitStack,
     serving: KubeletServingConfig,
-    agent: ServedAgent,
+    agent: AgentInterface,
     loop_metrics: LoopMetrics,
     additional_routes: Sequence[AuthorizedRoute],
 ) -> tuple[ListenAddress, ...]:
@@ -167,7 +168,7 @@ _HEAD, _TAIL = b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[', b
 class PodListCache:
     """The PodList of all pods in JSON; only changed pods are encoded again, so that frequent requests are cheap."""
 
-    def __init__(self, agent: ServedAgent) -> None:
+    def __init__(self, agent: AgentInterface) -> None:
         self._agent = agent
         self._change_signal: asyncio.Event | None = None
         """The event recorder's signal at which the list was encoded."""
@@ -246,7 +247,7 @@ class KubeletRoutes:
     """The routes of a kubelet, served by an agent."""
 
     def __init__(
-        self, agent: ServedAgent, node_metrics: NodeMetrics, metrics_provider: MetricsProvider
+        self, agent: AgentInterface, node_metrics: NodeMetrics, metrics_provider: MetricsProvider
     ) -> None:
         self._agent, self._node_metrics, self._metrics_provider = agent, node_metrics, metrics_provider
         self._usage_provider = node_metrics.summary_provider
@@ -472,7 +473,7 @@ async def _on_http_error(_request: Request, error: Exception) -> Response:
     return PlainTextResponse(text, error.status_code, headers=error.headers)
 
 
-def agent_export_routes(agent: ServedAgent, profile: NodeProfile) -> tuple[AuthorizedRoute, ...]:
+def agent_export_routes(agent: AgentInterface, profile: NodeProfile) -> tuple[AuthorizedRoute, ...]:
     """The routes of an agent's export; ``profile`` is its node without pods."""
     return ExportRoutes(AgentExport(agent, profile)).authorized_routes()
 
@@ -480,7 +481,7 @@ def agent_export_routes(agent: ServedAgent, profile: NodeProfile) -> tuple[Autho
 class AgentExport:
     """Fulfils `ExportProvider` with the present state of the agent's node."""
 
-    def __init__(self, agent: ServedAgent, profile: NodeProfile) -> None:
+    def __init__(self, agent: AgentInterface, profile: NodeProfile) -> None:
         """``profile`` is the node without pods."""
         self._agent, self._profile = agent, profile
         self._feed = ExportFeed(agent.clock)

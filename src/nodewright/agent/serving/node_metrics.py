@@ -21,7 +21,7 @@ from nodewright.agent.observe.metric_names import (
 )
 from nodewright.agent.observe.metrics import AgentMetrics
 from nodewright.agent.pods.volume_setup import mounted_volumes
-from nodewright.agent.serving.served_agent import ServedAgent
+from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
 from nodewright.cluster.serving.middleware import RefusalLog, RequestMetrics
 from nodewright.cluster.serving.process_metrics import kubernetes_metrics, own_process_metrics
@@ -89,7 +89,7 @@ class AgentMetricsPages:
 
     def __init__(
         self,
-        agent: ServedAgent,
+        agent: AgentInterface,
         metrics: AgentMetrics,
         gauge_inputs: Callable[[], GaugeInputs],
         servers: tuple[RequestMetrics, RefusalLog],

@@ -13,7 +13,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from nodewright.agent.decide.pod_resize import differs_only_in_resources
-from nodewright.agent.serving.served_agent import ServedAgent, event_list, node_object, pod_list, pod_object
+from nodewright.agent.serving.agent_interface import AgentInterface
+from nodewright.agent.serving.api_objects import event_list, node_object, pod_list, pod_object
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.state.observations import PodApplied, PodDeletionRequested
 from nodewright.cluster.client.agent_client import PROFILE_ROUTE
@@ -69,7 +70,7 @@ _HEARTBEAT_S = 10.0
 class PodRoutes:
     """The routes of pods; paths as in the API server."""
 
-    def __init__(self, agent: ServedAgent) -> None:
+    def __init__(self, agent: AgentInterface) -> None:
         self._agent = agent
 
     def routes(self) -> list[Route]:
@@ -183,7 +184,7 @@ class PodRoutes:
         waits_for = [state.pods[uid].pod.full_name for uid in sorted(record.waits_for) if uid in state.pods]
         explained = None
         if record.stage is PodStage.REJECTED:
-            from nodewright.engine.node.what_if.explanation import explanation  # noqa: PLC0415 - 2 MiB, if nobody asks
+            from nodewright.engine.node.what_if.explanation import explanation  # noqa: PLC0415 - 2 MiB, before the first request
 
             # It may take seconds on a full node; a thread keeps the loop running.
             explained = await asyncio.to_thread(explanation, state.node, record.pod)
@@ -317,7 +318,7 @@ _SAMPLE_INTERVAL_S = 0.3
 class NodeRoutes:
     """The routes of the node, events and usage; paths as in the API server, where it has them."""
 
-    def __init__(self, agent: ServedAgent) -> None:
+    def __init__(self, agent: AgentInterface) -> None:
         self._agent = agent
 
     def routes(self) -> list[Route]:
@@ -416,7 +417,7 @@ def _node_usage(before: HostUsage, after: HostUsage, machine: MachineInfo) -> di
 class ProfileRoutes:
     """The route of the node's profile, with which other commands predict this node's decisions."""
 
-    def __init__(self, agent: ServedAgent, profile: NodeProfile) -> None:
+    def __init__(self, agent: AgentInterface, profile: NodeProfile) -> None:
         """``profile`` is the node without pods."""
         self._agent, self._profile = agent, profile
 

@@ -9,7 +9,7 @@ from tests.support.agent_bench import AgentBench, FakeConfigBuilder
 
 from nodewright.agent.pods.container_lifecycle import ContainerConfigError
 from nodewright.agent.runtimes.simulated import ContainerScript, settle
-from nodewright.agent.serving.served_agent import pod_status_document
+from nodewright.agent.serving.api_objects import pod_status_document
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.state.observations import (
     MOUNT_ERROR,

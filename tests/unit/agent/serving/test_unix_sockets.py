@@ -14,13 +14,14 @@ from tests.support.agent_bench import AgentBench, async_test
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.runtimes.simulated import settle
 from nodewright.agent.serving import agent_server
+from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.serving.agent_server import (
     ServerFactory,
     remove_socket,
     serve_agent_api,
     serve_on_demand,
 )
-from nodewright.agent.serving.served_agent import NodeSystemInfo, ServedAgent
+from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.cluster.serving import http_server
 from nodewright.cluster.serving.http_server import serve_unix_socket
 from nodewright.cluster.serving.middleware import Receive, RefusalLog, Scope, Send
@@ -232,7 +233,7 @@ def test_malformed_requests_on_the_agents_socket_are_refused_and_recorded(tmp_pa
             facts = NodeSystemInfo(
                 kubelet_version="v1.36", started_ns=0, container_runtime_version="fake://0"
             )
-            agent = ServedAgent(
+            agent = AgentInterface(
                 event_recorder=recorder,
                 observe=bench.loop.observe,
                 runtime=bench.runtime,

@@ -157,7 +157,7 @@ class CRIChannel:
     def __init__(self, endpoint: str, *, timeout_factor: float = 1.0) -> None:
         self.endpoint, self._timeout_factor = endpoint, timeout_factor
         self._channel: grpc_aio.Channel | None = None
-        self.on_call: Callable[[str, str, float, bool], None] = _ignore
+        self.on_call: Callable[[str, str, float, bool], None] = lambda _name, _handler, _s, _failed: None
         """Gets the name of each call of CRI, the runtime handler that it names, its duration, and whether it failed."""
 
     async def call(
@@ -256,10 +256,6 @@ class CRIChannel:
                 ),
             )
         return self._channel
-
-
-def _ignore(_name: str, _handler: str, _duration_s: float, _has_failed: bool) -> None:  # noqa: FBT001 - a callback
-    """What happens to calls that nobody counts."""
 
 
 def _grpc_target(endpoint: str) -> str:

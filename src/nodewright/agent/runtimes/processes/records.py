@@ -281,7 +281,7 @@ class RecordDirectory:
     # ------------------------------------------------------------ shims
 
     def shim_pid(self, id_: ContainerId) -> int:
-        """The pid of a container's shim, which holds the lock while it lives; 0: no shim runs."""
+        """The pid of a container's shim, which holds the lock while it runs; 0: no shim runs."""
         path = self.container_directory(id_) / _LOCK
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)

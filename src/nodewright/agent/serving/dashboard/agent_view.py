@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from nodewright.agent.host.ports import NodeStatsProvider
 from nodewright.agent.observe.pressure_monitor import PodUsageReader
+from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.serving.pod_routes import STAGE_TEXTS, cgroups_of_record
-from nodewright.agent.serving.served_agent import ServedAgent
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
 from nodewright.documents.files.ports import CgroupManager
 from nodewright.documents.profiles.machine.host_load import CPUTicks, cpu_ticks, pressure_stalls
@@ -60,7 +60,7 @@ class AgentView:
 
     def __init__(
         self,
-        agent: ServedAgent,
+        agent: AgentInterface,
         stats_provider: NodeStatsProvider | None = None,
         cgroups: CgroupManager | None = None,
     ) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from nodewright.agent.observe.event_recorder import RecordedEvent
-from nodewright.agent.serving.served_agent import NodeSystemInfo, node_object
+from nodewright.agent.serving.api_objects import NodeSystemInfo, node_object
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
 from nodewright.documents.output.json_yaml import plain_value
 from nodewright.documents.output.kubectl.pod_rows import pod_columns
@@ -63,7 +63,7 @@ def agent_sections(
             "takesNoPods": state.shutdown_reason,
         },
         "machine": machine_section(config),
-        "holdings": holdings_section(state.node),
+        "holdings": allocations_section(state.node),
         "resources": resources_section(state.node),
         "conditions": node_object(state, system_info)["status"]["conditions"],
         "pods": agent_pods(records, state, marks),
@@ -121,7 +121,7 @@ def plan_sections(
             "warnings": list(warnings),
         },
         "machine": machine_section(after.config),
-        "holdings": holdings_section(after),
+        "holdings": allocations_section(after),
         "resources": resources_section(after),
         "conditions": [
             {"type": str(condition), "status": "True", "reason": ""} for condition in after.conditions
@@ -175,7 +175,7 @@ def _groups(node: NUMANode) -> list[dict[str, Any]]:
     ]
 
 
-def holdings_section(state: NodeState) -> dict[str, Any]:
+def allocations_section(state: NodeState) -> dict[str, Any]:
     """The exclusive CPUs, memory and devices of each pod, by uid.
 
     Units: bytes.
@@ -229,7 +229,7 @@ def _blocks(state: NodeState) -> Iterator[dict[str, Any]]:
 
 
 def _devices(state: NodeState) -> Iterator[dict[str, Any]]:
-    owners = {
+    holders = {
         (resource, device): (uid, container)
         for uid, containers in state.held.devices.pod_devices.items()
         if uid in state.pods
@@ -239,7 +239,7 @@ def _devices(state: NodeState) -> Iterator[dict[str, Any]]:
     }
     for resource, listed in sorted(state.config.facts.devices.items()):
         for device in sorted(listed, key=lambda device: device.id):
-            uid, container = owners.get((resource, device.id), (None, ""))
+            uid, container = holders.get((resource, device.id), (None, ""))
             yield {
                 "resource": resource,
                 "id": device.id,

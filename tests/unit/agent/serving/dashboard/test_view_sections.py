@@ -3,7 +3,7 @@
 from collections import Counter
 
 from nodewright.agent.serving.dashboard.view_sections import (
-    holdings_section,
+    allocations_section,
     machine_section,
     mark_letters,
     pod_marks,
@@ -57,7 +57,7 @@ def test_holdings_are_shown() -> None:
     document = {"cpu": "2", "memory": "1Gi", "example.com/gpu": "1"}
     for pod in (a_guaranteed_pod("db", document), a_pod("web", "cpu=1")):
         node = node.admit(pod).node
-    result = holdings_section(node.state)
+    result = allocations_section(node.state)
     (cpus,) = result["cpus"]
     (block,) = result["blocks"]
     assert (cpus["pod"], cpus["container"], block["pod"]) == ("db", "main", "db")
@@ -75,7 +75,7 @@ def test_holdings_are_shown() -> None:
 
 
 def test_without_managers_nothing_is_anybodys_own() -> None:
-    result = holdings_section(
+    result = allocations_section(
         Node.from_profile(a_profile()).admit(a_guaranteed_pod("db", "2/1Gi")).node.state
     )
     assert result["sharedCPUs"] is None

@@ -1,19 +1,14 @@
-"""The agent as its servers see it; no access blocks."""
+"""Pods, the node and events as objects of the Kubernetes API."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.host.ports import ContainerRuntime, ProcessStreams, StreamingServer
-from nodewright.agent.observe.event_recorder import EventRecorder, RecordedEvent
+from nodewright.agent.observe.event_recorder import RecordedEvent
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
-from nodewright.agent.state.observations import Observation
-from nodewright.cluster.tasks.clock import Clock
 from nodewright.documents.output.json_yaml import plain_value
 from nodewright.documents.output.kubectl.pod_rows import (
     CPUS_ANNOTATION,
@@ -25,10 +20,8 @@ from nodewright.documents.profiles.profile_yaml import object_document
 from nodewright.engine.core.devices.device_state import DeviceState
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import Placement, placement_of
-from nodewright.model.kubernetes.cluster_objects import RuntimeClass
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import ContainerStateTerminated, ContainerStatus, PodCondition
-from nodewright.model.kubernetes.runtime_status import RuntimeContainerStatus
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.instant import Instant
 
@@ -50,64 +43,6 @@ class NodeSystemInfo(msgspec.Struct, frozen=True, kw_only=True):
     def runtime_name(self) -> str:
         """The name of the container runtime."""
         return self.container_runtime_version.partition("://")[0]
-
-
-class ServedAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent as its servers see it."""
-
-    event_recorder: EventRecorder
-    observe: Callable[[Observation], None]
-    """Queues a request for the agent's loop, which decides on it."""
-    runtime: ContainerRuntime
-    streaming_server: StreamingServer | None = None
-    """None: the runtime has none."""
-    process_streams: ProcessStreams | None = None
-    """The streams of a runtime without a streaming server."""
-    clock: Clock
-    system_info: NodeSystemInfo
-    log_root: Path
-    """The root of log files; runtimes report paths relative to a pod's directory in it."""
-    runtime_classes: Callable[[], Mapping[str, RuntimeClass]] = dict
-    """The known RuntimeClasses, by name."""
-    storage_error: Callable[[], str] = str
-    """Why the agent's state cannot be written at the moment; empty: it can."""
-    pod_resources_calls: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
-    """The calls of PodResources by version, and by `requests` or `errors` with the method."""
-    metric_sources: list[Callable[[], str]] = msgspec.field(default_factory=list)
-    """Further parts of the metrics page, such as those of certificates."""
-
-    @property
-    def node_name(self) -> str:
-        """The node's name."""
-        return self.event_recorder.state.node.config.facts.name
-
-    def pods(self, namespace: str | None = None) -> tuple[PodRecord, ...]:
-        """The pods of a namespace, or all, by name; of several with one name the one in its source comes first."""
-        records = (
-            record
-            for record in self.event_recorder.state.pods.values()
-            if namespace is None or (record.pod.metadata.namespace or "default") == namespace
-        )
-        return tuple(sorted(records, key=_order))
-
-    def find_pod(self, namespace: str, name: str) -> PodRecord | None:
-        """The pod with this name, or None."""
-        return next((record for record in self.pods(namespace) if record.pod.metadata.name == name), None)
-
-    def log_path(self, record: PodRecord, container: RuntimeContainerStatus) -> Path:
-        """The log file of a container."""
-        meta = record.pod.metadata
-        directory = f"{meta.namespace or 'default'}_{meta.name}_{meta.uid}"
-        return self.log_root / directory / container.log_path
-
-
-def _order(record: PodRecord) -> tuple[str, bool, bool, str]:
-    return (
-        record.pod.full_name,
-        not record.is_in_source,
-        record.stage in (PodStage.REJECTED, PodStage.TERMINATED),
-        record.pod.uid,
-    )
 
 
 COMPONENT = "nodewright"
