@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from nodewright.documents.files.file_store import write_atomically
-from nodewright.documents.files.garbage import rare_collections
+from nodewright.documents.files.process_tuning import rare_collections
 from nodewright.documents.files.regular_files import read_regular_file
 from nodewright.engine.node.node_state import NodeState
 from nodewright.fleet.checkpoint import (

@@ -42,8 +42,7 @@ from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.reasons.state_files import StateFile, StatePolicyDiffers
 from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.predict.node import Node
-from nodewright.predict.replay.journal_events import action_documents
-from nodewright.predict.replay.scenario_journal import JournalEncoder
+from nodewright.predict.replay.scenario_journal import JournalEncoder, action_documents
 from nodewright.predict.replay.scenario_run import replay
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod

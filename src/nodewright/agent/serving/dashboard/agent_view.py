@@ -121,7 +121,7 @@ class AgentView:
     async def placement_reason(self, key: str) -> Mapping[str, Any] | None:
         """The reasons for a pod's placement. A pod on the node is evaluated as if it arrived last."""
         from nodewright.agent.serving.dashboard.view_sections import explanation_section  # noqa: PLC0415 - see above
-        from nodewright.engine.node.what_if.explanation import explanation  # noqa: PLC0415 - as above
+        from nodewright.predict.explain.explanation import explanation  # noqa: PLC0415 - as above
 
         state = self._agent.event_recorder.state
         record = state.pods.get(key)
