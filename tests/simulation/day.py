@@ -9,7 +9,7 @@ from tests.support.agent_restarts import AgentRestarts, with_container_name
 
 from nodewright.agent.runtimes.simulated import ContainerScript
 from nodewright.agent.state.agent_state import PodSource, PodStage
-from nodewright.agent.store.agent_store import JOURNAL, OLD_JOURNALS, PODS
+from nodewright.agent.store.store_files import JOURNAL, OLD_JOURNALS, PODS
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.profiles.scenario_files import scenario_from_file, scenario_node
 from nodewright.model.kubernetes.objects import Container, Pod

@@ -29,12 +29,12 @@ from nodewright.agent.state.observations import (
     PodDeletionRequested,
     SourcePodsListed,
 )
-from nodewright.agent.state.status_text import KubeletStatusText
-from nodewright.agent.store.agent_store import DEFERRED, PODS, AgentStore, StoreSettings
-from nodewright.agent.store.stored_pods import read_deferred_file, read_pod_file
+from nodewright.agent.store.agent_store import AgentStore, StoreSettings
+from nodewright.agent.store.store_files import DEFERRED, PODS, read_deferred_file, read_pod_file
 from nodewright.cluster.tasks.supervision import STATE_NOT_SAVED
 from nodewright.documents.profiles.scenario_files import journal_header
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation
+from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.engine.node.eviction_pass import eviction_claims
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import NodeProfile
@@ -170,7 +170,7 @@ class AgentRestarts:
             self.prober,
             self.clock,
         )
-        constants = AgentConstants(status_text=KubeletStatusText(), started_ns=self.clock.now_ns())
+        constants = AgentConstants(started_ns=self.clock.now_ns())
         self.loop = CheckedLoop(
             start.value.state, effect_runner, start.value.store, self.event_recorder, self.clock, constants
         )
@@ -183,8 +183,7 @@ class AgentRestarts:
 
     def _setting(self) -> StoreSettings:
         return StoreSettings(
-            journal_format=JournalEncoder(self.profile, journal_header()),
-            status_text=KubeletStatusText(),
+            journal_encoder=JournalEncoder(self.profile, journal_header()),
             boot_id=self.boot,
             path="/",
             unready_sources=frozenset(LISTED_DEVICES),
@@ -322,3 +321,22 @@ def with_container_name(pod: Pod, container: str) -> Pod:
     """The pod, its only container by this name: scripts of containers go by their names."""
     (main,) = pod.spec.containers
     return replace(pod, spec=replace(pod.spec, containers=(replace(main, name=container),)))
+
+
+def stored_part(record: PodRecord) -> PodRecord:
+    """The record without what is not persisted."""
+    return replace(
+        record,
+        memory=MemoryState(),
+        runtime_status=None,
+        observed_at_ns=0,
+        probes={},
+        next_probe_at_ns={},
+        has_running_effect=False,
+        retry_at_ns=None,
+        next_sync_at_ns=None,
+        kill_deadline_ns=None,
+        applied_resources={},
+        starting_resources={},
+        has_api_object=True,
+    )

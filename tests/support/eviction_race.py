@@ -18,18 +18,22 @@ from msgspec.structs import replace
 from tests.support.agent_bench import FakeEventRecorder, FakeProber, FakeStore
 
 from nodewright.agent.host.cgroupfs import CgroupFS
-from nodewright.agent.host.local_storage import PodDirectories
-from nodewright.agent.host.memory_readings import HostStatsProvider
+from nodewright.agent.host.eviction_readings import HostStatsProvider, PodDirectories
 from nodewright.agent.host.ports import ContainerConfig, ContainerRuntime, PodSandboxConfig
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.pressure_monitor import MonitoredParts, PressureMonitor
-from nodewright.agent.pods.container_start import ConfigBuilder
+from nodewright.agent.pods.container_lifecycle import ConfigBuilder
 from nodewright.agent.pods.effect_runner import EffectRunner
-from nodewright.agent.rules.lifecycle.pod_actions import spec_hash
+from nodewright.agent.rules.pod_actions import spec_hash
 from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime
-from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodRecord, PodSource, PodStage
+from nodewright.agent.state.agent_state import (
+    AgentConstants,
+    AgentState,
+    PodRecord,
+    PodSource,
+    PodStage,
+)
 from nodewright.agent.state.observations import PodApplied
-from nodewright.agent.state.status_text import KubeletStatusText
 from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.files.cgroup_files import memory_file_names
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
@@ -200,7 +204,7 @@ class AgentRaceBench(RaceBench):
         config = Node.from_profile(self._profile()).state
         composer = self.config_builder(directory)
         performer = EffectRunner(self.runtime, self.cgroups, composer, FakeProber(), self.clock)
-        rules = AgentConstants(status_text=KubeletStatusText(), started_ns=self.clock.now_ns())
+        rules = AgentConstants(started_ns=self.clock.now_ns())
         self.loop = AgentLoop(AgentState(node=config), performer, FakeStore(), self.ears, self.clock, rules)
         parts = MonitoredParts.of_this_host(config.config, directory, lambda _: PodDirectories())
         self._alarms = parts.alarms

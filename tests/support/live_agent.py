@@ -26,7 +26,6 @@ from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime
 from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodRecord, PodSource
 from nodewright.agent.state.observations import PodApplied, PodDeletionRequested
-from nodewright.agent.state.status_text import KubeletStatusText
 from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.profiles.machine.captured_machine import capture_this_machine
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
@@ -198,7 +197,7 @@ async def live_agent(configuration: Mapping[str, Any]) -> AsyncIterator[LiveAgen
         performer = EffectRunner(
             runtime, cgroups, CommandConfigBuilder(directory / "logs"), FakeProber(), clock
         )
-        rules = AgentConstants(status_text=KubeletStatusText(), started_ns=clock.now_ns())
+        rules = AgentConstants(started_ns=clock.now_ns())
         mind = AgentState(node=Node.from_profile(captured.profile).state)
         loop = AgentLoop(mind, performer, FakeStore(), ears, clock, rules)
         task = asyncio.create_task(loop.run())

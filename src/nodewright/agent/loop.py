@@ -9,9 +9,10 @@ from itertools import count
 from typing import NamedTuple, Protocol
 
 from nodewright.agent.decide.decide import decide
+from nodewright.agent.decide.iteration import IterationResult
+from nodewright.agent.pods.cgroup_reconcile import end_orphaned_cgroups
 from nodewright.agent.pods.effect_runner import EffectRunner
-from nodewright.agent.pods.stray_cgroups import end_stray_pods
-from nodewright.agent.state.agent_state import AgentConstants, AgentState, ClockReading
+from nodewright.agent.state.agent_state import AgentConstants, AgentState, ClockReading, next_due_ns
 from nodewright.agent.state.effects import (
     CancelEffect,
     Effect,
@@ -30,8 +31,6 @@ from nodewright.agent.state.observations import (
     RuntimeRelisted,
     Ticked,
 )
-from nodewright.agent.state.outcome import IterationResult
-from nodewright.agent.state.pod_index import next_due_ns
 from nodewright.agent.store.write_queue import QueuedIteration, StateWriter, WriteQueue, bypasses_queue
 from nodewright.cluster.tasks.supervision import STATE_NOT_SAVED, error_text
 from nodewright.cluster.tasks.timing import Clock, monotonic_ns
@@ -117,9 +116,9 @@ class AgentLoop:
         """Decides until it is cancelled."""
         runtime_watch = asyncio.create_task(self._watch_runtime())
         try:
-            # No decision is made before the running pods are known, and no pod starts beside a stray one.
+            # No decision is made before the running pods are known, and no pod starts beside an orphan.
             relisted = await self._relist()
-            for event in end_stray_pods(self.state, relisted.pods, self.effect_runner.cgroups):
+            for event in end_orphaned_cgroups(self.state, relisted.pods, self.effect_runner.cgroups):
                 self.subscriber.record(event)
             self.iterate(relisted)
             while True:
@@ -229,7 +228,7 @@ class AgentLoop:
         try:
             # Subscribers need the new pods before the events about them.
             self.subscriber.publish(queued.result)
-        except Exception as error:  # noqa: BLE001 - effects run whether or not somebody can be told
+        except Exception as error:  # noqa: BLE001 - effects run whether or not they are published
             self._warn("ResultNotPublished", error_text(error))
         for effect in queued.effects:
             if not self._is_closing:

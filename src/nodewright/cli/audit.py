@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from nodewright.agent.store.stored_agent import agent_directory
+from nodewright.agent.store.store_files import agent_directory
 from nodewright.cli import options
 from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.cluster.cluster_session import current_session

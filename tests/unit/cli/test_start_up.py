@@ -46,7 +46,7 @@ def after_run(*arguments: str) -> tuple[int, frozenset[str]]:
         "subprocess",
         "nodewright.agent",
         "nodewright.agent.serving",
-        "nodewright.agent.rules.lifecycle",
+        "nodewright.agent.rules",
         "nodewright.engine.admission.quota",
         "nodewright.documents.formats.api_objects",
         "nodewright.predict.policy_registry",
@@ -97,6 +97,6 @@ def test_an_exporter_imports_nothing_that_decides() -> None:
         "grpc",
         "nodewright.agent.state.effects",
         "nodewright.engine.node",
-        "nodewright.agent.rules.lifecycle",
+        "nodewright.agent.rules",
     }
     assert not unused & modules

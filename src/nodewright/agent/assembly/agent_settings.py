@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -13,6 +13,10 @@ from nodewright.cluster.client.agent_client import DEFAULT_SOCKET, SOCKET_VARIAB
 from nodewright.cluster.client.http_get import HTTPRequest
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+
+if TYPE_CHECKING:
+    from nodewright.cluster.client.access import ClusterAccess
+
 
 DEFAULT_CGROUP_ROOT = "/nodewright"
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
@@ -342,3 +346,16 @@ def feature_gates(settings: AgentSettings) -> dict[str, bool]:
     if faults:
         raise InputError(faults)
     return values
+
+
+class NodeCredentials(msgspec.Struct, frozen=True, kw_only=True):
+    """How the agent reaches its cluster, and whether its certificate is issued by the cluster."""
+
+    access: "ClusterAccess"
+    is_issued: bool = False
+    """Whether the client certificate is that of the store, and is requested."""
+    is_renewed: bool = False
+    is_forced: bool = False
+    """Whether the certificate is replaced at once, because it came with the kubeconfig."""
+    bootstrap_kubeconfig: str = ""
+    """The credentials for requests without a valid certificate; empty: those of ``access``."""

@@ -7,24 +7,23 @@ from typing import Any
 
 from nodewright.agent.assembly.agent_node import WATCHED_SOURCES, node_system_info, watch_sources
 from nodewright.agent.assembly.agent_settings import AgentSettings
-from nodewright.agent.host.memory_readings import HostStatsProvider
+from nodewright.agent.decide.iteration import IterationResult, StateChanges
+from nodewright.agent.host.eviction_readings import HostStatsProvider
 from nodewright.agent.host.ports import ContainerConfig, PodSandboxConfig
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.event_recorder import EventRecorder
+from nodewright.agent.observe.manifest_sources import SourceListener
 from nodewright.agent.observe.pressure_monitor import pods_cgroup
-from nodewright.agent.observe.source_listener import SourceListener
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.effect_runner import EffectRunner
-from nodewright.agent.rules.lifecycle.pod_actions import spec_hash
+from nodewright.agent.rules.pod_actions import spec_hash
 from nodewright.agent.runtimes.simulated import FakeCgroups, FakeRuntime
+from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.serving.agent_server import serve_agent_api
 from nodewright.agent.serving.dashboard.agent_view import AgentView
 from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes
-from nodewright.agent.serving.served_agent import ServedAgent
 from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodStage
-from nodewright.agent.state.effect_text import effect_lines, event_line
-from nodewright.agent.state.outcome import IterationResult, StateChanges
-from nodewright.agent.state.status_text import KubeletStatusText
+from nodewright.agent.state.effects import effect_lines, event_line
 from nodewright.cluster.tasks.supervision import run_supervised, stop_event
 from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.output.exit_codes import NO, YES
@@ -47,7 +46,7 @@ async def dry_run(settings: AgentSettings, node: Node) -> int:
     clock = HostClock()
     runtime, cgroups = FakeRuntime(clock), FakeCgroups(node.config.facts.cgroup_version)
     effect_runner = EffectRunner(runtime, cgroups, _DryRunConfigBuilder(), _PassingProber(), clock)
-    constants = AgentConstants(status_text=KubeletStatusText(), started_ns=clock.now_ns())
+    constants = AgentConstants(started_ns=clock.now_ns())
     state = AgentState(node=node.state, unready_sources=WATCHED_SOURCES)
     event_recorder = EventRecorder(state, clock)
     event_recorder.on_result = _print_effects
@@ -68,7 +67,7 @@ async def dry_run(settings: AgentSettings, node: Node) -> int:
         if settings.dry_run == "once":
             await _wait_until_idle(loop, running)
         else:
-            agent = ServedAgent(
+            agent = AgentInterface(
                 event_recorder=event_recorder,
                 observe=loop.observe,
                 runtime=runtime,
@@ -85,7 +84,7 @@ async def dry_run(settings: AgentSettings, node: Node) -> int:
 
 
 def _served_api(
-    agent: ServedAgent, settings: AgentSettings, node: Node
+    agent: AgentInterface, settings: AgentSettings, node: Node
 ) -> contextlib.AbstractAsyncContextManager[None]:
     # The stats of this machine say nothing about another node.
     gauges = None if settings.node else HostStatsProvider(pods_cgroup(node.config), nodefs=settings.root_dir)
@@ -100,8 +99,8 @@ def _print_effects(result: IterationResult) -> None:
             print_line(line)
 
 
-def _print_event(settings: RecordEvent, name: str) -> None:
-    print_line(event_line(settings, name))
+def _print_event(event: RecordEvent, name: str) -> None:
+    print_line(event_line(event, name))
 
 
 async def _wait_until_idle(loop: AgentLoop, running: "asyncio.Task[None]") -> None:
@@ -132,7 +131,12 @@ class _PassingProber:
         return True, ""
 
     async def run_hook(
-        self, _handler: Mapping[str, Any], _container_id: str, _address: str, _timeout_s: float, _who: str
+        self,
+        _handler: Mapping[str, Any],
+        _container_id: str,
+        _address: str,
+        _timeout_s: float,
+        _container: str,
     ) -> tuple[bool, str]:
         """Success."""
         return True, ""
@@ -154,7 +158,7 @@ class _DryRunConfigBuilder:
         container: Container,
         attempt: int,
         settings: tuple[ContainerSettings, tuple[CgroupFile, ...]],
-        _facts: RuntimePodStatus,
+        _runtime_status: RuntimePodStatus,
     ) -> ContainerConfig:
         """The config of a container."""
         return ContainerConfig(

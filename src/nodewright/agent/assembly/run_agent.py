@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
@@ -18,41 +19,44 @@ from nodewright.agent.assembly.agent_node import (
     node_system_info,
     watch_sources,
 )
-from nodewright.agent.assembly.agent_settings import AgentSettings, pod_resources_socket
-from nodewright.agent.assembly.agent_shutdown import drain, run_unless_stopped
-from nodewright.agent.assembly.cluster_tasks import NodeCredentials, cluster_credentials, cluster_tasks
-from nodewright.agent.assembly.plugin_setup import create_plugin_endpoints, serve_registration
+from nodewright.agent.assembly.agent_settings import AgentSettings, NodeCredentials, pod_resources_socket
+from nodewright.agent.assembly.node_shutdown import drain, run_unless_stopped
 from nodewright.agent.assembly.runtime_setup import (
     RuntimeParts,
+    create_plugin_endpoints,
     create_runtime_parts,
     log_root,
     log_rotate_policy,
+    serve_registration,
     wait_for_runtime,
 )
 from nodewright.agent.devices.plugin_endpoints import PluginEndpoints
+from nodewright.agent.host.agent_process import (
+    is_shutting_down,
+    notify,
+    notify_watchdog,
+    raise_descriptor_limit,
+)
 from nodewright.agent.host.cgroupfs import CgroupFS
-from nodewright.agent.host.descriptors import raise_descriptor_limit
 from nodewright.agent.host.prober import HostProber
-from nodewright.agent.host.systemd import is_shutting_down, notify, notify_watchdog
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.event_recorder import EventRecorder
+from nodewright.agent.observe.manifest_sources import SourceListener
 from nodewright.agent.observe.pressure_monitor import MonitoredParts, PressureMonitor
-from nodewright.agent.observe.source_listener import SourceListener
 from nodewright.agent.pods.cgroup_reconcile import run_cgroup_reconciler
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.pods.log_rotation import LogRotatePolicy, rotate_logs
-from nodewright.agent.serving.agent_server import serve_agent_api
-from nodewright.agent.serving.api_status_objects import NodeSystemInfo
+from nodewright.agent.serving.agent_interface import AgentInterface
+from nodewright.agent.serving.agent_server import ServerFactory, serve_agent_api, serve_on_demand
+from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.serving.dashboard.agent_view import AgentView
 from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes
-from nodewright.agent.serving.node_routes import ProfileRoutes
-from nodewright.agent.serving.served_agent import ServedAgent
-from nodewright.agent.serving.unix_sockets import ServerFactory, serve_on_demand
+from nodewright.agent.serving.pod_routes import ProfileRoutes
 from nodewright.agent.state.agent_state import AgentConstants, PodSource, PodStage
-from nodewright.agent.state.effect_text import event_line
-from nodewright.agent.state.status_text import KubeletStatusText
-from nodewright.agent.store.agent_store import JOURNAL, OpenedStore, open_store
+from nodewright.agent.state.effects import event_line
+from nodewright.agent.store.agent_store import OpenedStore, open_store
+from nodewright.agent.store.store_files import JOURNAL
 from nodewright.cluster.serving.http_server import log_to_stderr
 from nodewright.cluster.serving.routes import AuthorizedRoute
 from nodewright.cluster.tasks.supervision import BackgroundTask, LoopErrors, run_supervised, stop_event
@@ -63,7 +67,8 @@ from nodewright.documents.output.exit_codes import ERROR, YES
 from nodewright.documents.output.terminal import print_log_line, print_message
 from nodewright.documents.profiles.scenario_files import journal_header
 from nodewright.engine.core.eviction.eviction_policy import POLICIES
-from nodewright.model.errors import HostError
+from nodewright.model.errors import Fault, HostError, InputError
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
@@ -72,7 +77,8 @@ from nodewright.model.reasons.verdict import Refused
 from nodewright.predict.replay.scenario_journal import JournalEncoder
 
 if TYPE_CHECKING:
-    from nodewright.agent.serving.kubelet_serving import KubeletServingConfig
+    from nodewright.agent.serving.kubelet_routes import KubeletServingConfig
+
 
 NICE_VALUE = -10
 """The agent's nice value, where it may set one."""
@@ -86,7 +92,7 @@ class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
     event_recorder: EventRecorder
     pressure: PressureMonitor
     object_cache: ConfigObjectCache
-    served_agent: ServedAgent
+    agent_interface: AgentInterface
     runtime_parts: RuntimeParts
     log_rotate_policy: LogRotatePolicy
     profile: NodeProfile
@@ -135,7 +141,7 @@ async def _run_until_stopped(
         settings,
         credentials,
         (parts.loop, parts.event_recorder, parts.runtime_parts),
-        parts.served_agent,
+        parts.agent_interface,
     )
     # If a server cannot start, no pod does either.
     async with _servers(parts, kubelet_api), cluster as tasks_of_cluster, asyncio.TaskGroup() as group:
@@ -143,7 +149,7 @@ async def _run_until_stopped(
         supervised = (run_supervised(task, record_event, parts.loop.clock) for task in background)
         tasks = [group.create_task(routine) for routine in (parts.loop.run(), *supervised)]
         notify("READY=1\nSTATUS=ready")
-        print_log_line(f"node {parts.served_agent.node_name} is ready; API socket {settings.socket}")
+        print_log_line(f"node {parts.agent_interface.node_name} is ready; API socket {settings.socket}")
         await stop.wait()
         notify("STOPPING=1")
         if settings.drain_on_exit or await asyncio.to_thread(is_shutting_down):
@@ -156,7 +162,7 @@ async def _run_until_stopped(
 @asynccontextmanager
 async def _servers(parts: AgentParts, kubelet_api: "KubeletServingConfig | None") -> AsyncIterator[None]:
     """All servers; to be entered before the first iteration of the loop, so that the metrics count it."""
-    settings, agent, routes = parts.settings, parts.served_agent, _common_routes(parts)
+    settings, agent, routes = parts.settings, parts.agent_interface, _common_routes(parts)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(
             serve_registration(settings, parts.plugin_endpoints, parts.event_recorder)
@@ -194,13 +200,12 @@ async def _serve_kubelet_api(
     kubelet_api: "KubeletServingConfig",
     routes: Sequence[AuthorizedRoute],
 ) -> None:
-    from nodewright.agent.serving.agent_export import agent_export_routes  # noqa: PLC0415 - as above
-    from nodewright.agent.serving.kubelet_serving import LoopMetrics, serve_kubelet_api  # noqa: PLC0415 - as above
+    from nodewright.agent.serving.kubelet_routes import LoopMetrics, agent_export_routes, serve_kubelet_api  # noqa: PLC0415 - as above
 
-    routes = (*routes, *agent_export_routes(parts.served_agent, parts.profile))
+    routes = (*routes, *agent_export_routes(parts.agent_interface, parts.profile))
     metrics = LoopMetrics(parts.loop, parts.pressure, parts.settings.root_dir / JOURNAL)
     metrics.volume_plugin = parts.runtime_parts.config_builder.volume_setup.plugin
-    addresses = await serve_kubelet_api(stack, kubelet_api, parts.served_agent, metrics, routes)
+    addresses = await serve_kubelet_api(stack, kubelet_api, parts.agent_interface, metrics, routes)
     print_log_line(f"kubelet API at {', '.join(map(str, addresses))}")
 
 
@@ -216,7 +221,7 @@ async def _serve_pod_resources(stack: AsyncExitStack, parts: AgentParts) -> None
         )
         return
     server = serve_on_demand(
-        path, "--pod-resources-socket", partial(_pod_resources_factory, parts.served_agent)
+        path, "--pod-resources-socket", partial(_pod_resources_factory, parts.agent_interface)
     )
     try:
         await stack.enter_async_context(server)
@@ -227,7 +232,7 @@ async def _serve_pod_resources(stack: AsyncExitStack, parts: AgentParts) -> None
         parts.event_recorder.record_warning("PodResourcesNotServed", str(error))
 
 
-def _pod_resources_factory(agent: ServedAgent) -> ServerFactory:
+def _pod_resources_factory(agent: AgentInterface) -> ServerFactory:
     from nodewright.agent.serving.pod_resources_server import serve_pod_resources  # noqa: PLC0415 - 16 MiB, if it is not used
 
     return partial(serve_pod_resources, agent)
@@ -236,7 +241,7 @@ def _pod_resources_factory(agent: ServedAgent) -> ServerFactory:
 def _common_routes(parts: AgentParts) -> tuple[AuthorizedRoute, ...]:
     """The routes that all HTTP servers share."""
     return (
-        *ProfileRoutes(parts.served_agent, parts.profile).authorized_routes(),
+        *ProfileRoutes(parts.agent_interface, parts.profile).authorized_routes(),
         *DashboardRoutes(parts.dashboard).authorized_routes(),
     )
 
@@ -245,9 +250,7 @@ def _opened_store(settings: AgentSettings, agent_node: AgentNode) -> OpenedStore
     """The agent's store; None, after printing the reasons, where a kubelet would not start on it either."""
     journal_encoder = JournalEncoder(agent_node.profile, journal_header())
     sources = WATCHED_SOURCES if settings.kubeconfig is None else WATCHED_SOURCES | {PodSource.CLUSTER}
-    opened = open_store(
-        settings.root_dir, agent_node.node.state, journal_encoder, KubeletStatusText(), sources
-    )
+    opened = open_store(settings.root_dir, agent_node.node.state, journal_encoder, sources)
     if isinstance(opened, Refused):
         for reason in opened.because:
             print_message(f"error: {settings.root_dir}: {kubelet_start_error(reason)}")
@@ -281,19 +284,21 @@ async def _assembled_parts(
     )
     pressure = PressureMonitor(loop, monitored_parts, POLICIES[settings.eviction_policy])
     event_recorder.on_reclaim = pressure.reclaim
-    served_agent = _served_agent(settings, loop, runtime_parts, event_recorder, object_cache, system_info)
+    agent_interface = _agent_interface(
+        settings, loop, runtime_parts, event_recorder, object_cache, system_info
+    )
     return AgentParts(
         settings=settings,
         loop=loop,
         event_recorder=event_recorder,
         pressure=pressure,
         object_cache=object_cache,
-        served_agent=served_agent,
+        agent_interface=agent_interface,
         runtime_parts=runtime_parts,
         log_rotate_policy=log_rotate_policy(config.parts.kubelet),
         profile=agent_node.profile,
         plugin_endpoints=plugin_endpoints,
-        dashboard=AgentView(served_agent, pressure.gauges, cgroups),
+        dashboard=AgentView(agent_interface, pressure.gauges, cgroups),
     )
 
 
@@ -314,21 +319,19 @@ def _create_loop(
     prober = HostProber(runtime, clock)
     effect_runner = EffectRunner(runtime, cgroups, runtime_parts.config_builder, prober, clock)
     effect_runner.log_links = runtime_parts.log_links
-    constants = AgentConstants(
-        status_text=KubeletStatusText(), started_ns=system_info.started_ns, host_ip=system_info.host_ip
-    )
+    constants = AgentConstants(started_ns=system_info.started_ns, host_ip=system_info.host_ip)
     return AgentLoop(opened_store.state, effect_runner, opened_store.store, event_recorder, clock, constants)
 
 
-def _served_agent(
+def _agent_interface(
     settings: AgentSettings,
     loop: AgentLoop,
     runtime_parts: RuntimeParts,
     event_recorder: EventRecorder,
     object_cache: ConfigObjectCache,
     system_info: NodeSystemInfo,
-) -> ServedAgent:
-    return ServedAgent(
+) -> AgentInterface:
+    return AgentInterface(
         event_recorder=event_recorder,
         observe=loop.observe,
         runtime=runtime_parts.runtime,
@@ -359,7 +362,7 @@ def _background_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
     on_error, clean_up = partial(event_recorder.record_warning, "LogNotRotated"), []
     if loop.effect_runner.log_links is not None:
         clean_up.append(loop.effect_runner.log_links.remove_dead)
-    log_root, policy = parts.served_agent.log_root, parts.log_rotate_policy
+    log_root, policy = parts.agent_interface.log_root, parts.log_rotate_policy
     yield BackgroundTask(
         "rotate logs", partial(rotate_logs, runtime, log_root, policy, clock, on_error, *clean_up)
     )
@@ -374,7 +377,7 @@ def _background_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
         ),
     )
     listener = SourceListener(
-        node_name=parts.served_agent.node_name,
+        node_name=parts.agent_interface.node_name,
         observe=loop.observe,
         record_event=event_recorder.record,
         object_cache=parts.object_cache,
@@ -395,3 +398,67 @@ def _report_wait(event_recorder: EventRecorder, reason: str) -> None:
 def _print_event(event: RecordEvent, name: str) -> None:
     # `get events` lists what the log loses.
     print_log_line(event_line(event, name))
+
+
+# ---------------------------------------------------------------- the cluster; what it needs is imported only where the agent joins one
+
+
+def cluster_credentials(settings: AgentSettings, kubelet: KubeletConfiguration) -> NodeCredentials | None:
+    """How the API server is reached; None: the agent joins no cluster.
+
+    Errors: InputError with the faults of the kubeconfig; HostError.
+    """
+    if settings.kubeconfig is None:
+        if settings.bootstrap_kubeconfig:
+            rule = "needs --kubeconfig: the file that is written once there is a certificate"
+            value = settings.bootstrap_kubeconfig
+            raise InputError([Fault(source="--bootstrap-kubeconfig", value=value, rule=rule)])
+        return None
+    from nodewright.cluster.client.access import AccessOptions  # noqa: PLC0415 - for nodes of a cluster only
+    from nodewright.cluster.client.kubeconfig import load_access  # noqa: PLC0415 - as above
+
+    if not (settings.bootstrap_kubeconfig or kubelet.rotate_certificates or kubelet.server_tls_bootstrap):
+        return NodeCredentials(access=load_access(AccessOptions(kubeconfig=settings.kubeconfig), os.environ))
+    _require("cryptography", settings.kubeconfig)
+    from nodewright.agent.assembly.tls_bootstrap import node_credentials  # noqa: PLC0415 - 3 MiB, if it is not used
+
+    return node_credentials(settings, rotates=kubelet.rotate_certificates, now_s=time.time())
+
+
+def _require(module: str, kubeconfig: str) -> None:
+    if find_spec(module) is None:
+        rule = f"no module named '{module}': pip install 'nodewright[agent]'"
+        raise InputError([Fault(source="--kubeconfig", value=kubeconfig, rule=rule)])
+
+
+@asynccontextmanager
+async def cluster_tasks(
+    settings: AgentSettings,
+    credentials: NodeCredentials | None,
+    parts: tuple[AgentLoop, EventRecorder, RuntimeParts],
+    agent: AgentInterface,
+) -> AsyncIterator[tuple[BackgroundTask, ...]]:
+    """The tasks that make the agent a Node of its cluster; none without one.
+
+    Errors: InputError for the options of the Node.
+    """
+    if credentials is None:
+        yield ()
+        return
+    from nodewright.agent.assembly.cluster_setup import cluster_member, node_identity  # noqa: PLC0415 - needs the extra
+
+    has_process_streams = parts[2].process_streams is not None and settings.kubelet_api
+    config = parts[0].state.node.config
+    identity = node_identity(settings, config, agent.system_info, has_process_streams=has_process_streams)
+    async with cluster_member(credentials.access, identity, parts, settings.root_dir) as member:
+        agent.metric_sources.append(member.mirrors.metrics_text)
+        tasks = tuple(member.tasks())
+        kubelet = parts[0].state.node.config.parts.kubelet
+        if not (credentials.is_issued or kubelet.server_tls_bootstrap):
+            yield tasks
+            return
+        from nodewright.agent.assembly import tls_bootstrap  # noqa: PLC0415 - 3 MiB, if it is not used
+
+        yield tls_bootstrap.with_certificate_tasks(
+            settings, credentials, (tasks, lambda: member.registration.node), parts, agent.metric_sources
+        )

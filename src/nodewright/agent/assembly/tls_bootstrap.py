@@ -12,14 +12,20 @@ import msgspec
 import yaml
 from msgspec.structs import replace
 
-from nodewright.agent.assembly.agent_settings import AgentSettings
-from nodewright.agent.assembly.cluster_tasks import NodeCredentials
+from nodewright.agent.assembly.agent_settings import AgentSettings, NodeCredentials
 from nodewright.agent.assembly.runtime_setup import RuntimeParts
-from nodewright.agent.host.certificates import CertificateSubject, certificate_facts, expiry_s
 from nodewright.agent.loop import AgentLoop
-from nodewright.agent.member.certificate_rotation import CertificateRotation
-from nodewright.agent.member.certificate_store import CLIENT, SERVER, CertificateStore
-from nodewright.agent.member.signing_requests import CLIENT_SIGNER, SERVING_SIGNER
+from nodewright.agent.member.certificates import (
+    CLIENT,
+    CLIENT_SIGNER,
+    SERVER,
+    SERVING_SIGNER,
+    CertificateRotation,
+    CertificateStore,
+    CertificateSubject,
+    certificate_facts,
+    expiry_s,
+)
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.cluster.client.access import (
     AccessOptions,

@@ -5,11 +5,15 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from nodewright.agent.decide.adoption import adopt_runtime_pods, terminate_orphans, with_runtime_status
 from nodewright.agent.decide.device_admission import observe_devices, with_allocation_result
-from nodewright.agent.decide.iteration import Iteration
+from nodewright.agent.decide.iteration import Iteration, IterationResult
 from nodewright.agent.decide.pod_events import failure_events
-from nodewright.agent.decide.pod_resize import RESIZE_ERROR, apply_resize_decisions, with_resize_result
+from nodewright.agent.decide.pod_resize import (
+    RESIZE_ERROR,
+    apply_resize_decisions,
+    retry_pending_resizes,
+    with_resize_result,
+)
 from nodewright.agent.decide.pod_sources import (
     admit_deferred,
     apply_pod,
@@ -26,15 +30,24 @@ from nodewright.agent.decide.termination import (
     report_overdue_terminations,
     terminate_pod,
 )
-from nodewright.agent.rules.lifecycle.pod_actions import ProbeResult
-from nodewright.agent.rules.lifecycle.probe_state import ProbeState, probe_state_after
-from nodewright.agent.state.agent_state import AgentConstants, AgentState, ClockReading, PodRecord, PodStage
-from nodewright.agent.state.device_observations import (
-    AllocateDevices,
-    PluginDevicesListed,
-    PreferredAllocationReceived,
+from nodewright.agent.rules.pod_actions import ProbeResult
+from nodewright.agent.rules.pod_status import StatusOverride
+from nodewright.agent.rules.probe_state import ProbeState, probe_state_after
+from nodewright.agent.state.agent_state import (
+    AgentConstants,
+    AgentState,
+    ClockReading,
+    PodRecord,
+    PodSource,
+    PodStage,
 )
-from nodewright.agent.state.effects import CleanUpPod, ReclaimNodeResources, SyncPod, TerminatePod
+from nodewright.agent.state.effects import (
+    AllocateDevices,
+    CleanUpPod,
+    ReclaimNodeResources,
+    SyncPod,
+    TerminatePod,
+)
 from nodewright.agent.state.observations import (
     HOOK_ERROR,
     MOUNT_ERROR,
@@ -44,23 +57,36 @@ from nodewright.agent.state.observations import (
     NodeObjectObserved,
     NodeUsageObserved,
     Observation,
+    PluginDevicesListed,
     PodApplied,
     PodDeletionRequested,
     PodEffectCompleted,
     PodReferencesChanged,
     PodStatusObserved,
+    PreferredAllocationReceived,
     ProbeCompleted,
     RuntimeRelisted,
     SourcePodsListed,
     Ticked,
 )
-from nodewright.agent.state.outcome import IterationResult
 from nodewright.cluster.tasks.supervision import error_text
 from nodewright.engine.core.eviction.eviction_manager import begin_pass, finish_pass
 from nodewright.engine.core.eviction.eviction_state import Eviction, PendingPass
 from nodewright.engine.node.events import ConditionsObserved
 from nodewright.engine.node.node_state import container_names
-from nodewright.model.kubernetes.objects import ContainerStateWaiting
+from nodewright.model.kubernetes.eviction_thresholds import SIGNAL_RESOURCES, NodeCondition
+from nodewright.model.kubernetes.objects import (
+    DEFAULT_GRACE_PERIOD_S,
+    Container,
+    ContainerStateWaiting,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+)
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.reasons.eviction import THRESHOLD_MET_REASON, threshold_met_message
+from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.values.instant import Instant
 
 
 def decide(
@@ -79,7 +105,7 @@ def decide(
             if uid in iteration.pods:
                 iteration.put_record(with_runtime_status(iteration.pods[uid], runtime_status, observed_at_ns))
         case RuntimeRelisted():
-            adopt_runtime_pods(iteration, observation)
+            apply_relist(iteration, observation)
         case PodEffectCompleted():
             _complete_effect(iteration, observation)
         case PodReferencesChanged(uids):
@@ -145,7 +171,7 @@ def _complete_effect(iteration: Iteration, observation: PodEffectCompleted) -> N
             if observation.failures and not observation.is_cancelled:
                 record = _retry(iteration, record, observation.failures)
             elif not observation.is_cancelled:
-                record = replace(record, stage=PodStage.TERMINATED, is_cgroup_removed=True)
+                record = replace(record, stage=PodStage.TERMINATED)
                 iteration.remove_from_node(record)
         case CleanUpPod():
             if not observation.failures and not observation.is_cancelled:
@@ -268,9 +294,7 @@ def _manage_eviction(iteration: Iteration, observation: NodeUsageObserved) -> No
     before, after = iteration.node.conditions, iteration.eviction.conditions
     if after != before:
         iteration.step(ConditionsObserved(after))
-        for reason, message in iteration.constants.status_text.condition_events(
-            before, after, config.parts.facts.name
-        ):
+        for reason, message in _condition_events(before, after, config.parts.facts.name):
             iteration.record_event("", reason, message)
 
 
@@ -279,8 +303,8 @@ def _relieve_pressure(
 ) -> None:
     """Reclaims node resources, and evicts pods if that is not enough."""
     if pending_pass.target is not None and not observation.is_after_reclaim:
-        reason, message = iteration.constants.status_text.reclaim_event(pending_pass.target)
-        iteration.record_event("", reason, message, warning=True)
+        message = threshold_met_message(SIGNAL_RESOURCES[pending_pass.target.signal])
+        iteration.record_event("", THRESHOLD_MET_REASON, message, warning=True)
     if pending_pass.reclaim and not observation.is_after_reclaim:
         iteration.add_effects(ReclaimNodeResources(pending_pass.reclaim))
         return
@@ -294,7 +318,101 @@ def _relieve_pressure(
 
 def _evict(iteration: Iteration, eviction: Eviction) -> None:
     uid, grace_period_s = eviction.active_pod.uid, eviction.grace_period_s
-    override = iteration.constants.status_text.evicted_status(eviction)
+    override = _evicted_status(eviction)
     iteration.record_event(uid, override.reason, override.message, warning=True)
     iteration.add_eviction(eviction, iteration.now.monotonic_ns + eviction_wait_ns(grace_period_s))
     terminate_pod(iteration, uid, override, grace_period_s)
+
+
+def _evicted_status(eviction: Eviction) -> StatusOverride:
+    """The status of an evicted pod.
+
+    Follows: v1.36, kubelet/eviction/eviction_manager.go, evictPod.
+    """
+    text = kubelet_text(eviction.because)
+    disruption_target = text.message if eviction.is_disruption else None
+    return StatusOverride(
+        phase="Failed", reason=text.reason, message=text.message, disruption_target=disruption_target
+    )
+
+
+def _condition_events(
+    before: tuple[NodeCondition, ...], after: tuple[NodeCondition, ...], node: str
+) -> tuple[tuple[str, str], ...]:
+    """Reasons and messages of the events for changed node conditions.
+
+    Follows: v1.36, kubelet/nodestatus/setters.go; kubelet/kubelet_node_status.go, recordNodeStatusEvent.
+
+    >>> _condition_events((), (NodeCondition.PID_PRESSURE,), "node1")
+    (('NodeHasInsufficientPID', 'Node node1 status is now: NodeHasInsufficientPID'),)
+    """
+    changed = [condition for condition in NodeCondition if (condition in before) != (condition in after)]
+    reasons = [_NODE_REASONS[condition][condition in after] for condition in changed]
+    return tuple((reason, f"Node {node} status is now: {reason}") for reason in reasons)
+
+
+_NODE_REASONS = {
+    NodeCondition.DISK_PRESSURE: ("NodeHasNoDiskPressure", "NodeHasDiskPressure"),
+    NodeCondition.MEMORY_PRESSURE: ("NodeHasSufficientMemory", "NodeHasInsufficientMemory"),
+    NodeCondition.PID_PRESSURE: ("NodeHasSufficientPID", "NodeHasInsufficientPID"),
+}
+"""The reasons while the condition is false, and while it is true."""
+
+
+def with_runtime_status(
+    record: PodRecord, runtime_status: RuntimePodStatus | None, observed_at_ns: int
+) -> PodRecord:
+    """The record with the runtime's status, unless it already has a newer one.
+
+    Units: observed_at_ns in nanoseconds on the monotonic clock.
+    """
+    if observed_at_ns < record.observed_at_ns:
+        return record
+    return replace(record, runtime_status=runtime_status, observed_at_ns=observed_at_ns)
+
+
+def apply_relist(iteration: Iteration, observation: RuntimeRelisted) -> None:
+    """Updates all records from a relist; unknown pods are kept as orphans until every source has listed its pods."""
+    by_uid = {runtime_status.uid: runtime_status for runtime_status in observation.pods}
+    for uid, record in tuple(iteration.pods.items()):
+        iteration.put_record(with_runtime_status(record, by_uid.pop(uid, None), observation.observed_at_ns))
+        iteration.update_resources_of(uid)
+    iteration.set_orphans(by_uid)
+    retry_pending_resizes(iteration)
+
+
+def terminate_orphans(iteration: Iteration) -> None:
+    """Terminates running pods that no source lists."""
+    if iteration.unready_sources or iteration.waiting_pods:
+        return
+    for uid, runtime_status in iteration.orphans.items():
+        name = f"{runtime_status.namespace}/{runtime_status.name}"
+        iteration.record_event(
+            uid, "OrphanFound", f"{name} runs, but no source lists it: it is terminated", warning=True
+        )
+        iteration.put_record(_orphan_record(iteration, runtime_status))
+    iteration.set_orphans({})
+
+
+def _orphan_record(iteration: Iteration, runtime_status: RuntimePodStatus) -> PodRecord:
+    """The record of an orphan, built from the runtime's status alone."""
+    names = dict.fromkeys(container.name for container in runtime_status.containers)
+    metadata = ObjectMeta(
+        name=runtime_status.name,
+        namespace=runtime_status.namespace,
+        uid=runtime_status.uid,
+        deletion_timestamp=Instant(iteration.now.wall_ns),
+        deletion_grace_period_seconds=DEFAULT_GRACE_PERIOD_S,
+    )
+    cgroups = (
+        container.cgroup.rpartition("/")[0] for container in runtime_status.containers if container.cgroup
+    )
+    return PodRecord(
+        pod=Pod(metadata=metadata, spec=PodSpec(containers=tuple(Container(name=name) for name in names))),
+        source=PodSource.API,
+        stage=PodStage.TERMINATING,
+        memory=iteration.node.held.memory,
+        is_in_source=False,
+        runtime_status=runtime_status,
+        cgroup=next(cgroups, ""),
+    )

@@ -3,18 +3,16 @@
 from msgspec.structs import replace
 
 from nodewright.agent.decide.iteration import Iteration
+from nodewright.agent.decide.record_status import rejected_status
 from nodewright.agent.decide.termination import rejected_stage
-from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
-from nodewright.agent.state.device_observations import (
-    AllocatedDevices,
-    AllocateDevices,
+from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage, PreferenceQuery
+from nodewright.agent.state.effects import AllocatedDevices, AllocateDevices, QueryPreferredAllocation
+from nodewright.agent.state.observations import (
     DeviceObservation,
     PluginDevicesListed,
-    PreferenceQuery,
+    PodEffectCompleted,
     PreferredAllocationReceived,
-    QueryPreferredAllocation,
 )
-from nodewright.agent.state.observations import PodEffectCompleted
 from nodewright.engine.core.devices.device_assignment import container_device_ids
 from nodewright.engine.node.actions import GetPreferredAllocation
 from nodewright.engine.node.events import DevicesAllocated, DevicesObserved, PodAdded
@@ -115,7 +113,7 @@ def with_allocation_result(
     if result.failure is None:
         return replace(record, stage=stage_after_allocation(record))
     because = (result.failure,)
-    override = iteration.constants.status_text.rejected_status(because)
+    override = rejected_status(because)
     iteration.record_event(uid, override.reason, override.message, warning=True)
     return replace(
         record, stage=rejected_stage(record), status_override=override, because=because, waits_for=frozenset()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from nodewright.agent.decide.record_status import record_status, status_before_restart
@@ -10,23 +11,65 @@ from nodewright.agent.state.agent_state import (
     AgentConstants,
     AgentState,
     ClockReading,
+    IndexedPods,
     PodRecord,
     PodSource,
     PodStage,
+    PreferenceQuery,
 )
-from nodewright.agent.state.device_observations import PreferenceQuery
 from nodewright.agent.state.effects import CancelEffect, Effect, WriteCgroups
-from nodewright.agent.state.outcome import IterationResult, StateChanges
-from nodewright.agent.state.pod_index import IndexedPods
 from nodewright.engine.core.cgroups.cgroup_plan import PlannedCgroup
 from nodewright.engine.core.eviction.eviction_state import Eviction, EvictionState
 from nodewright.engine.node.actions import GetPreferredAllocation
 from nodewright.engine.node.events import NodeEvent, PodRemoved
+from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.step import NodeStep, Step, step
 from nodewright.model.kubernetes.objects import Pod, Taint
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.model.values.instant import Instant
+
+
+class StateChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """What must be persisted, atomically, before the effects run."""
+
+    node: NodeState
+    """The node's new state."""
+    node_steps: tuple[NodeStep, ...] = ()
+    """The steps that led to it, for the journal."""
+    pods: Mapping[str, PodRecord | None] = {}
+    """The changed pods by uid; None: the record is deleted."""
+    deferred: tuple[tuple[PodSource, Pod], ...] | None = None
+    """The deferred pods; None: unchanged."""
+    have_allocations_changed: bool = False
+    """Whether the allocation of CPUs, memory or devices has changed."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to persist."""
+        return not (
+            self.node_steps or self.pods or self.have_allocations_changed or self.deferred is not None
+        )
+
+    def merged_with(self, later: "StateChanges") -> "StateChanges":
+        """These changes followed by later ones, as one."""
+        return StateChanges(
+            node=later.node,
+            node_steps=(*self.node_steps, *later.node_steps),
+            pods={**self.pods, **later.pods},
+            deferred=self.deferred if later.deferred is None else later.deferred,
+            have_allocations_changed=self.have_allocations_changed or later.have_allocations_changed,
+        )
+
+
+class IterationResult(msgspec.Struct, frozen=True):
+    """What one observation led to."""
+
+    state: AgentState
+    changes: StateChanges
+    effects: tuple[Effect, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
+    """Pods evicted because the node is under pressure, and why."""
 
 
 class Iteration:
@@ -224,17 +267,17 @@ class Iteration:
 
     def finish(self) -> IterationResult:
         """Ends the iteration: updates containers and cgroups that the changes affect, and returns the result."""
-        # The next decision would drop stale holdings anyway; dropped here, they are free in this iteration's result.
+        # The next decision would drop stale allocations anyway; dropped here, they are free in this iteration's result.
         self.node = self.node.without_stale()
         before = self.state_before
-        holdings_changed = self.node.held is not before.node.held
+        allocations_changed = self.node.held is not before.node.held
         cgroups = before.node_cgroups
-        if self.node.pods is not before.node.pods or holdings_changed or not cgroups:
+        if self.node.pods is not before.node.pods or allocations_changed or not cgroups:
             cgroups = node_level_cgroups(self.node)
             if cgroups != before.node_cgroups:
                 self._effects.insert(0, WriteCgroups(cgroups))
         held, held_before = self.node.held, before.node.held
-        if holdings_changed and (held.cpu != held_before.cpu or held.memory != held_before.memory):
+        if allocations_changed and (held.cpu != held_before.cpu or held.memory != held_before.memory):
             self._update_containers(self.pods)
         elif self._uids_to_update:
             self._update_containers(self._uids_to_update)
@@ -243,7 +286,7 @@ class Iteration:
             node_steps=tuple(self._node_steps),
             pods=self._changed_records,
             deferred=self.deferred if self.deferred != before.deferred else None,
-            have_holdings_changed=holdings_changed,
+            have_allocations_changed=allocations_changed,
         )
         return IterationResult(
             self._state(cgroups), changes, tuple(self._effects), tuple(self._new_evictions)

@@ -1,21 +1,30 @@
 """In-place resizes of running pods: recognized, decided on by the node, carried out, reported."""
 
+import json
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from msgspec.structs import replace
 
 from nodewright.agent.decide.iteration import Iteration
 from nodewright.agent.decide.termination import ADMITTED_STAGES, preempt_pod
-from nodewright.agent.rules.lifecycle.pod_actions import ContainerToKill, KillReason, PodActions
-from nodewright.agent.rules.lifecycle.pod_conditions import PodResizeStatus
+from nodewright.agent.rules.pod_actions import ContainerToKill, KillReason, PodActions
+from nodewright.agent.rules.pod_status import PodResizeStatus
 from nodewright.agent.state.agent_state import PodRecord, PodSource
 from nodewright.agent.state.effects import SyncPod
 from nodewright.agent.state.observations import PodEffectCompleted
+from nodewright.documents.output.json_yaml import plain_value
+from nodewright.documents.profiles.profile_yaml import object_document
 from nodewright.engine.core.resize.resize_allocation import merged_resize
 from nodewright.engine.core.resize.resize_checks import container_restarts
 from nodewright.engine.node.actions import KillPod
 from nodewright.engine.node.events import PodResized
-from nodewright.engine.node.resize.resize_attempts import ResizeAttempt, ResizeOutcome, api_server_rejection
+from nodewright.engine.node.resize.resize_attempts import (
+    ResizeAttempt,
+    ResizeOutcome,
+    api_server_rejection,
+    resize_condition,
+)
 from nodewright.model.kubernetes.objects import Pod, PodStatus
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
 
@@ -156,14 +165,15 @@ def _apply_attempt(iteration: Iteration, attempt: ResizeAttempt) -> None:
     if attempt.outcome is ResizeOutcome.DONE:
         _start_resize(iteration, record, attempt)
         return
-    reason, message = iteration.constants.status_text.pending_resize_condition(attempt)
+    text = resize_condition(attempt)
+    reason, message = text.reason, text.message
     before = record.resizing
     after = replace(before, reason=reason, message=message)
     if attempt.outcome is ResizeOutcome.FORBIDDEN:
         # Reached only where the API server's own checks are bypassed.
         after = replace(before, desired=None, reason="", message="")
     if (reason, message) != (before.reason, before.message):
-        summary = iteration.constants.status_text.resize_summary(before.desired or attempt.pod, message)
+        summary = _resize_summary(before.desired or attempt.pod, message)
         iteration.record_event(
             record.pod.uid, f"Resize{reason}", f"Pod resize {reason}: {summary}", warning=True
         )
@@ -180,7 +190,7 @@ def _start_resize(iteration: Iteration, record: PodRecord, attempt: ResizeAttemp
     restarts = dict.fromkeys(
         (*before.restarts, *(restart.container for restart in container_restarts(pod, record.pod)))
     )
-    summary = iteration.constants.status_text.resize_summary(pod, "")
+    summary = _resize_summary(pod, "")
     iteration.record_event(pod.uid, "ResizeStarted", f"Pod resize started: {summary}")
     resizing = PodResizeStatus(is_in_progress=True, restarts=tuple(restarts))
     iteration.put_record(replace(_with_pod(record, pod), resizing=resizing, retry_at_ns=None))
@@ -225,11 +235,11 @@ def with_resize_result(
         update.container_id: update.files for update in effect.updates if update.container_id not in failed
     }
     record = replace(record, applied_resources={**record.applied_resources, **updated})
-    status_text, resizing = iteration.constants.status_text, record.resizing
+    resizing = record.resizing
     if failed:
         error = next(iter(failed.values()))
         if error != resizing.error:
-            summary = status_text.resize_summary(record.pod, error)
+            summary = _resize_summary(record.pod, error)
             iteration.record_event(
                 observation.uid, RESIZE_ERROR, f"Pod resize error: {summary}", warning=True
             )
@@ -239,6 +249,27 @@ def with_resize_result(
     )
     if was_interrupted or record.pod.spec != effect.pod.spec:
         return record
-    summary = status_text.resize_summary(record.pod, "")
+    summary = _resize_summary(record.pod, "")
     iteration.record_event(observation.uid, "ResizeCompleted", f"Pod resize completed: {summary}")
     return replace(record, resizing=replace(resizing, is_in_progress=False, restarts=(), error=""))
+
+
+def _resize_summary(pod: Pod, error: str) -> str:
+    """The pod's resources as JSON.
+
+    Follows: v1.36, pkg/kubelet/events/resize.go, makeResourceSummaryFromSpec.
+    """
+    summary: dict[str, Any] = {}
+    for name, containers in (
+        ("initContainers", pod.spec.init_containers),
+        ("containers", pod.spec.containers),
+    ):
+        if containers:
+            summary[name] = [
+                {"name": container.name, "resources": plain_value(object_document(container.resources))}
+                for container in containers
+            ]
+    summary["generation"] = pod.metadata.generation
+    if error:
+        summary["error"] = error
+    return json.dumps(summary, separators=(",", ":"))

@@ -13,6 +13,7 @@ from nodewright.agent.decide.device_admission import (
 from nodewright.agent.decide.iteration import Iteration
 from nodewright.agent.decide.pod_resize import update_pod, with_known_uids, without_api_fields
 from nodewright.agent.decide.pod_sync import sync_pod
+from nodewright.agent.decide.record_status import rejected_status
 from nodewright.agent.decide.termination import (
     ADMITTED_STAGES,
     is_shorter_grace,
@@ -20,7 +21,7 @@ from nodewright.agent.decide.termination import (
     rejected_stage,
     terminate_pod,
 )
-from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
+from nodewright.agent.rules.pod_status import StatusOverride
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.state.observations import DrainRequested
 from nodewright.cluster.tasks.supervision import error_text
@@ -238,7 +239,7 @@ def _admit(iteration: Iteration, source: PodSource, pod: Pod) -> None:
 
 
 def _rejected_record(iteration: Iteration, record: PodRecord, refusals: tuple[Reason, ...]) -> PodRecord:
-    override = iteration.constants.status_text.rejected_status(refusals)
+    override = rejected_status(refusals)
     iteration.record_event(record.pod.uid, override.reason, override.message, warning=True)
     return replace(
         record,

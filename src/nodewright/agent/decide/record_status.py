@@ -2,10 +2,9 @@
 
 from msgspec.structs import replace
 
-from nodewright.agent.rules.lifecycle.pod_actions import ProbeResult, ProbeResults
-from nodewright.agent.rules.lifecycle.pod_level_resources import pod_level_status
-from nodewright.agent.rules.lifecycle.pod_status import StatusContext, pod_status
-from nodewright.agent.rules.lifecycle.probe_state import ProbeKind
+from nodewright.agent.rules.pod_actions import ProbeResult, ProbeResults
+from nodewright.agent.rules.pod_status import StatusContext, StatusOverride, pod_level_status, pod_status
+from nodewright.agent.rules.probe_state import ProbeKind
 from nodewright.agent.state.agent_state import AgentConstants, PodRecord, PodStage
 from nodewright.engine.core.requests.effective_resources import pod_requests
 from nodewright.engine.core.requests.qos_and_priority import qos_class
@@ -15,7 +14,9 @@ from nodewright.model.kubernetes.runtime_status import (
     RuntimeContainerStatus,
     RuntimePodStatus,
 )
+from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.status_evidence import REJECTION_PREFIX
+from nodewright.model.reasons.texts import kubelet_text
 from nodewright.model.values.instant import Instant
 
 
@@ -150,3 +151,9 @@ def has_post_start_hook(pod: Pod, name: str) -> bool:
     return any(
         container.name == name and "postStart" in (container.lifecycle or {}) for container in containers
     )
+
+
+def rejected_status(because: tuple[Reason, ...]) -> StatusOverride:
+    """The status of a rejected pod: its first reason."""
+    text = kubelet_text(because[0])
+    return StatusOverride(phase="Failed", reason=text.reason, message=text.message)

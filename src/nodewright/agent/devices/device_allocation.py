@@ -1,18 +1,14 @@
 """Allocation of devices to containers: the calls to device plugins, and their results in container configs."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from nodewright.agent.devices.protocols import DevicePlugins, DeviceRunContainerOptions
-from nodewright.agent.host.ports import ContainerConfig
-from nodewright.agent.state.device_observations import (
-    AllocatedDevices,
-    AllocateDevices,
-    DeviceAllocationResult,
-    PreferredAllocationReceived,
-    QueryPreferredAllocation,
-)
+from nodewright.agent.host.ports import ContainerConfig, DeviceSpec, Mount
+from nodewright.agent.state.effects import AllocatedDevices, AllocateDevices, QueryPreferredAllocation
+from nodewright.agent.state.observations import DeviceAllocationResult, PreferredAllocationReceived
 from nodewright.engine.core.devices.device_manager import DevicePluginError
 from nodewright.model.errors import HostError
 from nodewright.model.reasons.devices import DeviceAllocationFailed
@@ -78,8 +74,6 @@ class DeviceAllocator:
                 raise DeviceAllocationError(error.error) from None
         if not allocations_of_container:
             return config
-        from nodewright.agent.devices.allocation import run_container_options  # noqa: PLC0415 - protobuf, which few nodes need
-
         device_options = run_container_options(
             [allocation.response for allocation in allocations_of_container]
         )
@@ -130,3 +124,53 @@ def _check_process(config: ContainerConfig, device_options: DeviceRunContainerOp
             f"{subject}: its device plugin names CDI devices ({', '.join(device_options.cdi_devices)}), which only a "
             "container runtime can add; use one"
         )
+
+
+T = TypeVar("T")
+
+
+def run_container_options(responses: Iterable[bytes]) -> DeviceRunContainerOptions:
+    """The options of several ContainerAllocateResponses together; of two for the same target the first counts.
+
+    Follows: v1.36, devicemanager/pod_devices.go, deviceRunContainerOptions.
+    Departs: ordered by resource name, where the kubelet iterates over a map in random order.
+
+    >>> from nodewright.agent.devices import deviceplugin_pb2 as api
+    >>> first = api.ContainerAllocateResponse(envs={"GPU": "0"}, devices=[api.DeviceSpec(host_path="/dev/a")])
+    >>> second = api.ContainerAllocateResponse(envs={"GPU": "1"}, cdi_devices=[api.CDIDevice(name="v.com/nic=n")])
+    >>> options = run_container_options([first.SerializeToString(), second.SerializeToString()])
+    >>> options.env, options.devices[0].host_path, options.cdi_devices
+    ({'GPU': '0'}, '/dev/a', ('v.com/nic=n',))
+    """
+    from nodewright.agent.devices import deviceplugin_pb2 as api  # noqa: PLC0415 - protobuf, which few nodes need
+
+    decoded = [api.ContainerAllocateResponse.FromString(response) for response in responses]
+    mounts = [
+        Mount(host_path=mount.host_path, container_path=mount.container_path, is_read_only=mount.read_only)
+        for response in decoded
+        for mount in response.mounts
+    ]
+    devices = [
+        DeviceSpec(
+            host_path=device.host_path, container_path=device.container_path, permissions=device.permissions
+        )
+        for response in decoded
+        for device in response.devices
+    ]
+    return DeviceRunContainerOptions(
+        env={name: text for response in reversed(decoded) for name, text in sorted(response.envs.items())},
+        mounts=_first(mounts, lambda mount: mount.container_path),
+        devices=_first(devices, lambda device: device.container_path),
+        annotations={
+            name: text
+            for response in reversed(decoded)
+            for name, text in sorted(response.annotations.items())
+        },
+        cdi_devices=_first([cdi.name for response in decoded for cdi in response.cdi_devices], str),
+    )
+
+
+def _first(values: Sequence[T], key: Callable[[T], str]) -> tuple[T, ...]:
+    """The values without later ones of the same key."""
+    by_key = {key(value): value for value in reversed(values)}
+    return tuple(reversed(by_key.values()))

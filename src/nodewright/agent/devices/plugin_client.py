@@ -1,16 +1,23 @@
-"""gRPC clients of device plugins: of the plugin's own service, and of its registration socket."""
+"""gRPC with device plugins: clients of their services, and the service on which they register."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
+import grpc
 from google.protobuf.message import Message
 from grpc import StatusCode
 from grpc import aio as grpc_aio
 
 from nodewright.agent.devices import deviceplugin_pb2 as api
 from nodewright.agent.devices import pluginregistration_pb2 as registration_api
-from nodewright.agent.devices.protocols import DevicePluginOptions, PluginInfo
+from nodewright.agent.devices.protocols import (
+    DevicePluginOptions,
+    PluginInfo,
+    PluginRegistration,
+    PluginRegistrationError,
+    RegisterPlugin,
+)
 from nodewright.cluster.pod_resources.grpc_calls import (
     ChannelClosedError,
     MalformedResponseError,
@@ -185,6 +192,9 @@ def _device(response: api.Device) -> Device:
     return Device(id=response.ID, numa_nodes=nodes or None, healthy=response.health == HEALTHY)
 
 
+# ---------------------------------------------------------------- plugins in plugins_registry
+
+
 _REGISTRATION_SERVICE = "/pluginregistration.Registration/"
 
 
@@ -212,3 +222,66 @@ class GRPCPluginRegistrationClient:
     async def close(self) -> None:
         """As `PluginRegistrationClient`."""
         await self._channel.channel.close(None)
+
+
+# ---------------------------------------------------------------- the service on which plugins register
+
+
+_MAX_REGISTRATION_BYTES = 64 << 10
+_MAX_CONCURRENT_CALLS = 64
+
+
+async def start_registration_service(
+    socket: Path, directory: Path, register: RegisterPlugin
+) -> grpc_aio.Server:
+    """Starts a server for registrations on ``socket``; plugins' own sockets are in ``directory``."""
+    server = grpc_aio.server(
+        options=(
+            ("grpc.max_receive_message_length", _MAX_REGISTRATION_BYTES),
+            ("grpc.max_concurrent_streams", _MAX_CONCURRENT_CALLS),
+        ),
+        maximum_concurrent_rpcs=_MAX_CONCURRENT_CALLS,
+    )
+    handlers = {
+        "Register": grpc.unary_unary_rpc_method_handler(
+            _Registrar(directory, register).answer,
+            request_deserializer=api.RegisterRequest.FromString,
+            response_serializer=api.Empty.SerializeToString,
+        )
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1beta1.Registration", handlers),))
+    server.add_insecure_port(f"unix:{socket}")
+    try:
+        await server.start()
+    except BaseException:
+        await server.stop(None)
+        raise
+    return server
+
+
+class _Registrar:
+    def __init__(self, directory: Path, register: RegisterPlugin) -> None:
+        self._directory, self._register = directory, register
+
+    async def answer(
+        self,
+        request: api.RegisterRequest,
+        context: "grpc_aio.ServicerContext[api.RegisterRequest, api.Empty]",
+    ) -> api.Empty:
+        """Registers the plugin; as from Go, every error has the code Unknown."""
+        registration = PluginRegistration(
+            resource=request.resource_name,
+            versions=(request.version,),
+            directory=self._directory,
+            endpoint=request.endpoint,
+        )
+        try:
+            await self._register(registration)
+        except PluginRegistrationError as error:
+            await _reject(context, str(error))
+        return api.Empty()
+
+
+async def _reject(context: "grpc_aio.ServicerContext[api.RegisterRequest, api.Empty]", text: str) -> NoReturn:
+    await context.abort(grpc.StatusCode.UNKNOWN, text)
+    raise AssertionError("abort always raises")

@@ -9,23 +9,20 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from nodewright.agent.devices.protocols import (
-    DEVICE_PLUGIN_API_VERSION,
     DevicePluginClient,
     DevicePluginOptions,
     PluginRegistration,
     PluginRegistrationError,
 )
-from nodewright.agent.state.device_observations import PluginDevicesListed
-from nodewright.agent.state.observations import Observation
+from nodewright.agent.devices.registration import check_registration
+from nodewright.agent.state.observations import Observation, PluginDevicesListed
 from nodewright.cluster.tasks.supervision import error_text
 from nodewright.cluster.tasks.timing import Clock, with_timeout
 from nodewright.engine.core.devices.device_manager import ASK_PLUGIN
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.kubernetes.recorded_events import RecordEvent
-from nodewright.model.kubernetes.resource_names import is_extended
 from nodewright.model.reasons.devices import PreferenceWanted
-from nodewright.model.values.golang import quoted
 from nodewright.model.values.idset import NUMASet
 
 T = TypeVar("T")
@@ -142,7 +139,13 @@ class PluginEndpoints:
             await endpoint.client.close()
 
     async def _register(self, registration: PluginRegistration) -> None:
-        self._check_registration(registration)
+        check_registration(registration)
+        if registration.resource not in self._endpoints and len(self._endpoints) >= MAX_RESOURCES:
+            raise PluginRegistrationError(
+                f"{MAX_RESOURCES} resources are registered already, which is the limit"
+            )
+        if self._connecting >= MAX_CONNECTING:
+            raise PluginRegistrationError("too many plugins register at once: try again")
         self._connecting += 1
         client = self._connect(registration)
         try:
@@ -159,28 +162,6 @@ class PluginEndpoints:
         finally:
             self._connecting -= 1
         self._replace(_Endpoint(registration, client, options))
-
-    def _check_registration(self, registration: PluginRegistration) -> None:
-        if DEVICE_PLUGIN_API_VERSION not in registration.versions:
-            version = ", ".join(registration.versions)[:_MAX_ID_LENGTH]
-            raise PluginRegistrationError(
-                f"requested API version {quoted(version)} is not supported by kubelet. "
-                f"Supported version is [{quoted(DEVICE_PLUGIN_API_VERSION)}]"
-            )
-        if not is_extended(registration.resource):
-            raise PluginRegistrationError(
-                f"the ResourceName {quoted(registration.resource[:1024])} is invalid"
-            )
-        if registration.endpoint in ("", "..") or registration.socket.name != registration.endpoint:
-            raise PluginRegistrationError(
-                f"the endpoint {quoted(registration.endpoint[:1024])} is not the name of a socket in {registration.directory}"
-            )
-        if registration.resource not in self._endpoints and len(self._endpoints) >= MAX_RESOURCES:
-            raise PluginRegistrationError(
-                f"{MAX_RESOURCES} resources are registered already, which is the limit"
-            )
-        if self._connecting >= MAX_CONNECTING:
-            raise PluginRegistrationError("too many plugins register at once: try again")
 
     def _replace(self, endpoint: _Endpoint) -> None:
         previous = self._endpoints.get(endpoint.resource)

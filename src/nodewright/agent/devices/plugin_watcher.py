@@ -10,19 +10,16 @@ from typing import Any, NamedTuple, TypeVar
 
 from nodewright.agent.devices.plugin_endpoints import CONNECT_TIMEOUT_S, PluginEndpoints
 from nodewright.agent.devices.protocols import (
-    DEVICE_PLUGIN_API_VERSION,
-    PluginInfo,
     PluginRegistration,
     PluginRegistrationClient,
     PluginRegistrationError,
 )
+from nodewright.agent.devices.registration import plugin_info_error, registration
 from nodewright.cluster.tasks.supervision import error_text
 from nodewright.cluster.tasks.timing import Clock, with_timeout
 from nodewright.documents.files.directory_watch import DirectoryWatch
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.recorded_events import RecordEvent
-from nodewright.model.kubernetes.resource_names import is_extended
-from nodewright.model.values.golang import quoted
 
 MAX_SOCKETS = 256
 _MAX_DEPTH = 3
@@ -70,13 +67,10 @@ def _sockets_below(directory: str, depth: int) -> Iterator[tuple[Path, SocketIde
 
 
 T = TypeVar("T")
-PLUGIN_TYPE = "DevicePlugin"
-"""The only supported plugin type."""
 RESCAN_PERIOD_S = 10.0
 """Interval of full scans: changes in subdirectories are not reported by the watch."""
 MIN_RETRY_S, MAX_RETRY_S = 0.5, 122.0
 """Delay before a failed registration is tried again: doubled each time, up to the maximum."""
-_MAX_TEXT_LENGTH = 1024
 
 
 class _PluginSocket:
@@ -173,7 +167,7 @@ class PluginWatcher:
     async def _register(self, socket: Path) -> PluginRegistration:
         """Registers the plugin of a socket.
 
-        Errors: HostError where the plugin does not answer; PluginRegistrationError where it was rejected and told so.
+        Errors: HostError where the plugin does not answer; PluginRegistrationError where it was rejected and notified.
         """
         client = self._connect(socket)
         try:
@@ -217,27 +211,3 @@ def _registration_error_text(error: Exception) -> str:
     if isinstance(error, HostError):
         return error.error
     return str(error) if isinstance(error, PluginRegistrationError) else error_text(error)
-
-
-def registration(info: PluginInfo, socket: Path) -> PluginRegistration:
-    """The plugin's registration; without an endpoint of its own it serves on the socket that it was found by."""
-    endpoint = socket.parent / info.endpoint if info.endpoint else socket
-    return PluginRegistration(info.name, info.versions, endpoint.parent, endpoint.name)
-
-
-def plugin_info_error(info: PluginInfo, socket: Path) -> str:
-    """Why a plugin is rejected, in the kubelet's words; empty: it is accepted.
-
-    Follows: v1.36, operation_generator.go, GenerateRegisterPluginFunc; v1beta1/handler.go, ValidatePlugin.
-    """
-    if info.type != PLUGIN_TYPE:
-        kind = info.type[:_MAX_TEXT_LENGTH]
-        return f"RegisterPlugin error -- no handler registered for plugin type: {kind} at socket {socket}"
-    if DEVICE_PLUGIN_API_VERSION not in info.versions:
-        versions = " ".join(info.versions)[:_MAX_TEXT_LENGTH]
-        why = f"manager version, {DEVICE_PLUGIN_API_VERSION}, is not among plugin supported versions [{versions}]"
-    elif not is_extended(info.name):
-        why = f"invalid name of device plugin socket: the ResourceName {quoted(info.name[:_MAX_TEXT_LENGTH])} is invalid"
-    else:
-        return ""
-    return f"RegisterPlugin error -- plugin validation failed with err: {why}"

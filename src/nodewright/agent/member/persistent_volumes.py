@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from nodewright.agent.rules.environment.value_sources import NodeVolume, UnresolvedReference
+from nodewright.agent.rules.value_sources import NodeVolume, UnresolvedReference
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
@@ -53,7 +53,7 @@ class PersistentVolumes:
         return self._volumes.get(pod.uid, {})
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """Forgets the pod, which has ended."""
         self._volumes.pop(uid, None)
 
     async def _volume_of_claim(
@@ -103,8 +103,8 @@ def claim_fault(pod: Pod, volume: Mapping[str, Any], claim: Mapping[str, Any]) -
         return "PVC is not bound"
     if not (claim.get("spec") or {}).get("volumeName"):
         return "PVC has empty pvc.Spec.VolumeName"
-    owners = metadata.get("ownerReferences") or ()
-    is_owned = any(owner.get("controller") and owner.get("uid") == pod.uid for owner in owners)
+    references = metadata.get("ownerReferences") or ()
+    is_owned = any(owner.get("controller") and owner.get("uid") == pod.uid for owner in references)
     if volume.get("ephemeral") is not None and not is_owned:
         full_name = f"{metadata.get('namespace')}/{metadata.get('name')}"
         return f"PVC {full_name} was not created for pod {pod.full_name} (pod is not owner)"

@@ -7,8 +7,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from nodewright.agent.rules.environment.pod_references import is_refresh_due, token_request, token_specs
-from nodewright.agent.rules.environment.value_sources import TokenSpec, UnresolvedReference
+from nodewright.agent.rules.value_sources import (
+    TokenSpec,
+    UnresolvedReference,
+    is_refresh_due,
+    token_request,
+    token_specs,
+)
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.tasks.timing import Clock, elapsed_s, gather_all
 from nodewright.model.kubernetes.objects import Pod
@@ -54,7 +59,7 @@ class ServiceAccountTokens:
             self._pods[pod.uid] = pod
 
     def forget(self, uid: str) -> None:
-        """The pod is gone, and its tokens are no longer valid."""
+        """Forgets the pod, which has ended, and its tokens."""
         self._pods.pop(uid, None)
         self._tokens = {key: token for key, token in self._tokens.items() if key[0] != uid}
         self._errors = {key: error for key, error in self._errors.items() if key[0] != uid}

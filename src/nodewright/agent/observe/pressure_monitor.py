@@ -1,7 +1,7 @@
 """Watches the node's pressure, rarely while much is left and often near a threshold, and reports it to the loop."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -9,24 +9,30 @@ from typing import Any, Self
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.decide.termination import pending_evictions
-from nodewright.agent.host.local_storage import DiskStorageStats, PodDirectories
-from nodewright.agent.host.memory_readings import HostStatsProvider
+from nodewright.agent.decide.resource_updates import pod_cgroup
+from nodewright.agent.decide.termination import COUNTED_STAGES, overdue_evictions, pending_evictions
+from nodewright.agent.host.eviction_readings import (
+    DiskStorageStats,
+    HostStatsProvider,
+    KernelPressureNotifier,
+    PodDirectories,
+)
 from nodewright.agent.host.ports import (
     THRESHOLD_NOTIFICATION,
+    ContainerRuntime,
     EphemeralStorageStats,
     NodeStatsProvider,
     PressureNotifier,
 )
-from nodewright.agent.host.pressure_events import KernelPressureNotifier
 from nodewright.agent.loop import AgentLoop
-from nodewright.agent.observe.node_reclaim import reclaim_node_resources
-from nodewright.agent.observe.pod_usage import PodUsageReader
 from nodewright.agent.pods.image_manager import ImageManager
+from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
 from nodewright.agent.state.effects import ReclaimNodeResources
 from nodewright.agent.state.observations import NodeUsageObserved
 from nodewright.cluster.tasks.supervision import BackgroundTask, error_text, run_supervised
 from nodewright.cluster.tasks.timing import ThreadRunner, monotonic_ns
+from nodewright.documents.files.cgroup_files import cgroup_memory
+from nodewright.documents.files.ports import CgroupManager
 from nodewright.engine.core.eviction.eviction_policy import (
     ADAPTIVE,
     MONITORING_INTERVAL_NS,
@@ -37,7 +43,8 @@ from nodewright.engine.core.eviction.eviction_policy import (
     due_in_ns,
     threshold_distances,
 )
-from nodewright.engine.core.eviction.eviction_state import EvictionObservation, EvictionState
+from nodewright.engine.core.eviction.eviction_ranking import ActivePod
+from nodewright.engine.core.eviction.eviction_state import EvictionObservation, EvictionState, NodeReclaim
 from nodewright.engine.core.eviction.eviction_thresholds import (
     NodeFilesystems,
     signal_observations,
@@ -54,7 +61,21 @@ from nodewright.model.kubernetes.eviction_thresholds import (
 )
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
-from nodewright.model.kubernetes.stats_summary import NodeStats, PodStats, StatsSummary
+from nodewright.model.kubernetes.runtime_status import (
+    ContainerPhase,
+    RuntimeContainerStatus,
+    RuntimePodStatus,
+)
+from nodewright.model.kubernetes.stats_summary import (
+    ContainerStats,
+    MemoryStats,
+    NodeStats,
+    PodReference,
+    PodStats,
+    ProcessStats,
+    StatsSummary,
+    SwapStats,
+)
 from nodewright.model.values.instant import Instant
 
 STORAGE_PERIOD_S = 60.0
@@ -243,7 +264,7 @@ class PressureMonitor:
         pods = self._usage_reader.usage(state, at, self._storage, counts_processes=counts)
         observation = EvictionObservation(
             usage=self._policy.adjusted_usage(StatsSummary(node=node, pods=pods)),
-            active_pods=self._usage_reader.claims(state, now_ns),
+            active_pods=self._usage_reader.active_pods(state, now_ns),
             filesystems=self._filesystems,
         )
         self._loop.observe(NodeUsageObserved(observation, is_after_reclaim))
@@ -370,3 +391,138 @@ class PressureMonitor:
 def _rounded(amount: int) -> int:
     """Rounded up to the next MiB, so that small changes of an idle node do not change the notification."""
     return -(-amount >> 20) << 20
+
+
+class PodUsageReader:
+    """Reads pods and their usage for a pass of the eviction manager."""
+
+    def __init__(self, cgroups: CgroupManager) -> None:
+        self._cgroups = cgroups
+        self._cache: dict[str, tuple[PodRecord, ActivePod, str]] = {}
+        """By uid the pod's requests and cgroup, with the record that they were made from."""
+
+    def active_pods(self, state: AgentState, now_ns: int) -> tuple[ActivePod, ...]:
+        """The pods that may be evicted; evicted pods that do not end in time are left out.
+
+        Units: now_ns in nanoseconds on the monotonic clock.
+        """
+        left_out = overdue_evictions(state.evicted_until_ns, state.pods, now_ns)
+        self._cache = {uid: cached for uid, cached in self._cache.items() if uid in state.pods}
+        return tuple(
+            self._pod_entry(state, record)[1] for record in _active(state) if record.pod.uid not in left_out
+        )
+
+    def usage(
+        self, state: AgentState, at: Instant, storage: Mapping[str, PodStats], *, counts_processes: bool
+    ) -> tuple[PodStats, ...]:
+        """Each pod's usage; ``storage`` is its disk usage as last read, by uid."""
+        memory_usage = []
+        for record in _active(state):
+            if record.runtime_status is None:
+                continue
+            cgroup = self._pod_entry(state, record)[2]
+            stats = self._pod_stats(record, cgroup, at, storage.get(record.pod.uid, PodStats()))
+            if counts_processes and cgroup:
+                stats = replace(stats, processes=ProcessStats(len(self._cgroups.processes(cgroup))))
+            memory_usage.append(stats)
+        return tuple(memory_usage)
+
+    def _pod_entry(self, state: AgentState, record: PodRecord) -> tuple[PodRecord, ActivePod, str]:
+        uid, config = record.pod.uid, state.node.config
+        cached = self._cache.get(uid)
+        if cached is None or cached[0].pod is not record.pod:
+            claim = ActivePod.of(record.pod, config.requests)
+            cgroup = record.cgroup or pod_cgroup(record.pod, config)
+            cached = self._cache[uid] = (record, claim, cgroup)
+        return cached
+
+    def _pod_stats(self, record: PodRecord, cgroup: str, at: Instant, storage_stats: PodStats) -> PodStats:
+        memory, swap = self._memory_stats(cgroup, at)
+        meta = record.pod.metadata
+        return replace(
+            storage_stats,
+            pod_ref=PodReference(name=meta.name, namespace=meta.namespace, uid=meta.uid),
+            memory=memory,
+            swap=swap,
+            containers=self._container_stats(record, storage_stats.containers, at),
+        )
+
+    def _container_stats(
+        self, record: PodRecord, storage_stats: Iterable[ContainerStats], at: Instant
+    ) -> tuple[ContainerStats, ...]:
+        """Memory of the running containers, and disk usage of all containers."""
+        by_name = {container.name: container for container in storage_stats}
+        for container in record.runtime_status.containers if record.runtime_status is not None else ():
+            if container.phase is ContainerPhase.RUNNING and container.cgroup:
+                stats = by_name.get(container.name, ContainerStats(name=container.name))
+                by_name[container.name] = replace(stats, memory=self._memory_stats(container.cgroup, at)[0])
+        return tuple(by_name.values())
+
+    def _memory_stats(self, cgroup: str, at: Instant) -> tuple[MemoryStats | None, SwapStats | None]:
+        memory_usage = cgroup_memory(self._cgroups, cgroup) if cgroup else None
+        if memory_usage is None:
+            return None, None
+        memory = MemoryStats(
+            time=at, usage_bytes=memory_usage.usage_bytes, working_set_bytes=memory_usage.working_set_bytes
+        )
+        # cgroup v1 has no file for swapped-out memory alone.
+        has_swap = self._cgroups.version == 2 and memory_usage.swap_bytes is not None
+        return memory, SwapStats(time=at, swap_usage_bytes=memory_usage.swap_bytes) if has_swap else None
+
+
+def _active(state: AgentState) -> Iterable[PodRecord]:
+    return (record for record in state.pods.values() if record.stage in COUNTED_STAGES)
+
+
+async def reclaim_node_resources(
+    targets: tuple[NodeReclaim, ...],
+    runtime: ContainerRuntime,
+    image_manager: ImageManager | None,
+    pods: Mapping[str, PodRecord],
+) -> tuple[str, ...]:
+    """Reclaims the targets; the failures."""
+    failures: list[str] = []
+    for target in targets:
+        try:
+            if target is NodeReclaim.CONTAINERS:
+                await _remove_dead_containers(runtime, pods, failures)
+            elif image_manager is not None:
+                failures += (await image_manager.delete_unused_images()).failures
+        except (HostError, TimeoutError) as error:
+            failures.append(str(error))
+    return tuple(failures)
+
+
+def dead_containers(
+    runtime_status: RuntimePodStatus, record: PodRecord | None
+) -> tuple[RuntimeContainerStatus, ...]:
+    """The containers of a pod that are no longer needed: of a pod that goes on, all ended ones but the newest of a name.
+
+    Follows: v1.36, kubelet/kuberuntime/kuberuntime_gc.go, evictContainers, with the default MaxPerPodContainer.
+    """
+    idle = [
+        container for container in runtime_status.containers if container.phase is not ContainerPhase.RUNNING
+    ]
+    if record is None or record.stage is PodStage.TERMINATED:
+        return tuple(idle)
+    newest = {container.name: container.id for container in reversed(idle)}
+    # A container that was just created may be about to start.
+    return tuple(
+        container
+        for container in idle
+        if container.id != newest[container.name] and container.phase is not ContainerPhase.CREATED
+    )
+
+
+async def _remove_dead_containers(
+    runtime: ContainerRuntime, pods: Mapping[str, PodRecord], failures: list[str]
+) -> None:
+    for runtime_status in await runtime.pods():
+        record = pods.get(runtime_status.uid)
+        if record is not None and record.has_running_effect:
+            continue
+        for container in dead_containers(runtime_status, record):
+            try:
+                await runtime.remove_container(container.id)
+            except (HostError, TimeoutError) as error:
+                failures.append(str(error))

@@ -1,29 +1,41 @@
-"""Runs effects through the ports: one task for each pod; results go back to the loop as observations."""
+"""Runs effects through the ports: one task for each pod; results go back to the loop as observations.
+
+Every operation of the runtime has a time limit. A resize raises the pod's cgroup before its containers, and lowers it after
+them.
+"""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
 
+from nodewright.agent.decide.pod_resize import RESIZE_ERROR
 from nodewright.agent.devices.device_allocation import DeviceAllocator
 from nodewright.agent.devices.protocols import SimulatedDevicePlugins
-from nodewright.agent.host.ports import ContainerRuntime, Prober
-from nodewright.agent.pods.apply_resize import apply_resize
-from nodewright.agent.pods.container_start import (
+from nodewright.agent.host.ports import (
+    ContainerConfig,
+    ContainerRuntime,
+    ExecResult,
+    PodSandboxConfig,
+    Prober,
+    RuntimeFacts,
+)
+from nodewright.agent.pods.container_lifecycle import (
     ConfigBuilder,
     ContainerConfigError,
     ContainerStarter,
+    ContainerStopper,
     StartDependencies,
+    container_named,
+    run_probe,
 )
-from nodewright.agent.pods.container_stop import ContainerStopper
-from nodewright.agent.pods.hooks import container_named, run_probe
-from nodewright.agent.pods.log_links import LogLinks
-from nodewright.agent.pods.runtime_timeouts import TimeLimitedRuntime
-from nodewright.agent.state.device_observations import AllocateDevices, QueryPreferredAllocation
+from nodewright.agent.pods.log_rotation import LogLinks
 from nodewright.agent.state.effects import (
+    AllocateDevices,
     CancelEffect,
     CleanUpPod,
     PodEffect,
     QueryEffect,
+    QueryPreferredAllocation,
     RunProbe,
     SyncPod,
     TerminatePod,
@@ -42,9 +54,10 @@ from nodewright.agent.state.observations import (
     PodEffectCompleted,
 )
 from nodewright.cluster.tasks.supervision import error_text, report_failure
-from nodewright.cluster.tasks.timing import Clock, monotonic_ns
-from nodewright.documents.files.ports import CgroupManager
-from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
+from nodewright.cluster.tasks.timing import Clock, monotonic_ns, with_timeout
+from nodewright.documents.files.ports import CgroupManager, ContainerUsage
+from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.engine.core.cgroups.cgroup_plan import UNLIMITED, CgroupFile, CgroupLevel, PlannedCgroup
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
@@ -266,12 +279,12 @@ class EffectRunner:
             if container.name in init_names:
                 await self.runtime.remove_container(container.id)
         assert effect.plan.sandbox_attempt is not None
-        await self._end_stray_processes(effect.uid, path)
+        await self._kill_unknown_processes(effect.uid, path)
         return await self.runtime.run_sandbox(
             await self.config_builder.sandbox_config(effect.pod, effect.plan.sandbox_attempt, path)
         )
 
-    async def _end_stray_processes(self, uid: str, path: str) -> None:
+    async def _kill_unknown_processes(self, uid: str, path: str) -> None:
         """Kills what still runs in the pod's cgroup although the runtime has stopped, or lost, all that it knows.
 
         Errors: HostError if processes remain.
@@ -343,3 +356,154 @@ def _pod_cgroup(cgroups: Iterable[PlannedCgroup]) -> PlannedCgroup | None:
 
 def _empty_status(pod: Pod) -> RuntimePodStatus:
     return RuntimePodStatus(uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name)
+
+
+async def apply_resize(
+    runtime: ContainerRuntime,
+    cgroups: CgroupManager,
+    cgroup: PlannedCgroup | None,
+    updates: tuple[UpdateContainerResources, ...],
+) -> list[EffectFailure]:
+    """The failures; `container` holds the container's id, or is empty for the pod's cgroup.
+
+    Follows: v1.36, pkg/kubelet/kuberuntime/kuberuntime_manager.go, doPodResizeAction.
+    """
+    failures: list[EffectFailure] = []
+    path, files = (cgroup.path, cgroup.files) if cgroup is not None else ("", ())
+    texts = cgroups.read_files(path, tuple(file.name for file in files)) if files else None
+    raised_files = tuple(file for file in files if raises_limit(file, (texts or {}).get(file.name, "")))
+    try:
+        if raised_files:
+            cgroups.ensure(path, raised_files)
+        for update in updates:
+            try:
+                await runtime.update_container(update.container_id, update.settings, update.files)
+            except (HostError, TimeoutError) as error:
+                failures.append(_failure(error, update.container_id))
+        if files and not failures:
+            cgroups.ensure(path, files)
+    except HostError as error:
+        failures.append(_failure(error, ""))
+    return failures
+
+
+def raises_limit(file: CgroupFile, current: str) -> bool:
+    """Whether the new value of a file is larger than its current text.
+
+    >>> from nodewright.engine.core.cgroups.cgroup_facts import MemoryCeiling, AmountOrigin
+    >>> def is_raised(current: str, value: str) -> bool:
+    ...     return raises_limit(CgroupFile("f", value, MemoryCeiling(0, AmountOrigin.LIMIT)), current)
+    >>> is_raised("50000 100000", "60000 100000"), is_raised("max 100000", "50000 100000")
+    (True, False)
+    >>> is_raised("-1", "5"), is_raised("5", "-1")
+    (False, True)
+    """
+    return _amount(file.value) > _amount(current)
+
+
+def _amount(text: str) -> float:
+    """The first number in a file's text; infinity for no limit."""
+    word = (text.split() or ["0"])[0]
+    if word in (UNLIMITED, "-1"):
+        return float("inf")
+    try:
+        return float(word)
+    except ValueError:
+        return 0.0
+
+
+def _failure(error: Exception, container_id: str) -> EffectFailure:
+    return EffectFailure(reason=RESIZE_ERROR, message=str(error), container=container_id)
+
+
+T = TypeVar("T")
+OPERATION_TIMEOUT_S = 120.0
+"""The kubelet's default for runtimeRequestTimeout."""
+
+
+class TimeLimitedRuntime:
+    """A container runtime with a time limit for each operation. An operation that timed out may still take effect.
+
+    Errors: TimeoutError, which names the operation; otherwise those of the runtime.
+    Follows: v1.36, cri-client/pkg/remote_runtime.go: stopping has the grace period on top, executing its own limit.
+    """
+
+    def __init__(self, runtime: ContainerRuntime, clock: Clock, limit_s: float = OPERATION_TIMEOUT_S) -> None:
+        self._runtime, self._clock, self._limit_s = runtime, clock, limit_s
+
+    async def facts(self) -> RuntimeFacts:
+        """The runtime's name and version."""
+        return await self._run_within("facts", self._runtime.facts())
+
+    async def pods(self) -> tuple[RuntimePodStatus, ...]:
+        """All pods of the runtime."""
+        return await self._run_within("list pods", self._runtime.pods())
+
+    async def pod(self, uid: str) -> RuntimePodStatus | None:
+        """One pod; None: unknown to the runtime."""
+        return await self._run_within(f"look at pod {uid}", self._runtime.pod(uid))
+
+    async def run_sandbox(self, config: PodSandboxConfig) -> str:
+        """Runs a sandbox; its id."""
+        return await self._run_within("run sandbox", self._runtime.run_sandbox(config))
+
+    async def stop_sandbox(self, sandbox_id: str) -> None:
+        """Stops a sandbox and its containers."""
+        await self._run_within(f"stop sandbox {sandbox_id}", self._runtime.stop_sandbox(sandbox_id))
+
+    async def remove_sandbox(self, sandbox_id: str) -> None:
+        """Removes a sandbox."""
+        await self._run_within(f"remove sandbox {sandbox_id}", self._runtime.remove_sandbox(sandbox_id))
+
+    async def create_container(self, sandbox_id: str, config: ContainerConfig) -> str:
+        """Creates a container; its id."""
+        operation = self._runtime.create_container(sandbox_id, config)
+        return await self._run_within(f"create container {config.container.name}", operation)
+
+    async def start_container(self, container_id: str) -> None:
+        """Starts a container."""
+        await self._run_within(f"start container {container_id}", self._runtime.start_container(container_id))
+
+    async def stop_container(self, container_id: str, grace_period_s: float) -> None:
+        """Stops a container."""
+        operation = self._runtime.stop_container(container_id, grace_period_s)
+        await self._run_within(f"stop container {container_id}", operation, grace_period_s)
+
+    async def remove_container(self, container_id: str) -> None:
+        """Removes a container."""
+        await self._run_within(
+            f"remove container {container_id}", self._runtime.remove_container(container_id)
+        )
+
+    async def update_container(
+        self, container_id: str, settings: ContainerSettings, files: tuple[CgroupFile, ...]
+    ) -> None:
+        """Changes a container's resources."""
+        operation = self._runtime.update_container(container_id, settings, files)
+        await self._run_within(f"update container {container_id}", operation)
+
+    async def execute(self, container_id: str, command: tuple[str, ...], timeout_s: float) -> ExecResult:
+        """The result of a command in a container."""
+        operation = self._runtime.execute(container_id, command, timeout_s)
+        return await self._run_within(f"execute in container {container_id}", operation, timeout_s)
+
+    async def reopen_log(self, container_id: str) -> None:
+        """Has the runtime continue a container's log in a new file."""
+        await self._run_within(
+            f"reopen log of container {container_id}", self._runtime.reopen_log(container_id)
+        )
+
+    async def usage(self) -> Mapping[str, ContainerUsage]:
+        """Each container's resource usage."""
+        return await self._run_within("usage", self._runtime.usage())
+
+    def changes(self) -> AsyncIterator[str]:
+        """The uids of pods as they change; without a time limit."""
+        return self._runtime.changes()
+
+    async def close(self) -> None:
+        """Closes the connection to the runtime."""
+        await self._runtime.close()
+
+    async def _run_within(self, name: str, operation: Coroutine[Any, Any, T], extra_s: float = 0) -> T:
+        return await with_timeout(self._clock, name, operation, self._limit_s + extra_s)

@@ -1,13 +1,16 @@
-"""Pulls images for containers that are to start, and deletes unused ones as `agent/rules/image_policy.py` decides."""
+"""Pulls images with the credentials of pod and node, and deletes unused ones as `agent/rules/image_policy.py` decides."""
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import msgspec
 
 from nodewright.agent.host.ports import Credentials, ImageStore
-from nodewright.agent.pods.container_start import ContainerConfigError
+from nodewright.agent.pods.config_object_cache import ConfigObjectCache
+from nodewright.agent.pods.container_lifecycle import ContainerConfigError
 from nodewright.agent.rules.image_policy import (
     ALWAYS,
     NEVER,
@@ -15,21 +18,26 @@ from nodewright.agent.rules.image_policy import (
     ImageRecord,
     ImageUnavailable,
     InvalidImageName,
+    RegistryLogin,
     image_gc_plan,
     image_never_pull,
     image_pull_back_off,
     image_pull_failure,
     image_with_tag,
     invalid_image_name,
+    logins_of_config,
+    logins_of_secret,
+    matching_logins,
     parse_image_name,
     pull_policy,
     unused_images,
     updated_image_records,
 )
-from nodewright.agent.rules.lifecycle.restart_policy import BackOff, BackOffRule
+from nodewright.agent.rules.pod_actions import BackOff, BackOffRule
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.namespace_objects import Secret
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.values.duration import Duration
@@ -86,7 +94,7 @@ class ImageManager:
         self._back_offs: dict[tuple[str, str], tuple[BackOff, str]] = {}
         self._records: dict[str, ImageRecord] = {}
         self._started_ns = clock.now_ns()
-        self.on_pull: Callable[[str, float, float, int], None] = _ignore
+        self.on_pull: Callable[[str, float, float, int], None] = lambda _uid, _started_s, _s, _bytes: None
         """Gets the uid of the pod, start (since 1970) and duration of each successful pull, and the image's size."""
 
     @classmethod
@@ -330,5 +338,80 @@ def _rounded(duration_ns: int) -> Duration:
     return Duration(max(0, duration_ns) // 10**6 * 10**6)
 
 
-def _ignore(_uid: str, _started_s: float, _duration_s: float, _size_bytes: int) -> None:
-    """What happens to pulls that nobody counts."""
+# ---------------------------------------------------------------- credentials
+
+
+class PullSecrets:
+    """Pull credentials, read again for each pull. ``root`` is the agent's own directory."""
+
+    def __init__(
+        self, object_cache: ConfigObjectCache, root: Path, record_event: Callable[[RecordEvent], None]
+    ) -> None:
+        self._object_cache, self._root, self._record_event = object_cache, root, record_event
+
+    def __call__(self, pod: Pod, name: str) -> tuple[Credentials, ...]:
+        """All credentials to try for an image of this name, in order.
+
+        Follows: v1.36, pkg/kubelet/kubelet_pods.go, getPullSecretsForPod; kubelet/images/image_manager.go, pullImage.
+        Departs: an unreadable secret is reported and skipped; the kubelet does not pull the image at all.
+        """
+        node_logins, errors = docker_logins(self._root)
+        for error in errors:
+            self._record_event(
+                RecordEvent(uid="", is_warning=True, reason="CredentialsNotRead", message=error)
+            )
+        logins = (*matching_logins(self._logins_of_pod(pod), name), *matching_logins(node_logins, name))
+        return tuple(dict.fromkeys(Credentials(login.username, login.password) for login in logins))
+
+    def _logins_of_pod(self, pod: Pod) -> tuple[RegistryLogin, ...]:
+        secrets = self._object_cache.sources(pod).secrets
+        logins: list[RegistryLogin] = []
+        unreadable: list[str] = []
+        for secret_reference in pod.spec.image_pull_secrets:
+            name = str(secret_reference.get("name") or "")
+            if not name:
+                continue
+            secret = secrets.get(name)
+            try:
+                logins += logins_of_secret(secret) if isinstance(secret, Secret) else ()
+            except ValueError:
+                secret = None
+            if not isinstance(secret, Secret):
+                unreadable.append(name)
+        if unreadable:
+            message = (
+                f"Unable to retrieve some image pull secrets ({', '.join(unreadable)}); "
+                "attempting to pull the image may not succeed."
+            )
+            reason = "FailedToRetrieveImagePullSecret"
+            self._record_event(RecordEvent(uid=pod.uid, is_warning=True, reason=reason, message=message))
+        return tuple(logins)
+
+
+def docker_logins(root: Path) -> tuple[tuple[RegistryLogin, ...], tuple[str, ...]]:
+    """The credentials in the first file that can be read, and the errors in those before it.
+
+    `config.json` is looked for in ``root``, the working directory, `~/.docker` and `/.docker`; then `.dockercfg` in
+    ``root``, the working directory, the home and `/`.
+
+    Follows: v1.36, pkg/credentialprovider/config.go, ReadDockerConfigFile.
+    """
+    errors: list[str] = []
+    for path, is_old in _config_paths(root):
+        try:
+            return logins_of_config(path.read_bytes(), is_old=is_old), tuple(errors)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            errors.append(f"{path}: {error.strerror}")
+        except ValueError as error:
+            errors.append(f"{path}: {error}")
+    return (), tuple(errors)
+
+
+def _config_paths(root: Path) -> Iterator[tuple[Path, bool]]:
+    home = Path(os.environ.get("HOME") or "/")
+    for directory in (root, Path.cwd(), home / ".docker", Path("/.docker")):
+        yield directory / "config.json", False
+    for directory in (root, Path.cwd(), home, Path("/")):
+        yield directory / ".dockercfg", True

@@ -16,9 +16,9 @@ from nodewright.agent.host.volumes import (
     volume_path,
     volume_plugin,
 )
-from nodewright.agent.pods.container_start import ContainerConfigError
-from nodewright.agent.rules.environment.value_sources import NodeVolume, ReferenceSources, UnresolvedReference
-from nodewright.agent.rules.environment.volume_payload import volume_payload
+from nodewright.agent.pods.container_lifecycle import ContainerConfigError
+from nodewright.agent.rules.value_sources import NodeVolume, ReferenceSources, UnresolvedReference
+from nodewright.agent.rules.volume_payload import volume_payload
 from nodewright.agent.state.observations import MOUNT_ERROR
 from nodewright.documents.files.openat2 import path_beneath
 from nodewright.engine.core.requests.effective_resources import pod_limits
@@ -35,7 +35,7 @@ class VolumeSetup:
 
     def __init__(self, volumes: Volumes, sources: Callable[[Pod], ReferenceSources]) -> None:
         self.volumes, self._sources = volumes, sources
-        self.on_operation: Callable[[str, str, float, bool], None] = _ignore
+        self.on_operation: Callable[[str, str, float, bool], None] = lambda _plugin, _name, _s, _failed: None
         """Gets the plugin, the name and the duration of each operation, and whether it failed."""
 
     def set_up(self, pod: Pod, volume: Mapping[str, Any]) -> tuple[Path, bool]:
@@ -162,10 +162,6 @@ class VolumeSetup:
                     errors.append(error)
         if errors:
             raise errors[0]
-
-
-def _ignore(_plugin: str, _operation: str, _duration_s: float, _has_failed: bool) -> None:  # noqa: FBT001 - a callback
-    """What happens to operations that nobody counts."""
 
 
 def volumes_by_name(pod: Pod) -> dict[str, dict[str, Any]]:

@@ -126,7 +126,7 @@ class FakeRuntime:
     async def facts(self) -> RuntimeFacts:
         """The facts of a runtime without images."""
         self._raise_if_failing("facts", "")
-        return RuntimeFacts(name="fake", version="0", has_images=False, has_events=True)
+        return RuntimeFacts(name="fake", version="0", has_events=True)
 
     async def pods(self) -> tuple[RuntimePodStatus, ...]:
         """The status of all pods."""

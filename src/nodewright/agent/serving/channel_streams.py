@@ -13,18 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from wsproto import ConnectionType, WSConnection
-from wsproto.events import (
-    AcceptConnection,
-    BytesMessage,
-    CloseConnection,
-    Event,
-    Ping,
-    TextMessage,
-)
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, TextMessage
 from wsproto.events import Request as WebSocketRequest
 from wsproto.utilities import ProtocolError
 
-from nodewright.agent.host.streams import STDOUT, ProcessSession
+from nodewright.agent.host.ports import STDOUT, ProcessSession
 from nodewright.agent.serving.upgrade_proxy import is_websocket_request
 from nodewright.cluster.serving.middleware import TAKE_OVER_CONNECTION
 from nodewright.cluster.serving.routes import BAD_REQUEST, INTERNAL_ERROR, APIError

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from nodewright.agent.host.container_logs import LogOptions, follow_log, read_log
 from nodewright.agent.host.ports import ExecResult
-from nodewright.agent.serving.served_agent import ServedAgent
+from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.state.agent_state import PodRecord
 from nodewright.cluster.serving.routes import (
     BAD_REQUEST,
@@ -35,7 +35,7 @@ from nodewright.model.values.instant import Instant, InstantError
 class LogRoutes:
     """The route of logs; path as in the API server."""
 
-    def __init__(self, agent: ServedAgent) -> None:
+    def __init__(self, agent: AgentInterface) -> None:
         self._agent = agent
 
     def routes(self) -> list[Route]:
@@ -68,7 +68,7 @@ class LogRoutes:
         return str(Instant(self._agent.clock.now_ns() - seconds * 10**9)).encode()
 
 
-def has_log_ended(agent: ServedAgent, uid: str, status: RuntimeContainerStatus) -> bool:
+def has_log_ended(agent: AgentInterface, uid: str, status: RuntimeContainerStatus) -> bool:
     """Whether a container has exited or is unknown, or the agent stops."""
     if agent.event_recorder.is_closed:
         return True
@@ -156,7 +156,7 @@ _INVALID = APIError(INVALID, '{"message": "Invalid request."}')
 class ContainerRoutes:
     """The kubelet's routes of logs and commands."""
 
-    def __init__(self, agent: ServedAgent) -> None:
+    def __init__(self, agent: AgentInterface) -> None:
         self._agent = agent
 
     def authorized_routes(self) -> list[AuthorizedRoute]:

@@ -2,22 +2,51 @@
 
 import asyncio
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from nodewright.agent.serving.api_status_objects import pod_object
+from nodewright.agent.loop import AgentLoop
+from nodewright.agent.observe.cadvisor_metrics import (
+    ContainerCounters,
+    cadvisor_metrics,
+    failed_cadvisor_metrics,
+    machine_ids,
+)
+from nodewright.agent.observe.metrics import AgentMetrics
+from nodewright.agent.observe.pressure_monitor import PressureMonitor
+from nodewright.agent.observe.summary import (
+    SummaryProvider,
+    cpu_and_memory,
+    resource_metrics,
+    summary_document,
+)
+from nodewright.agent.serving.agent_interface import AgentInterface
+from nodewright.agent.serving.api_objects import pod_object
 from nodewright.agent.serving.container_routes import ContainerRoutes
-from nodewright.agent.serving.served_agent import ServedAgent
+from nodewright.agent.serving.node_metrics import AgentMetricsPages, GaugeInputs, ThresholdDistance
 from nodewright.agent.serving.stream_routes import StreamRoutes
-from nodewright.agent.serving.summary_document import cpu_and_memory, resource_metrics, summary_document
 from nodewright.agent.state.agent_state import PodRecord
+from nodewright.cluster.exports.export_routes import (
+    ExportFeed,
+    ExportReading,
+    ExportRoutes,
+    ServedExport,
+    SourceReading,
+)
+from nodewright.cluster.serving.access import Authorizer
+from nodewright.cluster.serving.http_server import ListenAddress, TLSContextSource, serve_network
+from nodewright.cluster.serving.middleware import AuthMiddleware, RefusalLog, RequestMetrics
 from nodewright.cluster.serving.routes import (
     AccessRole,
     APIError,
@@ -25,12 +54,118 @@ from nodewright.cluster.serving.routes import (
     bare_routes,
     on_host_error,
 )
+from nodewright.cluster.serving.tls import ReloadingTLS
 from nodewright.documents.output.exposition import CONTENT_TYPE
 from nodewright.documents.output.json_yaml import plain_value
+from nodewright.documents.profiles.node_export import SourceState
 from nodewright.engine.node.node_state import NodeState
 from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimePodStatus
 from nodewright.model.kubernetes.stats_summary import StatsSummary
+from nodewright.predict.replay.scenario_journal import current_profile
+
+
+class KubeletServingConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The addresses, TLS and authorization of the API, validated before anything runs."""
+
+    config: KubeletConfiguration
+    access: Authorizer
+    tls: ReloadingTLS
+    review_client: AbstractAsyncContextManager[Any] | None = None
+    """The client through which ``access`` asks the API server; None: it does not."""
+
+
+class LoopMetrics:
+    """The metrics of the agent's loop, collected from its first iteration."""
+
+    def __init__(self, loop: AgentLoop, pressure: PressureMonitor, journal: Path) -> None:
+        self.agent_metrics = AgentMetrics(loop.constants.started_ns)
+        self.summary_provider = SummaryProvider(loop, pressure)
+        self._container_counters = ContainerCounters(loop, pressure)
+        self._loop, self._pressure, self._journal = loop, pressure, journal
+        self.volume_plugin = GaugeInputs().volume_plugin
+        """The plugin of a volume of a pod; empty: none."""
+        loop.on_iteration = self.agent_metrics.record_iteration
+
+    def gauge_inputs(self) -> GaugeInputs:
+        """The gauges that are not in the agent's state."""
+        headrooms = self._pressure.distance.headrooms if self._pressure.distance is not None else {}
+        try:
+            size = self._journal.stat().st_size
+        except OSError:
+            size = None
+        return GaugeInputs(
+            threshold_distances=tuple(
+                ThresholdDistance(threshold.signal, threshold.is_hard, headroom.margin)
+                for threshold, headroom in headrooms.items()
+            ),
+            queue_length=self._loop.queue_length,
+            journal_bytes=size,
+            volume_plugin=self.volume_plugin,
+        )
+
+    async def cadvisor_page(self) -> str:
+        """The counters of the node, its pods and containers, with cAdvisor's names."""
+        try:
+            counters = await self._container_counters.read()
+        except HostError:
+            return failed_cadvisor_metrics()
+        return cadvisor_metrics(counters, self._loop.state.node.config.parts.machine, machine_ids())
+
+    def loop_lag_s(self) -> float:
+        """How long observations have been waiting in the loop's queue."""
+        if not self._loop.queue_length:
+            return 0.0
+        return self._loop.clock.monotonic_s() - self.agent_metrics.last_iteration_ns / 10**9
+
+
+async def serve_kubelet_api(
+    stack: AsyncExitStack,
+    serving: KubeletServingConfig,
+    agent: AgentInterface,
+    loop_metrics: LoopMetrics,
+    additional_routes: Sequence[AuthorizedRoute],
+) -> tuple[ListenAddress, ...]:
+    """Serves the API until the stack is closed; returns the addresses.
+
+    Errors: HostError if an address is in use.
+    """
+    config = serving.config
+    if serving.review_client is not None:
+        await stack.enter_async_context(serving.review_client)
+    refusals = RefusalLog(partial(agent.event_recorder.record_warning, "RequestRefused"))
+    requests = RequestMetrics()
+    metrics_pages = AgentMetricsPages(
+        agent, loop_metrics.agent_metrics, loop_metrics.gauge_inputs, (requests, refusals)
+    )
+    routes = KubeletRoutes(agent, loop_metrics, metrics_pages)
+    is_fine = agent.event_recorder.state.node.config.gates["KubeletFineGrainedAuthz"]
+
+    def with_auth(entries: list[AuthorizedRoute], access: Authorizer | None) -> AuthMiddleware:
+        app = kubelet_application(entries)
+        return AuthMiddleware(app, entries, access, refusals=refusals, requests=requests, is_fine=is_fine)
+
+    entries = [*routes.authorized_routes(has_debugging=config.enable_debugging_handlers), *additional_routes]
+    record_warning = partial(agent.event_recorder.record_warning, "CertificateNotTaken")
+    context = partial(serving.tls.context, record_warning)
+    ports: list[tuple[list[AuthorizedRoute], Authorizer | None, ListenAddress, TLSContextSource | None]] = [
+        (entries, serving.access, ListenAddress(config.address, config.port), context)
+    ]
+    if config.read_only_port:
+        ports.append(
+            (routes.read_only_port_routes(), None, ListenAddress(config.address, config.read_only_port), None)
+        )
+    if config.healthz_port:
+        address = ListenAddress(config.healthz_bind_address, config.healthz_port)
+        ports.append((routes.health_routes(), None, address, None))
+    bound = []
+    for port_routes, access, address, tls in ports:
+        app = with_auth(port_routes, access)
+        bound.append(await stack.enter_async_context(serve_network(app, address, tls, refusals)))
+    return tuple(bound)
+
 
 _HEAD, _TAIL = b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[', b"]}"
 
@@ -38,7 +173,7 @@ _HEAD, _TAIL = b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[', b
 class PodListCache:
     """The PodList of all pods in JSON; only changed pods are encoded again, so that frequent requests are cheap."""
 
-    def __init__(self, agent: ServedAgent) -> None:
+    def __init__(self, agent: AgentInterface) -> None:
         self._agent = agent
         self._change_signal: asyncio.Event | None = None
         """The event recorder's signal at which the list was encoded."""
@@ -117,7 +252,7 @@ class KubeletRoutes:
     """The routes of a kubelet, served by an agent."""
 
     def __init__(
-        self, agent: ServedAgent, node_metrics: NodeMetrics, metrics_provider: MetricsProvider
+        self, agent: AgentInterface, node_metrics: NodeMetrics, metrics_provider: MetricsProvider
     ) -> None:
         self._agent, self._node_metrics, self._metrics_provider = agent, node_metrics, metrics_provider
         self._usage_provider = node_metrics.summary_provider
@@ -341,3 +476,60 @@ async def _on_http_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     text = "404: Page Not Found" if error.status_code == 404 else f"{error.status_code}: {error.detail}"
     return PlainTextResponse(text, error.status_code, headers=error.headers)
+
+
+def agent_export_routes(agent: AgentInterface, profile: NodeProfile) -> tuple[AuthorizedRoute, ...]:
+    """The routes of an agent's export; ``profile`` is its node without pods."""
+    return ExportRoutes(AgentExport(agent, profile)).authorized_routes()
+
+
+class AgentExport:
+    """Fulfils `ExportProvider` with the present state of the agent's node."""
+
+    def __init__(self, agent: AgentInterface, profile: NodeProfile) -> None:
+        """``profile`` is the node without pods."""
+        self._agent, self._profile = agent, profile
+        self._feed = ExportFeed(agent.clock)
+        self._node: NodeState | None = None
+
+    @property
+    def digest(self) -> str:
+        """The digest of the current profile."""
+        return self._updated().digest
+
+    @property
+    def error(self) -> str:
+        """Empty: the agent always knows its node."""
+        return self._updated().error
+
+    def current(self) -> ServedExport | None:
+        """The export as of now."""
+        return self._updated().current()
+
+    async def wait_after(self, generation: int, timeout_s: float) -> bool:
+        """Waits until there is an export of a later generation; False at the timeout and when the agent ends."""
+        recorder = self._agent.event_recorder
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._updated().generation <= generation:
+                    if recorder.is_closed:
+                        return False
+                    await recorder.change_signal().wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _updated(self) -> ExportFeed:
+        """The feed with the present state."""
+        node = self._agent.event_recorder.state.node
+        if node is not self._node:
+            self._node = node
+            profile, facts = current_profile(self._profile, node), node.config.facts
+            spec = replace(profile.spec, labels=dict(facts.labels), taints=facts.taints)
+            metadata = replace(profile.metadata, name=facts.name)
+            now_s = self._agent.clock.monotonic_s()
+            agent = SourceReading(name="agent", state=SourceState.READ, read_s=now_s, is_watched=True)
+            self._feed.publish(
+                ExportReading(profile=replace(profile, metadata=metadata, spec=spec), sources=(agent,))
+            )
+        return self._feed

@@ -1,18 +1,171 @@
-"""The metrics of an agent: with the kubelet's names where the meaning is the same, else with our own.
+"""The pages of an agent's metrics: counters and histograms, gauges of its state, and its servers.
 
-Follows: v1.36, kubelet/metrics/metrics.go, kubelet/prober/prober_manager.go: names, types, labels and classes.
+Follows: v1.36, kubelet/metrics/metrics.go, kubelet/prober/prober_manager.go.
 Departs: preemptions are counted at the decision, not when the pod has ended; the duration of topology admission is
     that of the whole decision; the age of eviction stats is observed for the signal that decided only.
 """
 
+import asyncio
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import product
+from typing import Any, NamedTuple
 
-from nodewright.agent.observe.metric_names import CounterMetric, HistogramMetric, Labels, MetricValues
-from nodewright.agent.observe.metric_text import counter_families, histogram_families, histograms_text
-from nodewright.agent.serving.node_gauges import GaugeInputs, node_gauges
-from nodewright.agent.state.agent_state import AgentState
-from nodewright.documents.output.exposition import MetricFamily, MetricSample, MetricType, family_text
+from nodewright.agent.observe.metric_names import (
+    CounterMetric,
+    HistogramMetric,
+    Labels,
+    MetricValues,
+    histograms_text,
+)
+from nodewright.agent.observe.metrics import AgentMetrics
+from nodewright.agent.pods.volume_setup import mounted_volumes
+from nodewright.agent.serving.agent_interface import AgentInterface
+from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
+from nodewright.cluster.serving.middleware import RefusalLog, RequestMetrics
+from nodewright.cluster.serving.process_metrics import kubernetes_metrics, own_process_metrics
+from nodewright.documents.output.exposition import (
+    MetricFamily,
+    MetricHistogram,
+    MetricSample,
+    MetricType,
+    family_text,
+)
+from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
+from nodewright.engine.node.managers.hint_providers import CPUProvider
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signal
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
+
+
+class ThresholdDistance(NamedTuple):
+    """The available amount above an eviction threshold.
+
+    Units: bytes, inodes or processes, depending on the signal.
+    """
+
+    signal: Signal
+    is_hard: bool
+    distance: int
+
+
+class GaugeInputs(NamedTuple):
+    """The gauges that are not in the agent's state.
+
+    Units: bytes.
+    """
+
+    threshold_distances: tuple[ThresholdDistance, ...] = ()
+    queue_length: int = 0
+    journal_bytes: int | None = None
+    volume_plugin: Callable[[Pod, Mapping[str, Any]], str] = lambda _pod, _volume: ""
+    """The plugin of a volume; empty: none."""
+
+
+FRESH_S, STEADY_FRESH_S = 0.1, 1.0
+"""How long a page is served from the cache: after a change of state, and without one."""
+_BY_REQUEST = ("long_running", "method", "path", "server_type")
+_REQUESTS = MetricFamily(
+    "kubelet_http_requests_total", MetricType.COUNTER, "Requests over HTTP.", _BY_REQUEST
+)
+_INFLIGHT = MetricFamily(
+    "kubelet_http_inflight_requests", MetricType.GAUGE, "Requests that are being answered.", _BY_REQUEST
+)
+_DURATIONS = MetricFamily(
+    "kubelet_http_requests_duration_seconds",
+    MetricType.HISTOGRAM,
+    "How long it takes to answer a request.",
+    _BY_REQUEST,
+)
+_REFUSALS = MetricFamily(
+    "nodewright_http_refusals_total", MetricType.COUNTER, "Connections and requests refused.", ("kind",)
+)
+_LONG_RUNNING = ("exec", "attach", "portForward", "debug")
+
+
+class AgentMetricsPages:
+    """The metrics of an agent and its servers."""
+
+    def __init__(
+        self,
+        agent: AgentInterface,
+        metrics: AgentMetrics,
+        gauge_inputs: Callable[[], GaugeInputs],
+        servers: tuple[RequestMetrics, RefusalLog],
+    ) -> None:
+        self._agent, self._event_recorder = agent, agent.event_recorder
+        self._metrics, self._gauge_inputs = metrics, gauge_inputs
+        self._requests, self._refusals = servers
+        self._cached: tuple[float, asyncio.Event, bytes] | None = None
+
+    def metrics(self) -> bytes:
+        """All metrics but those of probes."""
+        now_s, change_signal = time.monotonic(), self._event_recorder.change_signal()
+        if self._cached is not None:
+            cached_s, cached_signal, text = self._cached
+            if now_s - cached_s < (STEADY_FRESH_S if change_signal is cached_signal else FRESH_S):
+                return text
+        parts = [
+            node_metrics(self._event_recorder.state, self._metrics, self._gauge_inputs()),
+            *_server_metrics(self._requests, self._refusals),
+            *own_process_metrics(),
+            *kubernetes_metrics(
+                self._event_recorder.state.node.config, self._agent.system_info.kubelet_version
+            ),
+            *_pod_resources_metrics(self._agent.pod_resources_calls),
+            *(source() for source in self._agent.metric_sources),
+        ]
+        text = "".join(parts).encode()
+        self._cached = (now_s, change_signal, text)
+        return text
+
+    def probe_metrics(self) -> bytes:
+        """The results of probes."""
+        return probe_metrics(self._metrics).encode()
+
+
+def _server_metrics(requests: RequestMetrics, refusals: RefusalLog) -> Iterator[str]:
+    """The metrics of the servers.
+
+    Follows: v1.36, kubelet/server/metrics/metrics.go.
+    """
+    keys = sorted(requests.counts)
+    yield family_text(_REQUESTS, [MetricSample(_labels(key), requests.counts[key]) for key in keys])
+    yield family_text(_INFLIGHT, [MetricSample(_labels(key), requests.inflight[key]) for key in keys])
+    histograms: Iterable[MetricHistogram] = (
+        MetricHistogram(_labels(key), buckets.bounds, buckets.counts, buckets.total)
+        for key, buckets in sorted(requests.histograms.items(), key=lambda item: item[0])
+    )
+    yield family_text(_DURATIONS, histograms)
+    kinds = sorted(refusals.counts.items())
+    yield family_text(_REFUSALS, [MetricSample((kind,), count) for kind, count in kinds])
+
+
+def _pod_resources_metrics(calls: Mapping[tuple[str, str], int]) -> Iterator[str]:
+    """The calls of PodResources; a counter appears with its first call.
+
+    Follows: v1.36, kubelet/metrics/metrics.go, PodResourcesEndpointRequestsTotalCount.
+    """
+    for name in sorted({name for _, name in calls}):
+        family = MetricFamily(
+            f"kubelet_pod_resources_endpoint_{name}",
+            MetricType.COUNTER,
+            "Calls of PodResources.",
+            ("server_api_version",),
+        )
+        samples = [
+            MetricSample((version,), count)
+            for (version, kind), count in sorted(calls.items())
+            if kind == name
+        ]
+        yield family_text(family, samples)
+
+
+def _labels(key: tuple[str, str, str]) -> tuple[str, ...]:
+    method, path, server = key
+    return "true" if path in _LONG_RUNNING else "false", method, path, server
+
 
 _REASONS = frozenset(
     [
@@ -25,204 +178,40 @@ _REASONS = frozenset(
     ]
 )
 """The values of the label `reason`; follows v1.36, kubelet/kubelet.go, admissionRejectionReasons."""
-_SCOPES = ("scope", "boundary")
 
-_COUNTERS = counter_families(
-    (
-        (
-            CounterMetric.REJECTED,
-            "kubelet_admission_rejections_total",
-            "Pods rejected at admission, by reason.",
-            ("reason",),
-        ),
-        (
-            CounterMetric.ALIGNMENTS,
-            "kubelet_topology_manager_admission_requests_total",
-            "Pods submitted to the topology manager.",
-            (),
-        ),
-        (
-            CounterMetric.ALIGNMENT_ERRORS,
-            "kubelet_topology_manager_admission_errors_total",
-            "Pods whose resources could not be aligned.",
-            (),
-        ),
-        (
-            CounterMetric.CPU_PINS,
-            "kubelet_cpu_manager_pinning_requests_total",
-            "Containers that requested exclusive CPUs.",
-            (),
-        ),
-        (
-            CounterMetric.CPU_PIN_ERRORS,
-            "kubelet_cpu_manager_pinning_errors_total",
-            "Containers that requested exclusive CPUs and did not get them.",
-            (),
-        ),
-        (
-            CounterMetric.MEMORY_PINS,
-            "kubelet_memory_manager_pinning_requests_total",
-            "Containers that requested pinned memory.",
-            (),
-        ),
-        (
-            CounterMetric.MEMORY_PIN_ERRORS,
-            "kubelet_memory_manager_pinning_errors_total",
-            "Containers that requested pinned memory and did not get it.",
-            (),
-        ),
-        (
-            CounterMetric.ALIGNED,
-            "kubelet_container_aligned_compute_resources_count",
-            "Aligned allocations, by scope and boundary.",
-            _SCOPES,
-        ),
-        (
-            CounterMetric.UNALIGNED,
-            "kubelet_container_aligned_compute_resources_failure_count",
-            "Allocations that could not be aligned, by scope and boundary.",
-            _SCOPES,
-        ),
-        (CounterMetric.EVICTED, "kubelet_evictions", "Pods evicted, by signal.", ("eviction_signal",)),
-        (
-            CounterMetric.PREEMPTED,
-            "kubelet_preemptions",
-            "Pods preempted by critical pods, by missing resource.",
-            ("preemption_signal",),
-        ),
-        (CounterMetric.PODS_STARTED, "kubelet_started_pods_total", "Pod sandboxes created.", ()),
-        (
-            CounterMetric.PODS_NOT_STARTED,
-            "kubelet_started_pods_errors_total",
-            "Pod sandboxes that could not be created.",
-            (),
-        ),
-        (
-            CounterMetric.CONTAINERS_STARTED,
-            "kubelet_started_containers_total",
-            "Containers started, by kind.",
-            ("container_type",),
-        ),
-        (
-            CounterMetric.CONTAINERS_NOT_STARTED,
-            "kubelet_started_containers_errors_total",
-            "Containers that could not be started, by kind and error.",
-            ("container_type", "code"),
-        ),
-        (
-            CounterMetric.CONTAINERS_ENDED,
-            "kubelet_terminated_containers_total",
-            "Containers that ended, by kind, exit code and reason.",
-            ("container_type", "exit_code", "reason"),
-        ),
-        (
-            CounterMetric.PODS_RESTARTED,
-            "kubelet_restarted_pods_total",
-            "Pods that were removed and created again unchanged.",
-            ("static",),
-        ),
-    )
-)
 _PLAIN = (
-    *(
-        CounterMetric.ALIGNMENTS,
-        CounterMetric.ALIGNMENT_ERRORS,
-        CounterMetric.CPU_PINS,
-        CounterMetric.CPU_PIN_ERRORS,
-    ),
-    *(
-        CounterMetric.MEMORY_PINS,
-        CounterMetric.MEMORY_PIN_ERRORS,
-        CounterMetric.PODS_STARTED,
-        CounterMetric.PODS_NOT_STARTED,
-    ),
+    *(CounterMetric.ALIGNMENTS, CounterMetric.ALIGNMENT_ERRORS),
+    *(CounterMetric.CPU_PINS, CounterMetric.CPU_PIN_ERRORS),
+    *(CounterMetric.MEMORY_PINS, CounterMetric.MEMORY_PIN_ERRORS),
+    *(CounterMetric.PODS_STARTED, CounterMetric.PODS_NOT_STARTED),
 )
 _ALWAYS: Mapping[CounterMetric, tuple[Labels, ...]] = {
     **dict.fromkeys(_PLAIN, ((),)),
     CounterMetric.PODS_RESTARTED: (("",), ("true",)),
 }
 """Counters that are exported even if they are zero."""
-_PROBES = MetricFamily(
-    "prober_probe_total",
-    MetricType.COUNTER,
-    "Probes, by result.",
-    ("probe_type", "result", "container", "pod", "namespace", "pod_uid"),
-)
-_PROBE_TIMES = histogram_families(
-    (
-        (
-            HistogramMetric.PROBE_DURATION,
-            "prober_probe_duration_seconds",
-            "Duration of successful probes.",
-            ("probe_type", "container", "pod", "namespace"),
-        ),
-    )
-)
-_TIMES = histogram_families(
-    (
-        (
-            HistogramMetric.ALIGNMENT_DURATION,
-            "kubelet_topology_manager_admission_duration_ms",
-            "Duration of a decision about a pod, in milliseconds.",
-            (),
-        ),
-        (
-            HistogramMetric.POD_START_DURATION,
-            "kubelet_pod_start_duration_seconds",
-            "Time from a pod's arrival until all its containers have started.",
-            (),
-        ),
-        (
-            HistogramMetric.POD_WORKER_DURATION,
-            "kubelet_pod_worker_duration_seconds",
-            "Duration of an operation on a pod, by type.",
-            ("operation_type",),
-        ),
-        (
-            HistogramMetric.STATS_AGE,
-            "kubelet_eviction_stats_age_seconds",
-            "Age of the stats on which an eviction was decided, by signal.",
-            ("eviction_signal",),
-        ),
-        (
-            HistogramMetric.ITERATION_DURATION,
-            "nodewright_turn_duration_seconds",
-            "Duration of an iteration of the loop, by observation.",
-            ("observation",),
-        ),
-        (
-            HistogramMetric.CONTAINERS_PER_POD,
-            "kubelet_containers_per_pod_count",
-            "Containers of a pod, without init containers.",
-            (),
-        ),
-        (
-            HistogramMetric.WORKER_START_DURATION,
-            "kubelet_pod_worker_start_duration_seconds",
-            "Time from a pod's arrival until the work on it begins.",
-            (),
-        ),
-    )
-)
 
 
 def node_metrics(state: AgentState, metrics: MetricValues, inputs: GaugeInputs) -> str:
     """The metrics of the node, without those of the process and the servers."""
     parts = [family_text(family, samples) for family, samples in node_gauges(state, inputs)]
-    for counter, family in _COUNTERS.items():
-        counts = metrics.counts[counter]
-        if counter is CounterMetric.REJECTED:
-            counts = _known_reasons(counts)
+    for counter, observed in metrics.counts.items():
+        if counter is CounterMetric.PROBED:
+            continue
+        counts = _known_reasons(observed) if counter is CounterMetric.REJECTED else observed
         labels = dict.fromkeys((*_ALWAYS.get(counter, ()), *sorted(counts)))
-        parts.append(family_text(family, [MetricSample(label, counts[label]) for label in labels]))
-    return "".join(parts) + histograms_text(metrics, _TIMES)
+        parts.append(family_text(counter.family, [MetricSample(label, counts[label]) for label in labels]))
+    histograms = (metric for metric in HistogramMetric if metric is not HistogramMetric.PROBE_DURATION)
+    return "".join(parts) + histograms_text(metrics, histograms)
 
 
 def probe_metrics(metrics: MetricValues) -> str:
     """The metrics of probes: results, and durations of successful probes."""
     counts = metrics.counts[CounterMetric.PROBED]
-    results = family_text(_PROBES, [MetricSample(labels, counts[labels]) for labels in sorted(counts)])
-    return results + histograms_text(metrics, _PROBE_TIMES)
+    results = family_text(
+        CounterMetric.PROBED.family, [MetricSample(labels, counts[labels]) for labels in sorted(counts)]
+    )
+    return results + histograms_text(metrics, [HistogramMetric.PROBE_DURATION])
 
 
 def _known_reasons(counts: Mapping[Labels, int]) -> Counter[Labels]:
@@ -237,3 +226,161 @@ def _known_reasons(counts: Mapping[Labels, int]) -> Counter[Labels]:
         else:
             known[("OutOfExtendedResources" if reason.startswith("OutOf") else "Other",)] += count
     return known
+
+
+def node_gauges(
+    state: AgentState, inputs: GaugeInputs
+) -> Iterator[tuple[MetricFamily, Iterable[MetricSample]]]:
+    """Each gauge with its values."""
+    facts = state.node.config.facts
+    yield _gauge("kubelet_node_name", "The node's name; always 1.", "node"), [MetricSample((facts.name,), 1)]
+    version = facts.cgroup_version
+    yield _gauge("kubelet_cgroup_version", "The version of cgroups."), [MetricSample((), version)]
+    yield from _pods(state)
+    yield from _cpus(state)
+    yield _volumes(state, inputs)
+    yield (
+        _gauge("nodewright_node_condition", "Whether the node is under pressure, by condition.", "condition"),
+        [MetricSample((str(condition),), condition in state.node.conditions) for condition in NodeCondition],
+    )
+    yield (
+        _gauge(
+            "nodewright_eviction_threshold_left",
+            "Available amount above an eviction threshold; it is met below 0.",
+            *("eviction_signal", "kind"),
+        ),
+        [
+            MetricSample((distance.signal, "hard" if distance.is_hard else "soft"), distance.distance)
+            for distance in inputs.threshold_distances
+        ],
+    )
+    yield (
+        _gauge("nodewright_observations_waiting", "Observations that wait for the loop."),
+        [MetricSample((), inputs.queue_length)],
+    )
+    if inputs.journal_bytes is not None:
+        size = [MetricSample((), inputs.journal_bytes)]
+        yield _gauge("nodewright_journal_bytes", "Size of the journal."), size
+
+
+def _gauge(name: str, help_text: str, *labels: str) -> MetricFamily:
+    return MetricFamily(name, MetricType.GAUGE, help_text, labels)
+
+
+def _pods(state: AgentState) -> Iterator[tuple[MetricFamily, Iterable[MetricSample]]]:
+    desired, active, states = Counter[str](), Counter[str](), Counter[str]()
+    running = 0
+    for record in state.pods.values():
+        static = "true" if record.source.is_static_pod_source else ""
+        desired[static] += record.is_in_source
+        # A pod that was removed from its source still counts for admission; the kubelet leaves it out here.
+        active[static] += _is_desired(record) and record.pod.uid in state.node.pods
+        if record.runtime_status is not None:
+            running += any(sandbox.is_ready for sandbox in record.runtime_status.sandboxes)
+            states.update(str(container.phase) for container in record.runtime_status.containers)
+    yield _gauge("kubelet_running_pods", "Pods with a ready sandbox."), [MetricSample((), running)]
+    yield (
+        _gauge("kubelet_running_containers", "Containers by state.", "container_state"),
+        [MetricSample((str(value),), states[value]) for value in ContainerPhase if states[value]],
+    )
+    for name, help_text, counts in (
+        ("kubelet_desired_pods", "Pods that should run.", desired),
+        ("kubelet_active_pods", "Pods that count for the admission of others.", active),
+    ):
+        yield (
+            _gauge(name, help_text, "static"),
+            [MetricSample((value,), counts[value]) for value in ("", "true")],
+        )
+    yield (
+        _gauge("kubelet_working_pods", "Pods by phase of their life.", "lifecycle", "config", "static"),
+        _working_pods(state),
+    )
+    stages = Counter(str(record.stage) for record in state.pods.values())
+    yield (
+        _gauge("nodewright_pods", "Pods by stage.", "stage"),
+        [MetricSample((str(value),), stages[value]) for value in PodStage],
+    )
+
+
+def _working_pods(state: AgentState) -> list[MetricSample]:
+    """The pods that are worked on; those that only the runtime knows are being ended.
+
+    Follows: v1.36, kubelet/kubelet_pods.go, HandlePodCleanups.
+    """
+    counts = Counter[Labels]()
+    for record in state.pods.values():
+        lifecycle = _LIFECYCLES.get(record.stage)
+        if lifecycle is not None:
+            static = "true" if record.source.is_static_pod_source else ""
+            counts[lifecycle, "desired" if _is_desired(record) else "orphan", static] += 1
+    counts["terminating", "runtime_only", "unknown"] = len(state.orphans)
+    kinds = (*product(("desired", "orphan"), ("", "true")), ("runtime_only", "unknown"))
+    return [
+        MetricSample((lifecycle, *kind), counts[(lifecycle, *kind)])
+        for lifecycle in ("sync", "terminating", "terminated")
+        for kind in kinds
+    ]
+
+
+def _is_desired(record: PodRecord) -> bool:
+    return record.is_in_source or (record.source is PodSource.CLUSTER and record.has_api_object)
+
+
+_LIFECYCLES = {
+    PodStage.ALLOCATING: "sync",
+    PodStage.WAITING: "sync",
+    PodStage.ACTIVE: "sync",
+    PodStage.TERMINATING: "terminating",
+    PodStage.TERMINATED: "terminated",
+}
+
+
+def _volumes(state: AgentState, inputs: GaugeInputs) -> tuple[MetricFamily, list[MetricSample]]:
+    """The volumes of pods that are worked on, and of those whose sandbox exists: it starts after their volumes.
+
+    Follows: v1.36, kubelet/volumemanager/metrics/metrics.go, getVolumeCount.
+    """
+    counts = Counter[Labels]()
+    for record in state.pods.values():
+        if record.stage not in (PodStage.ACTIVE, PodStage.TERMINATING):
+            continue
+        mounted = mounted_volumes(record.pod)
+        has_sandbox = record.runtime_status is not None and bool(record.runtime_status.sandboxes)
+        for volume in mounted:
+            plugin = inputs.volume_plugin(record.pod, volume) or "N/A"
+            counts[plugin, "desired_state_of_world"] += 1
+            counts[plugin, "actual_state_of_world"] += has_sandbox
+    family = _gauge("volume_manager_total_volumes", "Volumes of pods, by plugin.", "plugin_name", "state")
+    return family, [MetricSample(labels, count) for labels, count in sorted(counts.items()) if count]
+
+
+def _cpus(state: AgentState) -> Iterator[tuple[MetricFamily, Iterable[MetricSample]]]:
+    """The allocations of a static CPU manager.
+
+    Follows: v1.36, cpumanager/policy_static.go, initializeMetrics, updateAllocationPerNUMAMetric.
+    """
+    cpu_state = state.node.held.cpu
+    for provider in state.node.config.managers.providers:
+        if isinstance(provider, CPUProvider) and isinstance(provider.policy, StaticCPUPolicy):
+            topology, shared = provider.policy.topology, provider.policy.free(cpu_state)
+            exclusive = topology.cpus - cpu_state.default
+            yield (
+                _gauge(
+                    "kubelet_cpu_manager_shared_pool_size_millicores",
+                    "CPUs that are neither exclusive nor reserved, in thousandths.",
+                ),
+                [MetricSample((), len(shared) * 1000)],
+            )
+            yield (
+                _gauge("kubelet_cpu_manager_exclusive_cpu_allocation_count", "Exclusive CPUs of containers."),
+                [MetricSample((), len(exclusive))],
+            )
+            per_numa = Counter(info.numa for info in topology.cpu_info if info.cpu in exclusive)
+            yield (
+                _gauge(
+                    "kubelet_cpu_manager_allocation_per_numa",
+                    "Exclusive CPUs of containers, by NUMA node.",
+                    "numa_node",
+                ),
+                [MetricSample((str(numa),), per_numa[numa]) for numa in topology.numa_ids],
+            )

@@ -11,8 +11,8 @@ from google.protobuf.message import Message
 from grpc import aio
 
 from nodewright.agent.decide.termination import LISTED_STAGES
-from nodewright.agent.serving.served_agent import ServedAgent
-from nodewright.agent.serving.unix_sockets import prepare_socket_path, remove_socket
+from nodewright.agent.serving.agent_interface import AgentInterface
+from nodewright.agent.serving.agent_server import prepare_socket_path, remove_socket
 from nodewright.agent.state.agent_state import PodRecord, PodStage
 from nodewright.cluster.pod_resources import api_pb2 as v1
 from nodewright.cluster.pod_resources.lister import SERVICE, allocatable_message, pod_message
@@ -64,7 +64,7 @@ class PodResourcesServer:
     Departs: pods are sorted by name.
     """
 
-    def __init__(self, agent: ServedAgent) -> None:
+    def __init__(self, agent: AgentInterface) -> None:
         self._agent = agent
         self._limit = RateLimit(agent.clock, QPS, BURST_TOKENS)
 
@@ -173,7 +173,7 @@ def is_active(record: PodRecord) -> bool:
 
 
 @asynccontextmanager
-async def serve_pod_resources(agent: ServedAgent, path: Path) -> AsyncIterator[None]:
+async def serve_pod_resources(agent: AgentInterface, path: Path) -> AsyncIterator[None]:
     """Serves PodResources inside this context.
 
     Errors: HostError if another process listens there, or the socket cannot be created.

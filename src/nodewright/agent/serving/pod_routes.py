@@ -3,20 +3,21 @@
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from nodewright.agent.decide.pod_resize import differs_only_in_resources
-from nodewright.agent.serving.api_status_objects import pod_list, pod_object
-from nodewright.agent.serving.placement_reason import PlacementEvidence, placement_reason_document
-from nodewright.agent.serving.served_agent import ServedAgent
+from nodewright.agent.serving.agent_interface import AgentInterface
+from nodewright.agent.serving.api_objects import event_list, node_object, pod_list, pod_object
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.state.observations import PodApplied, PodDeletionRequested
+from nodewright.cluster.client.agent_client import PROFILE_ROUTE
 from nodewright.cluster.serving.routes import (
     BAD_REQUEST,
     CONFLICT,
@@ -25,11 +26,16 @@ from nodewright.cluster.serving.routes import (
     INVALID,
     NOT_FOUND,
     APIError,
+    AuthorizedRoute,
     boolean_parameter,
     integer_parameter,
     json_response,
 )
+from nodewright.documents.files.ports import ContainerUsage
 from nodewright.documents.formats.manifests import workloads_from
+from nodewright.documents.output.json_yaml import plain_value
+from nodewright.documents.profiles.machine.host_load import HostUsage, host_usage
+from nodewright.documents.profiles.profile_yaml import profile_document
 from nodewright.engine.admission.admission_plugins import (
     RuntimeClassMismatch,
     UnknownRuntimeClass,
@@ -39,11 +45,22 @@ from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgrou
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.node_cgroups import AllocatedPod, cgroup_rules, node_and_pod_cgroups
 from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.pod_placement import placement_of
 from nodewright.engine.node.resize.resize_attempts import api_server_rejection
 from nodewright.model.errors import Fault, InputError
+from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod, PodSpec
+from nodewright.model.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.printable import printable_lines
 from nodewright.model.reasons.resize import ResizeInvalid, resize_api_error
+from nodewright.model.reasons.texts import sentence
 from nodewright.model.values.instant import Instant
+from nodewright.predict.replay.scenario_journal import current_profile
+
+if TYPE_CHECKING:
+    from nodewright.predict.explain.explanation import Explanation
+
 
 MAX_POD_BYTES = 3 << 20
 _DECISION_TIMEOUT_S = 10.0
@@ -53,7 +70,7 @@ _HEARTBEAT_S = 10.0
 class PodRoutes:
     """The routes of pods; paths as in the API server."""
 
-    def __init__(self, agent: ServedAgent) -> None:
+    def __init__(self, agent: AgentInterface) -> None:
         self._agent = agent
 
     def routes(self) -> list[Route]:
@@ -167,7 +184,7 @@ class PodRoutes:
         waits_for = [state.pods[uid].pod.full_name for uid in sorted(record.waits_for) if uid in state.pods]
         explained = None
         if record.stage is PodStage.REJECTED:
-            from nodewright.predict.explain.explanation import explanation  # noqa: PLC0415 - 2 MiB, if nobody asks
+            from nodewright.predict.explain.explanation import explanation  # noqa: PLC0415 - 2 MiB, before the first request
 
             # It may take seconds on a full node; a thread keeps the loop running.
             explained = await asyncio.to_thread(explanation, state.node, record.pod)
@@ -293,3 +310,195 @@ def _pod(body: bytes, namespace: str) -> Pod:
         fault = Fault(path="metadata.namespace", value=pod.metadata.namespace, rule=rule)
         raise APIError(BAD_REQUEST, str(fault), (fault,))
     return pod
+
+
+_SAMPLE_INTERVAL_S = 0.3
+
+
+class NodeRoutes:
+    """The routes of the node, events and usage; paths as in the API server, where it has them."""
+
+    def __init__(self, agent: AgentInterface) -> None:
+        self._agent = agent
+
+    def routes(self) -> list[Route]:
+        """All routes."""
+        return [
+            Route("/healthz", self.health),
+            Route("/api/v1/nodes", self.nodes),
+            Route("/api/v1/nodes/{name}", self.node),
+            Route("/api/v1/events", self.events),
+            Route("/api/v1/namespaces/{namespace}/events", self.events),
+            Route("/nodewright/v1/usage", self.usage),
+        ]
+
+    async def health(self, _request: Request) -> Response:
+        """Reports that the agent responds."""
+        return Response("ok", media_type="text/plain")
+
+    async def nodes(self, _request: Request) -> Response:
+        """The list of nodes, which has one."""
+        return json_response(
+            {"apiVersion": "v1", "kind": "NodeList", "metadata": {}, "items": [self._node()]}
+        )
+
+    async def node(self, request: Request) -> Response:
+        """The node, by its name."""
+        name = request.path_params["name"]
+        if name != self._agent.node_name:
+            raise APIError(NOT_FOUND, f'nodes "{name}" not found')
+        return json_response(self._node())
+
+    async def events(self, request: Request) -> Response:
+        """Recent events; events of the node have no namespace."""
+        namespace, name = request.path_params.get("namespace"), request.query_params.get("pod")
+        events = [
+            event
+            for event in self._agent.event_recorder.events()
+            if (namespace is None or event.namespace == namespace) and (name is None or event.name == name)
+        ]
+        return json_response(event_list(events, self._agent.node_name))
+
+    async def usage(self, _request: Request) -> Response:
+        """The current usage of containers and the machine; CPU usage is measured over a short interval."""
+        before, host_before = await self._agent.runtime.usage(), host_usage()
+        await asyncio.sleep(_SAMPLE_INTERVAL_S)
+        after, host = await self._agent.runtime.usage(), host_usage()
+        pods = []
+        for record in self._agent.pods():
+            statuses = record.runtime_status.containers if record.runtime_status is not None else ()
+            running = [
+                status for status in statuses if status.phase is ContainerPhase.RUNNING and status.id in after
+            ]
+            if running:
+                meta = record.pod.metadata
+                pods.append(
+                    {
+                        "namespace": meta.namespace or "default",
+                        "name": meta.name,
+                        "containers": [
+                            {"name": status.name, **_container_usage(before.get(status.id), after[status.id])}
+                            for status in running
+                        ],
+                    }
+                )
+        machine = self._agent.event_recorder.state.node.config.parts.machine
+        node = {"name": self._agent.node_name, **_node_usage(host_before, host, machine)}
+        return json_response({"node": node, "pods": pods})
+
+    def _node(self) -> dict[str, Any]:
+        return node_object(self._agent.event_recorder.state, self._agent.system_info)
+
+
+def _container_usage(before: ContainerUsage | None, after: ContainerUsage) -> dict[str, int | None]:
+    """Units: nanoseconds of CPU time per second; bytes; number of processes."""
+    cpu = None
+    if before is not None and before.cpu_ns is not None and after.cpu_ns is not None:
+        elapsed_ns = after.at_ns - before.at_ns
+        cpu = max(0, after.cpu_ns - before.cpu_ns) * 10**9 // elapsed_ns if elapsed_ns > 0 else None
+    return {
+        "cpuNanoCores": cpu,
+        "workingSetBytes": after.working_set_bytes,
+        "processes": after.processes,
+    }
+
+
+def _node_usage(before: HostUsage, after: HostUsage, machine: MachineInfo) -> dict[str, int | None]:
+    """Units: nanoseconds of CPU time per second; bytes."""
+    total, busy = after.total_ticks - before.total_ticks, after.busy_ticks - before.busy_ticks
+    return {
+        "cpuNanoCores": busy * 10**9 * machine.num_cores // total if total > 0 else None,
+        "cpus": machine.num_cores,
+        "workingSetBytes": after.working_set_bytes,
+        "memoryBytes": machine.memory_capacity,
+    }
+
+
+class ProfileRoutes:
+    """The route of the node's profile, with which other commands predict this node's decisions."""
+
+    def __init__(self, agent: AgentInterface, profile: NodeProfile) -> None:
+        """``profile`` is the node without pods."""
+        self._agent, self._profile = agent, profile
+
+    def authorized_routes(self) -> tuple[AuthorizedRoute, ...]:
+        """All routes."""
+        return (AuthorizedRoute(Route(f"/{PROFILE_ROUTE}", self.profile)),)
+
+    async def profile(self, _request: Request) -> Response:
+        """The current profile of the node, with its pods."""
+        return json_response(
+            plain_value(
+                profile_document(current_profile(self._profile, self._agent.event_recorder.state.node))
+            )
+        )
+
+
+STAGE_TEXTS = {
+    PodStage.ALLOCATING: "admitted, waiting for its device plugins",
+    PodStage.WAITING: "admitted, waiting for other pods to end",
+    PodStage.ACTIVE: "admitted",
+    PodStage.TERMINATING: "admitted, terminating",
+    PodStage.TERMINATED: "admitted, terminated",
+    PodStage.REJECTED: "refused",
+}
+"""The decision about a pod, by its stage."""
+
+
+class PlacementEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts behind a pod's placement."""
+
+    record: PodRecord
+    node: NodeState
+    waits_for: Sequence[str]
+    """The pods that must end first, as namespace/name."""
+    cgroups: Sequence[PlannedCgroup]
+    """The cgroups of the pod and its containers; empty if they have been removed."""
+    explanation: "Explanation | None"
+    """The node's decision in its current state, in addition to all other pods; None: not evaluated again."""
+
+
+def placement_reason_document(evidence: PlacementEvidence, *, width: int = 100) -> dict[str, Any]:
+    """The facts, and (`text`) their description."""
+    from nodewright.predict.node_report.cgroup_report import reported_cgroup  # noqa: PLC0415 - see agent_view.py
+    from nodewright.predict.node_report.report_parts import pod_allocations  # noqa: PLC0415 - as above
+
+    record, version = evidence.record, evidence.node.config.facts.cgroup_version
+    document: dict[str, Any] = {
+        "decision": STAGE_TEXTS[record.stage],
+        "because": [sentence(reason) for reason in record.because],
+    }
+    if record.status_override is not None:
+        document["kubelet"] = {
+            "reason": record.status_override.reason,
+            "message": record.status_override.message,
+        }
+    if evidence.waits_for:
+        document["waitsFor"] = list(evidence.waits_for)
+    if record.pod.uid in evidence.node.pods:
+        document["placement"] = plain_value(pod_allocations(placement_of(evidence.node, record.pod)))
+    document["cgroups"] = [plain_value(reported_cgroup(cgroup, version)) for cgroup in evidence.cgroups]
+    document["text"] = _text(evidence, width)
+    return document
+
+
+def _text(evidence: PlacementEvidence, width: int) -> str:
+    from nodewright.predict.node_report.cgroup_report import group_text  # noqa: PLC0415 - as above
+    from nodewright.predict.node_report.report_parts import placement_tables  # noqa: PLC0415 - as above
+
+    record = evidence.record
+    lines = [f"decision: {STAGE_TEXTS[record.stage]}"]
+    if record.status_override is not None:
+        lines.append(f"kubelet:  {record.status_override.reason}: {record.status_override.message}")
+    lines += [f"because:  {sentence(reason)}" for reason in record.because]
+    lines += [f"waits for {pod} to end" for pod in evidence.waits_for]
+    parts = [printable_lines(lines)]
+    if evidence.explanation is not None:
+        now = evidence.explanation.text(width=width)
+        parts.append(f"On the node in its current state:\n{now}")
+    if record.pod.uid in evidence.node.pods:
+        parts += placement_tables(
+            [(record.pod, placement_of(evidence.node, record.pod))], evidence.node, wide=False
+        )[:1]
+    parts += [group_text(cgroup) for cgroup in evidence.cgroups]
+    return "\n".join(parts)

@@ -5,15 +5,56 @@ from typing import TypeAlias
 
 import msgspec
 
-from nodewright.agent.rules.lifecycle.pod_actions import ProbeResult
-from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
-from nodewright.agent.rules.lifecycle.probe_state import Probe
-from nodewright.agent.state import device_observations
+from nodewright.agent.rules.pod_actions import ProbeResult
+from nodewright.agent.rules.pod_status import StatusOverride
+from nodewright.agent.rules.probe_state import Probe
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.effects import PodEffect
+from nodewright.engine.core.devices.device_manager import DevicePluginError
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation
+from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.kubernetes.objects import Pod, Taint
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.reasons.devices import DeviceAllocationFailed
+
+# ---------------------------------------------------------------- state
+
+
+# ---------------------------------------------------------------- observations
+
+
+class PluginDevicesListed(msgspec.Struct, frozen=True, kw_only=True):
+    """The devices that a resource's plugin lists."""
+
+    resource: str
+    devices: tuple[Device, ...] | None
+    """None: the plugin is gone for good, and the node has 0 of the resource."""
+    preferred_allocation: str = "absent"
+    """`asked` if the plugin offers GetPreferredAllocation."""
+
+
+class PreferredAllocationReceived(msgspec.Struct, frozen=True, kw_only=True):
+    """The devices that a plugin prefers for a container, or its error."""
+
+    uid: str
+    container: str
+    resource: str
+    preferred_devices: tuple[str, ...] | DevicePluginError
+
+
+class DeviceAllocationResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of AllocateDevices."""
+
+    responses: Mapping[tuple[str, str], bytes] = {}
+    """The plugins' responses, by container and resource."""
+    failure: DeviceAllocationFailed | None = None
+    """The first failure; no further plugin was called."""
+
+
+# ---------------------------------------------------------------- effects
+
+
+DeviceObservation: TypeAlias = PluginDevicesListed | PreferredAllocationReceived
 
 
 class SourcePodsListed(msgspec.Struct, frozen=True):
@@ -91,7 +132,7 @@ class PodEffectCompleted(msgspec.Struct, frozen=True, kw_only=True):
     observed_at_ns: int
     failures: tuple[EffectFailure, ...] = ()
     is_cancelled: bool = False
-    device_allocation: device_observations.DeviceAllocationResult | None = None
+    device_allocation: DeviceAllocationResult | None = None
     """The result of AllocateDevices."""
 
 
@@ -170,7 +211,7 @@ Observation: TypeAlias = (
     | PodReferencesChanged
     | ContainerUpdateFailed
     | NodeUsageObserved
-    | device_observations.DeviceObservation
+    | DeviceObservation
     | DrainRequested
     | NodeObjectObserved
     | Ticked

@@ -6,19 +6,28 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import NamedTuple, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource
-from nodewright.agent.state.outcome import StateChanges
-from nodewright.agent.state.status_text import StatusText
-from nodewright.agent.store.journal_file import JOURNAL_END, JournalFormat, journal_line, repaired_journal
-from nodewright.agent.store.restore_state import RestoredState, SavedState, restored_state
-from nodewright.agent.store.stored_pods import (
+from nodewright.agent.decide.iteration import StateChanges
+from nodewright.agent.decide.record_status import rejected_status
+from nodewright.agent.decide.termination import COUNTED_STAGES, preempted_status
+from nodewright.agent.rules.pod_status import StatusOverride
+from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
+from nodewright.agent.store.store_files import (
+    DEFERRED,
+    HEADER,
+    JOURNAL,
+    JOURNAL_END,
+    LOG,
+    OLD_JOURNALS,
+    PODS,
     DamagedRecordError,
     FileChanges,
     StoreHeader,
     deferred_file,
     header_file,
+    journal_line,
     log_commit_mark,
     log_line,
     pending_changes,
@@ -26,6 +35,7 @@ from nodewright.agent.store.stored_pods import (
     read_deferred_file,
     read_header_file,
     read_pod_file,
+    repaired_journal,
 )
 from nodewright.cluster.tasks.supervision import STATE_NOT_SAVED, error_text
 from nodewright.documents.files.file_store import LocalFileStore, boot_id
@@ -35,15 +45,38 @@ from nodewright.documents.profiles.state_files.checkpoints import (
     stored_state,
     written_state_files,
 )
-from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.restart.kubelet_startup import StoredState
+from nodewright.engine.node.actions import KillPod
+from nodewright.engine.node.managers.device_updates import without_listed_devices
+from nodewright.engine.node.node_config import NodeParts
+from nodewright.engine.node.node_state import NodeState, container_names
+from nodewright.engine.node.restart.kubelet_startup import StoredState, start_kubelet, with_all_pods_known
+from nodewright.engine.node.step import Decision, ReadmittedPod, readmit_pods
 from nodewright.model.errors import Fault, HostError, InputError
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.reasons.state_files import StateFile, StateFileDamaged
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.predict.replay.scenario_journal import JournalEncoder
 
-HEADER, LOG, DEFERRED, PODS, JOURNAL = "agent.json", "changes.log", "deferred.json", "pods", "journal.json"
-OLD_JOURNALS = ("journal.1.json", "journal.2.json", "journal.3.json")
+
+class SavedState(msgspec.Struct, frozen=True, kw_only=True):
+    """What the previous agent has left."""
+
+    stored: StoredState
+    """The resource managers' state files."""
+    pods: Mapping[str, PodRecord] = {}
+    deferred: tuple[tuple[PodSource, Pod], ...] = ()
+    has_rebooted: bool = False
+    """Whether the machine has been rebooted since, so that no container runs."""
+
+
+class RestoredState(msgspec.Struct, frozen=True):
+    """The state that the agent starts with, and events to publish."""
+
+    state: AgentState
+    events: tuple[RecordEvent, ...] = ()
+
+
 _STATE_FILE_NAMES = {
     StateFile.CPU: str(StateFile.CPU),
     StateFile.MEMORY: str(StateFile.MEMORY),
@@ -56,8 +89,7 @@ T = TypeVar("T")
 class StoreSettings(NamedTuple):
     """Settings of an `AgentStore`."""
 
-    journal_format: JournalFormat
-    status_text: StatusText
+    journal_encoder: JournalEncoder
     boot_id: str
     """An id that changes with each boot of the machine."""
     path: str
@@ -140,7 +172,7 @@ class AgentStore:
         journal_end, events = self._journal_end, self._events
         if changes.node_steps:
             text = b"".join(
-                (b",\n" if number else b"\n") + journal_line(self._settings.journal_format.event(node_step))
+                (b",\n" if number else b"\n") + journal_line(self._settings.journal_encoder.event(node_step))
                 for number, node_step in enumerate(changes.node_steps, start=events)
             )
             self._disk.write_at(JOURNAL, journal_end, text + JOURNAL_END.encode())
@@ -158,7 +190,7 @@ class AgentStore:
         }
         if changes.deferred is not None:
             files[DEFERRED] = deferred_file(changes.deferred)
-        if changes.have_holdings_changed:
+        if changes.have_allocations_changed:
             files |= self._changed_state(changes.node)
         return files
 
@@ -313,21 +345,21 @@ class AgentStore:
 
     def _restored(self, saved: SavedState) -> Verdict[RestoredState]:
         """The state to start with; the files of pods with which there is none are set aside."""
-        parts, status_text = self._node.config.parts, self._settings.status_text
+        parts = self._node.config.parts
         try:
-            return restored_state(parts, saved, status_text)
+            return restored_state(parts, saved)
         except Exception:
             usable = dict(saved.pods)
             for uid, record in saved.pods.items():
                 try:
-                    restored_state(parts, replace(saved, pods={uid: record}), status_text)
+                    restored_state(parts, replace(saved, pods={uid: record}))
                 except Exception as error:  # noqa: BLE001 - as above
                     name = f"{PODS}/{uid}.json"
                     self._set_aside(name, f"{self._displayed_path(name)}: {error_text(error)}")
                     del usable[uid]
             if len(usable) == len(saved.pods):
                 raise
-            return restored_state(parts, replace(saved, pods=usable), status_text)
+            return restored_state(parts, replace(saved, pods=usable))
 
     def _write_initial_files(self) -> None:
         """Writes the files that differ from the state that the agent starts with, unless they are written already."""
@@ -355,7 +387,7 @@ class AgentStore:
                 self._disk.write(JOURNAL, complete)
             for name, older in reversed([*zip((JOURNAL, *OLD_JOURNALS), OLD_JOURNALS, strict=False)]):
                 self._disk.rename(name, older)
-        head = dict(self._settings.journal_format.header(self._node))
+        head = dict(self._settings.journal_encoder.header(self._node))
         text = journal_line({**head, "spec": {**head["spec"], "events": []}}).removesuffix(b"]}}")
         self._disk.write(JOURNAL, text + JOURNAL_END.encode())
         self._journal_begin = self._journal_end = len(text)
@@ -368,8 +400,7 @@ class AgentStore:
 def open_store(
     path: Path,
     node: NodeState,
-    journal_format: JournalFormat,
-    status_text: StatusText,
+    journal_encoder: JournalEncoder,
     unready_sources: Iterable[PodSource] = (),
 ) -> Verdict[OpenedStore]:
     """Opens a store in a directory of this machine, and holds the directory until the process ends.
@@ -378,10 +409,111 @@ def open_store(
     Errors: as `AgentStore.open`; HostError where another agent uses the directory.
     """
     settings = StoreSettings(
-        journal_format=journal_format,
-        status_text=status_text,
+        journal_encoder=journal_encoder,
         boot_id=boot_id(),
         path=str(path),
         unready_sources=frozenset(unready_sources),
     )
     return AgentStore.open(LocalFileStore(path), node, settings)
+
+
+def restored_state(parts: NodeParts, saved: SavedState) -> Verdict[RestoredState]:
+    """The state of an agent that starts on what another one left; refused: a kubelet would not start either.
+
+    Every counted pod goes through admission again and keeps what it holds. A pod that is rejected, because machine or
+    configuration have changed, is terminated. A static pod that has ended or was rejected is forgotten: its source
+    still lists it, and it is added as a new pod.
+
+    Follows: v1.36, pkg/kubelet/kubelet.go, HandlePodAdditions; pkg/kubelet/cm/devicemanager/manager.go, readCheckpoint.
+    Departs: pods keep their devices after a reboot, too, and their containers wait for the device plugins; a kubelet
+        rejects such pods, unless a plugin registers before they are admitted.
+    """
+    pods = {
+        uid: _after_reboot(record) if saved.has_rebooted else record
+        for uid, record in saved.pods.items()
+        if not _is_forgotten(record)
+    }
+    counted = [record.pod for record in pods.values() if _counts(record)]
+    # Pods keep their devices: no plugin has to register first.
+    holders = [(pod.uid, name) for pod in counted for name in container_names(pod)]
+    started = start_kubelet(parts, saved.stored, holders)
+    if started.state is None:
+        return Refused(tuple(ending.because for ending in started.failures))
+    node, results = readmit_pods(without_listed_devices(started.state), counted, {pod.uid for pod in counted})
+    node = with_all_pods_known(node)
+    for uid, record in pods.items():
+        # Memory of init containers that have ended stays free.
+        node = node.started(uid) if record.has_started else node
+    run = _Restoration(node, pods)
+    for readmitted in results:
+        run.apply_admission(readmitted)
+    if saved.has_rebooted and pods:
+        run.events.append(
+            RecordEvent(
+                uid="",
+                is_warning=False,
+                reason="Rebooted",
+                message="the machine was rebooted: all pods start again",
+            )
+        )
+    state = AgentState(node=node.without_stale(), pods=run.pods, deferred=saved.deferred)
+    return Granted(RestoredState(state, tuple(run.events)))
+
+
+def _counts(record: PodRecord) -> bool:
+    """Whether the pod counts for the node's resources."""
+    return record.stage in COUNTED_STAGES and not record.is_preempted and not record.cgroup
+
+
+def _is_forgotten(record: PodRecord) -> bool:
+    """Whether a kubelet would have forgotten the pod: it does not store the end of static pods."""
+    has_ended = record.stage in (PodStage.TERMINATED, PodStage.REJECTED)
+    return has_ended and record.source.is_static_pod_source and record.is_in_source
+
+
+def _after_reboot(record: PodRecord) -> PodRecord:
+    """The record after a reboot: no back-off or failure from before counts."""
+    return replace(record, back_offs={}, container_waiting={}, pending_post_start_hooks={})
+
+
+class _Restoration:
+    """The records while they are readmitted."""
+
+    def __init__(self, node: NodeState, pods: Mapping[str, PodRecord]) -> None:
+        self.events: list[RecordEvent] = []
+        self.pods = {uid: replace(record, memory=node.held.memory) for uid, record in pods.items()}
+
+    def apply_admission(self, readmitted: ReadmittedPod) -> None:
+        """Applies the result of a pod's readmission."""
+        record, step = self.pods[readmitted.pod.uid], readmitted.step
+        victims = set()
+        for action in step.actions:
+            if isinstance(action, KillPod):
+                victims.add(action.pod_uid)
+                self._preempt(action)
+        if record.stage is PodStage.TERMINATING:
+            return
+        if step.decision is Decision.REFUSED:
+            override = rejected_status(step.because)
+            self._terminate(record, override)
+        else:
+            waits_for = record.waits_for | victims
+            stage = (
+                PodStage.WAITING if waits_for and record.stage is not PodStage.ALLOCATING else record.stage
+            )
+            self.pods[readmitted.pod.uid] = replace(record, stage=stage, waits_for=waits_for)
+
+    def _preempt(self, action: KillPod) -> None:
+        record = replace(self.pods[action.pod_uid], grace_period_s=action.grace_period_s, is_preempted=True)
+        self._terminate(record, preempted_status(action))
+
+    def _terminate(self, record: PodRecord, override: StatusOverride) -> None:
+        self.events.append(
+            RecordEvent(uid=record.pod.uid, is_warning=True, reason=override.reason, message=override.message)
+        )
+        self.pods[record.pod.uid] = replace(
+            record,
+            stage=PodStage.TERMINATING,
+            status_override=record.status_override or override,
+            waits_for=frozenset(),
+        )

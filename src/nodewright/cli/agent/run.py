@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from nodewright.agent.rules.lifecycle.pod_conditions import RESIZE_PENDING
+from nodewright.agent.rules.pod_status import RESIZE_PENDING
 from nodewright.cli import options
 from nodewright.cli.agent.agent_connection import (
     decode_pods,

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 from tests.support.agent_bench import AgentBench
 
-from nodewright.agent.assembly import plugin_setup
-from nodewright.agent.assembly.agent_node import agent_node
-from nodewright.agent.assembly.agent_settings import AgentSettings
-from nodewright.agent.assembly.node_options import (
+from nodewright.agent.assembly import runtime_setup
+from nodewright.agent.assembly.agent_node import (
     NODE_OBJECT,
     SavedNodeObject,
+    agent_node,
     configured_labels,
     configured_taints,
     node_addresses,
     saved_node_object,
 )
+from nodewright.agent.assembly.agent_settings import AgentSettings
 from nodewright.agent.devices.device_allocation import DeviceAllocator
 from nodewright.agent.devices.protocols import DevicePlugins
 from nodewright.agent.observe.event_recorder import EventRecorder
@@ -113,9 +113,9 @@ def test_the_containers_of_nodewright_kubelet_see_no_files_of_the_host(
             created.append(sees_host)
             super().__init__(plugins, sees_host=sees_host)
 
-    monkeypatch.setattr(plugin_setup, "DeviceAllocator", Allocator)
+    monkeypatch.setattr(runtime_setup, "DeviceAllocator", Allocator)
     bench = AgentBench()
-    plugin_setup.create_plugin_endpoints(
+    runtime_setup.create_plugin_endpoints(
         settings(**options), bench.loop, EventRecorder(bench.loop.state, HostClock())
     )
     assert created == [sees_host]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.agent_bench import async_test
 
-from nodewright.agent.host import systemd
+from nodewright.agent.host import agent_process
 from nodewright.agent.runtimes.simulated import FakeClock, settle
 
 UNIT = Path(__file__).parents[4] / "packaging" / "nodewright-agent.service"
@@ -43,7 +43,7 @@ def test_systemd_is_told_where_it_wants_to_know(tmp_path: Path, monkeypatch: pyt
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(address)
         monkeypatch.setenv("NOTIFY_SOCKET", address)
-        assert systemd.notify("READY=1")
+        assert agent_process.notify("READY=1")
         assert listener.recv(64) == b"READY=1"
 
 
@@ -53,7 +53,7 @@ def count_notifications(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **told:
     @async_test
     async def live() -> None:
         clock = FakeClock()
-        task = asyncio.ensure_future(systemd.notify_watchdog(clock))
+        task = asyncio.ensure_future(agent_process.notify_watchdog(clock))
         await settle()
         await clock.advance(10)
         task.cancel()
@@ -104,7 +104,7 @@ def test_systemd_hears_nothing_where_it_does_not_ask_us(
 @pytest.mark.parametrize("address", ["", "/nonexistent/notify"])
 def test_nobody_listens(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", address)
-    assert not systemd.notify("READY=1")
+    assert not agent_process.notify("READY=1")
 
 
 @pytest.mark.parametrize(("said", "stops"), [("stopping", True), ("running", False), ("degraded", False)])
@@ -115,7 +115,7 @@ def test_whether_the_machine_goes_down_is_what_systemctl_says(
     program.write_text(f"#!/bin/sh\necho {said}\n", "utf-8")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(systemd, "_SYSTEMD_DIRECTORY", tmp_path)
-    assert systemd.is_shutting_down() is stops
-    monkeypatch.setattr(systemd, "_SYSTEMD_DIRECTORY", tmp_path / "nowhere")
-    assert not systemd.is_shutting_down()
+    monkeypatch.setattr(agent_process, "_SYSTEMD_DIRECTORY", tmp_path)
+    assert agent_process.is_shutting_down() is stops
+    monkeypatch.setattr(agent_process, "_SYSTEMD_DIRECTORY", tmp_path / "nowhere")
+    assert not agent_process.is_shutting_down()

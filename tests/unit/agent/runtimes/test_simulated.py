@@ -4,12 +4,7 @@ import asyncio
 
 import pytest
 
-from nodewright.agent.host.ports import (
-    ContainerConfig,
-    ContainerRuntime,
-    ExecResult,
-    PodSandboxConfig,
-)
+from nodewright.agent.host.ports import ContainerConfig, ContainerRuntime, ExecResult, PodSandboxConfig
 from nodewright.agent.runtimes.simulated import ContainerScript, FakeCgroups, FakeClock, FakeRuntime, settle
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.files.ports import CgroupManager

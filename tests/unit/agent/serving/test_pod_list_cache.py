@@ -9,9 +9,9 @@ from tests.support.fake_plugins import GPU, GPUS, DeviceBench, FakePluginClient,
 
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.runtimes.simulated import settle
-from nodewright.agent.serving.api_status_objects import NodeSystemInfo
+from nodewright.agent.serving.agent_interface import AgentInterface
+from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.serving.kubelet_routes import PodListCache
-from nodewright.agent.serving.served_agent import ServedAgent
 from nodewright.testing.objects import a_pod
 
 
@@ -24,7 +24,7 @@ async def test_device_health_is_in_the_pod_status() -> None:
         await bench.add_pods(a_gpu_pod("train", 2), a_pod("web"))
         sheet = NodeSystemInfo(kubelet_version="v1.36", started_ns=0)
         kept = PodListCache(
-            ServedAgent(
+            AgentInterface(
                 event_recorder=board,
                 observe=bench.loop.observe,
                 runtime=bench.runtime,

@@ -13,11 +13,15 @@ from tests.support.agent_bench import AgentBench, async_test
 
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.runtimes.simulated import settle
-from nodewright.agent.serving import unix_sockets
-from nodewright.agent.serving.agent_server import serve_agent_api
-from nodewright.agent.serving.api_status_objects import NodeSystemInfo
-from nodewright.agent.serving.served_agent import ServedAgent
-from nodewright.agent.serving.unix_sockets import ServerFactory, remove_socket, serve_on_demand
+from nodewright.agent.serving import agent_server
+from nodewright.agent.serving.agent_interface import AgentInterface
+from nodewright.agent.serving.agent_server import (
+    ServerFactory,
+    remove_socket,
+    serve_agent_api,
+    serve_on_demand,
+)
+from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.cluster.serving import http_server
 from nodewright.cluster.serving.http_server import serve_unix_socket
 from nodewright.cluster.serving.middleware import Receive, RefusalLog, Scope, Send
@@ -94,7 +98,7 @@ def test_a_server_that_does_not_begin_turns_people_away_and_is_tried_again(tmp_p
 def test_connections_beyond_the_limit_are_closed(
     tmp_path: Path, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unix_sockets, "MAX_CONNECTIONS", limit)
+    monkeypatch.setattr(agent_server, "MAX_CONNECTIONS", limit)
 
     @async_test
     async def run_scenario() -> None:
@@ -229,7 +233,7 @@ def test_malformed_requests_on_the_agents_socket_are_refused_and_recorded(tmp_pa
             facts = NodeSystemInfo(
                 kubelet_version="v1.36", started_ns=0, container_runtime_version="fake://0"
             )
-            agent = ServedAgent(
+            agent = AgentInterface(
                 event_recorder=recorder,
                 observe=bench.loop.observe,
                 runtime=bench.runtime,

@@ -9,24 +9,29 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench
+from tests.support.agent_restarts import stored_part
 from tests.support.disks import FakeDisk
 
+from nodewright.agent.decide.iteration import StateChanges
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
-from nodewright.agent.state.outcome import StateChanges
-from nodewright.agent.state.status_text import KubeletStatusText
 from nodewright.agent.store import agent_store
 from nodewright.agent.store.agent_store import (
+    AgentStore,
+    OpenedStore,
+    SavedState,
+    StoreSettings,
+    open_store,
+    restored_state,
+)
+from nodewright.agent.store.store_files import (
     HEADER,
     JOURNAL,
     LOG,
     OLD_JOURNALS,
-    AgentStore,
-    OpenedStore,
-    StoreSettings,
-    open_store,
+    deferred_file,
+    pod_file,
+    read_pod_file,
 )
-from nodewright.agent.store.restore_state import SavedState, restored_state
-from nodewright.agent.store.stored_pods import deferred_file, pod_file, read_pod_file, stored_part
 from nodewright.documents.files.file_store import LocalFileStore
 from nodewright.documents.files.ports import FileStore
 from nodewright.documents.formats.documents import InputFile
@@ -47,8 +52,7 @@ PROFILE = a_profile(**STATIC_CPUS)
 
 def a_setting(profile: NodeProfile, **changes: Any) -> StoreSettings:
     setting = StoreSettings(
-        journal_format=JournalEncoder(profile, journal_header()),
-        status_text=KubeletStatusText(),
+        journal_encoder=JournalEncoder(profile, journal_header()),
         boot_id="first",
         path="/root-dir",
     )
@@ -283,10 +287,10 @@ def test_a_record_that_nobody_can_start_with_is_set_aside(monkeypatch: pytest.Mo
     disk = FakeDisk()
     uids = set(after_some_pods(disk).pods)
 
-    def restored(parts: Any, saved: SavedState, status_text: Any) -> Any:
+    def restored(parts: Any, saved: SavedState) -> Any:
         if "web" in saved.pods:
             raise KeyError("name")
-        return restored_state(parts, saved, status_text)
+        return restored_state(parts, saved)
 
     monkeypatch.setattr(agent_store, "restored_state", restored)
     start = opened(disk)
@@ -329,11 +333,11 @@ def test_a_real_directory_keeps_it_as_well(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_an_agent_has_its_directory_for_itself(tmp_path: Path) -> None:
     node, scribe = Node.from_profile(PROFILE).state, JournalEncoder(PROFILE, journal_header())
-    store = open_store(tmp_path, node, scribe, KubeletStatusText(), {PodSource.FILE})
+    store = open_store(tmp_path, node, scribe, {PodSource.FILE})
     assert isinstance(store, Granted)
     assert store.value.state.unready_sources == {PodSource.FILE}
     with pytest.raises(HostError, match="two agents"):
-        open_store(tmp_path, node, scribe, KubeletStatusText())
+        open_store(tmp_path, node, scribe)
 
 
 def test_a_directory_error_names_the_failed_operation(tmp_path: Path) -> None:

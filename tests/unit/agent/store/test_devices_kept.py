@@ -11,8 +11,8 @@ from tests.support.fake_plugins import GPU, GPUS, PREFERENCE_OPTIONS, DeviceBenc
 from nodewright.agent.devices.plugin_endpoints import ENDPOINT_STOP_GRACE_PERIOD_S
 from nodewright.agent.runtimes.simulated import FakeCgroups, FakeRuntime, settle
 from nodewright.agent.state.agent_state import PodStage
-from nodewright.agent.state.status_text import KubeletStatusText
-from nodewright.agent.store.agent_store import JOURNAL, AgentStore, StoreSettings
+from nodewright.agent.store.agent_store import AgentStore, StoreSettings
+from nodewright.agent.store.store_files import JOURNAL
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.profiles.scenario_files import journal_header, scenario_from_file, scenario_node
 from nodewright.documents.profiles.state_files.device_checkpoint import read_device_checkpoint
@@ -38,9 +38,7 @@ class Home:
 
     def agent(self, line: FakePluginClient, live: Callable[[DeviceBench], Awaitable[None]]) -> None:
         """An agent that begins on what is there, and ends all of a sudden."""
-        setting = StoreSettings(
-            JournalEncoder(PROFILE, journal_header()), KubeletStatusText(), self.boot, "/root-dir"
-        )
+        setting = StoreSettings(JournalEncoder(PROFILE, journal_header()), self.boot, "/root-dir")
         result = AgentStore.open(self.disk, Node.from_profile(PROFILE).state, setting)
         assert isinstance(result, Granted), result
 

@@ -14,7 +14,7 @@ from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_
 
 from nodewright.agent.member.pod_informer import PodInformer
 from nodewright.agent.member.service_account_tokens import _issued
-from nodewright.agent.rules.environment.value_sources import TokenSpec
+from nodewright.agent.rules.value_sources import TokenSpec
 from nodewright.cluster.client import api_client, list_watch
 from nodewright.cluster.client.access import AccessOptions, ClusterAccess, PEMSource
 from nodewright.cluster.client.api_client import ApiClient

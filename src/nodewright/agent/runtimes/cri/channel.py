@@ -1,4 +1,4 @@
-"""A gRPC channel to a container runtime: calls with time limits; failures become `HostError`."""
+"""A gRPC channel to a container runtime: calls with time limits, failures as `HostError`, and the runtime's health."""
 
 import asyncio
 import re
@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 from grpc import StatusCode
 from grpc import aio as grpc_aio
 
+from nodewright.agent.host.ports import RuntimeHandler, RuntimeHealth
 from nodewright.agent.runtimes.cri import api_pb2 as cri
 from nodewright.cluster.pod_resources.grpc_calls import (
     ChannelClosedError,
@@ -156,7 +157,7 @@ class CRIChannel:
     def __init__(self, endpoint: str, *, timeout_factor: float = 1.0) -> None:
         self.endpoint, self._timeout_factor = endpoint, timeout_factor
         self._channel: grpc_aio.Channel | None = None
-        self.on_call: Callable[[str, str, float, bool], None] = _ignore
+        self.on_call: Callable[[str, str, float, bool], None] = lambda _name, _handler, _s, _failed: None
         """Gets the name of each call of CRI, the runtime handler that it names, its duration, and whether it failed."""
 
     async def call(
@@ -257,10 +258,6 @@ class CRIChannel:
         return self._channel
 
 
-def _ignore(_name: str, _handler: str, _duration_s: float, _has_failed: bool) -> None:  # noqa: FBT001 - a callback
-    """What happens to calls that nobody counts."""
-
-
 def _grpc_target(endpoint: str) -> str:
     """GRPC's name of the socket.
 
@@ -306,3 +303,54 @@ def _host_error(
             return DeadlineExceededError(call.name, target, text)
         case _:
             return HostError(call.name, target, text)
+
+
+# ---------------------------------------------------------------- health
+
+
+_CONDITIONS = (
+    ("RuntimeReady", "container runtime not ready"),
+    ("NetworkReady", "container runtime network not ready"),
+)
+
+
+async def runtime_health(channel: CRIChannel) -> RuntimeHealth:
+    """The health of the runtime behind a channel.
+
+    Errors: HostError.
+    """
+    return health_of(await channel.call(STATUS, cri.StatusRequest(), ""))
+
+
+def health_of(response: cri.StatusResponse) -> RuntimeHealth:
+    """The health that a response reports; a condition that is missing counts as false.
+
+    Follows: v1.36, kubelet/kubelet.go, updateRuntimeUp; kubelet/container/runtime.go, RuntimeCondition.String.
+    """
+    conditions = {condition.type: condition for condition in response.status.conditions}
+    errors = [
+        f"{text}: {_condition_text(conditions.get(kind))}"
+        for kind, text in _CONDITIONS
+        if kind not in conditions or not conditions[kind].status
+    ]
+    return RuntimeHealth(
+        errors=tuple(errors),
+        handlers=tuple(
+            RuntimeHandler(
+                name=handler.name,
+                has_recursive_read_only_mounts=handler.features.recursive_read_only_mounts,
+                has_user_namespaces=handler.features.user_namespaces,
+            )
+            for handler in response.runtime_handlers
+        ),
+        has_supplemental_groups_policy=(
+            response.features.supplemental_groups_policy if response.HasField("features") else None
+        ),
+    )
+
+
+def _condition_text(condition: cri.RuntimeCondition | None) -> str:
+    if condition is None:
+        return "<nil>"
+    status = str(condition.status).lower()
+    return f"{condition.type}={status} reason:{condition.reason} message:{condition.message}"

@@ -1,28 +1,50 @@
-"""Pods run by a container runtime through CRI v1."""
+"""Pods, images and streams of a container runtime, through CRI v1."""
 
 import asyncio
 import contextlib
 import math
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
-from nodewright.agent.host.ports import ContainerConfig, ExecResult, PodSandboxConfig, RuntimeFacts
+from nodewright.agent.host.ports import (
+    AttachStreamRequest,
+    ContainerConfig,
+    Credentials,
+    ExecResult,
+    ExecStreamRequest,
+    ImageFsStats,
+    PodSandboxConfig,
+    PortForwardStreamRequest,
+    RuntimeFacts,
+    StoredImage,
+    StreamRequest,
+)
 from nodewright.agent.runtimes.cri import api_pb2 as cri
 from nodewright.agent.runtimes.cri import configs, pleg, status
 from nodewright.agent.runtimes.cri.channel import (
+    ATTACH,
     CHANGE_TIMEOUT_S,
     CONTAINER_STATUS,
     CREATE_CONTAINER,
+    EXEC,
     EXEC_SYNC,
     GET_CONTAINER_EVENTS,
+    IMAGE_FS_INFO,
+    IMAGE_STATUS,
     LIST_CONTAINER_STATS,
     LIST_CONTAINERS,
+    LIST_IMAGES,
     LIST_POD_SANDBOX,
     POD_SANDBOX_STATUS,
+    PORT_FORWARD,
+    PULL_IMAGE,
     REMOVE_CONTAINER,
+    REMOVE_IMAGE,
     REMOVE_POD_SANDBOX,
     REOPEN_CONTAINER_LOG,
     RUN_POD_SANDBOX,
     START_CONTAINER,
+    STATUS,
     STOP_CONTAINER,
     STOP_POD_SANDBOX,
     UPDATE_CONTAINER_RESOURCES,
@@ -31,8 +53,7 @@ from nodewright.agent.runtimes.cri.channel import (
     DeadlineExceededError,
     NotFoundError,
 )
-from nodewright.agent.runtimes.cri.image_service import image_status
-from nodewright.agent.runtimes.cri.status import detect_runtime_facts
+from nodewright.agent.runtimes.cri.status import detect_runtime_facts, sandbox_image
 from nodewright.documents.files.ports import ContainerUsage
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
@@ -400,3 +421,137 @@ async def _find_or_create(find: FindId, create: Callable[[], Awaitable[str]]) ->
             if _NAME_RESERVED not in error.error or now_s() > until_s:
                 raise
         await asyncio.sleep(0.1)
+
+
+class CRIImageStore:
+    """The image store of a container runtime."""
+
+    def __init__(self, channel: CRIChannel) -> None:
+        self._channel = channel
+
+    async def image_id(self, image: str) -> str | None:
+        """The id of an image; None: it does not exist."""
+        image_found = await image_status(self._channel, image)
+        return image_found.id if image_found is not None else None
+
+    async def image_size(self, image: str) -> int:
+        """The size of an image in bytes; 0: it does not exist."""
+        stored = await image_status(self._channel, image)
+        return stored.size if stored is not None else 0
+
+    async def pull(self, image: str, credentials: Credentials | None = None) -> str:
+        """Pulls an image; its id."""
+        request = cri.PullImageRequest(image=cri.ImageSpec(image=image))
+        if credentials is not None:
+            request.auth.username, request.auth.password = credentials.username, credentials.password
+        return (await self._channel.call(PULL_IMAGE, request, image)).image_ref
+
+    async def images(self) -> tuple[StoredImage, ...]:
+        """All images; the sandbox image counts as pinned, which not all runtime releases report."""
+        response = await self._channel.call(LIST_IMAGES, cri.ListImagesRequest(), "")
+        status = await self._channel.call(STATUS, cri.StatusRequest(verbose=True), "")
+        sandbox_image_name = sandbox_image(status.info)
+        return tuple(
+            StoredImage(
+                id=image.id,
+                size_bytes=image.size,
+                is_pinned=image.pinned or sandbox_image_name in (*image.repo_tags, *image.repo_digests),
+                tags=tuple(image.repo_tags),
+                digests=tuple(image.repo_digests),
+            )
+            for image in response.images
+        )
+
+    async def in_use(self) -> frozenset[str]:
+        """The ids of images that containers of any owner use."""
+        response = await self._channel.call(LIST_CONTAINERS, cri.ListContainersRequest(), "")
+        return frozenset(container.image_id or container.image_ref for container in response.containers)
+
+    async def remove(self, image_id: str) -> None:
+        """Removes an image; no error if it does not exist."""
+        try:
+            await self._channel.call(
+                REMOVE_IMAGE, cri.RemoveImageRequest(image=cri.ImageSpec(image=image_id)), image_id
+            )
+        except NotFoundError:
+            return
+
+    async def image_fs_path(self) -> str:
+        """A path in the image file system.
+
+        Errors: HostError where the runtime does not name it.
+        """
+        response = await self._channel.call(IMAGE_FS_INFO, cri.ImageFsInfoRequest(), "")
+        if not response.image_filesystems:
+            raise HostError("ImageFsInfo", self._channel.endpoint, "the runtime names no image file system")
+        path: str = response.image_filesystems[0].fs_id.mountpoint
+        return path
+
+    async def image_fs_stats(self) -> ImageFsStats:
+        """Capacity and free space of the image file system.
+
+        Errors: as for `image_fs_path`; HostError where it cannot be read.
+        """
+        path = await self.image_fs_path()
+        try:
+            file_system = os.statvfs(path)
+        except OSError as error:
+            raise HostError("statvfs", path, error.strerror or str(error)) from error
+        return ImageFsStats(
+            capacity_bytes=file_system.f_blocks * file_system.f_frsize,
+            available_bytes=file_system.f_bavail * file_system.f_frsize,
+        )
+
+
+async def image_status(channel: CRIChannel, image: str) -> cri.Image | None:
+    """The runtime's status of an image; None: it does not exist."""
+    request = cri.ImageStatusRequest(image=cri.ImageSpec(image=image))
+    try:
+        response = await channel.call(IMAGE_STATUS, request, image)
+    except NotFoundError:
+        return None
+    return response.image if response.HasField("image") and response.image.id else None
+
+
+class CRIStreamingServer:
+    """The streaming server of the runtime behind ``channel``."""
+
+    def __init__(self, channel: CRIChannel) -> None:
+        self._channel = channel
+
+    async def streaming_url(self, request: StreamRequest) -> str:
+        """The URL for these streams; it is valid for a minute.
+
+        Follows: v1.36, kubelet/kuberuntime/kuberuntime_container.go, GetExec, GetAttach; kuberuntime_sandbox.go,
+            GetPortForward.
+        Errors: HostError.
+        """
+        url = await self._requested_url(request)
+        if not url.startswith(("http://", "https://")):
+            raise HostError("open streams at", self._channel.endpoint, f"the runtime returns no URL: {url!r}")
+        return url
+
+    async def _requested_url(self, request: StreamRequest) -> str:
+        match request:
+            case ExecStreamRequest(container_id=container_id, command=command, streams=streams):
+                exec_request = cri.ExecRequest(
+                    container_id=container_id,
+                    cmd=command,
+                    stdin=streams.stdin,
+                    stdout=streams.stdout,
+                    stderr=streams.stderr,
+                    tty=streams.tty,
+                )
+                return (await self._channel.call(EXEC, exec_request, container_id)).url
+            case AttachStreamRequest(container_id=container_id, streams=streams):
+                attach_request = cri.AttachRequest(
+                    container_id=container_id,
+                    stdin=streams.stdin,
+                    stdout=streams.stdout,
+                    stderr=streams.stderr,
+                    tty=streams.tty,
+                )
+                return (await self._channel.call(ATTACH, attach_request, container_id)).url
+            case PortForwardStreamRequest(sandbox_id=sandbox_id, ports=ports):
+                forward_request = cri.PortForwardRequest(pod_sandbox_id=sandbox_id, port=ports)
+                return (await self._channel.call(PORT_FORWARD, forward_request, sandbox_id)).url

@@ -198,4 +198,4 @@ def container_change(event: object) -> tuple[str, bool | None] | None:
 
 
 def ignore_relist(_at_s: float, _duration_s: float, _interval_s: float | None) -> None:
-    """What happens to relists that nobody counts."""
+    """Ignores relists: no metrics are kept."""

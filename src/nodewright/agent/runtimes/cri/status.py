@@ -264,7 +264,6 @@ async def detect_runtime_facts(channel: CRIChannel, version_response: cri.Versio
     return RuntimeFacts(
         name=version_response.runtime_name,
         version=version_response.runtime_version,
-        has_images=True,
         has_events=has_events,
         cgroup_driver=driver,
         unimplemented_calls=tuple(unimplemented_calls),

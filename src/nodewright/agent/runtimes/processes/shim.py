@@ -1,7 +1,7 @@
 """The parent process of one container: writes its log, waits for its end and records it.
 
 It outlives the agent, and there is one for each container, so it imports only builtin parts of the standard library.
-Its directory has `lock` (held while it lives), `ctl` (a FIFO that takes `TERM`, `KILL`, a signal's number and
+Its directory has `lock` (held while it runs), `ctl` (a FIFO that takes `TERM`, `KILL`, a signal's number and
 `REOPEN`, a line each), `started` and `exit.json`, each written completely or not at all.
 """
 
@@ -242,7 +242,7 @@ def execute() -> "NoReturn":
         _exec_command(spec)
     except OSError as error:
         os.write(2, f"{_error_subject(spec, error)}: {error.strerror}\n".encode())
-    except BaseException as error:  # noqa: BLE001 - whatever it is, nothing else would tell of it
+    except BaseException as error:  # noqa: BLE001 - whatever it is, nothing else would report it
         os.write(2, f"{error}\n".encode())
     os._exit(126)
 
@@ -270,7 +270,7 @@ def _run_child(spec: "dict[str, Any]", streams: tuple[int, int], fail_fd: int, g
             _exec_command(spec)
     except OSError as error:
         os.write(fail_fd, f"error {_error_subject(spec, error)}: {error.strerror}\n".encode())
-    except BaseException as error:  # noqa: BLE001 - whatever it is, nothing else would tell of it
+    except BaseException as error:  # noqa: BLE001 - whatever it is, nothing else would report it
         os.write(fail_fd, f"error {error}\n".encode())
     finally:
         os._exit(_START_FAILED)

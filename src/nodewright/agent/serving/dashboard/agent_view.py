@@ -7,24 +7,43 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from nodewright.agent.host.ports import NodeStatsProvider
-from nodewright.agent.observe.pod_usage import PodUsageReader
-from nodewright.agent.serving.dashboard.sections.samples import MachineSample, charts_section, sample_document
-from nodewright.agent.serving.placement_reason import STAGE_TEXTS
-from nodewright.agent.serving.pod_routes import cgroups_of_record
-from nodewright.agent.serving.served_agent import ServedAgent
+from nodewright.agent.observe.pressure_monitor import PodUsageReader
+from nodewright.agent.serving.agent_interface import AgentInterface
+from nodewright.agent.serving.pod_routes import STAGE_TEXTS, cgroups_of_record
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
 from nodewright.documents.files.ports import CgroupManager
 from nodewright.documents.profiles.machine.host_load import CPUTicks, cpu_ticks, pressure_stalls
-from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
+from nodewright.engine.core.eviction.eviction_thresholds import (
+    NodeFilesystems,
+    SignalObservations,
+    signal_observations,
+    threshold_amount,
+)
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.previews import node_eviction_forecast
 from nodewright.model.errors import HostError
-from nodewright.model.kubernetes.stats_summary import NodeStats, StatsSummary
+from nodewright.model.kubernetes.eviction_thresholds import SIGNAL_CONDITIONS, Signal, Threshold
+from nodewright.model.kubernetes.stats_summary import NodeStats, PSIStats, StatsSummary
 from nodewright.model.reasons.texts import sentence
+from nodewright.model.values.duration import Duration
 from nodewright.model.values.instant import Instant
+
+
+class MachineSample(msgspec.Struct, frozen=True, kw_only=True):
+    """A sample of the machine.
+
+    Units: cpu_utilization as a share of all CPUs since the previous sample.
+    """
+
+    observations: SignalObservations = {}
+    stalls: Mapping[str, PSIStats] = {}
+    """Of `cpu`, `memory`, `io`, if the kernel supports PSI."""
+    cpu_utilization: float | None = None
+
 
 SAMPLE_PERIOD_S = 1.0
 HISTORY_PERIOD_S = 10.0
@@ -41,7 +60,7 @@ class AgentView:
 
     def __init__(
         self,
-        agent: ServedAgent,
+        agent: AgentInterface,
         stats_provider: NodeStatsProvider | None = None,
         cgroups: CgroupManager | None = None,
     ) -> None:
@@ -60,11 +79,7 @@ class AgentView:
 
     async def sections(self) -> Mapping[str, Any]:
         """The current state of the agent."""
-        from nodewright.agent.serving.dashboard.sections.pod_cards import pod_marks  # noqa: PLC0415 - see above
-        from nodewright.agent.serving.dashboard.sections.view_sections import (  # noqa: PLC0415 - as above
-            agent_sections,
-            pods_to_mark,
-        )
+        from nodewright.agent.serving.dashboard.view_sections import agent_sections, pod_marks, pods_to_mark  # noqa: PLC0415 - see above
 
         await self._sample()
         state, events = self._agent.event_recorder.state, self._agent.event_recorder.events()
@@ -105,7 +120,7 @@ class AgentView:
 
     async def placement_reason(self, key: str) -> Mapping[str, Any] | None:
         """The reasons for a pod's placement. A pod on the node is evaluated as if it arrived last."""
-        from nodewright.agent.serving.dashboard.sections.explanations import explanation_section  # noqa: PLC0415 - see above
+        from nodewright.agent.serving.dashboard.view_sections import explanation_section  # noqa: PLC0415 - see above
         from nodewright.predict.explain.explanation import explanation  # noqa: PLC0415 - as above
 
         state = self._agent.event_recorder.state
@@ -130,9 +145,7 @@ class AgentView:
 
     async def eviction_ranking(self) -> Mapping[str, Any] | None:
         """The eviction ranking at the current usage."""
-        from nodewright.agent.serving.dashboard.sections.explanations import (  # noqa: PLC0415 - see above
-            eviction_ranking_section,
-        )
+        from nodewright.agent.serving.dashboard.view_sections import eviction_ranking_section  # noqa: PLC0415 - see above
 
         if self._stats_provider is None or self._readings is None:
             return None
@@ -145,7 +158,7 @@ class AgentView:
         )
 
     def _cgroups(self, record: PodRecord, node: NodeState) -> list[dict[str, Any]]:
-        from nodewright.agent.serving.dashboard.sections.explanations import cgroups_section  # noqa: PLC0415 - see above
+        from nodewright.agent.serving.dashboard.view_sections import cgroups_section  # noqa: PLC0415 - see above
         from nodewright.predict.node_report.cgroup_report import reported_cgroup  # noqa: PLC0415 - as above
 
         version = node.config.facts.cgroup_version
@@ -196,3 +209,86 @@ class AgentView:
     def _now(self) -> NodeStats:
         assert self._stats_provider is not None
         return replace(self._stats_provider.node_stats(), fs=self._disks.fs, runtime=self._disks.runtime)
+
+
+_TITLES = {
+    Signal.MEMORY_AVAILABLE: ("Memory available", "bytes"),
+    Signal.ALLOCATABLE_MEMORY_AVAILABLE: ("Memory available to pods", "bytes"),
+    Signal.NODEFS_AVAILABLE: ("Disk available (nodefs)", "bytes"),
+    Signal.IMAGEFS_AVAILABLE: ("Disk available (imagefs)", "bytes"),
+    Signal.NODEFS_INODES_FREE: ("Inodes free (nodefs)", "count"),
+    Signal.PID_AVAILABLE: ("PIDs free", "count"),
+}
+"""The signals in their order, with titles and units."""
+_STALLS = {"cpu": "CPU", "memory": "memory", "io": "disks"}
+
+
+def charts_section(sample: MachineSample, thresholds: Sequence[Threshold]) -> list[dict[str, Any]]:
+    """The charts with their lines, capacities and thresholds.
+
+    Units: bytes, counts, percent.
+    """
+    charts = [
+        _chart(signal, sample, thresholds)
+        for signal in _TITLES
+        if signal in sample.observations and sample.observations[signal].capacity.value() > 0
+    ]
+    if sample.cpu_utilization is not None:
+        line = {"id": "busy", "label": "busy"}
+        charts.append(
+            {
+                "id": "busy",
+                "title": "CPU utilization",
+                "unit": "percent",
+                "capacity": 100,
+                "lines": [line],
+                "marks": [],
+            }
+        )
+    if sample.stalls:
+        lines = [{"id": f"stall.{name}", "label": _STALLS[name]} for name in _STALLS if name in sample.stalls]
+        title = "Pressure stall (PSI some, mean of 10 s)"
+        charts.append(
+            {"id": "stalls", "title": title, "unit": "percent", "capacity": None, "lines": lines, "marks": []}
+        )
+    return charts
+
+
+def _chart(signal: Signal, sample: MachineSample, thresholds: Sequence[Threshold]) -> dict[str, Any]:
+    title, unit = _TITLES[signal]
+    capacity = sample.observations[signal].capacity
+    return {
+        "id": str(signal),
+        "title": title,
+        "unit": unit,
+        "capacity": capacity.value(),
+        "lines": [{"id": str(signal), "label": str(signal)}],
+        "marks": [
+            {
+                "at": threshold_amount(threshold, capacity).value(),
+                "text": f"{threshold.signal}<{threshold.value.text or threshold.value.of(capacity)}",
+                "after": "at once"
+                if threshold.is_hard
+                else f"after {Duration(threshold.grace_period.nanoseconds)}",
+                "condition": str(SIGNAL_CONDITIONS[threshold.signal]),
+            }
+            for threshold in thresholds
+            if threshold.signal is signal
+        ],
+    }
+
+
+def sample_document(sample: MachineSample, at_ms: int) -> dict[str, Any]:
+    """A point of every chart.
+
+    Units: milliseconds since 1970; values as in `charts_section`.
+    """
+    values: dict[str, float] = {
+        str(signal): sample.observations[signal].available.value()
+        for signal in _TITLES
+        if signal in sample.observations
+    }
+    if sample.cpu_utilization is not None:
+        values["busy"] = round(100 * sample.cpu_utilization, 1)
+    values |= {f"stall.{name}": stats.some.avg10 for name, stats in sample.stalls.items()}
+    return {"at": at_ms, "values": values}

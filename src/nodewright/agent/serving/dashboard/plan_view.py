@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.agent.serving.dashboard.sections.explanations import explanation_section
-from nodewright.agent.serving.dashboard.sections.view_sections import plan_sections
+from nodewright.agent.serving.dashboard.view_sections import explanation_section, plan_sections
 from nodewright.engine.node.node_state import NodeState
 from nodewright.model.errors import HostError, InputError
 from nodewright.model.kubernetes.objects import Pod

@@ -1,1 +1,0 @@
-"""Pod lifecycle: the next actions for a pod, its status, its probes and its termination."""

@@ -1,0 +1,322 @@
+"""Pods, the node and events as objects of the Kubernetes API."""
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.agent.observe.event_recorder import RecordedEvent
+from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
+from nodewright.documents.output.json_yaml import plain_value
+from nodewright.documents.output.kubectl.pod_rows import (
+    CPUS_ANNOTATION,
+    DEVICES_ANNOTATION,
+    NUMA_ANNOTATION,
+    SOURCE_ANNOTATION,
+)
+from nodewright.documents.profiles.profile_yaml import object_document
+from nodewright.engine.core.devices.device_state import DeviceState
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.pod_placement import Placement, placement_of
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.kubernetes.objects import ContainerStateTerminated, ContainerStatus, PodCondition
+from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.model.values.instant import Instant
+
+
+class NodeSystemInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The node information that does not change while the agent runs.
+
+    Units: started_ns in nanoseconds since 1970.
+    """
+
+    kubelet_version: str
+    started_ns: int
+    container_runtime_version: str = ""
+    kernel_version: str = ""
+    os_image: str = ""
+    host_ip: str = ""
+
+    @property
+    def runtime_name(self) -> str:
+        """The name of the container runtime."""
+        return self.container_runtime_version.partition("://")[0]
+
+
+COMPONENT = "nodewright"
+PRESSURE_CONDITION_TEXTS = {
+    NodeCondition.MEMORY_PRESSURE: (
+        ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+        ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ),
+    NodeCondition.DISK_PRESSURE: (
+        ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+        ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ),
+    NodeCondition.PID_PRESSURE: (
+        ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+        ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ),
+}
+"""Reason and message of a condition that is true, and of one that is false."""
+
+
+def pod_object(record: PodRecord, node: NodeState, runtime: str) -> dict[str, Any]:
+    """A pod as in the API server, with annotations for its source and its exclusive resources.
+
+    ``runtime`` is the name of the container runtime, which ids of containers have in front.
+    """
+    metadata = record.pod.metadata
+    placed = (
+        placement_of(node, record.pod)
+        if record.stage not in (PodStage.REJECTED, PodStage.TERMINATED)
+        else None
+    )
+    annotations = {
+        **metadata.annotations,
+        SOURCE_ANNOTATION: str(record.source),
+        **_placement_annotations(placed),
+    }
+    created = metadata.creation_timestamp
+    if created is None and record.status.start_time:
+        created = Instant.parse(record.status.start_time)
+    metadata = replace(
+        metadata,
+        namespace=metadata.namespace or "default",
+        annotations=annotations,
+        creation_timestamp=created,
+    )
+    pod = replace(
+        record.pod,
+        metadata=metadata,
+        # The spec has the desired resources, as in the API server; the status has the actual ones.
+        spec=replace((record.resizing.desired or record.pod).spec, node_name=node.config.facts.name),
+        status=record.status,
+    )
+    document = {"apiVersion": "v1", "kind": "Pod", **object_document(pod)}
+    _complete_status(document.get("status", {}), record, node, runtime)
+    return document
+
+
+def pod_status_document(record: PodRecord, node: NodeState, runtime: str) -> dict[str, Any]:
+    """The status of a pod as in the API server; ``runtime`` as in `pod_object`."""
+    status: dict[str, Any] = object_document(record.status)
+    _complete_status(status, record, node, runtime)
+    return status
+
+
+def _complete_status(status: dict[str, Any], record: PodRecord, node: NodeState, runtime: str) -> None:
+    """Adds the fields that the API server includes even if they are zero, IP lists, and device health.
+
+    Without their gate the resources of the pod as a whole are left out.
+    """
+    if not node.config.gates["InPlacePodLevelResourcesVerticalScaling"]:
+        for name in ("resources", "allocatedResources"):
+            status.pop(name, None)
+    if record.status.host_ip:
+        status["hostIPs"] = [{"ip": record.status.host_ip}]
+    for key, statuses in (
+        ("containerStatuses", record.status.container_statuses),
+        ("initContainerStatuses", record.status.init_container_statuses),
+        ("ephemeralContainerStatuses", record.status.ephemeral_container_statuses),
+    ):
+        if statuses:
+            status[key] = [_with_required_fields(container, runtime) for container in statuses]
+    if node.config.gates["ResourceHealthStatus"]:
+        _add_device_health(status.get("containerStatuses", ()), record.pod.uid, node.held.devices)
+    if record.status.conditions:
+        status["conditions"] = [_with_required_fields(condition) for condition in record.status.conditions]
+
+
+def _add_device_health(statuses: Iterable[dict[str, Any]], uid: str, devices: DeviceState) -> None:
+    """Adds the devices of containers with their health; devices that no plugin lists any more count as healthy.
+
+    Follows: v1.36, cm/devicemanager/manager.go, UpdateAllocatedResourcesStatus: not for init containers.
+    Departs: resources and devices are sorted; devices of a plugin that has disconnected are unhealthy here, as they
+        are for the node, while the kubelet keeps reporting the plugin's last message.
+    """
+    for status in statuses:
+        held = devices.container_devices(uid, status["name"])
+        resources = [
+            {
+                "name": resource,
+                "resources": [
+                    {
+                        "resourceID": id_,
+                        "health": "Healthy" if devices.is_healthy(resource, id_) else "Unhealthy",
+                    }
+                    for id_ in sorted(ids)
+                ],
+            }
+            for resource, ids in sorted(held.items())
+            if ids
+        ]
+        if resources:
+            status["allocatedResourcesStatus"] = resources
+
+
+def pod_list(documents: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Pods as the API server lists them."""
+    return {"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": list(documents)}
+
+
+def event_object(event: RecordedEvent, node_name: str) -> dict[str, Any]:
+    """A recorded event as an Event object."""
+    involved_object = (
+        {"kind": "Pod", "namespace": event.namespace, "name": event.name, "uid": event.uid}
+        if event.name
+        else {"kind": "Node", "name": node_name, "uid": node_name}
+    )
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{event.name or node_name}.{event.sequence_number:x}",
+            "namespace": event.namespace,
+        },
+        "involvedObject": {"apiVersion": "v1", **involved_object},
+        "type": "Warning" if event.is_warning else "Normal",
+        "reason": event.reason,
+        "message": event.message,
+        "count": event.count,
+        "firstTimestamp": str(Instant(event.first_timestamp_ns).whole_second),
+        "lastTimestamp": str(Instant(event.last_timestamp_ns).whole_second),
+        "source": {"component": COMPONENT, "host": node_name},
+    }
+
+
+def event_list(events: Iterable[RecordedEvent], node_name: str) -> dict[str, Any]:
+    """Events as the API server lists them."""
+    items = [event_object(event, node_name) for event in events]
+    return {"apiVersion": "v1", "kind": "EventList", "metadata": {}, "items": items}
+
+
+def node_object(state: AgentState, system_info: NodeSystemInfo) -> dict[str, Any]:
+    """The node as a Node object, as its kubelet reports it."""
+    config = state.node.config
+    facts, resources = config.facts, config.resources
+    taints = [*facts.taints, *(condition.taint for condition in state.node.conditions)]
+    spec: dict[str, Any] = {"taints": object_document(taints)} if taints else {}
+    if state.shutdown_reason:
+        spec["unschedulable"] = True
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": facts.name,
+            "uid": facts.name,
+            "creationTimestamp": str(Instant(system_info.started_ns).whole_second),
+            "labels": dict(facts.labels),
+        },
+        "spec": spec,
+        "status": {
+            "capacity": plain_value(dict(resources.capacity)),
+            "allocatable": plain_value(dict(resources.allocatable)),
+            "conditions": _conditions(state),
+            "addresses": [
+                *([{"type": "InternalIP", "address": system_info.host_ip}] if system_info.host_ip else []),
+                {"type": "Hostname", "address": facts.name},
+            ],
+            "nodeInfo": {
+                "kubeletVersion": system_info.kubelet_version,
+                "containerRuntimeVersion": system_info.container_runtime_version,
+                "kernelVersion": system_info.kernel_version,
+                "osImage": system_info.os_image,
+                "operatingSystem": "linux",
+                "architecture": facts.labels.get("kubernetes.io/arch", ""),
+            },
+        },
+    }
+
+
+def _conditions(state: AgentState) -> list[dict[str, str]]:
+    """The pressure conditions, and whether the node is ready.
+
+    Follows: v1.36, kubelet/nodestatus/setters.go.
+    """
+    conditions = []
+    for condition, texts in PRESSURE_CONDITION_TEXTS.items():
+        is_true = condition in state.node.conditions
+        reason, message = texts[0 if is_true else 1]
+        conditions.append(
+            {"type": str(condition), "status": str(is_true), "reason": reason, "message": message}
+        )
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "message": "the agent is ready to run pods",
+    }
+    if state.shutdown_reason:
+        ready = {
+            "type": "Ready",
+            "status": "False",
+            "reason": "KubeletNotReady",
+            "message": state.shutdown_reason,
+        }
+    return [*conditions, ready]
+
+
+def _placement_annotations(placed: Placement | None) -> dict[str, str]:
+    """The annotations of exclusive CPUs, devices, and the chosen NUMA nodes."""
+    if placed is None:
+        return {}
+    cpus, numa = placed.cpus or CPUSet(), NUMASet()
+    for container in placed.containers:
+        cpus |= container.cpus or CPUSet()
+        if container.hint is not None and container.hint.numa is not None:
+            numa |= container.hint.numa
+    annotations = {
+        CPUS_ANNOTATION: str(cpus),
+        DEVICES_ANNOTATION: _devices(placed),
+        NUMA_ANNOTATION: str(numa),
+    }
+    return {name: text for name, text in annotations.items() if text}
+
+
+def _devices(placed: Placement) -> str:
+    """The devices of all containers: `example.com/gpu=gpu-0,gpu-1 example.com/nic=nic-0`."""
+    devices: dict[str, set[str]] = {}
+    for container in placed.containers:
+        for resource, ids in container.devices.items():
+            devices.setdefault(resource, set()).update(ids)
+    return " ".join(f"{resource}={','.join(sorted(ids))}" for resource, ids in sorted(devices.items()) if ids)
+
+
+_ALWAYS: dict[type, tuple[str, ...]] = {
+    ContainerStatus: ("name", "ready", "restart_count", "image", "image_id", "state", "last_state"),
+    PodCondition: ("type", "status"),
+    ContainerStateTerminated: ("exit_code",),
+}
+
+
+def _with_required_fields(part: msgspec.Struct, runtime: str = "") -> Any:
+    """A part of a status, with the fields that the API server includes even if they are zero.
+
+    Follows: v1.36, kubelet/container/runtime.go, ContainerID.String.
+    """
+    document = {}
+    for name, key, is_required in _field_names(type(part)):
+        value = getattr(part, name)
+        if isinstance(value, msgspec.Struct):
+            value = _with_required_fields(value, runtime)
+            is_set = bool(value)
+        else:
+            is_set = bool(value) or value is False
+            value = plain_value(value)
+            if name == "container_id" and value and runtime:
+                value = f"{runtime}://{value}"
+        if is_set or is_required:
+            document[key] = value
+    return document
+
+
+@cache
+def _field_names(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, bool], ...]:
+    """The name of each field here and in JSON, and whether the API server includes it even if it is zero."""
+    required = _ALWAYS.get(kind, ())
+    return tuple(
+        (field.name, field.encode_name, field.name in required) for field in msgspec.structs.fields(kind)
+    )
