@@ -51,7 +51,7 @@ endef
 add = if command -v uv >/dev/null 2>&1; then uv pip install -q --python $(BIN)/python '$(1)'; \
   else $(BIN)/python -m pip install -q --disable-pip-version-check '$(1)'; fi
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml src/nodewright/version.py
 	$(call install,.,$(shell $(PYTHON) -c "$(DEV_TOOLS)" 2>/dev/null))
 
 # What users install: the engine and its three dependencies.

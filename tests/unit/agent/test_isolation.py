@@ -14,7 +14,7 @@ from tests.support.agent_bench import AgentBench, FakeConfigBuilder, async_test
 
 from nodewright.agent.decide import pod_sources
 from nodewright.agent.host.volumes import Volumes
-from nodewright.agent.observe import manifest_sources as manifest_sources
+from nodewright.agent.observe import manifest_sources
 from nodewright.agent.observe.manifest_sources import ManifestDirectory, SourceListener
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import NodeContext, ProcessConfigBuilder
