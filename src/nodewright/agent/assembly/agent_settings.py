@@ -10,7 +10,6 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.cluster.client.agent_client import DEFAULT_SOCKET, SOCKET_VARIABLE
-from nodewright.cluster.client.http_get import HTTPRequest
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 
@@ -310,6 +309,8 @@ def manifest_request(
     url = settings.manifest_url or config.static_pod_url
     if not url:
         return None
+    from nodewright.cluster.client.http_get import HTTPRequest  # noqa: PLC0415 - needs the extra
+
     headers = _manifest_url_headers(settings, config)
     try:
         HTTPRequest.from_url(url, headers)

@@ -4,18 +4,29 @@ import platform
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from nodewright.cluster.client.tls import PeerAccess
-from nodewright.documents.profiles.kubelet_root import DEFAULT_ROOT_DIRECTORY, POD_RESOURCES_SOCKET
+from nodewright.documents.profiles.kubelet_root import (
+    DEFAULT_ROOT_DIRECTORY,
+    POD_RESOURCES_SOCKET,
+)
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
-from nodewright.scheduling.exporter.exporter import MIN_POLL_PERIOD_S, POLL_PERIOD_S
-from nodewright.scheduling.exporter.kubelet_client import KubeletEndpoint
 from nodewright.scheduling.exporter.node_reader import ExportSettings
+
+if TYPE_CHECKING:
+    from nodewright.scheduling.exporter.kubelet_client import KubeletEndpoint
+
+MIN_POLL_PERIOD_S = 5.0
+
+
+POLL_PERIOD_S = 10.0
+"""How often sources are read that cannot be watched."""
+
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -74,7 +85,7 @@ class ExportOptions(msgspec.Struct, frozen=True, kw_only=True):
             kubernetes_version=self.kubernetes_version,
         )
 
-    def endpoint(self) -> KubeletEndpoint | None:
+    def endpoint(self) -> "KubeletEndpoint | None":
         """The kubelet's API; None: it is not read."""
         if not self.kubelet_url:
             return None
@@ -84,6 +95,8 @@ class ExportOptions(msgspec.Struct, frozen=True, kw_only=True):
             certificate=self.kubelet_client_certificate,
             key=self.kubelet_client_key,
         )
+        from nodewright.scheduling.exporter.kubelet_client import KubeletEndpoint  # noqa: PLC0415 - needs the extra
+
         return KubeletEndpoint(url=self.kubelet_url, peer=peer)
 
     @property

@@ -9,11 +9,9 @@ from nodewright.cluster.exports.export_routes import ExportFeed
 from nodewright.documents.files.directory_watch import DirectoryWatch
 from nodewright.documents.profiles.kubelet_root import DEVICE_PLUGINS_DIRECTORY, PODS_DIRECTORY
 from nodewright.model.errors import HostError, InputError
+from nodewright.scheduling.exporter.export_options import MIN_POLL_PERIOD_S, POLL_PERIOD_S
 from nodewright.scheduling.exporter.node_reader import ExportSettings, NodeReader
 
-MIN_POLL_PERIOD_S = 5.0
-POLL_PERIOD_S = 10.0
-"""How often sources are read that cannot be watched."""
 SETTLE_S = 0.01
 """A kubelet that admits a pod writes several files, within milliseconds."""
 FOLLOW_UP_S = 0.25
