@@ -13,8 +13,8 @@ from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.kubeconfig import load_access
 from nodewright.cluster.client.reflector import Reflector
+from nodewright.cluster.exports.export_feed import ExportFeed
 from nodewright.cluster.exports.export_places import EXPORT_URL
-from nodewright.cluster.exports.export_routes import ExportFeed
 from nodewright.cluster.objects.object_names import name_selector
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.output.terminal import print_log_line

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.cluster.exports.export_routes import ExportReading, SourceReading
+from nodewright.cluster.exports.export_feed import ExportReading, SourceReading
 from nodewright.cluster.pod_resources.snapshot import read_snapshot_apart
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.profiles.capture.captured_node import NodeSources, captured_node
@@ -35,10 +35,10 @@ from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.reasons.verdict import Granted
 from nodewright.model.releases.release import release_table
-from nodewright.scheduling.exporter.kubelet_client import KubeletClient
 
 if TYPE_CHECKING:
     from nodewright.cluster.tasks.timing import Clock
+    from nodewright.scheduling.exporter.kubelet_client import KubeletClient
 
 T = TypeVar("T")
 
@@ -90,7 +90,7 @@ class PodListSource(Protocol):
 class KubeletPods:
     """The pods as the kubelet itself reports them."""
 
-    def __init__(self, client: KubeletClient) -> None:
+    def __init__(self, client: "KubeletClient") -> None:
         self._client = client
 
     async def pod_list(self) -> PodList:
@@ -115,7 +115,7 @@ class NodeReader:
         self,
         settings: ExportSettings,
         clock: "Clock",
-        kubelet: KubeletClient | None = None,
+        kubelet: "KubeletClient | None" = None,
         pods: PodListSource | None = None,
     ) -> None:
         self._settings, self._clock, self._kubelet = settings, clock, kubelet

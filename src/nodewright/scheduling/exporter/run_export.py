@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from starlette.routing import Router
 
+from nodewright.cluster.exports.export_feed import ExportFeed
 from nodewright.cluster.exports.export_routes import (
-    ExportFeed,
     ExportMetricsRoutes,
     ExportRoutes,
     HealthRoutes,

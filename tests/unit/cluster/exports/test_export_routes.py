@@ -8,13 +8,11 @@ import pytest
 from msgspec.structs import replace
 from starlette.routing import Router
 
+from nodewright.cluster.exports.export_feed import ExportFeed, ExportReading, SourceReading
 from nodewright.cluster.exports.export_routes import (
-    ExportFeed,
     ExportMetricsRoutes,
-    ExportReading,
     ExportRoutes,
     HealthRoutes,
-    SourceReading,
 )
 from nodewright.cluster.serving.middleware import RefusalLog
 from nodewright.cluster.serving.routes import bare_routes
