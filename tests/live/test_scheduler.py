@@ -11,7 +11,7 @@ from tests.support.real_api_server import needs_real
 from tests.support.real_scheduler import RealScheduler, real_scheduler
 
 from nodewright.fleet.load.fleet_input import FleetFiles, FleetInput, load_fleet
-from nodewright.fleet.runner import Options, simulation_setup
+from nodewright.fleet.runner import fleet_simulation
 from nodewright.fleet.simulation.cluster_view import NodeSlot
 from nodewright.fleet.simulation.fleet_simulation import FleetSimulation
 from nodewright.fleet.simulation.image_locality import ImageLocality
@@ -71,7 +71,7 @@ class Simulated(NamedTuple):
 
 def simulated(objects: list[dict[str, Any]], pod: dict[str, Any], folder: Path) -> Simulated:
     fleet = fleet_of([*objects, pod], folder)
-    simulation = FleetSimulation(fleet.nodes, simulation_setup(Options()))
+    simulation = fleet_simulation(fleet.nodes)
     *existing, waiting = sorted(fleet.pods(), key=lambda each: each.name == pod["metadata"]["name"])
     simulation.run(iter(existing))
     return Simulated(fleet, simulation, existing, simulation.shapes.shape_of(waiting))

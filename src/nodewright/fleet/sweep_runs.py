@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nodewright.documents.formats.kubectl_yaml import read_yaml
 from nodewright.engine.core.predicates.requested_resources import allocatable_amounts
 from nodewright.fleet import SCORES as KNOWN
-from nodewright.fleet import NodeScorer, Options, RunCheckpoint, run
+from nodewright.fleet import NodeScorer, Options, run
 from nodewright.fleet.engines import Engine, EngineMissingError, map_chunks
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
 from nodewright.fleet.load.fleet_input import FleetInput
@@ -113,25 +113,19 @@ def _amounts(profile: NodeProfile) -> Mapping[str, int]:
     return allocatable_amounts(parts.resources.allocatable)
 
 
-def run_fleet(
-    fleet: FleetInput,
-    options: Options,
-    progress: RunProgress | None = None,
-    *,
-    checkpoint: RunCheckpoint | None = None,
-) -> FleetResult:
+def run_fleet(fleet: FleetInput, options: Options, progress: RunProgress | None = None) -> FleetResult:
     """Runs the fleet; after Ctrl-C, the result so far. A second Ctrl-C ends the command.
 
     There are no warnings about unschedulable pods for a part of a fleet, because other parts may hold them.
 
-    Errors: InputError for a checkpoint of another run; CustomPolicyError for a policy that fails.
+    Errors: CustomPolicyError for a policy that fails.
     """
     progress = progress or RunProgress()
     if progress.is_shown and progress.expected is None:
         progress.expected = fleet.pod_count
     with interrupts_noted(progress):
         pods = pods_with_warnings(fleet, progress) if fleet.shard is None else fleet.pods()
-        return run(fleet.nodes, pods, options, watch=progress.show_progress, checkpoint=checkpoint)
+        return run(fleet.nodes, pods, options, watch=progress.show_progress)
 
 
 def parse_axes(texts: Sequence[str]) -> tuple[SweepAxis, ...]:

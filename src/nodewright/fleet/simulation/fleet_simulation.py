@@ -38,6 +38,7 @@ from nodewright.fleet.simulation.scheduler_preemption import (
 from nodewright.fleet.simulation.scores import default_score
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod
 from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.values.custom_policy import CustomPolicy
 from nodewright.model.values.event_queue import EventQueue
 
 
@@ -51,29 +52,29 @@ class Retry(StrEnum):
     NEVER = "never"
 
 
-class SimulationSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a simulation."""
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of a run."""
 
-    start_node: Callable[[NodeProfile], NodeState]
-    """Returns the state of a node that has just started with a profile."""
-    score: NodeScore = default_score
-    score_name: str = "default"
-    """Name of the score."""
+    scores: str = "default"
+    """A name in `runner.SCORES`, or the name of a node scorer in `policies`."""
     retry: Retry = Retry.SAME
     preemption: bool = True
     """Whether pods of higher priority preempt others."""
     budgets: tuple[DisruptionBudget, ...] = ()
     """Budgets that preemption respects where possible."""
+    policies: tuple[CustomPolicy, ...] = ()
+    """Custom policies: those of the kubelets, and node scorers."""
+    until_s: float | None = None
+    """When the run ends, in seconds; None: after the last event."""
     exhaustive: bool = False
     """Evaluate every node for every pod, without caches: slow, for comparison."""
-    until_s: float | None = None
-    """When the simulation ends; None: after the last event."""
     keep_finished_pods: bool = True
-    """Whether records of finished pods are kept, or only counts."""
+    """Keep the record of every pod. False: finished pods are only counted, so that memory grows with the pods that
+    exist at one time and not with the length of the trace."""
     samples_nodes: bool = False
-    """Whether the load of each node is sampled over time."""
+    """Sample the load of each node over time: up to 96 times, for all nodes."""
     extender: bool = False
-    """Whether the scheduler asks the node's kubelet before it binds a pod, as with `nodewright extender`."""
+    """The scheduler asks each node's kubelet before it binds a pod, as with `nodewright extender`."""
 
 
 class PodCompletion(msgspec.Struct, frozen=True, gc=False):
@@ -113,34 +114,37 @@ class FleetSimulation:
     """A fleet at a time of its simulation. Changed in place by `run`."""
 
     def __init__(
-        self, nodes: Sequence[FleetNode], setup: SimulationSetup, sink: EventSink | None = None
+        self,
+        nodes: Sequence[FleetNode],
+        options: Options,
+        *,
+        start_node: Callable[[NodeProfile], NodeState],
+        score: NodeScore = default_score,
+        sink: EventSink | None = None,
     ) -> None:
-        self.nodes, self.setup, self.sink = nodes, setup, sink
-        self.kubelets = SimulatedKubelets(nodes, setup.start_node, is_caching=not setup.exhaustive)
+        """``start_node`` returns the state of a node that has just started with a profile."""
+        self.nodes, self.options, self.sink = nodes, options, sink
+        self.kubelets = SimulatedKubelets(nodes, start_node, is_caching=not options.exhaustive)
         self.cluster = ClusterView([_node_slot(kubelet) for kubelet in self.kubelets.all])
-        self.scheduler: Scheduler = (ExhaustiveScheduler if setup.exhaustive else IncrementalScheduler)(
-            self.cluster, ImageLocality(nodes).with_locality(setup.score)
+        self.scheduler: Scheduler = (ExhaustiveScheduler if options.exhaustive else IncrementalScheduler)(
+            self.cluster, ImageLocality(nodes).with_locality(score)
         )
         self.shapes, self.queue = PodShapes(), PendingQueue(self.cluster)
-        self.budgets = DisruptionBudgets(setup.budgets)
+        self.budgets = DisruptionBudgets(options.budgets)
         self.events: EventQueue[float, PodCompletion | EvictionCheck] = EventQueue()
         self.nodes_under_check: set[int] = set()
         """Nodes under pressure, whose usage is checked every ten seconds."""
-        self.records = PodRecords(keep_finished=setup.keep_finished_pods)
-        self.counters = SimulationCounters(samples_nodes=setup.samples_nodes)
+        self.records = PodRecords(keep_finished=options.keep_finished_pods)
+        self.counters = SimulationCounters(samples_nodes=options.samples_nodes)
         self.now_s = 0.0
         self.node_numbers = {node.name: number for number, node in enumerate(nodes)}
         self.attempts = 0
         """Number of scheduling attempts."""
         self._next_progress_at = _PROGRESS_INTERVAL
-        self.resumed = False
-        """Whether it was restored from a checkpoint, in the middle of a moment."""
 
     def run(self, pods: Iterator[FleetPod], watch: ProgressCallback | None = None) -> bool:
         """Runs the simulation; True when no event is left before its end, False when ``watch`` interrupted it."""
-        if self.resumed and not self._settle_moment(watch):
-            return False
-        next_pod, until_s = next(pods, None), self.setup.until_s
+        next_pod, until_s = next(pods, None), self.options.until_s
         while True:
             due_s = self.events.next_due
             if next_pod is not None and (due_s is None or next_pod.arrives_s < due_s):
@@ -160,14 +164,9 @@ class FleetSimulation:
             while next_pod is not None and next_pod.arrives_s <= self.now_s:
                 self._add_arrival(next_pod)
                 next_pod = next(pods, None)
-            if not self._settle_moment(watch):
+            if not self._settle(watch):
                 return False
-
-    def _settle_moment(self, watch: ProgressCallback | None) -> bool:
-        is_settled = self._settle(watch)
-        if is_settled:
             self.counters.add_sample(self.now_s, self.cluster, self.queue.length)
-        return is_settled
 
     def _add_arrival(self, pod: FleetPod) -> None:
         shape = self.shapes.shape_of(pod)
@@ -206,8 +205,8 @@ class FleetSimulation:
         slots, shape = self.cluster.nodes, queue.shape
         skipped = self._skipped_nodes(queue)
         node = self._chosen_node(queue, skipped)
-        if node is None and self.setup.preemption:
-            waiting = self.queue.pending_counts() if self.setup.budgets else {}
+        if node is None and self.options.preemption:
+            waiting = self.queue.pending_counts() if self.options.budgets else {}
             plan = preemption_plan(shape, self.cluster, self.budgets, waiting)
             if plan is not None and plan.node not in skipped and self._makes_room(shape, plan):
                 for uid in plan.uids:
@@ -236,7 +235,7 @@ class FleetSimulation:
 
     def _chosen_node(self, queue: ShapeQueue, skipped: frozenset[int]) -> int | None:
         """The best node; with an extender the best of those whose kubelets admit the pod."""
-        if not self.setup.extender:
+        if not self.options.extender:
             return self.scheduler.choose(queue.shape, skipped)
         slots, known = self.cluster.nodes, queue.would_be_refused_by
         excluded = {node for node, generation in known.items() if slots[node].generation == generation}
@@ -250,10 +249,10 @@ class FleetSimulation:
     def _makes_room(self, shape: PodShape, plan: PreemptionPlan) -> bool:
         """Whether the kubelet admits the pod without the victims, which only an extender knows before."""
         kubelet = self.kubelets.all[plan.node]
-        return not self.setup.extender or self.kubelets.would_admit(kubelet, shape, without=plan.uids)
+        return not self.options.extender or self.kubelets.would_admit(kubelet, shape, without=plan.uids)
 
     def _skipped_nodes(self, queue: ShapeQueue) -> frozenset[int]:
-        if self.setup.retry is not Retry.ELSEWHERE:
+        if self.options.retry is not Retry.ELSEWHERE:
             return frozenset()
         slots = self.cluster.nodes
         return frozenset(
@@ -299,7 +298,7 @@ class FleetSimulation:
         record.refusals += 1
         self.counters.count_refusal(kubelet.node.shape, record.because[0])
         self._emit(FleetEventKind.REFUSED, number, kubelet.number, because=record.because)
-        if self.setup.retry is Retry.NEVER or not record.pod.has_controller:
+        if self.options.retry is Retry.NEVER or not record.pod.has_controller:
             self.queue.remove_first(queue)
             record.outcome = PodOutcome.REFUSED
             record.left_s = self.now_s

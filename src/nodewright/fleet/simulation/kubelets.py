@@ -165,10 +165,6 @@ class SimulatedKubelets:
             heappush(kubelet.free_uids, uid)
         return evicted
 
-    def restore(self, kubelet: SimulatedKubelet, state: NodeState) -> None:
-        """Sets the state of a kubelet to one of another run."""
-        kubelet.set_state(replace(state, config=kubelet.base_config), self._decisions)
-
     def _set_state(self, kubelet: SimulatedKubelet, state: NodeState) -> None:
         kubelet.set_state(state if self._decisions is None else _without_removed_pods(state), self._decisions)
 

@@ -255,12 +255,6 @@ class PodRecords:
         self.arrived_count += 1
         return number
 
-    def restore(
-        self, records: Mapping[int, FleetPodRecord], arrived_count: int, finished: FinishedPods
-    ) -> None:
-        """Replaces all records by those of a checkpoint."""
-        self.records, self.arrived_count, self.finished = dict(records), arrived_count, finished
-
     def finish(self, number: int) -> None:
         """Marks a pod as finished."""
         if not self.keep_finished:
@@ -315,26 +309,6 @@ class SimulationCounters:
         if len(self.samples) >= _MAX_SAMPLES:
             del self.samples[::2]
             self._stride *= 2
-
-    def totals(self) -> Mapping[str, int]:
-        """All that are plain numbers, by name, as `restore` takes them."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, int)}
-
-    def restore(
-        self,
-        totals: Mapping[str, int],
-        samples: Sequence[FleetSample],
-        node_samples: Sequence[NodeSample],
-        refusals: Sequence[tuple[tuple[str, str], RefusalCount]],
-    ) -> None:
-        """Replaces the counters by those of a checkpoint.
-
-        Errors: LookupError if one is missing.
-        """
-        for name in self.totals():
-            setattr(self, name, totals[name])
-        self.samples, self.node_samples = list(samples), list(node_samples)
-        self.refusals = dict(refusals)
 
     def refusal_counts(self) -> Sequence[RefusalCount]:
         """The refusals, most frequent first."""

@@ -35,7 +35,7 @@ def fleet_result(simulation: FleetSimulation, *, complete: bool) -> FleetResult:
         pods=tuple(simulation.records.records.values()),
         finished_pods=simulation.records.finished,
         samples=_samples(simulation, simulation.counters),
-        node_samples=_node_samples(simulation) if simulation.setup.samples_nodes else (),
+        node_samples=_node_samples(simulation) if simulation.options.samples_nodes else (),
         refusals=simulation.counters.refusal_counts(),
         allocatable=allocatable,
         placements=simulation.counters.placements,

@@ -38,8 +38,6 @@ class ClusterFeed:
         )
         self.budgets = Reflector(api, BUDGETS_PATH, "", clock)
         self.ledger = VerdictLedger()
-        self.owns: Callable[[str], bool] = lambda _name: True
-        """Whether this process answers for a node; of other nodes and their pods only the names are kept."""
         self.awaits_export: Callable[[str], bool] = lambda _name: False
         """Whether the first export of a node is on its way: it is not predicted meanwhile."""
         self.export_max_age_s, self.export_places = float("inf"), ExportPlaces()
@@ -56,7 +54,7 @@ class ClusterFeed:
         """Nodes whose prediction is not up to date."""
         self.nodes.on_change, self.pods.on_change = self._node_changed, self._pod_changed
         self.budgets.on_change = self._budget_changed
-        self.nodes.reduce, self.pods.reduce = self._kept_node, self._kept_pod
+        self.nodes.reduce = self.pods.reduce = trimmed_object
 
     @property
     def has_listed(self) -> bool:
@@ -69,9 +67,7 @@ class ClusterFeed:
         Errors: InputError for a pod that cannot be decoded.
         """
         document = self.pods.objects.get(uid)
-        if document is None or not self._owns_pod(document):
-            return None
-        return decode_pod(document)
+        return None if document is None else decode_pod(document)
 
     async def predict(self) -> None:
         """Predicts nodes without a fresh export until it is cancelled."""
@@ -104,16 +100,11 @@ class ClusterFeed:
 
     # ------------------------------------------------------------ nodes
 
-    def _kept_node(self, document: dict[str, Any]) -> dict[str, Any]:
-        return trimmed_object(document) if self.owns(document["metadata"]["name"]) else _names(document)
-
     def _node_changed(self, uid: str) -> None:
         known, objects = self._node_names, self.nodes.objects
         for changed in [uid] if uid else sorted({*known, *objects}):
             document = objects.get(changed)
             name = known.pop(changed, "") if document is None else str(document["metadata"]["name"])
-            if not self.owns(name):
-                continue
             if document is None:
                 if name and name not in known.values():
                     self._cluster.remove_node(name)
@@ -168,16 +159,6 @@ class ClusterFeed:
 
     # ------------------------------------------------------------ pods
 
-    def _kept_pod(self, document: dict[str, Any]) -> dict[str, Any]:
-        if self._owns_pod(document):
-            return trimmed_object(document)
-        return {**_names(document), "spec": {"nodeName": document["spec"]["nodeName"]}}
-
-    def _owns_pod(self, document: Mapping[str, Any]) -> bool:
-        """Whether the pod has no node yet, or one of this process."""
-        node = _node_of(document)
-        return not node or self.owns(node)
-
     def _pod_changed(self, uid: str) -> None:
         objects = self.pods.objects
         for changed in [uid] if uid else sorted({*self._bound, *objects}):
@@ -187,7 +168,7 @@ class ClusterFeed:
         known = self._bound.get(uid, "")
         node = _node_of(document or {})
         status = (document or {}).get("status") or {}
-        is_active = bool(document and node and self.owns(node)) and status.get("phase") not in _TERMINAL
+        is_active = bool(document and node) and status.get("phase") not in _TERMINAL
         if document is not None and self.ledger.awaits(uid):
             self._compare(document)
         if known and (not is_active or known != node):
@@ -240,14 +221,6 @@ def trimmed_object(document: dict[str, Any]) -> dict[str, Any]:
 def _node_of(document: Mapping[str, Any]) -> str:
     """The node that a pod is bound to; empty: none."""
     return str((document.get("spec") or {}).get("nodeName") or "")
-
-
-def _names(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The object without all but its names."""
-    meta = document["metadata"]
-    return {
-        "metadata": {key: meta[key] for key in ("name", "namespace", "uid", "resourceVersion") if key in meta}
-    }
 
 
 def export_url(document: Mapping[str, Any], places: ExportPlaces) -> str:

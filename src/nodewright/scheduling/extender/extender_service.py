@@ -11,7 +11,7 @@ from nodewright.cluster.client.api_error import ApiError
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.tasks.clock import Clock
 from nodewright.scheduling.extender.cluster_feed import ClusterFeed
-from nodewright.scheduling.extender.extender_metrics import ExtenderCounts, ExtenderMetrics, cluster_counts
+from nodewright.scheduling.extender.extender_metrics import ExtenderMetrics
 from nodewright.scheduling.verdicts.admit_answer import AdmitAnswer, AdmitRequest, admit_answer
 from nodewright.scheduling.verdicts.extender_protocol import (
     BindCall,
@@ -260,12 +260,10 @@ class ExtenderService:
         self.cluster.pod_bound(call.node, query, now_s=self._clock.monotonic_s())
         return ""
 
-    def counts(self) -> ExtenderCounts:
-        """What is counted."""
-        now_s, errors = self._clock.monotonic_s(), self.export_errors
-        return self.metrics.call_counts().plus(
-            cluster_counts(self.cluster, self.feed.ledger, errors, now_s=now_s)
-        )
+    def metrics_text(self) -> str:
+        """All metrics in the Prometheus text format."""
+        now_s = self._clock.monotonic_s()
+        return self.metrics.text(self.cluster, self.feed.ledger, self.export_errors, now_s=now_s)
 
     @property
     def not_ready_reason(self) -> str:

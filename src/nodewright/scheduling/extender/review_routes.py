@@ -1,7 +1,7 @@
 """The webhook for pods that are being created: `POST /v1/review-pods` takes and returns AdmissionReviews."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,7 +20,7 @@ MAX_REVIEW_BYTES = 8 << 20
 class ReviewRoutes:
     """Answers an API server's reviews with what is found about their pods."""
 
-    def __init__(self, refusals: Callable[[Pod], Awaitable[Counter[str] | None]], *, denies: bool) -> None:
+    def __init__(self, refusals: Callable[[Pod], Counter[str] | None], *, denies: bool) -> None:
         """``refusals`` returns why no node can ever hold a pod; ``denies``: such pods are refused, not only warned of."""
         self._refusals, self._denies = refusals, denies
 
@@ -35,7 +35,7 @@ class ReviewRoutes:
             return status_response(413, f"the review is larger than {MAX_REVIEW_BYTES} bytes")
         try:
             review = decode_review(body)
-            finding = finding_text(await self._refusals(review.pod)) if review.pod is not None else ""
+            finding = finding_text(self._refusals(review.pod)) if review.pod is not None else ""
         except InputError as error:
             return status_response(BAD_REQUEST, str(error), error.faults)
         content = encode_review(review.uid, finding, denies=self._denies)

@@ -32,7 +32,6 @@ from nodewright.scheduling.extender.run_extender import (
     serve_extender,
     server_tls,
 )
-from nodewright.scheduling.extender.scheduler_calls import SingleProcess
 from nodewright.scheduling.verdicts.admit_answer import openapi_document
 from nodewright.scheduling.verdicts.pod_queries import PodQuery
 from nodewright.scheduling.verdicts.tracked_nodes import Basis
@@ -71,7 +70,7 @@ async def serving(**given: Any) -> AsyncIterator[Caller]:
     chosen = options(**given)
     async with AsyncExitStack() as stack:
         security = server_tls(chosen), call_authorizer(chosen)
-        bound = await serve_extender(stack, chosen, SingleProcess(bench.service), security)
+        bound = await serve_extender(stack, chosen, bench.service, security)
         session = await stack.enter_async_context(aiohttp.ClientSession())
         yield Caller(session, f"https://{bound}", bench)
 

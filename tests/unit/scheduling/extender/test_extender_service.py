@@ -189,7 +189,7 @@ def test_each_verdict_is_compared_with_what_the_kubelet_did() -> None:
             VerdictOutcome.ADMITTED_BUT_REJECTED,
         ]
         assert "default/wrong: admitted but rejected" in compared[1].sentence
-        assert 'wrong_verdicts_total{basis="exact"} 1' in bench.service.counts().text()
+        assert 'wrong_verdicts_total{basis="exact"} 1' in bench.service.metrics_text()
 
     asyncio.run(scenario())
 
@@ -205,33 +205,6 @@ def test_pods_of_other_schedulers_are_reserved_and_compared() -> None:
             await until(lambda: bool(list(bench.cluster.reservations())))
             assert list(bench.filter(second, "n1")["FailedAndUnresolvableNodes"]) == ["n1"]
             assert bench.feed.ledger.awaits("uid-other")
-
-    asyncio.run(scenario())
-
-
-def test_a_worker_keeps_only_the_names_of_what_others_own() -> None:
-    async def scenario() -> None:
-        clock = FakeClock()
-        bench = ExtenderBench(BindingCluster(clock), clock)
-        bench.feed.owns = lambda name: name == "n1"
-        for name in ("n1", "n2"):
-            bench.api.create_node(name)
-        for name, node in (("free", ""), ("ours", "n1"), ("theirs", "n2")):
-            bench.api.create_free_pod(name, 1, **({"nodeName": node} if node else {}))
-        async with following(bench):
-            await until(lambda: bench.feed.has_listed)
-            assert list(bench.cluster.nodes) == ["n1"]
-            assert list(bench.cluster.nodes["n1"].api_pods) == ["uid-ours"]
-            assert bench.feed.pods.objects["uid-theirs"]["spec"] == {"nodeName": "n2"}
-            assert [bench.feed.pod(f"uid-{name}") is None for name in ("free", "ours", "theirs")] == [
-                False,
-                False,
-                True,
-            ]
-            bench.api.delete_pod("theirs", is_forced=True)
-            bench.api.remove("/api/v1/nodes/n2")
-            await until(lambda: len(bench.feed.nodes.objects) == 1 and len(bench.feed.pods.objects) == 2)
-            assert list(bench.cluster.nodes) == ["n1"]
 
     asyncio.run(scenario())
 

@@ -42,7 +42,7 @@ def answer(body: bytes, *, denies: bool) -> tuple[int, Any]:
 
     request = Request({"type": "http", "method": "POST", "headers": []}, receive)
 
-    async def refusals(_pod: Pod) -> Counter[str]:
+    def refusals(_pod: Pod) -> Counter[str]:
         return Counter({"too large": 1})
 
     response = asyncio.run(ReviewRoutes(refusals, denies=denies).review(request))
