@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 from nodewright.documents.output.exposition import (
     HistogramBuckets,
@@ -96,22 +97,22 @@ class ExtenderMetrics:
                 family_text(_VERDICTS, _samples(self.verdicts)),
                 family_text(_COMPUTED, [MetricSample((), verdict_counts.computed)]),
                 family_text(_SHARED, [MetricSample((), verdict_counts.shared)]),
-                family_text(_NODES, _samples(_by_label(cluster.count_by_basis()))),
+                family_text(_NODES, _samples(cluster.count_by_basis())),
                 family_text(_OLDEST, [MetricSample((), max(ages, default=0.0))]),
                 family_text(_RESERVATIONS, [MetricSample((), reservations)]),
                 family_text(
                     _COMPARED,
                     _samples({(basis, outcome): n for (outcome, basis), n in ledger.counts.items()}),
                 ),
-                family_text(_WRONG, _samples(_by_label(wrong))),
-                family_text(_EXPORT_ERRORS, _samples(_by_label(export_errors))),
+                family_text(_WRONG, _samples(wrong)),
+                family_text(_EXPORT_ERRORS, _samples(export_errors)),
             )
         )
 
 
-def _by_label(counts: Mapping[str, int]) -> dict[tuple[str], int]:
-    return {(label,): count for label, count in counts.items()}
-
-
-def _samples(counts: Mapping[tuple[str, ...], int]) -> list[MetricSample]:
-    return [MetricSample(tuple(map(str, labels)), counts[labels]) for labels in sorted(counts)]
+def _samples(counts: Mapping[Any, int]) -> list[MetricSample]:
+    """The counts by label, or by a tuple of labels."""
+    return [
+        MetricSample(tuple(map(str, key if isinstance(key, tuple) else (key,))), counts[key])
+        for key in sorted(counts)
+    ]
