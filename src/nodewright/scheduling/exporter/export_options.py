@@ -14,8 +14,7 @@ from nodewright.documents.profiles.kubelet_root import DEFAULT_ROOT_DIRECTORY, P
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
 from nodewright.scheduling.exporter.exporter import MIN_POLL_PERIOD_S, POLL_PERIOD_S
-from nodewright.scheduling.exporter.kubelet_client import KubeletEndpoint
-from nodewright.scheduling.exporter.node_reader import ExportSettings
+from nodewright.scheduling.exporter.node_reader import ExportSettings, KubeletEndpoint
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)

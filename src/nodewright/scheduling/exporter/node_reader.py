@@ -1,15 +1,19 @@
 """Reads a node beside its kubelet: machine, configuration, release, state files, pods and the NUMA nodes of devices."""
 
 import hashlib
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.cluster.client.peer_access import PeerAccess
 from nodewright.cluster.exports.export_feed import ExportReading, SourceReading
 from nodewright.cluster.pod_resources.snapshot import read_snapshot_apart
+from nodewright.cluster.tasks.clock import Clock
+from nodewright.documents.files.http_get import HTTPFailure, HTTPRequest, http_get
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.profiles.capture.captured_node import NodeSources, captured_node
 from nodewright.documents.profiles.capture.from_cluster import ReportedNode, read_configz, read_node
@@ -35,12 +39,6 @@ from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.reasons.verdict import Granted
 from nodewright.model.releases.release import release_table
-from nodewright.scheduling.exporter.kubelet_client import KubeletClient
-
-if TYPE_CHECKING:
-    from nodewright.cluster.tasks.clock import Clock
-
-T = TypeVar("T")
 
 MACHINE, CONFIGURATION, VERSION = "machine", "kubeletConfiguration", "kubernetesVersion"
 PODS, POD_RESOURCES = "pods", "PodResources"
@@ -48,6 +46,12 @@ _FAILED = SourceReading(name="node", state=SourceState.FAILED, assumed="the node
 _WITHOUT_PODS = "placeholders with the resources that the kubelet allocated"
 _WITHOUT_CONFIGURATION = "the kubelet's defaults"
 _WITHOUT_DEVICES = "devices that no pod holds have no NUMA node"
+LAG_S = 5.0
+"""How long a list of pods may lag behind the kubelet."""
+MAX_PODS_BYTES = 64 << 20
+_TIMEOUT_S = 10.0
+_BUILD = re.compile(rb'^kubernetes_build_info\{[^}]*git_version="([^"]*)"', re.MULTILINE)
+T = TypeVar("T")
 
 
 class ExportSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +91,61 @@ class PodListSource(Protocol):
         """
 
 
+class KubeletEndpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a kubelet serves its API, and how a client and the kubelet prove their identities."""
+
+    url: str
+    """E.g. `https://127.0.0.1:10250`."""
+    peer: PeerAccess = PeerAccess()
+
+
+class KubeletClient:
+    """A client of one kubelet; each request has a connection of its own."""
+
+    def __init__(self, endpoint: KubeletEndpoint) -> None:
+        """Errors: HostError for certificates that cannot be read, or a text that is no URL."""
+        self.endpoint = endpoint
+        self._context = endpoint.peer.tls()
+        try:
+            HTTPRequest.from_url(endpoint.url, {})
+        except ValueError as error:
+            raise HostError("use the kubelet's URL", endpoint.url, str(error)) from None
+
+    async def pods(self) -> bytes:
+        """The PodList of all pods of the kubelet.
+
+        Errors: HostError.
+        """
+        return await self._get("/pods")
+
+    async def configz(self) -> bytes:
+        """The response of `/configz`; errors as `pods`."""
+        return await self._get("/configz")
+
+    async def version(self) -> str:
+        """The release of the kubelet, e.g. `v1.36.2`; empty if it does not report one; errors as `pods`."""
+        match = _BUILD.search(await self._get("/metrics"))
+        return match[1].decode("utf-8", "replace") if match else ""
+
+    async def _get(self, path: str) -> bytes:
+        url = self.endpoint.url.rstrip("/") + path
+        request = HTTPRequest.from_url(url, self._headers())
+        response = await http_get(request, _TIMEOUT_S, MAX_PODS_BYTES, self._context)
+        if isinstance(response, HTTPFailure):
+            raise HostError("read", url, response.error)
+        if response.status != 200:
+            text = response.body[:200].decode("utf-8", "replace").strip()
+            raise HostError("read", url, f"status {response.status}: {text}")
+        return response.body
+
+    def _headers(self) -> dict[str, str]:
+        return {
+            "Accept": "application/json",
+            "User-Agent": "nodewright-export",
+            **self.endpoint.peer.headers(),
+        }
+
+
 class KubeletPods:
     """The pods as the kubelet itself reports them."""
 
@@ -114,7 +173,7 @@ class NodeReader:
     def __init__(
         self,
         settings: ExportSettings,
-        clock: "Clock",
+        clock: Clock,
         kubelet: KubeletClient | None = None,
         pods: PodListSource | None = None,
     ) -> None:
@@ -332,10 +391,6 @@ class NodeReader:
         self._absent_since_s = {uid: self._absent_since_s.get(uid, now_s) for uid in sorted(absent)}
         removed = {uid for uid, since_s in self._absent_since_s.items() if now_s - since_s >= LAG_S}
         return replace(pods, is_complete=False, ended=pods.ended | removed)
-
-
-LAG_S = 5.0
-"""How long a list of pods may lag behind the kubelet."""
 
 
 def _allocated_uids(root: KubeletRoot) -> Sequence[str]:

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from starlette.routing import Router
 
@@ -22,7 +21,7 @@ from nodewright.cluster.serving.middleware import AuthMiddleware, RefusalLog, Re
 from nodewright.cluster.serving.routes import bare_routes
 from nodewright.cluster.serving.tls import ReloadingTLS, serving_tls
 from nodewright.cluster.serving.tokens import TokenFile
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.clock import Clock, HostClock
 from nodewright.cluster.tasks.free_memory import return_free_memory
 from nodewright.cluster.tasks.stop_signal import stop_event
 from nodewright.documents.output.exit_codes import ERROR, YES
@@ -30,11 +29,7 @@ from nodewright.documents.output.terminal import print_log_line, print_message, 
 from nodewright.model.errors import Fault, InputError
 from nodewright.scheduling.exporter.export_options import ExportOptions
 from nodewright.scheduling.exporter.exporter import Exporter
-from nodewright.scheduling.exporter.kubelet_client import KubeletClient
-from nodewright.scheduling.exporter.node_reader import NodeReader, PodListSource
-
-if TYPE_CHECKING:
-    from nodewright.cluster.tasks.clock import Clock
+from nodewright.scheduling.exporter.node_reader import KubeletClient, NodeReader, PodListSource
 
 NICE_VALUE = -10
 """The exporter's nice value, where it may set one."""
@@ -122,7 +117,7 @@ async def _health_server(
 
 @asynccontextmanager
 async def _exporter(
-    options: ExportOptions, clock: "Clock"
+    options: ExportOptions, clock: Clock
 ) -> AsyncIterator[tuple[Exporter, list["asyncio.Future[None]"]]]:
     """The exporter, and the tasks that run beside it.
 

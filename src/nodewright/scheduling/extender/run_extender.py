@@ -45,8 +45,7 @@ from nodewright.scheduling.extender.extender_routes import (
 )
 from nodewright.scheduling.extender.extender_service import ApiBinder, ExtenderService, ServiceOptions
 from nodewright.scheduling.extender.leader_lease import LeaderLease
-from nodewright.scheduling.extender.pod_reviews import ClusterReviews
-from nodewright.scheduling.extender.review_routes import ReviewRoutes
+from nodewright.scheduling.extender.pod_reviews import ClusterReviews, ReviewRoutes
 from nodewright.scheduling.extender.scorers import scorer_of
 from nodewright.scheduling.verdicts.tracked_cluster import TrackedCluster
 
