@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.fleet.simulation import node_groups
+from nodewright.fleet.simulation import node_ranking
 from nodewright.fleet.simulation.cluster_view import AssignedPod, ClusterView, NodeSlot
 from nodewright.fleet.simulation.scheduler import ExhaustiveScheduler, IncrementalScheduler, NodeScore
 from nodewright.fleet.simulation.scores import best_fit, default_score, most_allocated_score, numa_aware_score
@@ -64,11 +64,11 @@ def test_the_best_group_of_nodes_has_the_best_node(
 @contextmanager
 def remembering(groups: int) -> Iterator[None]:
     """Within the context, so many groups beyond the number of nodes are remembered."""
-    before, node_groups._MAX_EMPTY_GROUPS = node_groups._MAX_EMPTY_GROUPS, groups
+    before, node_ranking._MAX_EMPTY_GROUPS = node_ranking._MAX_EMPTY_GROUPS, groups
     try:
         yield
     finally:
-        node_groups._MAX_EMPTY_GROUPS = before
+        node_ranking._MAX_EMPTY_GROUPS = before
 
 
 def slot_of_kind(number: int, kind: int) -> NodeSlot:

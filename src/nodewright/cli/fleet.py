@@ -27,12 +27,13 @@ from nodewright.fleet.report.fleet_page import fleet_page
 from nodewright.fleet.report.fleet_report import fleet_assumptions, fleet_report, pod_columns, write_parquet
 from nodewright.fleet.report.fleet_text import fleet_text, pods_text
 from nodewright.fleet.report.sweep_report import SweepReport, SweepSummaries, sweep_runs_report, sweep_text
-from nodewright.fleet.run_progress import RunProgress, interrupts_noted
 from nodewright.fleet.simulation.fleet_simulation import Retry
 from nodewright.fleet.simulation.outcomes import FleetResult, PodOutcome
 from nodewright.fleet.sweep_runs import (
+    RunProgress,
     Sweep,
     SweepWorkers,
+    interrupts_noted,
     load_node_scorers,
     parse_axes,
     run_fleet,
@@ -291,7 +292,7 @@ def _report_sweep(sweep: Sweep, summaries: SweepSummaries, output: str | None, h
     fleet, run_count = sweep.fleet, len(sweep.runs())
     if html is not None:
         from nodewright.cli.output_files import page_origin, write_page  # noqa: PLC0415 - start-up time
-        from nodewright.fleet.report.sweep_page import sweep_page  # noqa: PLC0415 - start-up time
+        from nodewright.fleet.report.sweep_report import sweep_page  # noqa: PLC0415 - start-up time
 
         notes = assumption_lines(fleet)
         write_page(html, sweep_page(summaries, run_count=run_count, notes=notes, origin=page_origin()))

@@ -148,6 +148,6 @@ def _text(groups: Sequence[ComparedNodes], warnings: Sequence[str], output: str 
 def _bound_profiles(
     paths: Sequence[str], configuration: Mapping[str, Any] | None
 ) -> tuple[list[tuple[NodeProfile, str]], tuple[str, ...]]:
-    from nodewright.fleet.load.bound_profiles import bound_profiles  # noqa: PLC0415 - start-up time
+    from nodewright.fleet.load.fleet_input import bound_profiles  # noqa: PLC0415 - start-up time
 
     return bound_profiles(paths, configuration)

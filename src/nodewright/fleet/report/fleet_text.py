@@ -8,12 +8,11 @@ from nodewright.engine.node.pod_placement import Placement
 from nodewright.fleet.capacity import ShapeCapacity, total_capacity
 from nodewright.fleet.fleet_summary import FleetSummary, ShapeSummary
 from nodewright.fleet.simulation.outcomes import FilterRejections, FleetPodRecord, FleetResult, PodOutcome
-from nodewright.fleet.unschedulable import UnschedulablePod
+from nodewright.fleet.workload import duration_text
 from nodewright.model.kubernetes.resource_names import (
     CPU,
     MEMORY,
     PODS,
-    distinguishable_amounts,
     readable_amount,
     resource_sort_key,
 )
@@ -21,20 +20,6 @@ from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.texts import kubelet_text
 from nodewright.model.values.idset import NUMASet
-
-
-def duration_text(amount: float) -> str:
-    """A duration, rounded for readers.
-
-    >>> duration_text(0), duration_text(12.34), duration_text(3661), duration_text(12_537_496)
-    ('0s', '12.3s', '1h1m1s', '145d2h')
-    """
-    if amount < 60:
-        return f"{amount:.1f}".removesuffix(".0") + "s"
-    whole = round(amount)
-    days, hours, minutes, rest = whole // 86400, whole // 3600 % 24, whole // 60 % 60, whole % 60
-    parts = ((days, "d"), (hours, "h")) if days else ((hours, "h"), (minutes, "m"), (rest, "s"))
-    return "".join(f"{number}{unit}" for number, unit in parts if number)
 
 
 def percent_text(part: float, whole: float) -> str:
@@ -49,22 +34,6 @@ def percent_text(part: float, whole: float) -> str:
 def short_name(resource: str) -> str:
     """A resource's name without its domain."""
     return resource.rpartition("/")[2]
-
-
-def unschedulable_text(unschedulable: UnschedulablePod) -> str:
-    """Why no node can ever hold a pod, with the location of its definition."""
-    where = f" ({unschedulable.pod.source})" if unschedulable.pod.source else ""
-    head = f"{unschedulable.pod.full_name}{where}: no node can ever hold it: "
-    if unschedulable.resource:
-        requested, largest = distinguishable_amounts(
-            unschedulable.resource, unschedulable.requested, unschedulable.largest_allocatable
-        )
-        return (
-            f"{head}{unschedulable.resource}: {requested} requested, at most {largest} allocatable on a node"
-        )
-    if unschedulable.feasible_nodes:
-        return f"{head}none of the {unschedulable.feasible_nodes} feasible nodes has enough of all resources"
-    return f"{head}no node matches by labels and taints"
 
 
 def filter_rejection_text(rejection: FilterRejections) -> str:

@@ -5,10 +5,10 @@ The uid of a pod on its node is the lowest free number there, so that nodes with
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
-from msgspec.structs import replace as changed
 
 from nodewright.engine.core.memory.memory_state import NO_REUSABLE_MEMORY
 from nodewright.engine.core.pod_features import (
@@ -17,6 +17,7 @@ from nodewright.engine.core.pod_features import (
     missing_features,
 )
 from nodewright.engine.core.predicates.predicate_check import check_predicates, requests_on_node
+from nodewright.engine.core.predicates.requested_resources import AllocatedHostPort, host_ports
 from nodewright.engine.core.requests.integer_requests import scheduler_usage
 from nodewright.engine.node.events import (
     NodeEvent,
@@ -26,23 +27,46 @@ from nodewright.engine.node.events import (
     PodStarted,
     UsageObserved,
 )
+from nodewright.engine.node.eviction_pass import eviction_capacities
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.engine.node.node_state import NodeState, with_reported_resources, without_ungated_resources
+from nodewright.engine.node.node_state import (
+    NodeState,
+    container_names,
+    with_reported_resources,
+    without_ungated_resources,
+)
 from nodewright.engine.node.pod_placement import Placement, placement_of
 from nodewright.engine.node.step import Decision, step
 from nodewright.engine.node.unknowns import assumptions_for, unjudged_features
-from nodewright.fleet.simulation.kubelet_state import AcceptedPod, PlacedPod, SimulatedKubelet
 from nodewright.fleet.simulation.outcomes import SHARED_POOL_PLACEMENT
 from nodewright.fleet.simulation.pod_shapes import PodShape
-from nodewright.fleet.simulation.shared_decisions import GrantedAlignment, SharedDecisions
-from nodewright.fleet.workload import FleetNode
+from nodewright.fleet.simulation.shared_decisions import (
+    FreeResources,
+    GrantedAlignment,
+    PodHoldings,
+    SharedDecisions,
+    free_cpus,
+)
+from nodewright.fleet.workload import FleetNode, UsageStep
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod, Taint
+from nodewright.model.kubernetes.stats_summary import (
+    ContainerStats,
+    MemoryStats,
+    NodeStats,
+    PodReference,
+    PodStats,
+    StatsSummary,
+)
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.verdict import Refused
+from nodewright.model.values.instant import Instant
 
 _MAX_CACHED_REFUSALS = 4096
 """Maximum number of cached refusals."""
+_PODS = "pods"
+_CHECKS_WITHOUT_CHANGE = 60
+"""Number of further checks while the usage does not change: enough for a pressure condition to end."""
 
 
 class AdmissionOutcome(msgspec.Struct, frozen=True, gc=False):
@@ -57,6 +81,139 @@ class AdmissionOutcome(msgspec.Struct, frozen=True, gc=False):
     def is_placed(self) -> bool:
         """Whether the pod is on the node."""
         return self.decision is not Decision.REFUSED
+
+
+class PlacedPod(msgspec.Struct, frozen=True, gc=False):
+    """A pod on a node as its kubelet counts it: what it holds and uses.
+
+    Units: usage in thousandths for cpu, else bytes or pieces.
+    """
+
+    pod: Pod
+    holdings: PodHoldings
+    usage: Mapping[str, int]
+
+
+class AcceptedPod(NamedTuple):
+    """A pod that only its amounts and the resource managers can keep from a node.
+
+    Units: amounts are requests and allocatable in thousandths for cpu, else bytes or pieces.
+    """
+
+    amounts: tuple[tuple[str, int, int], ...]
+    usage: Mapping[str, int]
+
+
+class SimulatedKubelet:
+    """A node and its present state: while nothing but its pods has changed, as sums and holdings, not as a `NodeState`."""
+
+    __slots__ = (
+        "_state",
+        "accepted",
+        "base_config",
+        "free",
+        "free_uids",
+        "node",
+        "number",
+        "own_accepted",
+        "own_config",
+        "placed_pods",
+        "pods",
+        "refused_pods",
+        "start",
+        "used",
+    )
+
+    def __init__(
+        self, number: int, node: FleetNode, start: NodeState, accepted: dict[int, AcceptedPod | None]
+    ) -> None:
+        self.number, self.node = number, node
+        self.base_config = start.config
+        self.own_config: NodeConfig | None = None
+        """The configuration with the node's own name and labels, created when a pod selects nodes."""
+        self.start = start
+        """The state without pods."""
+        self._state: NodeState | None = start
+        """The present state; None: not derived from the fields below since they changed."""
+        self.free: FreeResources | None = None
+        """What the pods leave; None: `_state` counts, and the fields below do not."""
+        self.pods: dict[str, PlacedPod] = {}
+        """By uid, in the order of admission."""
+        self.used: dict[str, int] = {}
+        self.accepted = accepted
+        """By shape number, shared by the nodes of one configuration; None: `step` decides."""
+        self.own_accepted: dict[int, AcceptedPod | None] = {}
+        """The same of the pods that select nodes."""
+        self.free_uids: list[str] = []
+        self.placed_pods = self.refused_pods = 0
+
+    @property
+    def state(self) -> NodeState:
+        """The present state."""
+        if self._state is None:
+            self._state = self._derived_state()
+        return self._state
+
+    @property
+    def pod_count(self) -> int:
+        """Number of pods on the node."""
+        return len(self.state.pods) if self.free is None else len(self.pods)
+
+    def place(self, uid: str, pod: PlacedPod, free: FreeResources) -> None:
+        """Adds a pod that leaves these resources."""
+        used = self.used
+        for name, amount in pod.usage.items():
+            used[name] = used.get(name, 0) + amount
+        self.pods[uid], self.free, self._state = pod, free, None
+
+    def remove(self, uid: str, free: FreeResources) -> None:
+        """Removes a pod, after which these resources are left."""
+        used = self.used
+        for name, amount in self.pods.pop(uid).usage.items():
+            used[name] -= amount
+        self.free, self._state = free, None
+
+    def set_state(self, state: NodeState, decisions: SharedDecisions | None) -> None:
+        """Sets the state; with ``decisions``, they are shared from now on if the state allows it."""
+        self._state, self.free = state, None
+        if decisions is None or not _is_plain(state):
+            return
+        self.start = (
+            replace(self.start, eviction=state.eviction)
+            if state.eviction != self.start.eviction
+            else self.start
+        )
+        rules = self.base_config.requests
+        self.pods = {
+            uid: PlacedPod(pod, PodHoldings.of(state.held, uid), scheduler_usage(pod, rules))
+            for uid, pod in state.pods.items()
+        }
+        self.used = dict(state.usage.requests)
+        self.free = decisions.free_resources(self.start, state.held)
+
+    def cpus_free_by_numa(self) -> tuple[int, ...]:
+        """CPUs of each NUMA node that are neither exclusively allocated nor reserved."""
+        if self.free is None:
+            return free_cpus(self.start, self.state.without_stale().held)
+        return self.free.cpus_by_numa(self.start)
+
+    def _derived_state(self) -> NodeState:
+        assert self.free is not None
+        pods = {uid: placed.pod for uid, placed in self.pods.items()}
+        usage = self.start.usage
+        ports = tuple(
+            AllocatedHostPort(port, pod.full_name)
+            for pod in pods.values()
+            for port in host_ports(pod, sidecars=usage.sidecar_ports)
+        )
+        return replace(
+            self.start,
+            held=self.free.holdings_of({uid: placed.holdings for uid, placed in self.pods.items()}),
+            pods=pods,
+            containers={uid: container_names(pod) for uid, pod in pods.items()},
+            usage=replace(usage, pods=len(pods), requests=dict(self.used), ports=ports),
+            is_collected=True,
+        )
 
 
 class SimulatedKubelets:
@@ -336,5 +493,91 @@ def _without_identity(node: FleetNode) -> NodeProfile:
 def _own_config(kubelet: SimulatedKubelet) -> NodeConfig:
     if kubelet.own_config is None:
         base, node = kubelet.base_config, kubelet.node
-        kubelet.own_config = changed(base, view=changed(base.view, name=node.name, labels=node.labels))
+        kubelet.own_config = replace(base, view=replace(base.view, name=node.name, labels=node.labels))
     return kubelet.own_config
+
+
+def _is_plain(state: NodeState) -> bool:
+    """Whether the decisions about further pods depend on the pods, what they hold and the configuration alone."""
+    held, pods = state.held, state.pods
+    devices = held.devices
+    return (
+        not (state.undecided_pods or state.conditions or state.kubelet_down_for)
+        and not (state.pending_pods or state.pending_resizes or state.config.parts.policies.configured)
+        and all(amount >= 0 for amount in state.usage.requests.values())
+        and pods.keys()
+        >= {*held.cpu.assignments, *held.cpu.pods, *held.memory.assignments, *devices.pod_devices}
+        and devices.running_at_start is None
+        and devices.in_use == devices.with_in_use_recomputed().in_use
+    )
+
+
+class EvictionCheck(NamedTuple):
+    """A check by the eviction manager of a node.
+
+    Units: used_bytes is the usage at the last check; -1: the check is made because the usage changes.
+    """
+
+    node: int
+    used_bytes: int = -1
+    checks_left: int = _CHECKS_WITHOUT_CHANGE
+
+
+class PlacedUsage(NamedTuple):
+    """The usage steps of a pod on the node, and the time of its placement."""
+
+    usage: tuple[UsageStep, ...]
+    placed_at_s: float
+
+
+def usage_reading(
+    state: NodeState, usages: Mapping[str, PlacedUsage], now_s: float
+) -> tuple[UsageObserved, int]:
+    """The usage of a node at this time, as an event, and the memory in use.
+
+    Units: now_s in seconds since the beginning, the answer in bytes.
+    """
+    at = Instant(int(now_s * 10**9))
+    used = {uid: _used_bytes(usage, now_s) for uid, usage in usages.items()}
+    total = sum(used.values())
+    capacities = eviction_capacities(state.config)
+    node = NodeStats(
+        memory=_memory_stats(total, capacities.memory, at),
+        system_containers=(
+            ContainerStats(name=_PODS, memory=_memory_stats(total, capacities.pods_memory, at)),
+        ),
+    )
+    pods = tuple(
+        PodStats(
+            pod_ref=PodReference(name=uid, namespace=state.pods[uid].metadata.namespace, uid=uid),
+            containers=(
+                ContainerStats(
+                    name=state.pods[uid].spec.containers[0].name,
+                    memory=MemoryStats(time=at, working_set_bytes=size),
+                ),
+            ),
+            memory=MemoryStats(time=at, working_set_bytes=size),
+        )
+        for uid, size in used.items()
+    )
+    return UsageObserved(usage=StatsSummary(node=node, pods=pods), now_s=now_s), total
+
+
+def next_check(
+    check: EvictionCheck, state: NodeState, used_bytes: int, *, evicted: bool
+) -> EvictionCheck | None:
+    """The check ten seconds after this one; None: no pressure any more, or the usage does not change."""
+    if not state.conditions and not evicted:
+        return None
+    if used_bytes != check.used_bytes or evicted:
+        return EvictionCheck(check.node, used_bytes)
+    return EvictionCheck(check.node, used_bytes, check.checks_left - 1) if check.checks_left else None
+
+
+def _used_bytes(placed: PlacedUsage, now_s: float) -> int:
+    begun = [step.memory_bytes for step in placed.usage if placed.placed_at_s + step.at_s <= now_s]
+    return begun[-1] if begun else 0
+
+
+def _memory_stats(used: int, capacity: int, at: Instant) -> MemoryStats:
+    return MemoryStats(time=at, available_bytes=max(capacity - used, 0), working_set_bytes=used)

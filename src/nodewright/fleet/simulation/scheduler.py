@@ -21,8 +21,7 @@ from nodewright.fleet.simulation.filters import (
     static_filter_status,
 )
 from nodewright.fleet.simulation.inter_pod import InterPodView
-from nodewright.fleet.simulation.node_groups import NodeGroups
-from nodewright.fleet.simulation.node_ranking import NodeRanking
+from nodewright.fleet.simulation.node_ranking import NodeGroups, NodeRanking
 from nodewright.fleet.simulation.outcomes import FilterRejections
 from nodewright.fleet.simulation.pod_shapes import PodShape
 from nodewright.fleet.simulation.scores import MAX_NODE_SCORE, SCORED_STATES

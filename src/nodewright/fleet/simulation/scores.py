@@ -3,10 +3,19 @@
 Units: cpu in thousandths, memory in bytes, as `NodeSlot` and `PodShape` have them.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import ClassVar
 
 from nodewright.fleet.simulation.cluster_view import NodeSlot
 from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.workload import FleetNode
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.custom_policy import (
+    CustomPolicy,
+    CustomPolicyError,
+    docstring_summary,
+    failure_text,
+)
 
 MAX_NODE_SCORE = 100
 """The highest score of one plugin.
@@ -15,6 +24,8 @@ Follows: v1.36, kube-scheduler/framework/interface.go, MaxNodeScore.
 """
 _HALF = MAX_NODE_SCORE // 2
 _NUMA_WEIGHT = 10
+_MIB = 1 << 20
+_MIN_BYTES, _MAX_BYTES_PER_CONTAINER = 23 * _MIB, 1000 * _MIB
 
 
 def least_allocated(shape: PodShape, slot: NodeSlot) -> int:
@@ -167,8 +178,153 @@ SCORED_STATES: Mapping[Callable[[PodShape, NodeSlot], int], Callable[[NodeSlot],
 
 Of the pod these scores depend on `PodShape.scored_amounts` only.
 """
-
 SCORE_BOUNDS: Mapping[Callable[[PodShape, NodeSlot], int], Callable[[NodeSlot], int]] = {
     default_score: default_score_bound
 }
 """By score, the highest that any pod has on a node."""
+
+
+class ImageLocality:
+    """The images on the nodes of a fleet."""
+
+    def __init__(self, nodes: Sequence[FleetNode]) -> None:
+        self._images = [frozenset(node.images) for node in nodes]
+        sizes: dict[str, int] = {}
+        counts: dict[str, int] = {}
+        for node in nodes:
+            for name, size in node.images.items():
+                sizes.setdefault(name, size)
+                counts[name] = counts.get(name, 0) + 1
+        self._amounts: Mapping[str, int] = {
+            # A float as in the scheduler. An image on few nodes counts less, so that not all pods go there.
+            name: int(float(size) * (counts[name] / len(nodes)))
+            for name, size in sizes.items()
+        }
+
+    def with_locality(
+        self, score: Callable[[PodShape, NodeSlot], int]
+    ) -> Callable[[PodShape, NodeSlot], int]:
+        """The score plus that of the images, from 0 to 100; the score itself if no node reports images."""
+        if not self._amounts:
+            return score
+        return lambda shape, slot: score(shape, slot) + self.score(shape.pod, slot.number)
+
+    def score(self, pod: Pod, node: int) -> int:
+        """The score of a node: higher the more bytes of the pod's images it has.
+
+        >>> from nodewright.testing.fleets import some_nodes
+        >>> from nodewright.testing.objects import a_pod
+        >>> images = ImageLocality(some_nodes(1, images={"db:1": 500 << 20}))
+        >>> images.score(a_pod(containers=[{"name": "main", "image": "db:1"}]), 0)
+        48
+        """
+        on_node = self._images[node]
+        amount = sum(self._amounts[name] for name in _image_names(pod) if name in on_node)
+        highest = _MAX_BYTES_PER_CONTAINER * (len(pod.spec.init_containers) + len(pod.spec.containers))
+        counted = _MIN_BYTES if amount < _MIN_BYTES else min(amount, highest)
+        return MAX_NODE_SCORE * (counted - _MIN_BYTES) // (highest - _MIN_BYTES)
+
+
+def _image_names(pod: Pod) -> Iterator[str]:
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        yield _normalized(container.image)
+    for volume in pod.spec.volumes:
+        image = volume.get("image")
+        if isinstance(image, Mapping):
+            yield _normalized(str(image.get("reference") or ""))
+
+
+def _normalized(name: str) -> str:
+    """The name with a tag."""
+    return f"{name}:latest" if name.rfind(":") <= name.rfind("/") else name
+
+
+class CandidateNode:
+    """A node on which a pod fits.
+
+    Units: cpu in thousandths, everything else in bytes or units.
+    """
+
+    __slots__ = ("_shape", "_slot")
+
+    def __init__(self, shape: PodShape, slot: NodeSlot) -> None:
+        self._shape, self._slot = shape, slot
+
+    @property
+    def pod(self) -> Pod:
+        """The pod; its name is that of the first pod of its shape."""
+        return self._shape.pod
+
+    @property
+    def requests(self) -> Mapping[str, int]:
+        """The pod's requests."""
+        return dict(self._shape.requests)
+
+    @property
+    def node_name(self) -> str:
+        """Name of the node."""
+        return self._slot.name
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Labels of the node."""
+        return self._slot.labels
+
+    @property
+    def allocatable(self) -> Mapping[str, int]:
+        """Allocatable resources of the node."""
+        return self._slot.allocatable
+
+    @property
+    def requested(self) -> Mapping[str, int]:
+        """Requests of all pods on the node."""
+        return dict(self._slot.requested)
+
+    @property
+    def cpus_free_by_numa(self) -> Sequence[int]:
+        """CPUs of each NUMA node that are neither exclusively allocated nor reserved."""
+        return self._slot.cpus_free_by_numa()
+
+
+class NodeScorer(CustomPolicy, frozen=True, kw_only=True):
+    """A named score from 0 to 100; it must depend on the candidate only."""
+
+    score: Callable[[CandidateNode], int]
+
+    kind: ClassVar[str] = "node scorer"
+    profile_field: ClassVar[str] = "nodeScorer"
+    builtin_names: ClassVar[frozenset[str]] = frozenset({"default"})
+
+    def __call__(self, shape: PodShape, slot: NodeSlot) -> int:
+        """The score of this node; errors as of `of`."""
+        return self.of(CandidateNode(shape, slot))
+
+    def of(self, candidate: CandidateNode) -> int:
+        """The score of a candidate.
+
+        Errors: CustomPolicyError if the function fails or returns anything else.
+        """
+        try:
+            score = self.score(candidate)
+        except Exception as error:
+            raise CustomPolicyError(self, failure_text(error)) from error
+        if not isinstance(score, int) or not 0 <= score <= MAX_NODE_SCORE:
+            raise CustomPolicyError(self, f"{score!r} is no whole number from 0 to {MAX_NODE_SCORE}")
+        return score
+
+
+def node_scorer(name: str) -> Callable[[Callable[[CandidateNode], int]], NodeScorer]:
+    """A decorator that makes a node scorer from a function.
+
+    >>> @node_scorer("quiet")
+    ... def quiet(candidate: CandidateNode) -> int:
+    ...     "Nodes with few pods."
+    ...     return max(100 - candidate.requested.get("cpu", 0) // 1000, 0)
+    >>> quiet.description
+    'Nodes with few pods.'
+    """
+
+    def decorate(function: Callable[[CandidateNode], int]) -> NodeScorer:
+        return NodeScorer(name=name, description=docstring_summary(function.__doc__), score=function)
+
+    return decorate

@@ -11,7 +11,7 @@ from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.engine.node.step import step
 from nodewright.fleet import Options, run
-from nodewright.fleet.simulation import node_groups, shared_decisions
+from nodewright.fleet.simulation import node_ranking, shared_decisions
 from nodewright.fleet.simulation.shared_decisions import PodHoldings, SharedDecisions
 from nodewright.fleet.workload import FleetPod
 from nodewright.model.reasons.verdict import Granted
@@ -78,7 +78,7 @@ def test_what_is_forgotten_is_decided_again_with_the_same_result(monkeypatch: py
     expected = [(pod.node, pod.placement) for pod in run(nodes, pods, Options(exhaustive=True)).pods]
     remembering = run(nodes, pods)
     monkeypatch.setattr(shared_decisions, "_MAX_DECISIONS", 3)
-    monkeypatch.setattr(node_groups, "_MAX_EMPTY_GROUPS", -1)
+    monkeypatch.setattr(node_ranking, "_MAX_EMPTY_GROUPS", -1)
     forgetful = run(nodes, pods)
     assert forgetful.steps > remembering.steps
     for result in (remembering, forgetful):
