@@ -136,7 +136,7 @@ def fleet_result(simulation: FleetSimulation, *, complete: bool) -> FleetResult:
 
 
 def _set_pending_outcomes(simulation: FleetSimulation) -> None:
-    """Sets outcome and filter rejections of pending pods, computed once for each shape."""
+    """Sets outcome and filter rejections of pending pods, computed once for each template."""
     rejections: dict[int, tuple[FilterRejections, ...]] = {}
     for queue, queued in simulation.queue.pending_pods():
         record = simulation.records[queued.pod_number]
@@ -144,9 +144,9 @@ def _set_pending_outcomes(simulation: FleetSimulation) -> None:
             record.outcome = PodOutcome.LOOPING
             continue
         record.outcome = PodOutcome.WAITING
-        if queue.shape.number not in rejections:
-            rejections[queue.shape.number] = filter_rejections(queue.shape, simulation.cluster)
-        record.filter_rejections = rejections[queue.shape.number]
+        if queue.template.number not in rejections:
+            rejections[queue.template.number] = filter_rejections(queue.template, simulation.cluster)
+        record.filter_rejections = rejections[queue.template.number]
 
 
 def _samples(simulation: FleetSimulation, counters: SimulationCounters) -> tuple[FleetSample, ...]:

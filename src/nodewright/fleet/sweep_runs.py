@@ -301,9 +301,9 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         Errors: InputError for nodes without the label, and for unknown scores.
         """
         fleets = [self.fleet] if self.shard_label is None else self.fleet.shards(self.shard_label)
-        return [self._chunk(fleet, point) for point in sweep_points(self.axes) for fleet in fleets]
+        return [self._sweep_run(fleet, point) for point in sweep_points(self.axes) for fleet in fleets]
 
-    def _chunk(self, fleet: FleetInput, point: SweepPoint) -> "tuple[SweepPoint, SweepRun]":
+    def _sweep_run(self, fleet: FleetInput, point: SweepPoint) -> "tuple[SweepPoint, SweepRun]":
         configured = fleet.with_configuration(point.configuration(fleet.files.node_defaults.configuration))
         options = self.options if point.scores is None else _with_scores(self.options, point.scores)
         shard_label = {fleet.shard.label: fleet.shard.value} if fleet.shard is not None else {}
@@ -323,18 +323,18 @@ def run_sweep(sweep: Sweep, workers: SweepWorkers) -> list[tuple[SweepPoint, Fle
         working_directory = str(Path.cwd())
         chunks = [
             replace(
-                chunk,
-                options=replace(chunk.options, policies=()),
+                sweep_run,
+                options=replace(sweep_run.options, policies=()),
                 policy_files=sweep.policy_files,
                 working_directory=working_directory,
             )
-            for _, chunk in runs
+            for _, sweep_run in runs
         ]
         return _run_by_engine([point for point, _ in runs], chunks, workers, progress)
     summaries: list[tuple[SweepPoint, FleetSummary]] = []
-    for point, chunk in runs:
+    for point, sweep_run in runs:
         progress.start_run(point.name, len(summaries) + 1, len(runs))
-        result = run_fleet(chunk.fleet, chunk.options, progress)
+        result = run_fleet(sweep_run.fleet, sweep_run.options, progress)
         summaries.append((point, fleet_summary(result, sweep.probe)))
         if not result.complete:
             break
@@ -342,12 +342,12 @@ def run_sweep(sweep: Sweep, workers: SweepWorkers) -> list[tuple[SweepPoint, Fle
 
 
 def _run_by_engine(
-    known: Sequence[SweepPoint], chunks: Sequence["SweepRun"], workers: SweepWorkers, progress: RunProgress
+    points: Sequence[SweepPoint], chunks: Sequence["SweepRun"], workers: SweepWorkers, progress: RunProgress
 ) -> list[tuple[SweepPoint, FleetSummary]]:
     summaries: list[tuple[SweepPoint, FleetSummary]] = []
     try:
-        for chunk in map_chunks(run_summary, chunks, workers=workers.workers, engine=workers.engine):
-            summaries.append((known[len(summaries)], chunk))
+        for summary in map_chunks(run_summary, chunks, workers=workers.workers, engine=workers.engine):
+            summaries.append((points[len(summaries)], summary))
             progress.show_finished_runs(len(summaries), len(chunks))
     except EngineMissingError as error:
         raise HostError("start", workers.engine, str(error)) from error
@@ -370,11 +370,12 @@ class SweepRun(msgspec.Struct, frozen=True):
     """The directory to which file names are relative."""
 
 
-def run_summary(chunk: SweepRun) -> FleetSummary:
+def run_summary(sweep_run: SweepRun) -> FleetSummary:
     """Makes a run without output; its statistics."""
-    with chdir(chunk.working_directory):
-        options = replace(chunk.options, policies=load_node_scorers(chunk.policy_files))
-        return fleet_summary(run(chunk.fleet.nodes, chunk.fleet.pods(), options), chunk.probe)
+    with chdir(sweep_run.working_directory):
+        options = replace(sweep_run.options, policies=load_node_scorers(sweep_run.policy_files))
+        fleet = sweep_run.fleet
+        return fleet_summary(run(fleet.nodes, fleet.pods(), options), sweep_run.probe)
 
 
 def load_node_scorers(files: Sequence[str]) -> tuple[NodeScorer, ...]:

@@ -90,23 +90,23 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
 
     label: str
     value: str
-    shard_by_node: Mapping[str, str]
+    value_by_node: Mapping[str, str]
     """The label's value for each node of the fleet."""
     resources: frozenset[str]
     """The resources of all nodes of the fleet."""
 
     def pods_of(self, pods: Iterable[FleetPod]) -> Iterator[FleetPod]:
         """The pods of this shard: those on its nodes or with its label; all other pods are distributed round-robin."""
-        values = tuple(dict.fromkeys(self.shard_by_node.values()))
+        values = tuple(dict.fromkeys(self.value_by_node.values()))
         distributed_count = 0
         for pod in pods:
-            shard_value = self.shard_by_node.get(
-                pod.node or pod.required_node
-            ) or pod.pod.spec.node_selector.get(self.label)
-            if shard_value is None:
-                shard_value = values[distributed_count % len(values)]
+            value = self.value_by_node.get(pod.node or pod.required_node) or pod.pod.spec.node_selector.get(
+                self.label
+            )
+            if value is None:
+                value = values[distributed_count % len(values)]
                 distributed_count += 1
-            if shard_value == self.value:
+            if value == self.value:
                 yield pod
 
 
@@ -115,20 +115,20 @@ def shards_of(label: str, nodes: Sequence[NodeEntry]) -> tuple[Shard, ...]:
 
     Errors: InputError with all nodes without the label.
     """
-    numa_ids = {node.name: node.labels.get(label, "") for node in nodes}
+    value_by_node = {node.name: node.labels.get(label, "") for node in nodes}
     rule = f"--shards: the node has no label {label}"
     faults = [
         Fault(source=node.source, path=f"metadata.labels[{label}]", rule=rule)
         for node in nodes
-        if not numa_ids[node.name]
+        if not value_by_node[node.name]
     ]
     if faults:
         raise InputError(faults)
-    numa_ids = dict(sorted(numa_ids.items(), key=lambda item: (item[1], item[0])))
+    value_by_node = dict(sorted(value_by_node.items(), key=lambda item: (item[1], item[0])))
     resources = frozenset(name for node in nodes for name in node.allocatable)
     return tuple(
-        Shard(label=label, value=value, shard_by_node=numa_ids, resources=resources)
-        for value in dict.fromkeys(numa_ids.values())
+        Shard(label=label, value=value, value_by_node=value_by_node, resources=resources)
+        for value in dict.fromkeys(value_by_node.values())
     )
 
 
@@ -179,7 +179,7 @@ class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 self,
                 shard=shard,
                 node_entries=tuple(
-                    node for node in self.node_entries if shard.shard_by_node[node.name] == shard.value
+                    node for node in self.node_entries if shard.value_by_node[node.name] == shard.value
                 ),
             )
             for shard in shards_of(label, self.node_entries)
@@ -248,7 +248,8 @@ class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def _expanded(self) -> Iterator[PodEntry]:
         """The pods: of each controller those that do not exist yet, of each DaemonSet one per matching node."""
-        existing, owners = self.objects.owners.existing_pods(), self.objects.owners
+        controllers = self.objects.controllers
+        existing = controllers.existing_pods()
         workloads = self.objects.manifests.result().workloads
         created_count = 0
         for pod in self.objects.pods:
@@ -259,10 +260,10 @@ class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 self._check_replicas(created_count, pod)
             if pod.owner is None or not pod.is_from_template:
                 yield pod
-            elif owners.has_parent_in_files(pod.owner):
+            elif controllers.has_parent_in_files(pod.owner):
                 continue
             elif pod.count is None:
-                yield from self._daemon_pods(pod, owners.nodes.get(pod.owner, frozenset()))
+                yield from self._daemon_pods(pod, controllers.nodes.get(pod.owner, frozenset()))
             elif pod.count > (existing_count := existing[pod.owner]):
                 yield replace(
                     pod, name=_name_with_offset(pod.name, existing_count), count=pod.count - existing_count
@@ -396,7 +397,7 @@ def _joined(first_objects: FleetObjects, other: FleetObjects) -> FleetObjects:
     first_objects.manifests.merge(other.manifests)
     first_objects.pod_selectors.budgets += other.pod_selectors.budgets
     first_objects.pod_selectors.services += other.pod_selectors.services
-    first_objects.owners.merge(other.owners)
+    first_objects.controllers.merge(other.controllers)
     first_objects.ended_pods += other.ended_pods
     first_objects.unknown_fields |= other.unknown_fields
     return first_objects
@@ -457,7 +458,7 @@ def _node_name_faults(nodes: Iterable[NodeEntry]) -> Iterator[Fault]:
 def _duplicate_pods(pods: Iterable[PodEntry]) -> Iterator[Fault]:
     names = PodNames()
     for pod in sorted((pod for pod in pods if not pod.is_from_template), key=_arrival):
-        other_source = names.claim(f"{pod.namespace}/{pod.name}", pod.arrives_s, pod.runs_s, pod.source)
+        other_source = names.add(f"{pod.namespace}/{pod.name}", pod.arrives_s, pod.runs_s, pod.source)
         if other_source is not None:
             yield duplicate_name_fault(pod.source, "metadata.name", pod.name, other_source)
 

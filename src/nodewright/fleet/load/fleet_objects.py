@@ -90,7 +90,7 @@ class FleetObjects:
     unknown_fields: set[str] = field(default_factory=set)
     """Unknown fields of pods from a cluster."""
     pod_selectors: PodSelectors = field(default_factory=PodSelectors)
-    owners: PodControllers = field(default_factory=PodControllers)
+    controllers: PodControllers = field(default_factory=PodControllers)
     note_progress: NoteProgress | None = None
     manifests: ManifestLoader = field(init=False)
     _by_content: dict[bytes, int | None] = field(default_factory=dict)
@@ -207,7 +207,7 @@ class FleetObjects:
                     pod,
                     namespace=created.namespace,
                     has_controller=True,
-                    owner=self.owners.add_controller(value, self.namespace),
+                    owner=self.controllers.add_controller(value, self.namespace),
                     is_from_template=True,
                     count=None if created.kind == "DaemonSet" else replicas,
                 )
@@ -220,7 +220,7 @@ class FleetObjects:
             owner = controller_of(meta, str(meta.get("namespace") or self.namespace))
             # Pods of a Job that have terminated count as completed; other controllers have replaced theirs.
             if owner is not None and owner.kind == "Job":
-                self.owners.add_pod(owner, _mapping(meta.get("labels")), "")
+                self.controllers.add_pod(owner, _mapping(meta.get("labels")), "")
             return
         key = _content(value)
         if key not in self._by_content:
@@ -232,7 +232,9 @@ class FleetObjects:
     def _add_pod(self, pod: PodEntry, value: Mapping[str, Any]) -> None:
         self.pods.append(pod)
         if pod.owner is not None:
-            self.owners.add_pod(pod.owner, _mapping(_mapping(value.get("metadata")).get("labels")), pod.node)
+            self.controllers.add_pod(
+                pod.owner, _mapping(_mapping(value.get("metadata")).get("labels")), pod.node
+            )
 
     def _template(self, value: dict[str, Any], location: ObjectLocation) -> int | None:
         """The index of the pod's new template; None: it has faults."""
@@ -353,7 +355,7 @@ def fleet_pods(objects: FleetObjects, pods: Iterable[PodEntry], gpus: GPUAnnotat
         pod, milli = created[entry.template]
         key = (entry.template, entry.namespace, entry.owner)
         if key not in selectors:
-            selector = objects.owners.selector_of(entry.owner)
+            selector = objects.controllers.selector_of(entry.owner)
             selectors[key] = objects.pod_selectors.default_selector(
                 entry.namespace, pod.metadata.labels, selector
             )
@@ -406,19 +408,19 @@ class PodNames:
     """
 
     def __init__(self) -> None:
-        self._claims: dict[str, tuple[float, str]] = {}
+        self._sources: dict[str, tuple[float, str]] = {}
         """By name: when it becomes free, and where the pod is defined."""
         self._prune_at = _MIN_SIZE
 
-    def claim(self, name: str, arrives_s: float, runs_s: float | None, source: str) -> str | None:
-        """Claims the name; None, or where the pod is defined that has this name already."""
-        current = self._claims.get(name)
+    def add(self, name: str, arrives_s: float, runs_s: float | None, source: str) -> str | None:
+        """Adds the name; None, or where the pod is defined that has this name already."""
+        current = self._sources.get(name)
         if current is not None and current[0] > arrives_s:
             return current[1]
-        self._claims[name] = (inf if runs_s is None else arrives_s + runs_s, source)
-        if len(self._claims) > self._prune_at:
-            self._claims = {key: claim for key, claim in self._claims.items() if claim[0] > arrives_s}
-            self._prune_at = 2 * len(self._claims) + _MIN_SIZE
+        self._sources[name] = (inf if runs_s is None else arrives_s + runs_s, source)
+        if len(self._sources) > self._prune_at:
+            self._sources = {key: until for key, until in self._sources.items() if until[0] > arrives_s}
+            self._prune_at = 2 * len(self._sources) + _MIN_SIZE
         return None
 
     def checked_unique(self, pods: Iterable[FleetPod]) -> Iterator[FleetPod]:
@@ -426,9 +428,9 @@ class PodNames:
 
         Errors: InputError at the first pod with a duplicate name.
         """
-        claim = self.claim
+        add = self.add
         for pod in pods:
-            other_source = claim(f"{pod.namespace}/{pod.name}", pod.arrives_s, pod.runs_s, pod.source)
+            other_source = add(f"{pod.namespace}/{pod.name}", pod.arrives_s, pod.runs_s, pod.source)
             if other_source is not None:
                 raise InputError([duplicate_name_fault(pod.source, "name", pod.name, other_source)])
             yield pod

@@ -375,11 +375,11 @@ def heat_sections(result: FleetResult, resources: Sequence[str]) -> Iterator[str
     )
     yield f'<p class="soft">Requested share of allocatable, one scale for all maps.{grouped}</p>{heat_legend()}'
     for name in drawn:
-        owners = [row for row in rows if any(capacities[node].get(name) for node in row.nodes)]
-        without = sum(len(row.nodes) for row in rows if row not in owners)
+        present = [row for row in rows if any(capacities[node].get(name) for node in row.nodes)]
+        without = sum(len(row.nodes) for row in rows if row not in present)
         note = f' <span class="soft">{without:,} nodes have none</span>' if without else ""
         yield f"<h3>{escape(short_name(name))}{note}</h3>"
-        yield f'<div class="scroll">{heat_map(name, owners, result)}</div>'
+        yield f'<div class="scroll">{heat_map(name, present, result)}</div>'
     yield "<details><summary>The same as a table</summary>"
     headers = ["Nodes", *(f"{short_name(name)} {what}" for name in drawn for what in ("max", "at end"))]
     body = []

@@ -28,8 +28,8 @@ from nodewright.fleet.simulation.outcomes import (
     PodRecords,
     SimulationCounters,
 )
-from nodewright.fleet.simulation.pending_queue import PendingQueue, ShapeQueue
-from nodewright.fleet.simulation.pod_shapes import PodShape, PodShapes
+from nodewright.fleet.simulation.pending_queue import PendingQueue, TemplateQueue
+from nodewright.fleet.simulation.pod_templates import PodTemplate, PodTemplates
 from nodewright.fleet.simulation.scheduler import (
     ExhaustiveScheduler,
     IncrementalScheduler,
@@ -135,7 +135,7 @@ class FleetSimulation:
         self.scheduler: Scheduler = (ExhaustiveScheduler if options.exhaustive else IncrementalScheduler)(
             self.cluster, ImageLocality(nodes).with_locality(score)
         )
-        self.shapes, self.queue = PodShapes(), PendingQueue(self.cluster)
+        self.templates, self.queue = PodTemplates(), PendingQueue(self.cluster)
         self.budgets = DisruptionBudgets(options.budgets)
         self.events: EventQueue[float, PodCompletion | EvictionCheck] = EventQueue()
         self.nodes_under_check: set[int] = set()
@@ -175,17 +175,17 @@ class FleetSimulation:
             self.counters.add_sample(self.now_s, self.cluster, self.queue.length)
 
     def _add_arrival(self, pod: FleetPod) -> None:
-        shape = self.shapes.shape_of(pod)
+        template = self.templates.template_of(pod)
         number = self.records.add(
             FleetPodRecord(pod=pod, outcome=PodOutcome.WAITING, arrived_s=pod.arrives_s)
         )
         if pod.node in self.node_numbers:
             kubelet = self.kubelets.all[self.node_numbers[pod.node]]
             uid = self.kubelets.next_uid(kubelet)
-            outcome = self.kubelets.admit(kubelet, shape, uid, is_running=True)
-            self._record_placement(kubelet, uid, number, shape, outcome)
+            outcome = self.kubelets.admit(kubelet, template, uid, is_running=True)
+            self._record_placement(kubelet, uid, number, template, outcome)
         else:
-            self.queue.add_pod(shape, number)
+            self.queue.add_pod(template, number)
 
     def _settle(self, watch: ProgressCallback | None) -> bool:
         """Tries all active queues until nothing changes any more; False: the simulation is interrupted."""
@@ -206,15 +206,15 @@ class FleetSimulation:
         self._emit_waiting()
         return True
 
-    def _schedule_first(self, queue: ShapeQueue) -> None:
+    def _schedule_first(self, queue: TemplateQueue) -> None:
         """Schedules the first pod of a queue, and admits it on the chosen node."""
-        slots, shape = self.cluster.nodes, queue.shape
+        slots, template = self.cluster.nodes, queue.template
         skipped = self._skipped_nodes(queue)
         node = self._chosen_node(queue, skipped)
         if node is None and self.options.preemption:
             waiting = self.queue.pending_counts() if self.options.budgets else {}
-            plan = preemption_plan(shape, self.cluster, self.budgets, waiting)
-            if plan is not None and plan.node not in skipped and self._makes_room(shape, plan):
+            plan = preemption_plan(template, self.cluster, self.budgets, waiting)
+            if plan is not None and plan.node not in skipped and self._makes_room(template, plan):
                 for uid in plan.uids:
                     self._remove_from_node(
                         plan.node, uid, FleetEventKind.PREEMPTED, preemptor=queue.pods[0].pod_number
@@ -227,37 +227,37 @@ class FleetSimulation:
             return
         kubelet, number = self.kubelets.all[node], queue.pods[0].pod_number
         uid = self.kubelets.next_uid(kubelet)
-        outcome = self.kubelets.admit(kubelet, shape, uid)
+        outcome = self.kubelets.admit(kubelet, template, uid)
         self.records[number].admission_attempts += 1
         for victim in outcome.victims:
             self._record_removal(node, victim, FleetEventKind.PREEMPTED, preemptor=number)
         if outcome.is_placed:
             self.queue.remove_first(queue)
-            self._record_placement(kubelet, uid, number, shape, outcome)
+            self._record_placement(kubelet, uid, number, template, outcome)
             queue.refused_by.clear()
         else:
             self._record_rejection(queue, kubelet, outcome)
         self.queue.activate(queue)
 
-    def _chosen_node(self, queue: ShapeQueue, skipped: frozenset[int]) -> int | None:
+    def _chosen_node(self, queue: TemplateQueue, skipped: frozenset[int]) -> int | None:
         """The best node; with an extender the best of those whose kubelets admit the pod."""
         if not self.options.extender:
-            return self.scheduler.choose(queue.shape, skipped)
+            return self.scheduler.choose(queue.template, skipped)
         slots, known = self.cluster.nodes, queue.would_be_refused_by
         excluded = {node for node, generation in known.items() if slots[node].generation == generation}
         while True:
-            node = self.scheduler.choose(queue.shape, skipped | excluded)
-            if node is None or self.kubelets.would_admit(self.kubelets.all[node], queue.shape):
+            node = self.scheduler.choose(queue.template, skipped | excluded)
+            if node is None or self.kubelets.would_admit(self.kubelets.all[node], queue.template):
                 return node
             known[node] = slots[node].generation
             excluded.add(node)
 
-    def _makes_room(self, shape: PodShape, plan: PreemptionPlan) -> bool:
+    def _makes_room(self, template: PodTemplate, plan: PreemptionPlan) -> bool:
         """Whether the kubelet admits the pod without the victims, which only an extender knows before."""
         kubelet = self.kubelets.all[plan.node]
-        return not self.options.extender or self.kubelets.would_admit(kubelet, shape, without=plan.uids)
+        return not self.options.extender or self.kubelets.would_admit(kubelet, template, without=plan.uids)
 
-    def _skipped_nodes(self, queue: ShapeQueue) -> frozenset[int]:
+    def _skipped_nodes(self, queue: TemplateQueue) -> frozenset[int]:
         if self.options.retry is not Retry.ELSEWHERE:
             return frozenset()
         slots = self.cluster.nodes
@@ -266,11 +266,16 @@ class FleetSimulation:
         )
 
     def _record_placement(
-        self, kubelet: SimulatedKubelet, uid: str, number: int, shape: PodShape, outcome: AdmissionOutcome
+        self,
+        kubelet: SimulatedKubelet,
+        uid: str,
+        number: int,
+        template: PodTemplate,
+        outcome: AdmissionOutcome,
     ) -> None:
         record = self.records[number]
         started_at_s = record.started_at_s(self.now_s, is_first=record.placements == 0)
-        assigned = AssignedPod(number, shape, self.now_s, started_at_s)
+        assigned = AssignedPod(number, template, self.now_s, started_at_s)
         self.cluster.add_pod(self.cluster.nodes[kubelet.number], uid, assigned)
         record.outcome, record.node, record.placement = PodOutcome.RUNNING, kubelet.number, outcome.placement
         record.uid, record.because, record.left_s = uid, outcome.because, -1.0
@@ -292,7 +297,7 @@ class FleetSimulation:
             )
 
     def _record_rejection(
-        self, queue: ShapeQueue, kubelet: SimulatedKubelet, outcome: AdmissionOutcome
+        self, queue: TemplateQueue, kubelet: SimulatedKubelet, outcome: AdmissionOutcome
     ) -> None:
         """Records a rejection; the replacement by the pod's controller is tried next."""
         number = queue.pods[0].pod_number
@@ -359,7 +364,7 @@ class FleetSimulation:
         if kind is not FleetEventKind.ENDED and record.pod.has_controller:
             if record.placements < _MAX_PLACEMENTS:
                 record.outcome = PodOutcome.WAITING
-                self.queue.add_pod(self.shapes.shape_of(record.pod), number)
+                self.queue.add_pod(self.templates.template_of(record.pod), number)
                 return
             self._emit(FleetEventKind.LOOPING, number, node)
         self.records.finish(number)
@@ -369,11 +374,13 @@ class FleetSimulation:
         if not unreported:
             return
         self.queue.unreported = []
-        for shape, pod in unreported if self.sink is not None else ():
+        for template, pod in unreported if self.sink is not None else ():
             record = self.records.get(pod)
             if record is not None and record.outcome is PodOutcome.WAITING:
                 self._emit(
-                    FleetEventKind.LOOPING if self.queue.queues[shape].is_looping else FleetEventKind.WAITING,
+                    FleetEventKind.LOOPING
+                    if self.queue.queues[template].is_looping
+                    else FleetEventKind.WAITING,
                     pod,
                 )
 

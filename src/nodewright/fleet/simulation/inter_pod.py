@@ -7,9 +7,9 @@ from typing import TypeAlias
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
 from nodewright.fleet.simulation.cluster_view import ClusterView, NodeSlot
 from nodewright.fleet.simulation.filters import FilterStatus, untolerated_taint
-from nodewright.fleet.simulation.pod_shapes import (
+from nodewright.fleet.simulation.pod_templates import (
     AffinityTerm,
-    PodShape,
+    PodTemplate,
     TopologySpreadConstraint,
     matches_all,
 )
@@ -29,9 +29,9 @@ TopologyPairCounts: TypeAlias = dict[tuple[str, str], int]
 class InterPodView:
     """The assigned pods as they affect the placement of one incoming pod."""
 
-    def __init__(self, shape: PodShape, cluster: ClusterView) -> None:
-        self.shape, self.cluster = shape, cluster
-        self.hard_constraints = [spread for spread in shape.topology_spreads if spread.is_hard]
+    def __init__(self, template: PodTemplate, cluster: ClusterView) -> None:
+        self.template, self.cluster = template, cluster
+        self.hard_constraints = [spread for spread in template.topology_spreads if spread.is_hard]
         self._counts_by_value = [
             self._spread_counts(constraint, self.hard_constraints) for constraint in self.hard_constraints
         ]
@@ -46,7 +46,7 @@ class InterPodView:
                 detail = f"{spread.topology_key} (missing required label)"
                 return FilterStatus("PodTopologySpread", (detail,), is_unresolvable=True)
             fewest = min(counts.values(), default=0) if len(counts) >= spread.min_domains else 0
-            matches_itself = spread.selector.matches(self.shape.labels)
+            matches_itself = spread.selector.matches(self.template.labels)
             if counts.get(value, 0) + matches_itself - fewest > spread.max_skew:
                 return FilterStatus("PodTopologySpread", (spread.topology_key,))
         if not self._satisfies_affinity(slot):
@@ -55,7 +55,7 @@ class InterPodView:
         if any(
             term.topology_key in labels
             and self._anti_affinity_counts.get((term.topology_key, labels[term.topology_key]), 0)
-            for term in self.shape.pod_terms.required_anti_affinity
+            for term in self.template.pod_terms.required_anti_affinity
         ):
             return FilterStatus("InterPodAffinity", ("anti-affinity",))
         if self._excluded_pairs and any(
@@ -72,10 +72,10 @@ class InterPodView:
         Follows: v1.36, pkg/scheduler/framework/plugins/podtopologyspread/filtering.go, calPreFilterState.
         """
         counts: dict[str, int] = {}
-        counts_by_node = matching_pods_by_node(self.shape, self.cluster, spread)
+        counts_by_node = matching_pods_by_node(self.template, self.cluster, spread)
         for slot in self.cluster.nodes:
             if all(each.topology_key in slot.labels for each in required_keys) and is_counted(
-                self.shape, spread, slot
+                self.template, spread, slot
             ):
                 value = slot.labels.get(spread.topology_key, "")
                 counts[value] = counts.get(value, 0) + counts_by_node.get(slot.number, 0)
@@ -84,31 +84,33 @@ class InterPodView:
     def _existing_anti_affinity(self) -> TopologyPairCounts:
         """Topology pairs excluded by the required anti-affinity of assigned pods."""
         counts: TopologyPairCounts = {}
-        for shape in self.cluster.shapes.values():
-            for term in shape.pod_terms.required_anti_affinity:
-                if term.matches(self.shape.namespace, self.shape.labels):
-                    self._add_pods(counts, shape, term, 1)
+        for template in self.cluster.templates.values():
+            for term in template.pod_terms.required_anti_affinity:
+                if term.matches(self.template.namespace, self.template.labels):
+                    self._add_pods(counts, template, term, 1)
         return counts
 
     def _required_term_counts(self) -> tuple[TopologyPairCounts, TopologyPairCounts]:
         """Topology pairs that match this pod's required affinity, and those that match its anti-affinity."""
         affinity: TopologyPairCounts = {}
         anti_affinity: TopologyPairCounts = {}
-        terms = self.shape.pod_terms
-        for shape in (
-            self.cluster.shapes.values() if terms.required_affinity or terms.required_anti_affinity else ()
+        terms = self.template.pod_terms
+        for template in (
+            self.cluster.templates.values() if terms.required_affinity or terms.required_anti_affinity else ()
         ):
-            if matches_all(terms.required_affinity, shape.namespace, shape.labels):
+            if matches_all(terms.required_affinity, template.namespace, template.labels):
                 for term in terms.required_affinity:
-                    self._add_pods(affinity, shape, term, 1)
+                    self._add_pods(affinity, template, term, 1)
             for term in terms.required_anti_affinity:
-                if term.matches(shape.namespace, shape.labels):
-                    self._add_pods(anti_affinity, shape, term, 1)
+                if term.matches(template.namespace, template.labels):
+                    self._add_pods(anti_affinity, template, term, 1)
         return affinity, anti_affinity
 
-    def _add_pods(self, counts: TopologyPairCounts, shape: PodShape, term: AffinityTerm, weight: int) -> None:
-        """Adds the pods of a shape, with a weight, to the topology pairs of the nodes on which they run."""
-        for node, count in self.cluster.pods_by_shape_and_node[shape.number].items():
+    def _add_pods(
+        self, counts: TopologyPairCounts, template: PodTemplate, term: AffinityTerm, weight: int
+    ) -> None:
+        """Adds the pods of a template, with a weight, to the topology pairs of the nodes on which they run."""
+        for node, count in self.cluster.pods_by_template_and_node[template.number].items():
             value = self.cluster.nodes[node].labels.get(term.topology_key)
             if value is not None:
                 pair = (term.topology_key, value)
@@ -116,7 +118,7 @@ class InterPodView:
 
     def _satisfies_affinity(self, slot: NodeSlot) -> bool:
         """Follows: v1.36, pkg/scheduler/framework/plugins/interpodaffinity/filtering.go, satisfyPodAffinity."""
-        affinity = self.shape.pod_terms.required_affinity
+        affinity = self.template.pod_terms.required_affinity
         if any(term.topology_key not in slot.labels for term in affinity):
             return False
         if all(
@@ -125,7 +127,9 @@ class InterPodView:
         ):
             return True
         # The first pod of a group with affinity to itself is allowed.
-        return not self._affinity_counts and matches_all(affinity, self.shape.namespace, self.shape.labels)
+        return not self._affinity_counts and matches_all(
+            affinity, self.template.namespace, self.template.labels
+        )
 
     def affinity_scores(self, slots: Sequence[NodeSlot]) -> list[int]:
         """Scores of nodes by preferred affinity, of this pod and of assigned pods.
@@ -133,8 +137,8 @@ class InterPodView:
         Follows: v1.36, pkg/scheduler/framework/plugins/interpodaffinity/scoring.go.
         """
         counts: TopologyPairCounts = {}
-        for shape, term, weight in self._preferred_terms():
-            self._add_pods(counts, shape, term, weight)
+        for template, term, weight in self._preferred_terms():
+            self._add_pods(counts, template, term, weight)
         if not counts:
             return [0] * len(slots)
         keys = {key for key, _ in counts}
@@ -145,17 +149,21 @@ class InterPodView:
         lowest, span = min(sums), max(sums) - min(sums)
         return [int(MAX_NODE_SCORE * ((value - lowest) / span)) if span else 0 for value in sums]
 
-    def _preferred_terms(self) -> Iterator[tuple[PodShape, AffinityTerm, int]]:
-        terms_of_pod, namespace, labels = self.shape.pod_terms, self.shape.namespace, self.shape.labels
-        for shape in self.cluster.shapes.values():
+    def _preferred_terms(self) -> Iterator[tuple[PodTemplate, AffinityTerm, int]]:
+        terms_of_pod, namespace, labels = (
+            self.template.pod_terms,
+            self.template.namespace,
+            self.template.labels,
+        )
+        for template in self.cluster.templates.values():
             for sign, terms in (
                 (1, terms_of_pod.preferred_affinity),
                 (-1, terms_of_pod.preferred_anti_affinity),
             ):
                 for term in terms:
-                    if term.matches(shape.namespace, shape.labels):
-                        yield shape, term, sign * term.weight
-            terms_of_other = shape.pod_terms
+                    if term.matches(template.namespace, template.labels):
+                        yield template, term, sign * term.weight
+            terms_of_other = template.pod_terms
             for sign, terms in (
                 (HARD_AFFINITY_WEIGHT, terms_of_other.required_affinity),
                 (1, terms_of_other.preferred_affinity),
@@ -163,18 +171,18 @@ class InterPodView:
             ):
                 for term in terms:
                     if term.matches(namespace, labels):
-                        yield shape, term, sign * (term.weight or 1)
+                        yield template, term, sign * (term.weight or 1)
 
     def spread_scores(self, slots: Sequence[NodeSlot]) -> list[int]:
         """Scores of nodes by soft topology spread constraints: the fewer matching pods, the higher.
 
         Follows: v1.36, pkg/scheduler/framework/plugins/podtopologyspread/scoring.go.
         """
-        soft = [spread for spread in self.shape.topology_spreads if not spread.is_hard]
+        soft = [spread for spread in self.template.topology_spreads if not spread.is_hard]
         if not soft:
             return [0] * len(slots)
         # With the system defaults, nodes with only some of the topology labels count as well.
-        required_keys = () if self.shape.spreads_by_default else soft
+        required_keys = () if self.template.spreads_by_default else soft
         eligible = [
             slot for slot in slots if all(spread.topology_key in slot.labels for spread in required_keys)
         ]
@@ -200,7 +208,7 @@ class InterPodView:
         sums: dict[int, float],
     ) -> None:
         if spread.topology_key == HOSTNAME:
-            counts_by_node, sizes = matching_pods_by_node(self.shape, self.cluster, spread), len(eligible)
+            counts_by_node, sizes = matching_pods_by_node(self.template, self.cluster, spread), len(eligible)
             counts: Mapping[str, int] = {}
         else:
             counts_by_node = {}
@@ -221,20 +229,23 @@ class InterPodView:
 
 
 def matching_pods_by_node(
-    shape: PodShape, cluster: ClusterView, spread: TopologySpreadConstraint
+    template: PodTemplate, cluster: ClusterView, spread: TopologySpreadConstraint
 ) -> dict[int, int]:
     """Number of pods that match the constraint, by node; nodes without such pods are left out."""
     counts: dict[int, int] = {}
     # An empty selector counts no pods here.
-    for other in () if spread.selector.is_empty else cluster.shapes.values():
-        if other.namespace == shape.namespace and spread.selector.matches(other.labels):
-            for node, count in cluster.pods_by_shape_and_node[other.number].items():
+    for other in () if spread.selector.is_empty else cluster.templates.values():
+        if other.namespace == template.namespace and spread.selector.matches(other.labels):
+            for node, count in cluster.pods_by_template_and_node[other.number].items():
                 counts[node] = counts.get(node, 0) + count
     return counts
 
 
-def is_counted(shape: PodShape, spread: TopologySpreadConstraint, slot: NodeSlot) -> bool:
+def is_counted(template: PodTemplate, spread: TopologySpreadConstraint, slot: NodeSlot) -> bool:
     """Whether pods on this node count, by nodeAffinityPolicy and nodeTaintsPolicy of the constraint."""
-    if spread.honors_node_affinity and affinity_mismatch(shape.pod.spec, slot.name, slot.labels) is not None:
+    if (
+        spread.honors_node_affinity
+        and affinity_mismatch(template.pod.spec, slot.name, slot.labels) is not None
+    ):
         return False
-    return not spread.honors_taints or untolerated_taint(shape, slot) is None
+    return not spread.honors_taints or untolerated_taint(template, slot) is None

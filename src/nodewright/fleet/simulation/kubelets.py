@@ -39,7 +39,7 @@ from nodewright.engine.node.pod_placement import Placement, placement_of
 from nodewright.engine.node.step import Decision, step
 from nodewright.engine.node.unknowns import assumptions_for, unjudged_features
 from nodewright.fleet.simulation.outcomes import SHARED_POOL_PLACEMENT
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodTemplate
 from nodewright.fleet.simulation.shared_decisions import (
     FreeResources,
     GrantedAlignment,
@@ -141,7 +141,7 @@ class SimulatedKubelet:
         """By uid, in the order of admission."""
         self.used: dict[str, int] = {}
         self.accepted = accepted
-        """By shape number, shared by the nodes of one configuration; None: `step` decides."""
+        """By template number, shared by the nodes of one configuration; None: `step` decides."""
         self.own_accepted: dict[int, AcceptedPod | None] = {}
         """The same of the pods that select nodes."""
         self.free_uids: list[str] = []
@@ -253,15 +253,15 @@ class SimulatedKubelets:
         return kubelet.free_uids[0] if kubelet.free_uids else f"{kubelet.pod_count:04d}"
 
     def admit(
-        self, kubelet: SimulatedKubelet, shape: PodShape, uid: str, *, is_running: bool = False
+        self, kubelet: SimulatedKubelet, template: PodTemplate, uid: str, *, is_running: bool = False
     ) -> AdmissionOutcome:
-        """Admits a pod of this shape with the node's next uid, which runs there afterwards unless it is rejected.
+        """Admits a pod of this template with the node's next uid, which runs there afterwards unless it is rejected.
 
         ``is_running``: the pod already runs there, and is recovered without admission.
         """
-        outcome = None if is_running else self._grant(kubelet, shape, uid)
+        outcome = None if is_running else self._grant(kubelet, template, uid)
         if outcome is None:
-            outcome = self._decide(kubelet, shape, uid, is_running=is_running)
+            outcome = self._decide(kubelet, template, uid, is_running=is_running)
         if outcome.decision is not Decision.REFUSED or is_running:
             if kubelet.free_uids:
                 heappop(kubelet.free_uids)
@@ -272,28 +272,30 @@ class SimulatedKubelets:
             heappush(kubelet.free_uids, victim)
         return outcome
 
-    def would_admit(self, kubelet: SimulatedKubelet, shape: PodShape, *, without: Sequence[str] = ()) -> bool:
-        """Whether the kubelet would admit a pod of this shape now, or ``without`` these pods; it kills none for it.
+    def would_admit(
+        self, kubelet: SimulatedKubelet, template: PodTemplate, *, without: Sequence[str] = ()
+    ) -> bool:
+        """Whether the kubelet would admit a pod of this template now, or ``without`` these pods; it kills none for it.
 
         The kubelet is unchanged.
         """
         uid = "candidate" if without else self.next_uid(kubelet)
-        key, parts = self._refusal_key(kubelet, shape, uid)
+        key, parts = self._refusal_key(kubelet, template, uid)
         is_shared = kubelet.free is not None and not without
         if is_shared and key in self._refusals:
             self.cached_steps += 1
             return False
-        if not without and self._granted(kubelet, shape, uid) is not None:
+        if not without and self._granted(kubelet, template, uid) is not None:
             return True
         state = kubelet.state
         for victim in without:
             state = step(state, PodRemoved(victim)).state
         if without:
             state = state.without_stale()
-        if shape.selects_nodes:
+        if template.selects_nodes:
             state = replace(state, config=_own_config(kubelet))
         self.steps += 1
-        result = step(state, PodAdded(self._pod(shape, uid)))
+        result = step(state, PodAdded(self._pod(template, uid)))
         has_victims = bool(result.victims and result.victims.victims)
         if is_shared and result.decision is Decision.REFUSED and not has_victims:
             refusal = AdmissionOutcome(Decision.REFUSED, result.because, (), SHARED_POOL_PLACEMENT)
@@ -325,9 +327,9 @@ class SimulatedKubelets:
     def _set_state(self, kubelet: SimulatedKubelet, state: NodeState) -> None:
         kubelet.set_state(state if self._decisions is None else _without_removed_pods(state), self._decisions)
 
-    def _grant(self, kubelet: SimulatedKubelet, shape: PodShape, uid: str) -> AdmissionOutcome | None:
+    def _grant(self, kubelet: SimulatedKubelet, template: PodTemplate, uid: str) -> AdmissionOutcome | None:
         """Admits a pod that the node has room for, by shared decisions; None: `step` decides."""
-        granted = self._granted(kubelet, shape, uid)
+        granted = self._granted(kubelet, template, uid)
         if granted is None:
             return None
         placed, alignment = granted
@@ -335,21 +337,21 @@ class SimulatedKubelets:
         return AdmissionOutcome(Decision.ADMITTED, (), (), alignment.placement)
 
     def _granted(
-        self, kubelet: SimulatedKubelet, shape: PodShape, uid: str
+        self, kubelet: SimulatedKubelet, template: PodTemplate, uid: str
     ) -> tuple[PlacedPod, GrantedAlignment] | None:
         """A pod that the node has room for as it would be placed, by shared decisions; None: `step` decides."""
         free, decisions = kubelet.free, self._decisions
         if free is None or decisions is None or not free.is_listed:
             return None
-        accepted = self._accepted_pod(kubelet, shape)
+        accepted = self._accepted_pod(kubelet, template)
         if accepted is None or len(kubelet.pods) >= kubelet.base_config.view.allocatable.get("pods", 0):
             return None
         used = kubelet.used
         for name, amount, allocatable in accepted.amounts:
             if amount > allocatable - used.get(name, 0):
                 return None
-        pod = self._pod(shape, uid)
-        alignment, is_known = decisions.aligned(kubelet.start, free, shape.number, pod)
+        pod = self._pod(template, uid)
+        alignment, is_known = decisions.aligned(kubelet.start, free, template.number, pod)
         if alignment is None:
             return None
         self.steps += not is_known
@@ -357,40 +359,40 @@ class SimulatedKubelets:
         return PlacedPod(pod, alignment.holdings, accepted.usage), alignment
 
     @staticmethod
-    def _accepted_pod(kubelet: SimulatedKubelet, shape: PodShape) -> AcceptedPod | None:
-        known = kubelet.own_accepted if shape.selects_nodes else kubelet.accepted
-        if shape.number not in known:
-            config = _own_config(kubelet) if shape.selects_nodes else kubelet.base_config
-            known[shape.number] = _accepted_pod(config, shape)
-        return known[shape.number]
+    def _accepted_pod(kubelet: SimulatedKubelet, template: PodTemplate) -> AcceptedPod | None:
+        known = kubelet.own_accepted if template.selects_nodes else kubelet.accepted
+        if template.number not in known:
+            config = _own_config(kubelet) if template.selects_nodes else kubelet.base_config
+            known[template.number] = _accepted_pod(config, template)
+        return known[template.number]
 
     def _decide(
-        self, kubelet: SimulatedKubelet, shape: PodShape, uid: str, *, is_running: bool
+        self, kubelet: SimulatedKubelet, template: PodTemplate, uid: str, *, is_running: bool
     ) -> AdmissionOutcome:
         """The outcome by `step`; that of nodes with the same pods, which hold the same, for a refusal."""
-        if is_running and not shape.pod.spec.init_containers:
+        if is_running and not template.pod.spec.init_containers:
             # What the node has room for holds the same if it is recovered, but for init containers, which have ended.
-            granted = self._grant(kubelet, shape, uid)
+            granted = self._grant(kubelet, template, uid)
             if granted is not None:
                 return granted
-        key, parts = self._refusal_key(kubelet, shape, uid)
+        key, parts = self._refusal_key(kubelet, template, uid)
         is_shared = kubelet.free is not None and not is_running
         if is_shared and key in self._refusals:
             self.cached_steps += 1
             return self._refusals[key][0]
         self.steps += 1
-        outcome = self._stepped(kubelet, shape, uid, is_running=is_running)
+        outcome = self._stepped(kubelet, template, uid, is_running=is_running)
         if is_shared and not outcome.is_placed and not outcome.victims:
             self._keep_refusal(key, parts, outcome)
         return outcome
 
     def _refusal_key(
-        self, kubelet: SimulatedKubelet, shape: PodShape, uid: str
+        self, kubelet: SimulatedKubelet, template: PodTemplate, uid: str
     ) -> tuple[Hashable, tuple[object, ...]]:
         """What a refusal depends on, and the objects whose ids that names."""
         parts = (kubelet.start, kubelet.free, *kubelet.pods.values())
-        selected = kubelet.number if shape.selects_nodes else -1
-        return (shape.number, uid, selected, *kubelet.pods, *map(id, parts)), parts
+        selected = kubelet.number if template.selects_nodes else -1
+        return (template.number, uid, selected, *kubelet.pods, *map(id, parts)), parts
 
     def _keep_refusal(self, key: Hashable, parts: tuple[object, ...], outcome: AdmissionOutcome) -> None:
         if len(self._refusals) >= _MAX_CACHED_REFUSALS:
@@ -398,16 +400,16 @@ class SimulatedKubelets:
         self._refusals[key] = outcome, parts
 
     def _stepped(
-        self, kubelet: SimulatedKubelet, shape: PodShape, uid: str, *, is_running: bool
+        self, kubelet: SimulatedKubelet, template: PodTemplate, uid: str, *, is_running: bool
     ) -> AdmissionOutcome:
-        state, pod = kubelet.state, self._pod(shape, uid)
+        state, pod = kubelet.state, self._pod(template, uid)
         event: NodeEvent = PodRecovered(pod) if is_running else PodAdded(pod)
-        if shape.selects_nodes:
+        if template.selects_nodes:
             state = replace(state, config=_own_config(kubelet))
         result = step(state, event)
         assert result.decision is not None
         next_state = (
-            result.state if not shape.selects_nodes else replace(result.state, config=kubelet.base_config)
+            result.state if not template.selects_nodes else replace(result.state, config=kubelet.base_config)
         )
         victims = tuple(victim.pod.uid for victim in result.victims.victims) if result.victims else ()
         if result.decision is Decision.REFUSED and not is_running:
@@ -426,11 +428,11 @@ class SimulatedKubelets:
             placement if placement.holds_anything else SHARED_POOL_PLACEMENT,
         )
 
-    def _pod(self, shape: PodShape, uid: str) -> Pod:
-        pod = self._pods.get((shape.number, uid))
+    def _pod(self, template: PodTemplate, uid: str) -> Pod:
+        pod = self._pods.get((template.number, uid))
         if pod is None:
-            meta = replace(shape.pod.metadata, uid=uid, name=uid, namespace=shape.namespace)
-            pod = self._pods[shape.number, uid] = replace(shape.pod, metadata=meta)
+            meta = replace(template.pod.metadata, uid=uid, name=uid, namespace=template.namespace)
+            pod = self._pods[template.number, uid] = replace(template.pod, metadata=meta)
         return pod
 
 
@@ -449,12 +451,12 @@ def _without_removed_pods(state: NodeState) -> NodeState:
     return replace(state, held=held, is_collected=True)
 
 
-def _accepted_pod(config: NodeConfig, shape: PodShape) -> AcceptedPod | None:
+def _accepted_pod(config: NodeConfig, template: PodTemplate) -> AcceptedPod | None:
     """What is left to judge about a pod once the node's configuration accepts it; None: `step` decides."""
-    pod, gates = shape.pod, config.gates
+    pod, gates = template.pod, config.gates
     counts_pod_level = gates["PodLevelResources"] or not gates.rules.pod_features_checked
     if (
-        shape.ports
+        template.ports
         or without_ungated_resources(pod, config) is not pod
         or with_reported_resources(pod, config) is not pod
         or forbidden_sysctl(pod, config.sysctls)

@@ -1,4 +1,4 @@
-"""Nodes ordered by their score for a shape of pods, updated incrementally where nodes have changed."""
+"""Nodes ordered by their score for a template of pods, updated incrementally where nodes have changed."""
 
 import sys
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
@@ -8,7 +8,7 @@ import msgspec
 
 from nodewright.fleet.simulation.cluster_view import ClusterView, NodeSlot
 from nodewright.fleet.simulation.filters import fits_resources
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodTemplate
 from nodewright.fleet.simulation.scores import SCORE_BOUNDS
 
 _INFEASIBLE = _NO_NODE = -1
@@ -160,7 +160,7 @@ class NodeGroups:
 
 
 class NodeRanking:
-    """The best node for a shape, the first of equals. An update costs as much as groups of nodes have changed.
+    """The best node for a template, the first of equals. An update costs as much as groups of nodes have changed.
 
     A group whose bound is below the best score is deferred: its score is computed only once the best score falls to
     the bound. Entries of groups order by score and then by the first node; one is outdated once the group has
@@ -169,15 +169,15 @@ class NodeRanking:
 
     def __init__(
         self,
-        shape: PodShape,
+        template: PodTemplate,
         groups: NodeGroups,
         width: int,
-        score: Callable[[PodShape, NodeSlot], int],
+        score: Callable[[PodTemplate, NodeSlot], int],
     ) -> None:
         """``width``: the number of all nodes."""
-        self._shape, self._groups, self._score, self._width = shape, groups, score, width
+        self._template, self._groups, self._score, self._width = template, groups, score, width
         self._bound_of = SCORE_BOUNDS.get(score, _no_bound)
-        self._score_key = shape.scored_amounts if groups.shares_scores else shape.number
+        self._score_key = template.scored_amounts if groups.shares_scores else template.number
         self._scores = groups.scores(self._score_key)
         """By group, where the pod fits; or `_UNKNOWN`."""
         self._entry_nodes: list[int] = []
@@ -209,7 +209,7 @@ class NodeRanking:
     def _computed_score(self, group: NodeGroup) -> int:
         score = self._scores[group.number]
         if score == _UNKNOWN:
-            score = self._scores[group.number] = self._score(self._shape, self._groups.slot_of(group))
+            score = self._scores[group.number] = self._score(self._template, self._groups.slot_of(group))
         return score
 
     def update(self) -> None:
@@ -232,8 +232,12 @@ class NodeRanking:
     def _rank(self, groups: Iterable[NodeGroup]) -> None:
         """Adds entries of groups that have changed: what is usual is inlined, because this is the hottest loop."""
         scores, entry_nodes, heap, deferred = self._scores, self._entry_nodes, self._heap, self._deferred
-        shape, width = self._shape, self._width
-        cpu, memory, needs_more = shape.filter_cpu, shape.filter_memory, shape.other_requests or shape.ports
+        template, width = self._template, self._width
+        cpu, memory, needs_more = (
+            template.filter_cpu,
+            template.filter_memory,
+            template.other_requests or template.ports,
+        )
         # It may be outdated: then more groups are deferred than need be.
         top = heap[0] >> _GROUP_BITS if heap else _NO_ENTRY
         for group in groups:
@@ -243,7 +247,7 @@ class NodeRanking:
             if (
                 cpu > group.free_cpu
                 or memory > group.free_memory
-                or (needs_more and not fits_resources(shape, self._groups.slot_of(group)))
+                or (needs_more and not fits_resources(template, self._groups.slot_of(group)))
             ):
                 entry_nodes[number] = _NO_NODE
                 continue

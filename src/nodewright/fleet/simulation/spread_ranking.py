@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from nodewright.fleet.simulation.cluster_view import ClusterView, NodeSlot
 from nodewright.fleet.simulation.inter_pod import HOSTNAME, is_counted, matching_pods_by_node
-from nodewright.fleet.simulation.pod_shapes import PodShape, TopologySpreadConstraint
+from nodewright.fleet.simulation.pod_templates import PodTemplate, TopologySpreadConstraint
 from nodewright.fleet.simulation.scores import MAX_NODE_SCORE
 
 NodeScores: TypeAlias = Callable[[int], int]
@@ -16,17 +16,18 @@ NodeScores: TypeAlias = Callable[[int], int]
 
 
 class SpreadRanking:
-    """Nodes of a shape in groups that are equal with regard to its spread constraints."""
+    """Nodes of a template in groups that are equal with regard to its spread constraints."""
 
-    def __init__(self, shape: PodShape, slots: Sequence[NodeSlot], cluster: ClusterView) -> None:
-        required = () if shape.spreads_by_default else shape.topology_spreads
+    def __init__(self, template: PodTemplate, slots: Sequence[NodeSlot], cluster: ClusterView) -> None:
+        required = () if template.spreads_by_default else template.topology_spreads
         self._cluster, self._width = cluster, len(cluster.nodes)
         self._numbers = [slot.number for slot in slots]
         self._has_all = [
             all(spread.topology_key in slot.labels for spread in required) for slot in cluster.nodes
         ]
         self._spreads = [
-            _SpreadConstraint(shape, spread, cluster, self._has_all) for spread in shape.topology_spreads
+            _SpreadConstraint(template, spread, cluster, self._has_all)
+            for spread in template.topology_spreads
         ]
         self._groups: dict[Hashable, _SpreadGroup] = {}
         self._group: list[_SpreadGroup | None] = [None] * self._width
@@ -158,9 +159,9 @@ class _SpreadConstraint:
     __slots__ = (
         "_counts",
         "_counts_by_node",
-        "_matching_shapes",
-        "_shape",
+        "_matching_templates",
         "_spread",
+        "_template",
         "_totals",
         "_values",
         "is_by_node",
@@ -168,17 +169,22 @@ class _SpreadConstraint:
     )
 
     def __init__(
-        self, shape: PodShape, spread: TopologySpreadConstraint, cluster: ClusterView, has_all: Sequence[bool]
+        self,
+        template: PodTemplate,
+        spread: TopologySpreadConstraint,
+        cluster: ClusterView,
+        has_all: Sequence[bool],
     ) -> None:
-        self._shape, self._spread = shape, spread
+        self._template, self._spread = template, spread
         self.is_by_node, self.offset = spread.topology_key == HOSTNAME, spread.max_skew - 1
         self._values = [slot.labels.get(spread.topology_key) for slot in cluster.nodes]
         self._counts = [
-            has and is_counted(shape, spread, slot) for has, slot in zip(has_all, cluster.nodes, strict=True)
+            has and is_counted(template, spread, slot)
+            for has, slot in zip(has_all, cluster.nodes, strict=True)
         ]
-        self._matching_shapes: dict[int, bool] = {}
-        """Whether pods of a shape match, by the shape's number."""
-        self._counts_by_node = matching_pods_by_node(shape, cluster, spread)
+        self._matching_templates: dict[int, bool] = {}
+        """Whether pods of a template match, by the template's number."""
+        self._counts_by_node = matching_pods_by_node(template, cluster, spread)
         self._totals: dict[str | None, int] = {}
         for number, count in self._counts_by_node.items():
             self._add(number, count)
@@ -195,10 +201,10 @@ class _SpreadConstraint:
     def recount(self, cluster: ClusterView, slot: NodeSlot) -> None:
         """Recounts the matching pods of this node."""
         number, now = slot.number, 0
-        for other, count in slot.pods_by_shape.items():
-            is_match = self._matching_shapes.get(other)
+        for other, count in slot.pods_by_template.items():
+            is_match = self._matching_templates.get(other)
             if is_match is None:
-                is_match = self._matching_shapes[other] = self._is_match(cluster.shapes[other])
+                is_match = self._matching_templates[other] = self._is_match(cluster.templates[other])
             now += count if is_match else 0
         before = self._counts_by_node.get(number, 0)
         if now != before:
@@ -210,10 +216,10 @@ class _SpreadConstraint:
             value = self._values[number]
             self._totals[value] = self._totals.get(value, 0) + by
 
-    def _is_match(self, shape: PodShape) -> bool:
+    def _is_match(self, template: PodTemplate) -> bool:
         selector = self._spread.selector
         return (
             not selector.is_empty
-            and shape.namespace == self._shape.namespace
-            and selector.matches(shape.labels)
+            and template.namespace == self._template.namespace
+            and selector.matches(template.labels)
         )

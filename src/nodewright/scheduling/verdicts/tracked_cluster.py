@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from nodewright.engine.node.step import Decision
-from nodewright.fleet.simulation.pod_shapes import LabelMatcher
+from nodewright.fleet.simulation.pod_templates import LabelMatcher
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.texts import kubelet_text, sentence

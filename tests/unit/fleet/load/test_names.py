@@ -60,5 +60,5 @@ def test_all_duplicate_names_of_manifests_are_reported_before_the_run(tmp_path: 
 def test_names_of_finished_pods_are_removed() -> None:
     names = PodNames()
     for number in range(100_000):
-        assert names.claim(f"d/{number}", number, 10, "") is None
+        assert names.add(f"d/{number}", number, 10, "") is None
     assert len(vars(names)["_claims"]) < 3000

@@ -8,8 +8,8 @@ import pytest
 
 from nodewright.fleet.simulation import scores
 from nodewright.fleet.simulation.cluster_view import NodeSlot
-from nodewright.fleet.simulation.pod_shapes import PodShape
-from nodewright.testing.fleets import a_node_slot, a_shape
+from nodewright.fleet.simulation.pod_templates import PodTemplate
+from nodewright.testing.fleets import a_node_slot, a_pod_template
 
 # What the node has, what its pods take, what the pod asks (cpu/memory each), and the score.
 LEAST = """
@@ -64,38 +64,38 @@ def amounts(word: str) -> tuple[int, int]:
     return int(cpu), int(memory)
 
 
-def read(line: str) -> tuple[PodShape, NodeSlot, int]:
+def read(line: str) -> tuple[PodTemplate, NodeSlot, int]:
     has, taken, asked, score = line.split()
     (cpu, memory), (used_cpu, used_memory) = amounts(has), amounts(taken)
-    seat, shape = a_node_slot(0, cpu=cpu, memory=memory), a_shape()
+    seat, template = a_node_slot(0, cpu=cpu, memory=memory), a_pod_template()
     seat.free_cpu, seat.free_memory = cpu - used_cpu, memory - used_memory
     seat.nonzero_cpu, seat.nonzero_memory = used_cpu, used_memory
-    shape.cpu, shape.memory = shape.nonzero_cpu, shape.nonzero_memory = amounts(asked)
-    return shape, seat, int(score)
+    template.cpu, template.memory = template.nonzero_cpu, template.nonzero_memory = amounts(asked)
+    return template, seat, int(score)
 
 
 @pytest.mark.parametrize("line", lines(LEAST))
 def test_least_allocated_prefers_free_nodes(line: str) -> None:
-    shape, seat, score = read(line)
-    assert scores.least_allocated(shape, seat) == score
+    template, seat, score = read(line)
+    assert scores.least_allocated(template, seat) == score
 
 
 @pytest.mark.parametrize("line", lines(MOST))
 def test_most_allocated_prefers_used_nodes(line: str) -> None:
-    shape, seat, score = read(line)
-    assert scores.most_allocated(shape, seat) == score
+    template, seat, score = read(line)
+    assert scores.most_allocated(template, seat) == score
 
 
 @pytest.mark.parametrize("line", lines(BALANCED))
 def test_balanced_allocation_prefers_equal_shares_of_cpu_and_memory(line: str) -> None:
-    shape, seat, score = read(line)
-    assert scores.balanced_allocation(shape, seat) == score
+    template, seat, score = read(line)
+    assert scores.balanced_allocation(template, seat) == score
 
 
 @pytest.mark.parametrize("line", lines(BEST_FIT))
 def test_best_fit_uses_the_scarcer_of_cpu_and_memory(line: str) -> None:
-    shape, seat, score = read(line)
-    assert scores.best_fit(shape, seat) == score
+    template, seat, score = read(line)
+    assert scores.best_fit(template, seat) == score
 
 
 @pytest.mark.parametrize(
@@ -107,14 +107,14 @@ def test_each_further_numa_node_for_exclusive_cpus_costs_an_eighth(
 ) -> None:
     seat = a_node_slot(0)
     seat.cpus_free_by_numa = lambda: free
-    assert scores.few_numa_nodes(a_shape(0, f"cpu={cpu} memory=1Gi"), seat) == score
+    assert scores.few_numa_nodes(a_pod_template(0, f"cpu={cpu} memory=1Gi"), seat) == score
 
 
 def test_pods_without_requests_are_scored_with_default_requests() -> None:
-    shape = a_shape()
-    assert (shape.cpu, shape.nonzero_cpu, shape.nonzero_memory) == (0, 100, 200 * 2**20)
+    template = a_pod_template()
+    assert (template.cpu, template.nonzero_cpu, template.nonzero_memory) == (0, 100, 200 * 2**20)
 
 
 def test_a_node_without_cpus_is_scored_by_its_memory_alone() -> None:
-    shape, seat = a_shape(0, "memory=1Gi"), a_node_slot(0, memory=4 * 2**30)
-    assert scores.default_score(shape, seat) == 75 + 75
+    template, seat = a_pod_template(0, "memory=1Gi"), a_node_slot(0, memory=4 * 2**30)
+    assert scores.default_score(template, seat) == 75 + 75

@@ -68,11 +68,11 @@ def test_nodes_of_one_configuration_share_decisions_whatever_pressure_they_have_
 
 
 def test_what_is_forgotten_is_decided_again_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    shapes = [a_template(f"cpu={cpus} memory=1Gi") for cpus in ("1", "2", "500m")]
+    templates = [a_template(f"cpu={cpus} memory=1Gi") for cpus in ("1", "2", "500m")]
     pods = [
         pod
         for at in range(30)
-        for pod in some_pods(2, shapes[at % 3], f"p{at}", arrives_s=at * 3, runs_s=5 + at % 7)
+        for pod in some_pods(2, templates[at % 3], f"p{at}", arrives_s=at * 3, runs_s=5 + at % 7)
     ]
     nodes = some_nodes(3, a_profile(numa=2, **STATIC))
     expected = [(pod.node, pod.placement) for pod in run(nodes, pods, Options(exhaustive=True)).pods]

@@ -1,4 +1,4 @@
-"""Pod shapes: the properties of a pod that the scheduler uses, derived once for all equal pods."""
+"""Pod templates: the properties of a pod that the scheduler uses, derived once for all equal pods."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -134,7 +134,7 @@ class TopologySpreadConstraint:
         self.is_hard = document.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
 
 
-class PodShape:
+class PodTemplate:
     """The properties of a pod that the scheduler uses.
 
     Units: cpu in thousandths, memory in bytes, everything else in bytes or units.
@@ -248,24 +248,24 @@ class PodShape:
         )
 
 
-class PodShapes:
-    """The shapes of all pods so far."""
+class PodTemplates:
+    """The templates of all pods so far."""
 
     def __init__(self) -> None:
-        self.shapes: list[PodShape] = []
+        self.templates: list[PodTemplate] = []
         self._numbers: dict[tuple[int, str, int, str], int] = {}
 
-    def shape_of(self, pod: FleetPod) -> PodShape:
-        """The shape of this pod."""
+    def template_of(self, pod: FleetPod) -> PodTemplate:
+        """The template of this pod."""
         key = (id(pod.pod), pod.namespace, id(pod.selector), pod.required_node)
         number = self._numbers.get(key)
         if number is None:
-            # The shape keeps the pod alive, so that no other object gets its id.
-            number = self._numbers[key] = len(self.shapes)
-            self.shapes.append(
-                PodShape(number, pod.pod, pod.namespace, pod.selector, required_node=pod.required_node)
+            # The template keeps the pod alive, so that no other object gets its id.
+            number = self._numbers[key] = len(self.templates)
+            self.templates.append(
+                PodTemplate(number, pod.pod, pod.namespace, pod.selector, required_node=pod.required_node)
             )
-        return self.shapes[number]
+        return self.templates[number]
 
 
 def _exclusive_cpus(pod: Pod) -> int:
