@@ -3,7 +3,6 @@
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -51,28 +50,6 @@ class NotReadyError(Exception):
     """The extender cannot answer yet, or is not the leader."""
 
 
-class Binder(Protocol):
-    """Binds a pod to a node."""
-
-    async def bind(self, call: BindCall) -> None:
-        """Binds the pod with this uid.
-
-        Errors: ApiError.
-        """
-
-    async def node_of(self, call: BindCall) -> str | None:
-        """The node of the pod; empty: it has none; None: the pod does not exist, or is another.
-
-        Errors: ApiError.
-        """
-
-    async def query_of(self, call: BindCall) -> PodQuery | None:
-        """The pod; None: it does not exist, or is another.
-
-        Errors: ApiError, InputError.
-        """
-
-
 class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How the extender decides where it does not know."""
 
@@ -90,7 +67,7 @@ class ExtenderService:
         self,
         cluster: TrackedCluster,
         feed: ClusterFeed,
-        binder: Binder,
+        binder: "ApiBinder",
         clock: Clock,
         options: ServiceOptions,
     ) -> None:
@@ -291,7 +268,7 @@ class ExtenderService:
 
 
 class ApiBinder:
-    """Fulfils `Binder` over the client of API servers."""
+    """Binds pods to nodes by the API server."""
 
     def __init__(self, api: ClusterAPI) -> None:
         self._api = api

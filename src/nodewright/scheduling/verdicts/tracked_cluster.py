@@ -362,11 +362,6 @@ class TrackedCluster:
             if node.basis is Basis.EXACT and now_s - node.received_s > after_s:
                 yield name
 
-    @property
-    def holds_nothing(self) -> bool:
-        """Whether no node is known, nor a pod on its way to one."""
-        return next(iter(self._tracked), None) is None
-
     def count_by_basis(self) -> dict[Basis, int]:
         """The number of nodes by what their verdicts are based on."""
         counts = dict.fromkeys(Basis, 0)

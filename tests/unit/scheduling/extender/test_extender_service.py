@@ -12,7 +12,7 @@ from tests.support.binding_cluster import BindingCluster, ExtenderBench
 from tests.support.deciding_nodes import DecidingNodes
 from tests.support.memory_cluster import PODS
 from tests.support.small_nodes import a_numa_pod
-from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile, with_pods
+from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile, holds_nothing, with_pods
 
 from nodewright.agent.runtimes.simulated import FakeClock
 from nodewright.scheduling.extender.cluster_feed import BUDGETS_PATH
@@ -337,6 +337,6 @@ def test_a_refused_binding_to_an_unknown_node_leaves_nothing_behind() -> None:
             for name in ("first", "second"):
                 bench.api.remove(f"{PODS}/{name}")
             await until(lambda: not bench.feed.pods.objects)
-            assert bench.cluster.holds_nothing
+            assert holds_nothing(bench.cluster)
 
     asyncio.run(scenario())
