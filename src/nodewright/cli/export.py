@@ -20,6 +20,6 @@ def command(options: ExportOptions) -> int:
     """
     if sys.platform != "linux":
         raise InputError([Fault(rule="not Linux: a kubelet's node is exported on Linux only")])
-    from nodewright.scheduling.exporter.run_export import print_once, run_export  # noqa: PLC0415 - needs the extra `agent`
+    from nodewright.scheduling.exporter.exporter import print_once, run_export  # noqa: PLC0415 - needs the extra `agent`
 
     return asyncio.run(print_once(options) if options.once else run_export(options))

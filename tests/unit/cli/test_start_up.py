@@ -88,7 +88,7 @@ def test_garbage_is_collected_again_once_the_command_is_imported() -> None:
 @pytest.mark.slow
 def test_an_exporter_imports_nothing_that_decides() -> None:
     """Its memory counts on each node."""
-    parts = ("nodewright.scheduling.exporter.run_export", "nodewright.scheduling.exporter.export_member")
+    parts = ("nodewright.scheduling.exporter.exporter", "nodewright.scheduling.exporter.export_member")
     code = f"import json, sys, {', '.join(parts)}; print(json.dumps([*sys.modules]))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     modules = set(json.loads(result.stdout))

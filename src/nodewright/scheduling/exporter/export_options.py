@@ -13,8 +13,12 @@ from nodewright.cluster.client.peer_access import PeerAccess
 from nodewright.documents.profiles.kubelet_root import DEFAULT_ROOT_DIRECTORY, POD_RESOURCES_SOCKET
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
-from nodewright.scheduling.exporter.exporter import MIN_POLL_PERIOD_S, POLL_PERIOD_S
-from nodewright.scheduling.exporter.node_reader import ExportSettings, KubeletEndpoint
+from nodewright.scheduling.exporter.node_reader import (
+    MIN_POLL_PERIOD_S,
+    POLL_PERIOD_S,
+    ExportSettings,
+    KubeletEndpoint,
+)
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)

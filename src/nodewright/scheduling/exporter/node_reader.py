@@ -40,6 +40,9 @@ from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.reasons.verdict import Granted
 from nodewright.model.releases.release import release_table
 
+MIN_POLL_PERIOD_S = 5.0
+POLL_PERIOD_S = 10.0
+"""How often sources are read that cannot be watched."""
 MACHINE, CONFIGURATION, VERSION = "machine", "kubeletConfiguration", "kubernetesVersion"
 PODS, POD_RESOURCES = "pods", "PodResources"
 _FAILED = SourceReading(name="node", state=SourceState.FAILED, assumed="the node as it was")
