@@ -250,7 +250,7 @@ def read_usage(table: Table) -> UsageByPod:
         source = f"{table.path}:{row.line}"
         name = f"{cell.get('namespace') or 'default'}/{cell['name']}"
         usage.setdefault(name, []).append(
-            UsageStep(_seconds(cell["at"], source), _bytes(cell["memory"], source))
+            UsageStep(_seconds(cell["at"], "at", source), _bytes(cell["memory"], source))
         )
     return {name: tuple(sorted(used, key=attrgetter("at_s"))) for name, used in usage.items()}
 
@@ -262,14 +262,14 @@ def with_usage(pods: Iterable[FleetPod], usage: UsageByPod) -> Iterator[FleetPod
         yield pod if used is None else msgspec.structs.replace(pod, usage=used)
 
 
-def _seconds(text: str, source: str) -> float:
+def _seconds(text: str, column: str, source: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
     if 0 <= seconds < float("inf"):
         return seconds
-    raise InputError([Fault(source=source, path="at", value=text, rule="must be seconds, 0 or more")])
+    raise InputError([Fault(source=source, path=column, value=text, rule="must be seconds, 0 or more")])
 
 
 def _bytes(text: str, source: str) -> int:
@@ -340,11 +340,7 @@ class _TablePodReader:
         pod = self._templates.get(key)
         if pod is None:
             pod = self._templates[key] = self._template(row)
-        at_s = (
-            self._seconds(cells[arrives], "arrives", source)
-            if arrives >= 0 and cells[arrives]
-            else self._now_s
-        )
+        at_s = _seconds(cells[arrives], "arrives", source) if arrives >= 0 and cells[arrives] else self._now_s
         if at_s < self._now_s:
             rule = f"must not be before the previous row, {self._now_s:g}"
             raise InputError([Fault(source=source, path="arrives", value=cells[arrives], rule=rule)])
@@ -354,7 +350,7 @@ class _TablePodReader:
             namespace=pod.metadata.namespace,
             pod=pod,
             arrives_s=at_s,
-            runs_s=self._seconds(cells[runs], "runs", source) if runs >= 0 and cells[runs] else None,
+            runs_s=_seconds(cells[runs], "runs", source) if runs >= 0 and cells[runs] else None,
             has_controller=controlled >= 0 and _flag(cells[controlled], _CONTROLLED, "controlled", source),
             source=source,
         )
@@ -396,15 +392,6 @@ class _TablePodReader:
         if faults:
             raise InputError(faults)
         return with_defaults(with_canonical_quantities(msgspec.structs.replace(defaulted_pod(pod).pod)))
-
-    def _seconds(self, text: str, column: str, source: str) -> float:
-        try:
-            seconds = float(text)
-        except ValueError:
-            seconds = -1.0
-        if 0 <= seconds < float("inf"):
-            return seconds
-        raise InputError([Fault(source=source, path=column, value=text, rule="must be seconds, 0 or more")])
 
 
 def _amounts(cell: dict[str, str], source: str) -> ResourceList:

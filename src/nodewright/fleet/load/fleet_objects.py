@@ -37,6 +37,7 @@ from nodewright.fleet.load.pod_controllers import (
     PodControllers,
     PodSelectors,
     controller_of,
+    mapping,
     started_s,
 )
 from nodewright.fleet.load.yaml_chunks import NAME_PLACEHOLDER, YAMLChunk, with_name, yaml_chunks
@@ -214,13 +215,13 @@ class FleetObjects:
             )
 
     def _add_pod_object(self, value: dict[str, Any], location: ObjectLocation, source: str) -> None:
-        if _mapping(value.get("status")).get("phase") in ("Succeeded", "Failed"):
+        if mapping(value.get("status")).get("phase") in ("Succeeded", "Failed"):
             self.ended_pods += 1
-            meta = _mapping(value.get("metadata"))
+            meta = mapping(value.get("metadata"))
             owner = controller_of(meta, str(meta.get("namespace") or self.namespace))
             # Pods of a Job that have terminated count as completed; other controllers have replaced theirs.
             if owner is not None and owner.kind == "Job":
-                self.controllers.add_pod(owner, _mapping(meta.get("labels")), "")
+                self.controllers.add_pod(owner, mapping(meta.get("labels")), "")
             return
         key = _content(value)
         if key not in self._by_content:
@@ -233,7 +234,7 @@ class FleetObjects:
         self.pods.append(pod)
         if pod.owner is not None:
             self.controllers.add_pod(
-                pod.owner, _mapping(_mapping(value.get("metadata")).get("labels")), pod.node
+                pod.owner, mapping(mapping(value.get("metadata")).get("labels")), pod.node
             )
 
     def _template(self, value: dict[str, Any], location: ObjectLocation) -> int | None:
@@ -266,9 +267,9 @@ class FleetObjects:
         name: str = "",
         location: ObjectLocation | None = None,
     ) -> PodEntry:
-        meta, spec = _mapping(value.get("metadata")), _mapping(value.get("spec"))
+        meta, spec = mapping(value.get("metadata")), mapping(value.get("spec"))
         annotations, namespace = (
-            _mapping(meta.get("annotations")),
+            mapping(meta.get("annotations")),
             str(meta.get("namespace") or self.namespace),
         )
         owner = controller_of(meta, namespace)
@@ -279,7 +280,7 @@ class FleetObjects:
             arrives_s=self._seconds(annotations, ARRIVAL_ANNOTATION, source, location) or 0,
             runs_s=self._seconds(annotations, RUNTIME_ANNOTATION, source, location),
             node=str(spec.get("nodeName") or ""),
-            started_s=started_s(_mapping(value.get("status")).get("startTime")),
+            started_s=started_s(mapping(value.get("status")).get("startTime")),
             has_controller=owner is not None,
             owner=owner,
             source=source,
@@ -308,17 +309,17 @@ class FleetObjects:
         relevant: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {name: item for name, item in _mapping(meta).items() if name in ("name", "labels")},
+            "metadata": {name: item for name, item in mapping(meta).items() if name in ("name", "labels")},
             "spec": {
-                name: item for name, item in _mapping(spec).items() if name in ("taints", "unschedulable")
+                name: item for name, item in mapping(spec).items() if name in ("taints", "unschedulable")
             },
             "status": {
-                name: item for name, item in _mapping(status).items() if name in ("capacity", "allocatable")
+                name: item for name, item in mapping(status).items() if name in ("capacity", "allocatable")
             },
         }
-        location = replace(location, label=f"Node {_mapping(meta).get('name')}")
+        location = replace(location, label=f"Node {mapping(meta).get('name')}")
         faults = checked(relevant, "FleetNode").faults or list(
-            missing_node_facts(relevant["status"], _mapping(meta))
+            missing_node_facts(relevant["status"], mapping(meta))
         )
         if faults:
             self.faults.extend(location.locate_all(faults))
@@ -333,8 +334,8 @@ class FleetObjects:
                 labels=dict(node.metadata.labels),
                 taints=node.spec.taints,
                 unschedulable=node.spec.unschedulable,
-                images=node_images(_mapping(status)),
-                release=node_release(_mapping(status)),
+                images=node_images(mapping(status)),
+                release=node_release(mapping(status)),
                 source=source,
             )
         )
@@ -376,23 +377,19 @@ def fleet_pods(objects: FleetObjects, pods: Iterable[PodEntry], gpus: GPUAnnotat
             )
 
 
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _without(value: Any, name: str) -> dict[str, Any]:
-    return {key: item for key, item in _mapping(value).items() if key != name}
+    return {key: item for key, item in mapping(value).items() if key != name}
 
 
 def _content(value: dict[str, Any]) -> bytes:
     """A text that is equal for pods with equal templates."""
-    meta = _mapping(value.get("metadata"))
+    meta = mapping(value.get("metadata"))
     annotations = {
         key: text
-        for key, text in _mapping(meta.get("annotations")).items()
+        for key, text in mapping(meta.get("annotations")).items()
         if key not in (ARRIVAL_ANNOTATION, RUNTIME_ANNOTATION)
     }
-    spec = {key: item for key, item in _mapping(value.get("spec")).items() if key != "nodeName"}
+    spec = {key: item for key, item in mapping(value.get("spec")).items() if key != "nodeName"}
     content = [meta.get("namespace"), meta.get("labels"), annotations, spec]
     try:
         return msgspec.json.encode(content, order="sorted")

@@ -102,11 +102,7 @@ _NARROW = 100
 def fleet_text(summary: FleetSummary, *, columns: int) -> str:
     """The statistics of a run as tables for a terminal of this width."""
     parts = [_headline(summary), _usage(summary), _shapes(summary.shapes, columns=columns)]
-    parts += [
-        part
-        for part in (_fragments(summary), _filter_rejections(summary), _refusals(summary, columns=columns))
-        if part
-    ]
+    parts += [part for part in (_fragments(summary), _filter_rejections(summary), _refusals(summary)) if part]
     if summary.probe is not None:
         parts.append(capacity_text(summary.probe))
     parts.append(_times(summary))
@@ -233,10 +229,9 @@ def _filter_rejections(summary: FleetSummary) -> str:
     return table(("WAITING", "REJECTED BY"), rows)
 
 
-def _refusals(summary: FleetSummary, *, columns: int) -> str:
+def _refusals(summary: FleetSummary) -> str:
     if not summary.refusals:
         return ""
-    del columns
     rows = [
         (f"{refusal.count:,}", refusal.shape, reason_text(refusal.reason))
         for refusal in summary.refusals[:_MOST_REASONS]

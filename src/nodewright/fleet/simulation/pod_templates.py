@@ -201,7 +201,7 @@ class PodTemplate:
         self.may_preempt = pod.spec.preemption_policy != "Never"
         self.exclusive_cpus = _exclusive_cpus(pod)
         """CPUs that a static CPU manager allocates exclusively to it."""
-        self.selects_nodes = _selects_nodes(pod)
+        self.selects_nodes = selects_nodes(pod.spec)
         self.preferred = _preferred_terms(pod)
         self.spreads_by_default = not pod.spec.topology_spread_constraints and selector is not None
         """Whether the system default constraints apply: a pod of a Service or controller without constraints."""
@@ -283,8 +283,7 @@ def _required_names(pod: Pod) -> frozenset[str] | None:
 
     Follows: v1.36, pkg/scheduler/framework/plugins/nodeaffinity/node_affinity.go, PreFilter.
     """
-    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    required = _required_node_affinity(pod.spec)
     if required is None or not required.node_selector_terms:
         return None
     names: frozenset[str] = frozenset()
@@ -300,10 +299,14 @@ def _required_names(pod: Pod) -> frozenset[str] | None:
     return names
 
 
-def _selects_nodes(pod: Pod) -> bool:
-    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    return bool(pod.spec.node_selector or required is not None)
+def selects_nodes(spec: PodSpec) -> bool:
+    """Whether the labels or names of nodes matter to the pod."""
+    return bool(spec.node_selector) or _required_node_affinity(spec) is not None
+
+
+def _required_node_affinity(spec: PodSpec) -> NodeSelector | None:
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    return affinity.required_during_scheduling_ignored_during_execution if affinity else None
 
 
 def _preferred_terms(pod: Pod) -> tuple[PreferredNodeTerm, ...]:

@@ -118,7 +118,8 @@ class ClusterFeed:
             self._mark_outdated(name)
 
     def _mark_outdated(self, name: str) -> None:
-        if self._cluster.nodes[name].basis is not Basis.EXACT:
+        node = self._cluster.nodes.get(name)
+        if node is not None and node.basis is not Basis.EXACT:
             self._outdated[name] = None
 
     def _predict_node(self, name: str) -> None:
@@ -172,7 +173,7 @@ class ClusterFeed:
         if known and (not is_active or known != node):
             self._bound.pop(uid)
             self._cluster.pod_gone(known, uid, now_s=self._clock.monotonic_s())
-            self._mark_outdated_if_known(known)
+            self._mark_outdated(known)
         if document is None:
             self.ledger.forget(uid)
         elif is_active and uid not in self._bound:
@@ -185,7 +186,7 @@ class ClusterFeed:
             return  # No API server stores it; the kubelet cannot read it either.
         self._bound[query.uid] = node
         self.note_binding(node, query)
-        self._mark_outdated_if_known(node)
+        self._mark_outdated(node)
 
     def note_binding(self, node: str, query: PodQuery) -> None:
         """Notes that a pod is bound; of one that another scheduler has bound the verdict is compared as well."""
@@ -195,10 +196,6 @@ class ClusterFeed:
         if is_exact and not is_known and self.has_listed:
             self.ledger.expect(query.uid, node, self._cluster.verdict(node, query))
         self._cluster.pod_bound(node, query, now_s=self._clock.monotonic_s())
-
-    def _mark_outdated_if_known(self, name: str) -> None:
-        if name in self._cluster.nodes:
-            self._mark_outdated(name)
 
     def _compare(self, document: Mapping[str, Any]) -> None:
         try:

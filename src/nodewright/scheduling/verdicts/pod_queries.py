@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
 from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR, CONFIG_SOURCE
+from nodewright.fleet.simulation.pod_templates import selects_nodes
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
 from nodewright.model.reasons.predicates import NodeAffinityMismatch
 
@@ -63,14 +64,8 @@ def pod_query(pod: Pod) -> PodQuery:
         anonymous=anonymous,
         pod=pod,
         uid=pod.uid,
-        selects_nodes=_selects_nodes(pod.spec),
+        selects_nodes=selects_nodes(pod.spec),
     )
-
-
-def _selects_nodes(spec: PodSpec) -> bool:
-    affinity = spec.affinity.node_affinity if spec.affinity else None
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    return bool(spec.node_selector) or required is not None
 
 
 def digest_of(value: object) -> str:
