@@ -1,4 +1,4 @@
-"""How many more pods of a kind fit: by each node's admission, and by its free amounts only."""
+"""How many more pods of a kind fit, by each node's admission and by its free amounts only; pods that can never fit."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 

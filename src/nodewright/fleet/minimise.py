@@ -1,4 +1,4 @@
-"""Searches the smallest number of nodes that holds a workload; each candidate is simulated."""
+"""Searches the smallest number of nodes that holds a workload; each candidate is simulated. Lower bounds prove results."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -218,8 +218,13 @@ def packing_lower_bound(
     nodes: Sequence[Amounts],
     allowed: Sequence[Sequence[bool]],
 ) -> int:
-    """A lower bound for the number of nodes that hold these counts of pods of each kind, by their requests.
+    """A sharper lower bound, by HiGHS (extra `exact`): the linear program over whole loads of nodes.
 
+    A load is a set of pods that one node can hold. The program combines fractions of loads so that all pods are held by
+    the fewest nodes; no integral packing needs fewer. Loads are generated on demand (column generation), and in each
+    round the dual prices of the pods prove a bound (Farley's).
+
+    ``counts`` are the numbers of pods of each kind, ``requests`` what a pod of each kind requests.
     ``allowed`` states for each kind of node which kinds of pods may run on it.
     Errors: HostError if the package is not installed.
     """

@@ -1,4 +1,4 @@
-"""Reads CSV tables row by row, plain or gzipped; also tables of the memory usage of pods over time."""
+"""Reads CSV tables row by row, plain or gzipped: nodes, pods in the order of arrival, memory usage of pods over time."""
 
 import csv
 import errno

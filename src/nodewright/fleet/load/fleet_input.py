@@ -1,4 +1,4 @@
-"""Loads a fleet and its workload from files."""
+"""Loads a fleet and its workload from files; divides it by a label of its nodes."""
 
 import heapq
 import zlib

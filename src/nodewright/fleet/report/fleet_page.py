@@ -1,4 +1,4 @@
-"""A fleet run as a self-contained HTML page: use over time, node shapes, fragmentation, reasons."""
+"""A fleet run as a self-contained HTML page: heat maps of nodes, use over time, node shapes, fragmentation, reasons."""
 
 from collections.abc import Iterator, Sequence
 from html import escape

@@ -1,4 +1,4 @@
-"""Reports of sweeps over settings, and of the smallest number of nodes that holds a workload."""
+"""Reports of sweeps over settings as text, documents and a page; of the smallest number of nodes that holds a workload."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape

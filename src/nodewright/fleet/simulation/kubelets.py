@@ -1,6 +1,8 @@
 """Simulated kubelets: each decides by `step`, or takes the decision of a node that had as much left.
 
-The uid of a pod on its node is the lowest free number there, so that nodes with equal pods have equal states.
+The uid of a pod on its node is the lowest free number there, so that nodes with equal pods have equal states. A node's
+present state is held as sums and holdings of its pods, from which a `NodeState` is derived; its eviction manager observes
+the usage that the workload gives.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -537,7 +539,10 @@ def usage_reading(
 ) -> tuple[UsageObserved, int]:
     """The usage of a node at this time, as an event, and the memory in use.
 
-    Units: now_s in seconds since the beginning, the answer in bytes.
+    Units:   now_s in seconds since the beginning, the answer in bytes.
+    Departs: the usage of a node is the sum of the usage that the workload gives for its pods; pods without usage count
+        as zero. It is checked when it changes, and every ten seconds while a threshold is met; the kubelet checks it
+        every ten seconds.
     """
     at = Instant(int(now_s * 10**9))
     used = {uid: _used_bytes(usage, now_s) for uid, usage in usages.items()}

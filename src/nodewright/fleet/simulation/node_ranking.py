@@ -1,4 +1,7 @@
-"""Nodes ordered by their score for a template of pods, updated incrementally where nodes have changed."""
+"""Nodes ordered by their score for a pod template, updated incrementally where nodes have changed.
+
+Nodes that are equal to every pod are a group, so that rankings compare groups instead of nodes.
+"""
 
 import sys
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence

@@ -1,4 +1,7 @@
-"""Pod templates: the properties of a pod that the scheduler uses, derived once for all equal pods."""
+"""Pod templates: the properties of a pod that the scheduler uses, derived once for all equal pods.
+
+They include its constraints on other pods: topology spread, affinity and anti-affinity, label selectors.
+"""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -135,7 +138,7 @@ class TopologySpreadConstraint:
 
 
 class PodTemplate:
-    """The properties of a pod that the scheduler uses.
+    """The properties of equal pods that the scheduler uses; the pods differ in name and times only.
 
     Units: cpu in thousandths, memory in bytes, everything else in bytes or units.
     Follows: v1.36, pkg/scheduler/framework/types.go, PodInfo.CalculateResource (scores use

@@ -1,4 +1,4 @@
-"""Node scores by resources, from 0 to 100.
+"""Node scores from 0 to 100: by resources, by images, and custom ones, which replace those by resources.
 
 Units: cpu in thousandths, memory in bytes, as `NodeSlot` and `PodTemplate` have them.
 """
@@ -187,7 +187,12 @@ SCORE_BOUNDS: Mapping[Callable[[PodTemplate, NodeSlot], int], Callable[[NodeSlot
 
 
 class ImageLocality:
-    """The images on the nodes of a fleet."""
+    """The images on the nodes of a fleet: the scheduler prefers nodes that already have a pod's images.
+
+    Follows: v1.36, pkg/scheduler/framework/plugins/imagelocality/image_locality.go; backend/cache/cache.go,
+        addNodeImageStates.
+    Departs: nodes keep the images that they report, where kubelets pull images and remove unused ones.
+    """
 
     def __init__(self, nodes: Sequence[FleetNode]) -> None:
         self._images = [frozenset(node.images) for node in nodes]

@@ -1,4 +1,7 @@
-"""Reads a node beside its kubelet: machine, configuration, release, state files, pods and the NUMA nodes of devices."""
+"""Reads a node beside its kubelet: machine, configuration, release, state files, pods and the NUMA nodes of devices.
+
+Pods, configuration and release may come from the kubelet's HTTPS API (`KubeletClient`).
+"""
 
 import hashlib
 import re

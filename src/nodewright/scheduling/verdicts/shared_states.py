@@ -1,4 +1,7 @@
-"""Node states without names, shared by equal nodes, with their verdicts about pods."""
+"""Node states without names, shared by equal nodes, with their verdicts about pods.
+
+`NodeNames` removes the names of node and pods from NodeProfiles, so that equal nodes have equal ones.
+"""
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence

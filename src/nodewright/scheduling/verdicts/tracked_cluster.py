@@ -1,4 +1,8 @@
-"""The nodes of a cluster as the extender knows them: exported states, and the pods on their way to them."""
+"""The nodes of a cluster as the extender knows them: exported states, and the pods on their way to them.
+
+Pods may be bound to nodes that the cluster does not have yet. Preemption respects PodDisruptionBudgets as the API server
+shows them.
+"""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
