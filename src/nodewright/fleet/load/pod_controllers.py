@@ -20,6 +20,7 @@ _BEGINNING_S = 10.0**11
 """The year 5138, in seconds since 1970."""
 _SHARE = re.compile(r"([0-9]{1,9})(%?)")
 _BOUNDS = {"minAvailable": "min_available", "maxUnavailable": "max_unavailable"}
+_HASH = "pod-template-hash"
 
 
 @dataclass(slots=True)
@@ -108,9 +109,6 @@ def _share(value: Any) -> IntOrPercent | None:
 def mapping(value: Any) -> dict[str, Any]:
     """The value if it is a mapping, else an empty one."""
     return value if isinstance(value, dict) else {}
-
-
-_HASH = "pod-template-hash"
 
 
 class PodController(NamedTuple):

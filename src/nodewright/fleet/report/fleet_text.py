@@ -21,6 +21,61 @@ from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.texts import kubelet_text
 from nodewright.model.values.idset import NUMASet
 
+_MOST_REASONS = 10
+_NARROW = 100
+"""Terminals with fewer columns get narrower tables."""
+
+
+def fleet_text(summary: FleetSummary, *, columns: int) -> str:
+    """The statistics of a run as tables for a terminal of this width."""
+    parts = [_headline(summary), _usage(summary), _shapes(summary.shapes, columns=columns)]
+    parts += [part for part in (_fragments(summary), _filter_rejections(summary), _refusals(summary)) if part]
+    if summary.probe is not None:
+        parts.append(capacity_text(summary.probe))
+    parts.append(_times(summary))
+    return "\n".join(parts)
+
+
+def pods_text(result: FleetResult, *, columns: int) -> str:
+    """A table of all pods with their placement or the reason for having none."""
+    nodes = [record.node.name for record in result.nodes]
+    headers = ["POD", "OUTCOME", "NODE", "ARRIVED", "WAITED", "CPUS", "NUMA", "DEVICES", "REASON"]
+    rows = [
+        (
+            record.pod.full_name,
+            record.outcome.value,
+            nodes[record.node] if record.node >= 0 else "-",
+            duration_text(record.arrived_s),
+            duration_text(record.placed_s - record.arrived_s) if record.placed_s >= 0 else "-",
+            cpus_text(record.placement) or "-",
+            numa_text(record.placement) or "-",
+            devices_text(record.placement) or "-",
+            placement_reason_text(record),
+        )
+        for record in result.pods
+    ]
+    kept_columns = (0, 1, 2, 5, 6) if columns < _NARROW else range(len(headers))
+    return table([headers[at] for at in kept_columns], [[row[at] for at in kept_columns] for row in rows])
+
+
+def capacity_text(probe: Sequence[ShapeCapacity]) -> str:
+    """The remaining capacity by shape of node."""
+    whole = total_capacity(probe)
+    rows = [
+        (
+            str(shape.capacity.nodes),
+            str(shape.capacity.admitted),
+            str(shape.capacity.by_free_amounts),
+            str(shape.capacity.stranded),
+            shape.shape,
+        )
+        for shape in probe
+    ]
+    rows.append(
+        (str(whole.nodes), str(whole.admitted), str(whole.by_free_amounts), str(whole.stranded), "all")
+    )
+    return table(("NODES", "FITS", "BY AMOUNTS", "STRANDED", "SHAPE"), rows)
+
 
 def percent_text(part: float, whole: float) -> str:
     """A percentage; a dash if the whole is zero.
@@ -92,62 +147,6 @@ def devices_text(placement: Placement) -> str:
         for _, held in sorted(container.devices.items())
         for device in held
     )
-
-
-_MOST_REASONS = 10
-_NARROW = 100
-"""Terminals with fewer columns get narrower tables."""
-
-
-def fleet_text(summary: FleetSummary, *, columns: int) -> str:
-    """The statistics of a run as tables for a terminal of this width."""
-    parts = [_headline(summary), _usage(summary), _shapes(summary.shapes, columns=columns)]
-    parts += [part for part in (_fragments(summary), _filter_rejections(summary), _refusals(summary)) if part]
-    if summary.probe is not None:
-        parts.append(capacity_text(summary.probe))
-    parts.append(_times(summary))
-    return "\n".join(parts)
-
-
-def pods_text(result: FleetResult, *, columns: int) -> str:
-    """A table of all pods with their placement or the reason for having none."""
-    nodes = [record.node.name for record in result.nodes]
-    headers = ["POD", "OUTCOME", "NODE", "ARRIVED", "WAITED", "CPUS", "NUMA", "DEVICES", "REASON"]
-    rows = [
-        (
-            record.pod.full_name,
-            record.outcome.value,
-            nodes[record.node] if record.node >= 0 else "-",
-            duration_text(record.arrived_s),
-            duration_text(record.placed_s - record.arrived_s) if record.placed_s >= 0 else "-",
-            cpus_text(record.placement) or "-",
-            numa_text(record.placement) or "-",
-            devices_text(record.placement) or "-",
-            placement_reason_text(record),
-        )
-        for record in result.pods
-    ]
-    kept_columns = (0, 1, 2, 5, 6) if columns < _NARROW else range(len(headers))
-    return table([headers[at] for at in kept_columns], [[row[at] for at in kept_columns] for row in rows])
-
-
-def capacity_text(probe: Sequence[ShapeCapacity]) -> str:
-    """The remaining capacity by shape of node."""
-    whole = total_capacity(probe)
-    rows = [
-        (
-            str(shape.capacity.nodes),
-            str(shape.capacity.admitted),
-            str(shape.capacity.by_free_amounts),
-            str(shape.capacity.stranded),
-            shape.shape,
-        )
-        for shape in probe
-    ]
-    rows.append(
-        (str(whole.nodes), str(whole.admitted), str(whole.by_free_amounts), str(whole.stranded), "all")
-    )
-    return table(("NODES", "FITS", "BY AMOUNTS", "STRANDED", "SHAPE"), rows)
 
 
 def _headline(summary: FleetSummary) -> str:

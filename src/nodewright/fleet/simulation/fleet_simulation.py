@@ -357,7 +357,7 @@ class FleetSimulation:
         number = self.cluster.remove_pod(self.cluster.nodes[node], uid).pod_number
         record = self.records[number]
         record.left_s, record.outcome = self.now_s, _OUTCOMES[kind]
-        self.queue.note_pod_removed(node)
+        self.queue.nodes_with_removals.add(node)
         self.counters.count_departure(kind)
         if self.sink is not None:
             self._emit(kind, number, node, preemptor=preemptor)

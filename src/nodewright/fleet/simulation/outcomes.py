@@ -18,7 +18,10 @@ from nodewright.model.reasons.reason import Reason
 
 _MAX_DISTINCT_WAITS = 65_536
 """Maximum number of distinct waiting times that are counted exactly; beyond it, to three significant digits."""
-
+_MAX_SAMPLES = 1024
+"""Maximum number of samples; when it is reached, every second one is dropped and the rate is halved."""
+_MAX_NODE_SAMPLES = 96
+"""Maximum number of samples of all nodes, thinned out in the same way."""
 SHARED_POOL_PLACEMENT = Placement(containers=())
 """The placement of pods without exclusive resources: one object for all of them."""
 
@@ -259,14 +262,6 @@ class PodRecords:
         """Marks a pod as finished."""
         if not self.keep_finished:
             self.finished.add(self.records.pop(number))
-
-
-_MAX_SAMPLES = 1024
-"""Maximum number of samples; when it is reached, every second one is dropped and the rate is halved."""
-
-
-_MAX_NODE_SAMPLES = 96
-"""Maximum number of samples of all nodes, thinned out in the same way."""
 
 
 class SimulationCounters:

@@ -95,10 +95,6 @@ class PendingQueue:
         queue.is_ready = False
         return queue
 
-    def note_pod_removed(self, node: int) -> None:
-        """Records that a pod was removed from this node."""
-        self.nodes_with_removals.add(node)
-
     def activate_after_changes(self) -> bool:
         """Activates queues for which a change could make a node feasible; whether any queue is active."""
         if not self.queues:

@@ -18,6 +18,11 @@ from nodewright.fleet.simulation.inter_pod import InterPodView
 from nodewright.fleet.simulation.pod_templates import LabelMatcher, PodTemplate
 from nodewright.fleet.workload import DisruptionBudget
 
+PendingCounts: TypeAlias = Mapping[int, tuple[PodTemplate, int]]
+"""Templates and their numbers of pending pods, by template number."""
+_PRIORITY_OFFSET = 2**31
+"""Added to each priority, so that further victims of negative priority never reduce the cost."""
+
 
 class DisruptionBudgets:
     """The PodDisruptionBudgets of a fleet."""
@@ -26,9 +31,7 @@ class DisruptionBudgets:
         self._budgets = [(budget, LabelMatcher(budget.selector)) for budget in budgets]
         self._budgets_by_template: dict[int, tuple[int, ...]] = {}
 
-    def disruptions_allowed(
-        self, cluster: ClusterView, waiting: Mapping[int, tuple[PodTemplate, int]]
-    ) -> list[int]:
+    def disruptions_allowed(self, cluster: ClusterView, waiting: PendingCounts) -> list[int]:
         """Number of disruptions that each budget allows; ``waiting`` counts pending pods by template number."""
         if not self._budgets:
             return []
@@ -73,12 +76,7 @@ class DisruptionBudgets:
         return indexes
 
 
-PendingCounts: TypeAlias = Mapping[int, tuple[PodTemplate, int]]
-"""Templates and their numbers of pending pods, by template number."""
-
 NO_BUDGETS = DisruptionBudgets()
-_PRIORITY_OFFSET = 2**31
-"""Added to each priority, so that further victims of negative priority never reduce the cost."""
 
 
 class PreemptionPlan(NamedTuple):
