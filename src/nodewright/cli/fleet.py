@@ -11,9 +11,9 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from nodewright.cli.cluster_options import cluster_options
-from nodewright.cli.fleet_capacity import capacity, minimise
-from nodewright.cli.fleet_options import FleetQuery, fleet_query_options, parse_seconds
+from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.fleet.fleet_capacity import capacity, minimise
+from nodewright.cli.fleet.fleet_options import FleetQuery, fleet_query_options, parse_seconds
 from nodewright.cli.options import output_file_option, output_option
 from nodewright.documents.files.file_store import write_output
 from nodewright.documents.output.exit_codes import NO, YES
@@ -43,7 +43,7 @@ from nodewright.fleet.synthetic import NODE_HEADER, POD_HEADER, SyntheticFleet, 
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable, printable_lines
-from nodewright.predict.node import load_pods
+from nodewright.predict.python_sources import load_pods
 
 
 @click.command("generate")

@@ -6,8 +6,8 @@ from functools import partial
 import click
 from msgspec.structs import replace
 
-from nodewright.cli.cluster_options import cluster_options
-from nodewright.cli.fleet_options import FleetQuery, fleet_node_query_options
+from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.fleet.fleet_options import FleetQuery, fleet_node_query_options
 from nodewright.cli.options import output_option
 from nodewright.cli.workload_input import nothing_found
 from nodewright.documents.output.exit_codes import NO, YES
@@ -44,7 +44,7 @@ from nodewright.fleet.sweep_runs import (
 from nodewright.fleet.workload import FleetNode, FleetPod, duration_text
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_line
-from nodewright.predict.node import load_pods
+from nodewright.predict.python_sources import load_pods
 
 
 @click.command("capacity")

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options, current_session
+from nodewright.cli.cluster.cluster_options import cluster_options, current_session
 from nodewright.documents.output.exit_codes import YES
 from nodewright.documents.output.json_yaml import as_json
 from nodewright.documents.output.terminal import print_message, print_text

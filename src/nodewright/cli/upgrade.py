@@ -9,8 +9,8 @@ import click
 import msgspec
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options
-from nodewright.cli.manifest_options import ManifestOptions, filename_options
+from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import print_input_notes, print_warnings, read_workloads
 from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.exit_codes import NO, YES
@@ -19,7 +19,6 @@ from nodewright.documents.output.terminal import print_text
 from nodewright.documents.profiles.kubelet_config_files import config_document
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.releases.release_table import NEWEST
-from nodewright.predict.upgrade.findings import NodeComparison, compared_releases
 from nodewright.predict.upgrade.release_facts import UpgradeCase
 from nodewright.predict.upgrade.upgrade_input import (
     NodeSource,
@@ -30,6 +29,8 @@ from nodewright.predict.upgrade.upgrade_input import (
 )
 from nodewright.predict.upgrade.upgrade_report import (
     ComparedNodes,
+    NodeComparison,
+    compared_releases,
     grouped_comparisons,
     upgrade_names,
     upgrade_report,

@@ -8,7 +8,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from nodewright.documents.files.garbage import rare_collections
+from nodewright.documents.files.process_tuning import rare_collections
 from nodewright.engine.node.node_state import NodeState
 from nodewright.fleet.engines import Engine, EngineMissingError, map_chunks
 from nodewright.fleet.simulation import scores

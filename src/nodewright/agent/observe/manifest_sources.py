@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from nodewright.agent.observe.source_listener import SourceListener
+from nodewright.agent.observe.manifest_sources import SourceListener
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.cluster.tasks.supervision import error_text
 from nodewright.documents.files.bounded_read import FileStamp, read_stamped_file, run_in_daemon_thread

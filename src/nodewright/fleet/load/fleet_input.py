@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.files.garbage import rare_collections
+from nodewright.documents.files.process_tuning import rare_collections
 from nodewright.documents.files.regular_files import error_text
 from nodewright.documents.formats.documents import (
     PATCH_FILES,

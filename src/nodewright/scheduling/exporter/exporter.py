@@ -12,19 +12,22 @@ from pathlib import Path
 
 from starlette.routing import Router
 
-from nodewright.cluster.exports.export_feed import ExportFeed
-from nodewright.cluster.exports.export_routes import ExportMetricsRoutes, ExportRoutes, HealthRoutes
-from nodewright.cluster.serving.access import Authorizer, read_grants
+from nodewright.cluster.exports.export_routes import (
+    ExportFeed,
+    ExportMetricsRoutes,
+    ExportRoutes,
+    HealthRoutes,
+)
+from nodewright.cluster.serving.access import Authorizer, TokenFile, read_grants
 from nodewright.cluster.serving.http_server import ListenAddress, log_to_stderr, serve_network
 from nodewright.cluster.serving.key_pair import KeyPair, ensure_key_pair
 from nodewright.cluster.serving.middleware import AuthMiddleware, RefusalLog, RequestMetrics
 from nodewright.cluster.serving.routes import bare_routes
 from nodewright.cluster.serving.tls import ReloadingTLS, serving_tls
-from nodewright.cluster.serving.tokens import TokenFile
-from nodewright.cluster.tasks.clock import Clock, HostClock
-from nodewright.cluster.tasks.free_memory import return_free_memory
-from nodewright.cluster.tasks.stop_signal import stop_event
+from nodewright.cluster.tasks.supervision import stop_event
+from nodewright.cluster.tasks.timing import Clock, HostClock
 from nodewright.documents.files.directory_watch import DirectoryWatch
+from nodewright.documents.files.process_tuning import return_free_memory
 from nodewright.documents.output.exit_codes import ERROR, YES
 from nodewright.documents.output.terminal import print_log_line, print_message, print_text
 from nodewright.documents.profiles.kubelet_root import DEVICE_PLUGINS_DIRECTORY, PODS_DIRECTORY

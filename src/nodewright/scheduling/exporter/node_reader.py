@@ -12,11 +12,11 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.cluster.client.peer_access import PeerAccess
-from nodewright.cluster.exports.export_feed import ExportReading, SourceReading
+from nodewright.cluster.client.http_get import HTTPFailure, HTTPRequest, http_get
+from nodewright.cluster.client.tls import PeerAccess
+from nodewright.cluster.exports.export_routes import ExportReading, SourceReading
 from nodewright.cluster.pod_resources.snapshot import read_snapshot_apart
-from nodewright.cluster.tasks.clock import Clock
-from nodewright.documents.files.http_get import HTTPFailure, HTTPRequest, http_get
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.profiles.capture.captured_node import NodeSources, captured_node
 from nodewright.documents.profiles.capture.from_cluster import ReportedNode, read_configz, read_node

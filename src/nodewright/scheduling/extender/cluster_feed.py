@@ -10,7 +10,7 @@ from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.exports.export_places import EXPORT_URL, ExportPlaces, NodeAddress
 from nodewright.cluster.objects.node_sources import NodeReading, cluster_node
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod

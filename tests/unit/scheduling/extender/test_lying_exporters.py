@@ -16,11 +16,11 @@ from tests.support.binding_cluster import BindingCluster, ExtenderBench
 from tests.unit.scheduling.extender.test_extender_network import options
 from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile
 
-from nodewright.cluster.client.peer_access import PeerAccess
+from nodewright.cluster.client.tls import PeerAccess
 from nodewright.cluster.exports.export_places import EXPORT_URL
 from nodewright.cluster.serving.http_server import ListenAddress, serve_network
 from nodewright.cluster.serving.middleware import RefusalLog
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.profiles.node_export import encode_node_export, node_export
 from nodewright.model.kubernetes.objects import ObjectMeta
 from nodewright.model.values.instant import Instant
