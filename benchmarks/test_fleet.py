@@ -20,7 +20,7 @@ STATIC: dict[str, Any] = {
     "topologyManagerPolicy": "restricted",
     "reservedSystemCPUs": "0-1",
 }
-SHAPES = [
+TEMPLATES = [
     a_template(f"cpu={cpu} memory={memory * GIB // 64}")
     for cpu in ("500m", "1", "2", "3", "4", "8", "16")
     for memory in (1, 4, 8)
@@ -38,7 +38,7 @@ def pods(count: int, on: int, *, leave: bool) -> list[FleetPod]:
     for number in range(count):
         at_s += random.expovariate(on * 12 / LIFE_S) if leave else 0
         runs_s = random.expovariate(1 / LIFE_S) if leave else None
-        template = SHAPES[random.randrange(len(SHAPES))]
+        template = TEMPLATES[random.randrange(len(TEMPLATES))]
         found.append(FleetPod(name=f"p{number}", pod=template, arrives_s=at_s, runs_s=runs_s))
     return found
 

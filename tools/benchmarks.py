@@ -205,8 +205,8 @@ the ends of pods an eighth, and the rest in arrivals, queues, records and what t
 node and in the layers of the web framework; now each kind of pod has a table from nodes to verdicts, and calls go to their verb at
 once: 8 ms ([figures](figures/extender-load.json), `python -m tools extender-load`, at a load of 13). Garbage collections over all
 exports, 0.3 to 0.5 s of CPU several times a minute, which found nothing to free, are gone: what survives a short one is set aside, and none
-takes more than 4 ms. So 99 % of the calls of filter take 9.5 ms instead of 27 after the first ten seconds, those of bind 15 instead of 60,
-with two workers 8.9 and 10.3 ms. What is left: a verdict about a node that has changed takes 0.12 ms, and each pod changes one; 500 nodes
+takes more than 4 ms. So 99 % of the calls of filter take 9.5 ms instead of 27 after the first ten seconds, those of bind 15 instead of 60.
+What is left: a verdict about a node that has changed takes 0.12 ms, and each pod changes one; 500 nodes
 that are all different and new cost 50 to 100 ms of CPU at a load of 10, which is what the first ten seconds consist of.
 
 **A critical pod among 500.** Each round compared every candidate; now it compares the distinct amounts that candidates

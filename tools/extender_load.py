@@ -202,7 +202,7 @@ async def run_load(arguments: argparse.Namespace) -> dict[str, Any]:
         extender = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "nodewright", "extender", "--kubeconfig", _kubeconfig(folder, port)),
             *("--listen", f"127.0.0.1:{calls}", "--health-listen", f"127.0.0.1:{health}"),
-            *("--workers", str(arguments.workers), "--export-base", f"http://127.0.0.1:{port}/export/"),
+            *("--export-base", f"http://127.0.0.1:{port}/export/"),
         )
         try:
             scheduler = StandInScheduler(cluster, calls, arguments)
@@ -241,23 +241,21 @@ async def _figures(
     started_s = time.monotonic()
     await _wait_for_exact(health, arguments.nodes)
     ready_s = time.monotonic() - started_s
-    idle_from_s = _cpu_of_all_s(process)
+    idle_from_s = process_cpu_s(process)
     await asyncio.sleep(arguments.idle)
-    idle_cores = (_cpu_of_all_s(process) - idle_from_s) / arguments.idle
+    idle_cores = (process_cpu_s(process) - idle_from_s) / arguments.idle
     gc.collect()
     gc.freeze()  # A pause of this process is none of the extender.
-    before_s, first_s, own_s = _cpu_of_all_s(process), process_cpu_s(process), time.process_time()
+    before_s, own_s = process_cpu_s(process), time.process_time()
     begin_s = time.perf_counter()
     print("the load begins", file=sys.stderr, flush=True)
     await scheduler.run()
     took_s = time.perf_counter() - begin_s
-    spent_s, first_spent_s = _cpu_of_all_s(process) - before_s, process_cpu_s(process) - first_s
-    own_spent_s = time.process_time() - own_s
+    spent_s, own_spent_s = process_cpu_s(process) - before_s, time.process_time() - own_s
     pods, load = sum(scheduler.results.values()), os.getloadavg()[0]
     wrong = scheduler.wrong_answers()
     return {
         "machine": f"{os.cpu_count()} CPUs, {platform.machine()}{arguments.note}",
-        "workers": arguments.workers,
         "nodes": arguments.nodes,
         "candidates": arguments.candidates or feasible_nodes_to_find(arguments.nodes),
         "pods_per_second": arguments.rate,
@@ -275,10 +273,9 @@ async def _figures(
         "computed_ms": _computed(await _metrics(health)),
         "idle_cores": round(idle_cores, 3),
         "cpu_per_pod_ms": round(1000 * (spent_s - idle_cores * took_s) / pods, 2),
-        "first_process_cpu_per_pod_ms": round(1000 * first_spent_s / pods, 2),
         "cores_of_the_extender": round(spent_s / took_s, 2),
         "cores_of_the_load": round(own_spent_s / took_s, 2),
-        "extender_mib": sum(map(_memory_mib, _family_of(process))),
+        "extender_mib": _memory_mib(process),
         "load_average": round(load, 1),
     }
 
@@ -319,16 +316,6 @@ async def _wait_for_exact(port: int, count: int) -> None:
             await asyncio.sleep(0.5)
 
 
-def _family_of(process: int) -> list[int]:
-    """The process and its workers."""
-    children = Path(f"/proc/{process}/task/{process}/children").read_text("ascii")
-    return [process, *map(int, children.split())]
-
-
-def _cpu_of_all_s(process: int) -> float:
-    return sum(map(process_cpu_s, _family_of(process)))
-
-
 def _memory_mib(process: int) -> int:
     lines = Path(f"/proc/{process}/status").read_text("ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) // 1024
@@ -350,18 +337,14 @@ def main() -> int:
         "--judge", type=int, default=50, help="judge all answers of filter of every so many pods"
     )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="processes; a run for each")
     parser.add_argument("--note", default="", help="what else is to be known about the machine")
     parser.add_argument("--write", action="store_true", help="write docs/figures/extender-load.json")
     arguments = parser.parse_args()
-    runs = []
-    for workers in arguments.workers:
-        run = asyncio.run(run_load(argparse.Namespace(**{**vars(arguments), "workers": workers})))
-        print(json.dumps(run, indent=2), flush=True)
-        runs.append(run)
+    figures = asyncio.run(run_load(arguments))
+    print(json.dumps(figures, indent=2), flush=True)
     if arguments.write:
-        FIGURES.write_text(json.dumps({"runs": runs}, indent=2) + "\n", "utf-8")
-    return int(any(run["rejected_by_kubelets"] or run["wrong_answers"] for run in runs))
+        FIGURES.write_text(json.dumps({"runs": [figures]}, indent=2) + "\n", "utf-8")
+    return int(bool(figures["rejected_by_kubelets"] or figures["wrong_answers"]))
 
 
 CALL_S = 60.0

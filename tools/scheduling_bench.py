@@ -322,7 +322,7 @@ class Bench:
         self.server.close()
 
     async def phase(
-        self, name: str, schedulers: Sequence[str], *, has_extender: bool, kills: bool, workers: int = 1
+        self, name: str, schedulers: Sequence[str], *, has_extender: bool, kills: bool
     ) -> PhaseResult:
         """The workload in a cluster with these schedulers."""
         folder = self.folder / name
@@ -331,7 +331,7 @@ class Bench:
             folder.mkdir(exist_ok=True)
             extender = None
             if has_extender:
-                extender = ExtenderProcess(folder, self, "--workers", str(workers))
+                extender = ExtenderProcess(folder, self)
                 stack.callback(extender.stop)
                 extender.start()
                 await extender.wait_for_exact(len(nodes.nodes))
@@ -459,12 +459,6 @@ PHASES: dict[str, dict[str, Any]] = {
     "with the extender": {"schedulers": ("default-scheduler",), "has_extender": True, "kills": False},
     "two schedulers racing": {"schedulers": ("first", "second"), "has_extender": True, "kills": False},
     "the extender killed mid-bind": {"schedulers": ("first", "second"), "has_extender": True, "kills": True},
-    "two workers, killed mid-bind": {
-        "schedulers": ("first", "second"),
-        "has_extender": True,
-        "kills": True,
-        "workers": 2,
-    },
 }
 
 

@@ -20,7 +20,7 @@ from nodewright.fleet.simulation.cluster_view import AssignedPod, NodeSlot
 from nodewright.fleet.simulation.filters import fits_resources, resource_filter_status
 from nodewright.fleet.simulation.fleet_simulation import Retry
 from nodewright.fleet.simulation.outcomes import FleetEvent, FleetResult, NodeRecord, PodOutcome
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodTemplate
 from nodewright.fleet.simulation.scores import (
     balanced_allocation,
     default_score,
@@ -295,18 +295,18 @@ def test_the_scheduler_fits_pods_where_the_kubelet_does(
     asked: dict[str, int], used: dict[str, int], room: dict[str, int], pods: int
 ) -> None:
     allocatable = {**room, "pods": 2}
-    shape, seat = PodShape(0, Pod(spec=PodSpec()), "default"), NodeSlot(0, "n", allocatable, {})
-    shape.requests = tuple(item for item in asked.items() if item[1])
-    shape.cpu, shape.memory = asked.get("cpu", 0), asked.get("memory", 0)
-    shape.filter_cpu, shape.filter_memory = shape.cpu or -(2**63), shape.memory or -(2**63)
-    shape.other_requests = tuple(request for request in shape.requests if request[0] == "example.com/x")
+    template, seat = PodTemplate(0, Pod(spec=PodSpec()), "default"), NodeSlot(0, "n", allocatable, {})
+    template.requests = tuple(item for item in asked.items() if item[1])
+    template.cpu, template.memory = asked.get("cpu", 0), asked.get("memory", 0)
+    template.filter_cpu, template.filter_memory = template.cpu or -(2**63), template.memory or -(2**63)
+    template.other_requests = tuple(request for request in template.requests if request[0] == "example.com/x")
     seat.requested, seat.free_pods = used, 2 - pods
     seat.free_cpu -= used.get("cpu", 0)
     seat.free_memory -= used.get("memory", 0)
-    seat.pods = {str(number): AssignedPod(number, shape, 0.0) for number in range(pods)}
+    seat.pods = {str(number): AssignedPod(number, template, 0.0) for number in range(pods)}
     short = shortages(asked, NodeUsage(pods=pods, requests=used), allocatable)
-    assert fits_resources(shape, seat) == (not short)
-    objection = resource_filter_status(shape, seat)
+    assert fits_resources(template, seat) == (not short)
+    objection = resource_filter_status(template, seat)
     assert (objection.details if objection else ()) == tuple(shortage.resource for shortage in short)
 
 
@@ -315,21 +315,21 @@ numbers = st.integers(0, 2**40)
 
 @given(st.integers(1, 2**40), st.integers(1, 2**40), st.lists(numbers, min_size=6, max_size=6))
 def test_the_default_score_is_the_sum_of_its_two(cpu: int, memory: int, taken: list[int]) -> None:
-    shape, seat = PodShape(0, Pod(), "default"), NodeSlot(0, "n", {"cpu": cpu, "memory": memory}, {})
-    shape.cpu, shape.memory = taken[0] % (cpu + 1), taken[1] % (memory + 1)
-    shape.nonzero_cpu, shape.nonzero_memory = shape.cpu or 100, shape.memory or 200
+    template, seat = PodTemplate(0, Pod(), "default"), NodeSlot(0, "n", {"cpu": cpu, "memory": memory}, {})
+    template.cpu, template.memory = taken[0] % (cpu + 1), taken[1] % (memory + 1)
+    template.nonzero_cpu, template.nonzero_memory = template.cpu or 100, template.memory or 200
     seat.free_cpu, seat.free_memory = cpu - taken[2], memory - taken[3]
     seat.nonzero_cpu, seat.nonzero_memory = taken[4], taken[5]
-    expected = least_allocated(shape, seat) + balanced_allocation(shape, seat)
+    expected = least_allocated(template, seat) + balanced_allocation(template, seat)
     seat.imbalance = None
-    assert default_score(shape, seat) == expected
+    assert default_score(template, seat) == expected
 
 
 @given(st.integers(1, 2**40), st.integers(1, 2**40), st.lists(numbers, min_size=6, max_size=6))
 def test_no_pod_scores_above_the_bound_of_a_node(cpu: int, memory: int, taken: list[int]) -> None:
-    shape, slot = PodShape(0, Pod(), "default"), NodeSlot(0, "n", {"cpu": cpu, "memory": memory}, {})
-    shape.cpu, shape.memory = taken[0] % (cpu + 1), taken[1] % (memory + 1)
-    shape.nonzero_cpu, shape.nonzero_memory = shape.cpu, shape.memory
+    template, slot = PodTemplate(0, Pod(), "default"), NodeSlot(0, "n", {"cpu": cpu, "memory": memory}, {})
+    template.cpu, template.memory = taken[0] % (cpu + 1), taken[1] % (memory + 1)
+    template.nonzero_cpu, template.nonzero_memory = template.cpu, template.memory
     slot.free_cpu, slot.free_memory = cpu - taken[2], memory - taken[3]
     slot.nonzero_cpu, slot.nonzero_memory = taken[4], taken[5]
-    assert default_score(shape, slot) <= default_score_bound(slot)
+    assert default_score(template, slot) <= default_score_bound(slot)

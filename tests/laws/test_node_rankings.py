@@ -8,11 +8,11 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.fleet.simulation import node_groups
+from nodewright.fleet.simulation import node_ranking
 from nodewright.fleet.simulation.cluster_view import AssignedPod, ClusterView, NodeSlot
 from nodewright.fleet.simulation.scheduler import ExhaustiveScheduler, IncrementalScheduler, NodeScore
 from nodewright.fleet.simulation.scores import best_fit, default_score, most_allocated_score, numa_aware_score
-from nodewright.testing.fleets import a_shape
+from nodewright.testing.fleets import a_pod_template
 
 GPU = "example.com/gpu"
 SMALL = {"cpu": "1", "memory": "1Gi"}
@@ -23,15 +23,15 @@ SOFT = {
     "whenUnsatisfiable": "ScheduleAnyway",
     "labelSelector": {"matchLabels": {"app": "web"}},
 }
-SHAPES = (
-    a_shape(0, "cpu=500m memory=512Mi"),
-    a_shape(1, "cpu=1 memory=1Gi"),
-    a_shape(2, "cpu=2 memory=4Gi", {"app": "web"}),
-    a_shape(3, f"cpu=1 memory=1Gi {GPU}=1"),
-    a_shape(4, containers=[{**MAIN, "ports": [{"containerPort": 80, "hostPort": 80}]}]),
-    a_shape(5, "cpu=1 memory=1Gi", nodeSelector={"zone": "a"}),
-    a_shape(6),
-    a_shape(7, "cpu=1 memory=1Gi", {"app": "web"}, topologySpreadConstraints=[SOFT]),
+TEMPLATES = (
+    a_pod_template(0, "cpu=500m memory=512Mi"),
+    a_pod_template(1, "cpu=1 memory=1Gi"),
+    a_pod_template(2, "cpu=2 memory=4Gi", {"app": "web"}),
+    a_pod_template(3, f"cpu=1 memory=1Gi {GPU}=1"),
+    a_pod_template(4, containers=[{**MAIN, "ports": [{"containerPort": 80, "hostPort": 80}]}]),
+    a_pod_template(5, "cpu=1 memory=1Gi", nodeSelector={"zone": "a"}),
+    a_pod_template(6),
+    a_pod_template(7, "cpu=1 memory=1Gi", {"app": "web"}, topologySpreadConstraints=[SOFT]),
 )
 SCORES = (default_score, most_allocated_score, best_fit, numa_aware_score)
 NODES, STEPS = 6, 120
@@ -42,19 +42,19 @@ def test_the_best_group_of_nodes_has_the_best_node(
     score: NodeScore, random: Random, *, forgets: bool
 ) -> None:
     slots = [slot_of_kind(number, random.choice((0, 1, 1, 2))) for number in range(NODES)]
-    cluster, shapes = ClusterView(slots), random.sample(SHAPES, 3)
+    cluster, templates = ClusterView(slots), random.sample(TEMPLATES, 3)
     running: list[tuple[int, str]] = []
     with remembering(2 - NODES if forgets else 4096):
         slow, fast = ExhaustiveScheduler(cluster, score), IncrementalScheduler(cluster, score)
         for number in range(STEPS):
-            shape = random.choice(shapes)
+            template = random.choice(templates)
             excluded = set(random.sample(range(NODES), random.choice((0, 0, 1, 3))))
-            node = fast.choose(shape, excluded)
-            assert node == slow.choose(shape, excluded)
+            node = fast.choose(template, excluded)
+            assert node == slow.choose(template, excluded)
             if random.random() < 0.3:
                 node = random.randrange(NODES)
             if node is not None:
-                cluster.add_pod(slots[node], str(number), AssignedPod(number, shape, 0.0))
+                cluster.add_pod(slots[node], str(number), AssignedPod(number, template, 0.0))
                 running.append((node, str(number)))
             while running and random.random() < 0.5:
                 left, uid = running.pop(random.randrange(len(running)))
@@ -64,11 +64,11 @@ def test_the_best_group_of_nodes_has_the_best_node(
 @contextmanager
 def remembering(groups: int) -> Iterator[None]:
     """Within the context, so many groups beyond the number of nodes are remembered."""
-    before, node_groups._MAX_EMPTY_GROUPS = node_groups._MAX_EMPTY_GROUPS, groups
+    before, node_ranking._MAX_EMPTY_GROUPS = node_ranking._MAX_EMPTY_GROUPS, groups
     try:
         yield
     finally:
-        node_groups._MAX_EMPTY_GROUPS = before
+        node_ranking._MAX_EMPTY_GROUPS = before
 
 
 def slot_of_kind(number: int, kind: int) -> NodeSlot:

@@ -26,7 +26,7 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
-PRECOMPILE = ("-c", "import nodewright.cli.export, nodewright.scheduling.exporter.run_export")
+PRECOMPILE = ("-c", "import nodewright.cli.export, nodewright.scheduling.exporter.exporter")
 TOKEN = "s3cret"  # noqa: S105 - of a server that only this test reaches
 
 

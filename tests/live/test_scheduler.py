@@ -11,16 +11,15 @@ from tests.support.real_api_server import needs_real
 from tests.support.real_scheduler import RealScheduler, real_scheduler
 
 from nodewright.fleet.load.fleet_input import FleetFiles, FleetInput, load_fleet
-from nodewright.fleet.runner import Options, simulation_setup
+from nodewright.fleet.runner import fleet_simulation
 from nodewright.fleet.simulation.cluster_view import NodeSlot
 from nodewright.fleet.simulation.fleet_simulation import FleetSimulation
-from nodewright.fleet.simulation.image_locality import ImageLocality
 from nodewright.fleet.simulation.inter_pod import InterPodView
 from nodewright.fleet.simulation.outcomes import FilterRejections
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodTemplate
 from nodewright.fleet.simulation.scheduler import filter_rejections, filter_status, total_scores
 from nodewright.fleet.simulation.scheduler_preemption import preemption_plan
-from nodewright.fleet.simulation.scores import default_score
+from nodewright.fleet.simulation.scores import ImageLocality, default_score
 from nodewright.fleet.workload import FleetPod
 
 pytestmark = [
@@ -52,29 +51,29 @@ def fleet_of(objects: list[dict[str, Any]], folder: Path) -> FleetInput:
 
 
 class Simulated(NamedTuple):
-    """The fleet with the pods that have a node, and the shape of the one that waits."""
+    """The fleet with the pods that have a node, and the template of the one that waits."""
 
     fleet: FleetInput
     simulation: FleetSimulation
     pods: Sequence[FleetPod]
-    shape: PodShape
+    template: PodTemplate
 
     def feasible(self) -> list[NodeSlot]:
         view = self.view()
         return [
-            slot for slot in self.simulation.cluster.nodes if filter_status(self.shape, slot, view) is None
+            slot for slot in self.simulation.cluster.nodes if filter_status(self.template, slot, view) is None
         ]
 
     def view(self) -> InterPodView:
-        return InterPodView(self.shape, self.simulation.cluster)
+        return InterPodView(self.template, self.simulation.cluster)
 
 
 def simulated(objects: list[dict[str, Any]], pod: dict[str, Any], folder: Path) -> Simulated:
     fleet = fleet_of([*objects, pod], folder)
-    simulation = FleetSimulation(fleet.nodes, simulation_setup(Options()))
+    simulation = fleet_simulation(fleet.nodes)
     *existing, waiting = sorted(fleet.pods(), key=lambda each: each.name == pod["metadata"]["name"])
     simulation.run(iter(existing))
-    return Simulated(fleet, simulation, existing, simulation.shapes.shape_of(waiting))
+    return Simulated(fleet, simulation, existing, simulation.templates.template_of(waiting))
 
 
 def best_nodes(
@@ -84,9 +83,9 @@ def best_nodes(
     cluster = simulated(objects, pod, folder)
     slots = cluster.feasible()
     if not slots:
-        return set(), filter_rejections(cluster.shape, cluster.simulation.cluster)
+        return set(), filter_rejections(cluster.template, cluster.simulation.cluster)
     score = ImageLocality(cluster.fleet.nodes).with_locality(default_score)
-    totals = total_scores(cluster.shape, slots, cluster.view(), score)
+    totals = total_scores(cluster.template, slots, cluster.view(), score)
     return {slot.name for slot, total in zip(slots, totals, strict=True) if total == max(totals)}, ()
 
 
@@ -193,7 +192,7 @@ def test_preemption_takes_the_same_victims(seed: int, scheduler: RealScheduler, 
     assert bool(real_node) == bool(cluster.feasible())
     if real_node:
         return
-    plan = preemption_plan(cluster.shape, cluster.simulation.cluster)
+    plan = preemption_plan(cluster.template, cluster.simulation.cluster)
     if plan is None:
         assert scheduler.preemption("preemptor") == ("", set())
         return

@@ -116,7 +116,7 @@ def test_pods_are_denied_on_request_and_failures_as_the_policy_says(bench: Bench
 
 def test_pods_are_created_without_the_webhook_if_it_is_ignorable(bench: Bench) -> None:
     async def scenario() -> None:
-        async with reviewing(bench, "--workers", "2") as extender:
+        async with reviewing(bench) as extender:
             await until_reviewed(bench)
             extender.kill()
             code, text = await created(bench, "unreviewed", 99)

@@ -1,6 +1,6 @@
-"""How many more pods of a kind fit: by each node's admission, and by its free amounts only."""
+"""How many more pods of a kind fit, by each node's admission and by its free amounts only; pods that can never fit."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -12,12 +12,16 @@ from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import unallocated_resources
 from nodewright.engine.node.step import Decision, step
 from nodewright.fleet.simulation.outcomes import NodeRecord
-from nodewright.fleet.workload import FleetNode
+from nodewright.fleet.workload import FleetNode, FleetPod
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import (
+    distinguishable_amounts,
+)
 from nodewright.model.kubernetes.tolerations import tolerates
 from nodewright.model.reasons.reason import Reason
 
 _HARD_EFFECTS = ("NoSchedule", "NoExecute")
+Amounts = Mapping[str, int]
 
 
 class RemainingCapacity(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +39,9 @@ class RemainingCapacity(msgspec.Struct, frozen=True, kw_only=True):
     def stranded(self) -> int:
         """Pods for which free amounts suffice, but which the kubelets reject."""
         return self.by_free_amounts - self.admitted
+
+
+_INFEASIBLE = RemainingCapacity(nodes=1, admitted=0, by_free_amounts=0)
 
 
 class ShapeCapacity(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,9 +88,6 @@ def tolerates_and_selects(node: FleetNode, pod: Pod) -> bool:
         )
         and affinity_mismatch(pod.spec, node.name, node.labels) is None
     )
-
-
-_INFEASIBLE = RemainingCapacity(nodes=1, admitted=0, by_free_amounts=0)
 
 
 def _sum(total: RemainingCapacity | None, capacity: RemainingCapacity) -> RemainingCapacity:
@@ -148,3 +152,80 @@ def _state_key(state: NodeState) -> object:
 
 def _frozen(amounts: Mapping[str, int]) -> frozenset[tuple[str, int]]:
     return frozenset(amounts.items())
+
+
+class UnschedulablePod(msgspec.Struct, frozen=True, kw_only=True):
+    """Why no node can ever hold a pod.
+
+    Units: requested and largest_allocatable in thousandths for cpu, else bytes or units.
+    """
+
+    pod: FleetPod
+    """The first such pod."""
+    resource: str = ""
+    """The resource of which no feasible node has enough; empty: no node is feasible, or none has enough of everything."""
+    requested: int = 0
+    largest_allocatable: int = 0
+    """The largest allocatable amount of a node."""
+    feasible_nodes: int = 0
+    """Number of nodes that match by labels and taints."""
+
+
+def report_unschedulable(
+    pods: Iterable[FleetPod],
+    nodes: Sequence[tuple[FleetNode, Amounts]],
+    report: Callable[[UnschedulablePod], None],
+) -> Iterator[FleetPod]:
+    """The pods, unchanged; ``report`` is called for each kind of unschedulable pod when the first of it arrives.
+
+    Nodes are given with their allocatable resources.
+    """
+    checked: dict[int, Pod] = {}
+    by_name = {node.name: (node, allocatable) for node, allocatable in nodes}
+    for pod in pods:
+        if pod.required_node in by_name:
+            if (unschedulable := unschedulable_pod(pod, [by_name[pod.required_node]])) is not None:
+                report(unschedulable)
+        elif id(pod.pod) not in checked:
+            checked[id(pod.pod)] = pod.pod  # keeps the pod alive, so that no other object gets its id
+            if not pod.node and (unschedulable := unschedulable_pod(pod, nodes)) is not None:
+                report(unschedulable)
+        yield pod
+
+
+def unschedulable_pod(pod: FleetPod, nodes: Sequence[tuple[FleetNode, Amounts]]) -> UnschedulablePod | None:
+    """Why no node could hold the pod even if it were empty; None: a node could, by its amounts."""
+    requests = {name: amount for name, amount in scheduler_requests(pod.pod).items() if amount}
+    for node, allocatable in nodes:
+        if all(
+            allocatable.get(name, 0) >= amount for name, amount in requests.items()
+        ) and tolerates_and_selects(node, pod.pod):
+            return None
+    feasible = [allocatable for node, allocatable in nodes if tolerates_and_selects(node, pod.pod)]
+    for name, amount in requests.items():
+        largest = max((allocatable.get(name, 0) for allocatable in feasible), default=0)
+        if feasible and amount > largest:
+            return UnschedulablePod(
+                pod=pod,
+                resource=name,
+                requested=amount,
+                largest_allocatable=largest,
+                feasible_nodes=len(feasible),
+            )
+    return UnschedulablePod(pod=pod, feasible_nodes=len(feasible))
+
+
+def unschedulable_text(unschedulable: UnschedulablePod) -> str:
+    """Why no node can ever hold a pod, with the location of its definition."""
+    where = f" ({unschedulable.pod.source})" if unschedulable.pod.source else ""
+    head = f"{unschedulable.pod.full_name}{where}: no node can ever hold it: "
+    if unschedulable.resource:
+        requested, largest = distinguishable_amounts(
+            unschedulable.resource, unschedulable.requested, unschedulable.largest_allocatable
+        )
+        return (
+            f"{head}{unschedulable.resource}: {requested} requested, at most {largest} allocatable on a node"
+        )
+    if unschedulable.feasible_nodes:
+        return f"{head}none of the {unschedulable.feasible_nodes} feasible nodes has enough of all resources"
+    return f"{head}no node matches by labels and taints"

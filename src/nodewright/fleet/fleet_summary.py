@@ -213,8 +213,8 @@ def _fragments(free: Sequence[tuple[int, ...]]) -> tuple[Fragments, ...]:
     return tuple(
         Fragments(
             cpus=size,
-            by_node=sum(count * (sum(cpus) // size) for cpus, count in counts.items()),
-            by_numa=sum(count * sum(cpu // size for cpu in cpus) for cpus, count in counts.items()),
+            by_node=sum(count * (sum(by_numa) // size) for by_numa, count in counts.items()),
+            by_numa=sum(count * sum(cpus // size for cpus in by_numa) for by_numa, count in counts.items()),
         )
         for size in FRAGMENT_SIZES
         if size <= most
@@ -248,9 +248,9 @@ def _time_to_place(result: FleetResult) -> TimeToPlace:
 
 def _quantile(values: Counter[float], percent: int) -> float:
     """The smallest value that so many percent of the values do not exceed; 0 if there are none."""
-    unallocated = -(-values.total() * percent // 100)
+    rank = -(-values.total() * percent // 100)
     for value in sorted(values):
-        unallocated -= values[value]
-        if unallocated <= 0:
+        rank -= values[value]
+        if rank <= 0:
             return value
     return 0.0

@@ -3,34 +3,188 @@
 A sweep runs the same fleet with all combinations of settings of its kubelets and its scheduler.
 """
 
+import signal
+import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import chdir
+from contextlib import chdir, contextmanager
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from nodewright.documents.formats.kubectl_yaml import read_yaml
+from nodewright.documents.output.terminal import (
+    clear_progress,
+    print_message,
+    show_progress,
+    terminal_columns,
+)
 from nodewright.engine.core.predicates.requested_resources import allocatable_amounts
-from nodewright.fleet import SCORES as KNOWN
-from nodewright.fleet import NodeScorer, Options, RunCheckpoint, run
+from nodewright.fleet.capacity import UnschedulablePod, report_unschedulable, unschedulable_text
 from nodewright.fleet.engines import Engine, EngineMissingError, map_chunks
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
 from nodewright.fleet.load.fleet_input import FleetInput
-from nodewright.fleet.run_progress import RunProgress, interrupts_noted
+from nodewright.fleet.runner import SCORES, NodeScorer, Options, run
+from nodewright.fleet.simulation.fleet_simulation import Progress
 from nodewright.fleet.simulation.outcomes import FleetResult
-from nodewright.fleet.unschedulable import report_unschedulable
-from nodewright.fleet.workload import FleetNode, FleetPod
+from nodewright.fleet.workload import FleetNode, FleetPod, duration_text
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node_from_profile import node_parts
 from nodewright.predict.policy_registry import load_policies
 
-SCORES = "scores"
+SCORES_AXIS = "scores"
 """The axis for the scheduler's scores; all others are fields of KubeletConfiguration."""
+_MAX_WARNINGS = 20
+_PROGRESS_INTERVAL_S = 0.2
+_MIN_ELAPSED_S = 2.0
+"""Before that, the time left is not estimated."""
+
+
+def _is_terminal() -> bool:
+    return sys.stderr.isatty()
+
+
+@dataclass(slots=True)
+class RunProgress:
+    """Progress and warnings on stderr while a fleet runs, and whether the user has interrupted it."""
+
+    is_shown: bool = field(default_factory=_is_terminal)
+    expected: int | None = None
+    """Number of pods that arrive in a run; None: not known."""
+    unschedulable_kinds: int = 0
+    """Number of kinds of pods that no node can ever hold."""
+    is_interrupted: bool = False
+    _run: tuple[str, int, int] = ("", 1, 1)
+    """The name of the run, its number and the number of runs."""
+    _warned: set[str] = field(default_factory=set)
+    _started_s: float = field(default_factory=time.monotonic)
+    _last_s: float = 0.0
+    _is_dirty: bool = False
+
+    def start_run(self, name: str, number: int, count: int) -> None:
+        """Notes which of several runs begins."""
+        self._run = (name, number, count)
+
+    def warn_unschedulable(self, unschedulable: UnschedulablePod) -> None:
+        """Warns that no node can ever hold a pod: each kind once, and only the first of many kinds."""
+        if unschedulable.pod.full_name in self._warned:
+            return
+        self._warned.add(unschedulable.pod.full_name)
+        self.unschedulable_kinds += 1
+        if self.unschedulable_kinds <= _MAX_WARNINGS:
+            self.clear_progress_line()
+            print_message(f"warning: {unschedulable_text(unschedulable)}")
+        elif self.unschedulable_kinds == _MAX_WARNINGS + 1:
+            print_message("warning: and further kinds of pods that no node can ever hold")
+
+    def show_progress(self, progress: Progress) -> bool:
+        """Shows the progress on a terminal; False after Ctrl-C."""
+        now_s = time.monotonic()
+        if self.is_shown and now_s - self._last_s >= _PROGRESS_INTERVAL_S:
+            self._last_s = now_s
+            self._show(self.line(progress, now_s - self._started_s))
+        return not self.is_interrupted
+
+    def line(self, progress: Progress, elapsed_s: float) -> str:
+        """The progress after so many seconds: the run, its share, the time left of all runs, and the counts of pods."""
+        name, number, count = self._run
+        parts = [f"run {number} of {count}{name and f' ({name})'}"] if count > 1 else []
+        if self.expected:
+            share = min(progress.arrived / self.expected, 1.0)
+            parts.append(f"{share:.0%} of the pods arrived")
+            parts += _time_left((number - 1 + share) / count, elapsed_s)
+        parts.append(
+            f"{duration_text(progress.at_s)} of virtual time: {progress.arrived:,} arrived, "
+            f"{progress.running:,} running, {progress.waiting:,} waiting"
+        )
+        return ", ".join(parts)
+
+    def show_finished_runs(self, number: int, count: int) -> None:
+        """Shows on a terminal how many of several concurrent runs are finished."""
+        if self.is_shown:
+            left = _time_left(number / count, time.monotonic() - self._started_s)
+            self._show(", ".join((f"{number} of {count} runs finished", *left)))
+
+    def _show(self, line: str) -> None:
+        self._is_dirty = True
+        show_progress(line[: terminal_columns() - 1])  # a line that wraps is not erased
+
+    def clear_progress_line(self) -> None:
+        """Removes the progress line."""
+        if self._is_dirty:
+            clear_progress()
+            self._is_dirty = False
+
+
+def _time_left(share: float, elapsed_s: float) -> list[str]:
+    if not 0 < share < 1 or elapsed_s < _MIN_ELAPSED_S:
+        return []
+    return [f"about {duration_text(round(elapsed_s / share - elapsed_s))} left"]
+
+
+@contextmanager
+def interrupts_noted(progress: RunProgress) -> Iterator[None]:
+    """Within this context, a first Ctrl-C sets `is_interrupted`; a second one ends the command."""
+    previous = signal.getsignal(signal.SIGINT)
+
+    def set_interrupted(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        progress.is_interrupted = True
+        signal.signal(signal.SIGINT, previous)
+
+    is_installed = threading.current_thread() is threading.main_thread() and callable(previous)
+    if is_installed:
+        signal.signal(signal.SIGINT, set_interrupted)
+    try:
+        yield
+    finally:
+        if is_installed:
+            signal.signal(signal.SIGINT, previous)
+        progress.clear_progress_line()
+
+
+def run_fleet(fleet: FleetInput, options: Options, progress: RunProgress | None = None) -> FleetResult:
+    """Runs the fleet; after Ctrl-C, the result so far. A second Ctrl-C ends the command.
+
+    There are no warnings about unschedulable pods for a part of a fleet, because other parts may hold them.
+
+    Errors: CustomPolicyError for a policy that fails.
+    """
+    progress = progress or RunProgress()
+    if progress.is_shown and progress.expected is None:
+        progress.expected = fleet.pod_count
+    with interrupts_noted(progress):
+        pods = pods_with_warnings(fleet, progress) if fleet.shard is None else fleet.pods()
+        return run(fleet.nodes, pods, options, watch=progress.show_progress)
+
+
+def pods_with_warnings(fleet: FleetInput, progress: RunProgress) -> Iterator[FleetPod]:
+    """The pods in the order of their arrival, with warnings about unschedulable ones."""
+    return report_unschedulable(
+        fleet.pods(), nodes_with_allocatable(fleet.nodes), progress.warn_unschedulable
+    )
+
+
+def nodes_with_allocatable(nodes: Sequence[FleetNode]) -> list[tuple[FleetNode, Mapping[str, int]]]:
+    """The nodes with their allocatable resources."""
+    known: dict[int, Mapping[str, int]] = {}
+    for node in nodes:
+        if id(node.profile) not in known:
+            known[id(node.profile)] = _amounts(node.profile)
+    return [(node, known[id(node.profile)]) for node in nodes]
+
+
+def _amounts(profile: NodeProfile) -> Mapping[str, int]:
+    parts, _ = node_parts(profile, source=f"nodes of the shape {profile.metadata.name}")
+    return allocatable_amounts(parts.resources.allocatable)
 
 
 class SweepAxis(msgspec.Struct, frozen=True):
@@ -60,7 +214,7 @@ class SweepPoint(msgspec.Struct, frozen=True):
     @property
     def scores(self) -> str | None:
         """The name of the scheduler's scores; None: unchanged."""
-        return self.settings.get(SCORES)
+        return self.settings.get(SCORES_AXIS)
 
     def configuration(self, base: Mapping[str, Any]) -> dict[str, Any]:
         """The KubeletConfiguration with these values.
@@ -70,7 +224,7 @@ class SweepPoint(msgspec.Struct, frozen=True):
         """
         configuration: dict[str, Any] = dict(base)
         for path, value in self.settings.items():
-            if path == SCORES:
+            if path == SCORES_AXIS:
                 continue
             *parents, last = path.split(".")
             parent = configuration
@@ -90,48 +244,6 @@ def sweep_points(axes: Sequence[SweepAxis]) -> tuple[SweepPoint, ...]:
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def pods_with_warnings(fleet: FleetInput, progress: RunProgress) -> Iterator[FleetPod]:
-    """The pods in the order of their arrival, with warnings about unschedulable ones."""
-    return report_unschedulable(
-        fleet.pods(), nodes_with_allocatable(fleet.nodes), progress.warn_unschedulable
-    )
-
-
-def nodes_with_allocatable(nodes: Sequence[FleetNode]) -> list[tuple[FleetNode, Mapping[str, int]]]:
-    """The nodes with their allocatable resources."""
-    known: dict[int, Mapping[str, int]] = {}
-    for node in nodes:
-        if id(node.profile) not in known:
-            known[id(node.profile)] = _amounts(node.profile)
-    return [(node, known[id(node.profile)]) for node in nodes]
-
-
-def _amounts(profile: NodeProfile) -> Mapping[str, int]:
-    parts, _ = node_parts(profile, source=f"nodes of the shape {profile.metadata.name}")
-    return allocatable_amounts(parts.resources.allocatable)
-
-
-def run_fleet(
-    fleet: FleetInput,
-    options: Options,
-    progress: RunProgress | None = None,
-    *,
-    checkpoint: RunCheckpoint | None = None,
-) -> FleetResult:
-    """Runs the fleet; after Ctrl-C, the result so far. A second Ctrl-C ends the command.
-
-    There are no warnings about unschedulable pods for a part of a fleet, because other parts may hold them.
-
-    Errors: InputError for a checkpoint of another run; CustomPolicyError for a policy that fails.
-    """
-    progress = progress or RunProgress()
-    if progress.is_shown and progress.expected is None:
-        progress.expected = fleet.pod_count
-    with interrupts_noted(progress):
-        pods = pods_with_warnings(fleet, progress) if fleet.shard is None else fleet.pods()
-        return run(fleet.nodes, pods, options, watch=progress.show_progress, checkpoint=checkpoint)
 
 
 def parse_axes(texts: Sequence[str]) -> tuple[SweepAxis, ...]:
@@ -189,9 +301,9 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         Errors: InputError for nodes without the label, and for unknown scores.
         """
         fleets = [self.fleet] if self.shard_label is None else self.fleet.shards(self.shard_label)
-        return [self._chunk(fleet, point) for point in sweep_points(self.axes) for fleet in fleets]
+        return [self._sweep_run(fleet, point) for point in sweep_points(self.axes) for fleet in fleets]
 
-    def _chunk(self, fleet: FleetInput, point: SweepPoint) -> "tuple[SweepPoint, SweepRun]":
+    def _sweep_run(self, fleet: FleetInput, point: SweepPoint) -> "tuple[SweepPoint, SweepRun]":
         configured = fleet.with_configuration(point.configuration(fleet.files.node_defaults.configuration))
         options = self.options if point.scores is None else _with_scores(self.options, point.scores)
         shard_label = {fleet.shard.label: fleet.shard.value} if fleet.shard is not None else {}
@@ -211,18 +323,18 @@ def run_sweep(sweep: Sweep, workers: SweepWorkers) -> list[tuple[SweepPoint, Fle
         working_directory = str(Path.cwd())
         chunks = [
             replace(
-                chunk,
-                options=replace(chunk.options, policies=()),
+                sweep_run,
+                options=replace(sweep_run.options, policies=()),
                 policy_files=sweep.policy_files,
                 working_directory=working_directory,
             )
-            for _, chunk in runs
+            for _, sweep_run in runs
         ]
         return _run_by_engine([point for point, _ in runs], chunks, workers, progress)
     summaries: list[tuple[SweepPoint, FleetSummary]] = []
-    for point, chunk in runs:
+    for point, sweep_run in runs:
         progress.start_run(point.name, len(summaries) + 1, len(runs))
-        result = run_fleet(chunk.fleet, chunk.options, progress)
+        result = run_fleet(sweep_run.fleet, sweep_run.options, progress)
         summaries.append((point, fleet_summary(result, sweep.probe)))
         if not result.complete:
             break
@@ -230,12 +342,12 @@ def run_sweep(sweep: Sweep, workers: SweepWorkers) -> list[tuple[SweepPoint, Fle
 
 
 def _run_by_engine(
-    known: Sequence[SweepPoint], chunks: Sequence["SweepRun"], workers: SweepWorkers, progress: RunProgress
+    points: Sequence[SweepPoint], chunks: Sequence["SweepRun"], workers: SweepWorkers, progress: RunProgress
 ) -> list[tuple[SweepPoint, FleetSummary]]:
     summaries: list[tuple[SweepPoint, FleetSummary]] = []
     try:
-        for chunk in map_chunks(run_summary, chunks, workers=workers.workers, engine=workers.engine):
-            summaries.append((known[len(summaries)], chunk))
+        for summary in map_chunks(run_summary, chunks, workers=workers.workers, engine=workers.engine):
+            summaries.append((points[len(summaries)], summary))
             progress.show_finished_runs(len(summaries), len(chunks))
     except EngineMissingError as error:
         raise HostError("start", workers.engine, str(error)) from error
@@ -258,11 +370,12 @@ class SweepRun(msgspec.Struct, frozen=True):
     """The directory to which file names are relative."""
 
 
-def run_summary(chunk: SweepRun) -> FleetSummary:
+def run_summary(sweep_run: SweepRun) -> FleetSummary:
     """Makes a run without output; its statistics."""
-    with chdir(chunk.working_directory):
-        options = replace(chunk.options, policies=load_node_scorers(chunk.policy_files))
-        return fleet_summary(run(chunk.fleet.nodes, chunk.fleet.pods(), options), chunk.probe)
+    with chdir(sweep_run.working_directory):
+        options = replace(sweep_run.options, policies=load_node_scorers(sweep_run.policy_files))
+        fleet = sweep_run.fleet
+        return fleet_summary(run(fleet.nodes, fleet.pods(), options), sweep_run.probe)
 
 
 def load_node_scorers(files: Sequence[str]) -> tuple[NodeScorer, ...]:
@@ -278,8 +391,8 @@ def load_node_scorers(files: Sequence[str]) -> tuple[NodeScorer, ...]:
 
 
 def _with_scores(options: Options, scores: str) -> Options:
-    known = (*KNOWN, *(policy.name for policy in options.policies if isinstance(policy, NodeScorer)))
+    known = (*SCORES, *(policy.name for policy in options.policies if isinstance(policy, NodeScorer)))
     if scores not in known:
         rule = f"must be one of {', '.join(known)}"
-        raise InputError([Fault(source=f"--sweep {SCORES}", value=scores, rule=rule)])
+        raise InputError([Fault(source=f"--sweep {SCORES_AXIS}", value=scores, rule=rule)])
     return replace(options, scores=scores)

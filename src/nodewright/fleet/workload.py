@@ -115,3 +115,17 @@ class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
         if self.max_unavailable is not None:
             return max(expected - self.max_unavailable.scaled(expected), 0)
         return self.min_available.scaled(expected) if self.min_available is not None else expected
+
+
+def duration_text(amount: float) -> str:
+    """A duration, rounded for readers.
+
+    >>> duration_text(0), duration_text(12.34), duration_text(3661), duration_text(12_537_496)
+    ('0s', '12.3s', '1h1m1s', '145d2h')
+    """
+    if amount < 60:
+        return f"{amount:.1f}".removesuffix(".0") + "s"
+    whole = round(amount)
+    days, hours, minutes, rest = whole // 86400, whole // 3600 % 24, whole // 60 % 60, whole % 60
+    parts = ((days, "d"), (hours, "h")) if days else ((hours, "h"), (minutes, "m"), (rest, "s"))
+    return "".join(f"{number}{unit}" for number, unit in parts if number)

@@ -6,7 +6,7 @@ from typing import Any
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.fleet.simulation.cluster_view import AssignedPod, ClusterView, NodeSlot
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodTemplate
 from nodewright.fleet.workload import FleetNode, FleetPod
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod, Taint
@@ -30,11 +30,11 @@ def a_template(requests: str = "", labels: Mapping[str, str] | None = None, **sp
     return with_defaults(decode(document, Pod))
 
 
-def a_shape(
+def a_pod_template(
     number: int = 0, requests: str = "", labels: Mapping[str, str] | None = None, **spec: Any
-) -> PodShape:
-    """The shape of such a pod."""
-    return PodShape(number, a_template(requests, labels, **spec), "default")
+) -> PodTemplate:
+    """The template of such a pod."""
+    return PodTemplate(number, a_template(requests, labels, **spec), "default")
 
 
 def a_node_slot(
@@ -50,17 +50,17 @@ def a_node_slot(
     return NodeSlot(number, f"n{number}", {"pods": 110, **allocatable}, named, taints, cordoned=cordoned)
 
 
-def a_cluster_view(slots: Sequence[NodeSlot], pods: Sequence[tuple[PodShape, str]] = ()) -> ClusterView:
-    """These nodes with pods: of each shape one pod per digit, on the node with that number.
+def a_cluster_view(slots: Sequence[NodeSlot], pods: Sequence[tuple[PodTemplate, str]] = ()) -> ClusterView:
+    """These nodes with pods: of each template one pod per digit, on the node with that number.
 
-    >>> a_cluster_view([a_node_slot(0), a_node_slot(1)], [(a_shape(), "001")]).pods_by_shape_and_node
+    >>> a_cluster_view([a_node_slot(0), a_node_slot(1)], [(a_pod_template(), "001")]).pods_by_template_and_node
     {0: {0: 2, 1: 1}}
     """
     view = ClusterView(slots)
-    for shape, numbers in pods:
+    for template, numbers in pods:
         for number in numbers:
             uid = f"{view.running:04d}"
-            view.add_pod(slots[int(number)], uid, AssignedPod(view.running, shape, 0.0))
+            view.add_pod(slots[int(number)], uid, AssignedPod(view.running, template, 0.0))
     return view
 
 

@@ -12,9 +12,8 @@ from nodewright.cli.app import run
 from nodewright.cli.fleet import fleet as fleet_command
 from nodewright.fleet import sweep_runs
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
-from nodewright.fleet.run_progress import RunProgress
 from nodewright.fleet.simulation.fleet_simulation import Progress
-from nodewright.fleet.sweep_runs import SweepRun
+from nodewright.fleet.sweep_runs import RunProgress, SweepRun
 
 NODES = ("--nodes", "examples/fleet/nodes.yaml", "--shapes", "label:example.com/machine")
 PODS = ("--pods", "examples/fleet/pods.yaml")
@@ -205,13 +204,10 @@ def test_ctrl_c_ends_the_run_and_reports_the_results_so_far(
 
     before = signal.getsignal(signal.SIGINT)
     monkeypatch.setattr(RunProgress, "show_progress", pressed)
-    whole = (*TABLES[:2], "--pods", str(pods))
-    code, out, _ = run_fleet(capsys, *whole, "--checkpoint", str(tmp_path / "kept"))
+    code, out, _ = run_fleet(capsys, *TABLES[:2], "--pods", str(pods))
     assert code == 3
     assert "interrupted at " in out
     assert signal.getsignal(signal.SIGINT) is before
-    monkeypatch.undo()
-    assert run_fleet(capsys, *whole, "--checkpoint", str(tmp_path / "kept")) == run_fleet(capsys, *whole)
 
 
 def test_ctrl_c_while_the_result_is_written_cuts_nothing_off(
@@ -335,7 +331,7 @@ def test_a_run_ends_when_it_is_to_end(capsys: pytest.CaptureFixture[str]) -> Non
 FAULTS = [
     ((*TABLES, "--until", "-5s"), 2, "must not be negative"),
     ((*TABLES, "--until", "soon"), 2, "soon"),
-    ((*TABLES, "--sweep", "a=1", "--parquet", "x"), 2, "--checkpoint and --parquet cannot be combined"),
+    ((*TABLES, "--sweep", "a=1", "--parquet", "x"), 2, "--parquet cannot be combined"),
     ((), 2, "specify nodes with --nodes FILE, or nodes and pods with -f FILE"),
     ((*TABLES, "--sweep", "topologyManagerPolicy"), 1, "must be FIELD=VALUE,VALUE"),
     ((*TABLES, "--sweep", "a=1", "--sweep", "a=2"), 1, "a is given twice"),
@@ -373,20 +369,6 @@ def test_custom_scores_choose_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run_fleet(capsys, *TABLES, "--scores", "few-pods")
     assert code == 1
     assert "must be one of default, most-allocated, best-fit, numa-aware" in err
-
-
-def test_a_checkpoint_is_for_a_run_that_is_not_complete(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    kept = tmp_path / "fleet.checkpoint"
-    whole = run_fleet(capsys, *TABLES, "-o", "json")
-    assert run_fleet(capsys, *TABLES, "-o", "json", "--checkpoint", str(kept)) == whole
-    assert not kept.exists()
-    kept.write_bytes(b"something else")
-    code, _, err = run_fleet(capsys, *TABLES, "--checkpoint", str(kept))
-    assert code == 1
-    assert "is not a checkpoint of a fleet" in err
-    assert run_fleet(capsys, *TABLES, "--checkpoint", str(kept), "--sweep", "scores=default")[0] == 2
 
 
 def test_pods_may_be_left_where_they_are(capsys: pytest.CaptureFixture[str]) -> None:

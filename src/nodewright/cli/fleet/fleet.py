@@ -20,21 +20,27 @@ from nodewright.documents.files.file_store import write_output
 from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import print_line, print_text, terminal_columns
-from nodewright.fleet import SCORES, Options, RunCheckpoint
+from nodewright.fleet import SCORES, Options
 from nodewright.fleet.engines import Engine
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
 from nodewright.fleet.load.fleet_input import FleetInput
 from nodewright.fleet.report.fleet_page import fleet_page
 from nodewright.fleet.report.fleet_report import fleet_assumptions, fleet_report, pod_columns, write_parquet
 from nodewright.fleet.report.fleet_text import fleet_text, pods_text
-from nodewright.fleet.report.sweep_page import sweep_page
-from nodewright.fleet.report.sweep_report import SweepReport, SweepSummaries, sweep_runs_report, sweep_text
-from nodewright.fleet.run_progress import RunProgress, interrupts_noted
+from nodewright.fleet.report.sweep_report import (
+    SweepReport,
+    SweepSummaries,
+    sweep_page,
+    sweep_runs_report,
+    sweep_text,
+)
 from nodewright.fleet.simulation.fleet_simulation import Retry
 from nodewright.fleet.simulation.outcomes import FleetResult, PodOutcome
 from nodewright.fleet.sweep_runs import (
+    RunProgress,
     Sweep,
     SweepWorkers,
+    interrupts_noted,
     load_node_scorers,
     parse_axes,
     run_fleet,
@@ -177,10 +183,6 @@ _RUN_OPTIONS = (
         metavar="SPAN",
         help="End after this virtual time, e.g. 90s or 1h30m. Default: after the last arrival and the last end of a pod.",
     ),
-    output_file_option(
-        "--checkpoint",
-        help="Save the state of the run in this file, and continue from it if it exists.",
-    ),
     click.option(
         "--policies",
         multiple=True,
@@ -213,7 +215,6 @@ def run(
     *,
     sweep: tuple[str, ...],
     probe: str | None,
-    checkpoint: Path | None,
     **choices: Any,
 ) -> int:
     """Simulate a fleet over time.
@@ -228,8 +229,8 @@ def run(
     fleet = query.load()
     options = replace(_options(choices, is_sweep=is_sweep), budgets=fleet.budgets)
     pod = _probe_pod(probe, query.namespace) if probe is not None else None
-    if is_sweep and (checkpoint is not None or choices["parquet"] is not None):
-        raise click.UsageError("--checkpoint and --parquet cannot be combined with --sweep and --shards")
+    if is_sweep and choices["parquet"] is not None:
+        raise click.UsageError("--parquet cannot be combined with --sweep and --shards")
     if is_sweep:
         workers = SweepWorkers(choices["workers"], Engine(choices["engine"]))
         planned = Sweep(
@@ -241,9 +242,8 @@ def run(
             policy_files=choices["policies"],
         )
         return _report_sweep(planned, run_sweep(planned, workers), choices["output"], choices["html"])
-    run_checkpoint = None if checkpoint is None else RunCheckpoint(checkpoint)
-    result = run_fleet(fleet, options, checkpoint=run_checkpoint)
-    # The checkpoint is deleted by now, so Ctrl-C must not cut the report short.
+    result = run_fleet(fleet, options)
+    # A late Ctrl-C does not cut the report short.
     with interrupts_noted(RunProgress()):
         summary = fleet_summary(result, pod)
         _write_report(fleet, result, summary, choices)

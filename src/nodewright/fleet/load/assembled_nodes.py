@@ -1,7 +1,4 @@
-"""Assembles nodes of a fleet from Node objects, machine shapes and kubelet configuration.
-
-Also divides a fleet into shards by a label of its nodes.
-"""
+"""Nodes of a fleet, assembled from Node objects, machine shapes and a kubelet configuration."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -136,7 +133,7 @@ def assembled_nodes(nodes: Iterable[NodeEntry], defaults: NodeDefaults) -> Assem
     return AssembledNodes(
         nodes=assembled,
         assumed_shapes=dict(sorted(assembler.assumed.items())),
-        configured_shapes=dict(sorted(assembler.device_resources.items())),
+        configured_shapes=dict(sorted(assembler.configured.items())),
         with_system_core=assembler.with_system_core,
         with_system_memory=assembler.with_system_memory,
     )
@@ -147,7 +144,7 @@ class _NodeAssembler:
     defaults: NodeDefaults
     faults: list[Fault] = field(default_factory=list)
     assumed: dict[str, int] = field(default_factory=dict)
-    device_resources: dict[str, int] = field(default_factory=dict)
+    configured: dict[str, int] = field(default_factory=dict)
     with_system_core: int = 0
     with_system_memory: int = 0
     machine_cpus: int = 0
@@ -164,7 +161,7 @@ class _NodeAssembler:
         if entry.capacity["cpu"].milli_value() % 1000:
             # A machine has whole CPUs, even if the node reports a fraction.
             entry = replace(entry, capacity={**entry.capacity, "cpu": Quantity.of(cpus)})
-        counts = self.assumed if chosen.is_assumed else self.device_resources
+        counts = self.assumed if chosen.is_assumed else self.configured
         counts[chosen.name] = counts.get(chosen.name, 0) + 1
         key = (chosen.name, entry.release, tuple(entry.capacity.items()), tuple(entry.allocatable.items()))
         cached = self._profiles.get(key)
@@ -310,8 +307,8 @@ class _NodeReservation(msgspec.Struct, frozen=True):
 
     def of(self, resource: str) -> Quantity:
         """The reserved amount of a resource; never negative."""
-        left = self.entry.capacity.get(resource, ZERO) - self.entry.allocatable.get(resource, ZERO)
-        return Quantity.of(0) if left.sign() < 0 else left
+        reserved = self.entry.capacity.get(resource, ZERO) - self.entry.allocatable.get(resource, ZERO)
+        return ZERO if reserved.sign() < 0 else reserved
 
     @property
     def memory_bytes(self) -> int:
@@ -322,21 +319,21 @@ class _NodeReservation(msgspec.Struct, frozen=True):
         """The kubelet configuration that results in the node's allocatable amounts."""
         memory = self.memory_bytes or _THRESHOLD_BYTES
         threshold = min(memory, _THRESHOLD_BYTES)
-        kube = {"memory": memory - threshold, EPHEMERAL_STORAGE: self.of(EPHEMERAL_STORAGE).value()}
+        kube_reserved = {"memory": memory - threshold, EPHEMERAL_STORAGE: self.of(EPHEMERAL_STORAGE).value()}
         reserved = {
             name: str(Quantity.of(amount, QuantityFormat.BINARY_SI))
-            for name, amount in kube.items()
+            for name, amount in kube_reserved.items()
             if amount
         }
         if self.of("cpu").sign():
             reserved["cpu"] = str(self.of("cpu"))
-        base_fields = {
+        kept = {
             name: value
             for name, value in base.items()
             if name not in ("systemReserved", "reservedSystemCPUs", "reservedMemory", "podsPerCore")
         }
-        assembler = {
-            **base_fields,
+        configuration = {
+            **kept,
             "kubeReserved": reserved,
             "evictionHard": {
                 **(base.get("evictionHard") or {}),
@@ -346,6 +343,6 @@ class _NodeReservation(msgspec.Struct, frozen=True):
             "maxPods": self.entry.allocatable.get("pods", Quantity.of(DEFAULT_MAX_PODS)).value(),
         }
         if base.get("memoryManagerPolicy") == "Static":
-            shard_value = min(node.node_id for node in machine.topology if node.memory)
-            assembler["reservedMemory"] = [{"numaNode": shard_value, "limits": {"memory": str(memory)}}]
-        return assembler
+            numa_id = min(node.node_id for node in machine.topology if node.memory)
+            configuration["reservedMemory"] = [{"numaNode": numa_id, "limits": {"memory": str(memory)}}]
+        return configuration

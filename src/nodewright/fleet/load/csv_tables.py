@@ -1,4 +1,4 @@
-"""Reads CSV tables row by row, plain or gzipped; also tables of the memory usage of pods over time."""
+"""Reads CSV tables row by row, plain or gzipped: nodes, pods in the order of arrival, memory usage of pods over time."""
 
 import csv
 import errno
@@ -9,6 +9,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import IO, Any, NamedTuple
 
@@ -16,9 +17,24 @@ import msgspec
 
 from nodewright.documents.files.regular_files import error_text, open_regular
 from nodewright.documents.formats.decode import parse_quantity
+from nodewright.engine.admission.admission_plugins import defaulted_pod, with_canonical_quantities
+from nodewright.engine.admission.validation.pod_spec import pod_violations
+from nodewright.engine.core.requests.resource_defaults import with_defaults
+from nodewright.fleet.load.assembled_nodes import DEFAULT_MAX_PODS, NodeEntry
 from nodewright.fleet.workload import FleetPod, UsageStep
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.values.quantity import QuantityError
+from nodewright.model.kubernetes.node_profile import kubelet_labels
+from nodewright.model.kubernetes.objects import (
+    Container,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    ResourceList,
+    ResourceRequirements,
+    Taint,
+)
+from nodewright.model.kubernetes.resource_names import is_extended
+from nodewright.model.values.quantity import Quantity, QuantityError
 
 _UNREADABLE = (csv.Error, UnicodeDecodeError, OSError, EOFError, zlib.error)
 _GZIP = b"\x1f\x8b"
@@ -27,6 +43,50 @@ MAX_UNPACKED_BYTES = 8 << 20
 MAX_COLUMNS = 1_000
 _MAX_LINE = 1 << 20
 """Characters of a line of a table."""
+COLUMNS = {"name": True, "namespace": False, "at": True, "memory": True}
+UsageByPod = Mapping[str, tuple[UsageStep, ...]]
+NODE_COLUMNS = {
+    "name": True,
+    "cpu": True,
+    "memory": True,
+    "pods": False,
+    "ephemeral-storage": False,
+    "labels": False,
+    "taints": False,
+}
+POD_COLUMNS = {
+    "name": True,
+    "namespace": False,
+    "cpu": True,
+    "memory": True,
+    "ephemeral-storage": False,
+    "qos": False,
+    "priority": False,
+    "arrives": False,
+    "runs": False,
+    "node_selector": False,
+    "controlled": False,
+    "labels": False,
+}
+_NOT_AMOUNTS = frozenset(
+    {
+        "name",
+        "namespace",
+        "qos",
+        "priority",
+        "arrives",
+        "runs",
+        "node_selector",
+        "controlled",
+        "labels",
+        "taints",
+    }
+)
+_OWN = frozenset({"name", "arrives", "runs", "controlled"})
+"""Columns in which pods of one template may differ."""
+_QOS = {"": True, "Guaranteed": True, "Burstable": False}
+_MAX_PRIORITY = 2**31 - 1
+_CONTROLLED = {"": False, "no": False, "false": False, "yes": True, "true": True}
 
 
 class Row(NamedTuple):
@@ -178,10 +238,6 @@ def column_indexes(header: tuple[str, ...], columns: Mapping[str, bool], source:
     return {name: at for at, name in enumerate(header)}
 
 
-COLUMNS = {"name": True, "namespace": False, "at": True, "memory": True}
-UsageByPod = Mapping[str, tuple[UsageStep, ...]]
-
-
 def read_usage(table: Table) -> UsageByPod:
     """The usage of pods by namespace and name, in order of time; `at` is in seconds since a pod's start.
 
@@ -194,7 +250,7 @@ def read_usage(table: Table) -> UsageByPod:
         source = f"{table.path}:{row.line}"
         name = f"{cell.get('namespace') or 'default'}/{cell['name']}"
         usage.setdefault(name, []).append(
-            UsageStep(_seconds(cell["at"], source), _bytes(cell["memory"], source))
+            UsageStep(_seconds(cell["at"], "at", source), _bytes(cell["memory"], source))
         )
     return {name: tuple(sorted(used, key=attrgetter("at_s"))) for name, used in usage.items()}
 
@@ -206,14 +262,14 @@ def with_usage(pods: Iterable[FleetPod], usage: UsageByPod) -> Iterator[FleetPod
         yield pod if used is None else msgspec.structs.replace(pod, usage=used)
 
 
-def _seconds(text: str, source: str) -> float:
+def _seconds(text: str, column: str, source: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
     if 0 <= seconds < float("inf"):
         return seconds
-    raise InputError([Fault(source=source, path="at", value=text, rule="must be seconds, 0 or more")])
+    raise InputError([Fault(source=source, path=column, value=text, rule="must be seconds, 0 or more")])
 
 
 def _bytes(text: str, source: str) -> int:
@@ -224,3 +280,167 @@ def _bytes(text: str, source: str) -> int:
     if amount < 0:
         raise InputError([Fault(source=source, path="memory", value=text, rule="must not be less than 0")])
     return amount
+
+
+def table_nodes(table: Table) -> Iterator[NodeEntry]:
+    """The nodes of the table.
+
+    Errors: InputError at the first faulty row.
+    """
+    at = column_indexes(table.header, NODE_COLUMNS, table.path)
+    for row in table.rows():
+        cell = {name: row.cells[index] for name, index in at.items()}
+        source = f"{table.path}:{row.line}"
+        amounts = _amounts(cell, source)
+        for name in ("name", "cpu", "memory"):
+            if not cell[name].strip():
+                raise InputError([Fault(source=source, path=name, error="Required value", rule="")])
+        amounts.setdefault("pods", Quantity.of(DEFAULT_MAX_PODS))
+        yield NodeEntry(
+            name=cell["name"],
+            capacity=amounts,
+            allocatable=amounts,
+            labels={**kubelet_labels(cell["name"]), **_pairs(cell.get("labels", ""), source, "labels")},
+            taints=_taints(cell.get("taints", ""), source),
+            source=source,
+        )
+
+
+def table_pods(table: Table) -> Iterator[FleetPod]:
+    """The pods of the table, row by row.
+
+    Errors: InputError at the first faulty row, or a row that arrives before the previous one.
+    """
+    reader = _TablePodReader(table, column_indexes(table.header, POD_COLUMNS, table.path))
+    return map(reader.pod, table.rows())
+
+
+@dataclass(slots=True)
+class _TablePodReader:
+    table: Table
+    at: dict[str, int]
+    _now_s: float = 0
+    _templates: dict[tuple[str, ...], Pod] = field(default_factory=dict)
+    _template_columns: tuple[int, ...] = ()
+    _own_columns: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        # Pods with equal cells in all columns except `_OWN` share one template.
+        self._template_columns = tuple(index for name, index in self.at.items() if name not in _OWN)
+        self._own_columns = tuple(self.at.get(name, -1) for name in ("name", "arrives", "runs", "controlled"))
+
+    def pod(self, row: Row) -> FleetPod:
+        """The pod of the next row."""
+        line, cells = row
+        name, arrives, runs, controlled = self._own_columns
+        source = f"{self.table.path}:{line}"
+        if not cells[name]:
+            raise InputError([Fault(source=source, path="name", error="Required value", rule="")])
+        key = tuple([cells[index] for index in self._template_columns])
+        pod = self._templates.get(key)
+        if pod is None:
+            pod = self._templates[key] = self._template(row)
+        at_s = _seconds(cells[arrives], "arrives", source) if arrives >= 0 and cells[arrives] else self._now_s
+        if at_s < self._now_s:
+            rule = f"must not be before the previous row, {self._now_s:g}"
+            raise InputError([Fault(source=source, path="arrives", value=cells[arrives], rule=rule)])
+        self._now_s = at_s
+        return FleetPod(
+            name=cells[name],
+            namespace=pod.metadata.namespace,
+            pod=pod,
+            arrives_s=at_s,
+            runs_s=_seconds(cells[runs], "runs", source) if runs >= 0 and cells[runs] else None,
+            has_controller=controlled >= 0 and _flag(cells[controlled], _CONTROLLED, "controlled", source),
+            source=source,
+        )
+
+    def _template(self, row: Row) -> Pod:
+        cell = {name: row.cells[index] for name, index in self.at.items()}
+        source = f"{self.table.path}:{row.line}"
+        amounts = _amounts(cell, source)
+        limits = amounts if _flag(cell.get("qos", ""), _QOS, "qos", source) else _extended(amounts)
+        priority = cell.get("priority") or "0"
+        digits = priority.removeprefix("-")
+        if not (digits.isascii() and digits.isdigit() and abs(int(priority)) <= _MAX_PRIORITY):
+            rule = f"must be a whole number from -{_MAX_PRIORITY} to {_MAX_PRIORITY}"
+            raise InputError([Fault(source=source, path="priority", value=priority, rule=rule)])
+        container = Container(
+            name="main", image="main", resources=ResourceRequirements(requests=amounts, limits=limits)
+        )
+        meta = ObjectMeta(
+            name=cell["name"],
+            namespace=cell.get("namespace") or "default",
+            labels=_pairs(cell.get("labels", ""), source, "labels"),
+        )
+        spec = PodSpec(
+            containers=(container,),
+            priority=int(priority) or None,
+            node_selector=_pairs(cell.get("node_selector", ""), source, "node_selector"),
+        )
+        pod = Pod(metadata=meta, spec=spec)
+        faults = [
+            Fault(
+                source=source,
+                path=violation.path,
+                value=None if violation.value is None else str(violation.value),
+                error=str(violation.type),
+                rule=violation.rule,
+            )
+            for violation in pod_violations(with_defaults(pod))
+        ]
+        if faults:
+            raise InputError(faults)
+        return with_defaults(with_canonical_quantities(msgspec.structs.replace(defaulted_pod(pod).pod)))
+
+
+def _amounts(cell: dict[str, str], source: str) -> ResourceList:
+    amounts: ResourceList = {}
+    for name, text in cell.items():
+        if name in _NOT_AMOUNTS or not text.strip():
+            continue
+        try:
+            amounts[name] = parse_quantity(text)
+        except QuantityError as error:
+            raise InputError([Fault(source=source, path=name, value=text, rule=str(error))]) from None
+        if amounts[name].sign() < 0:
+            raise InputError([Fault(source=source, path=name, value=text, rule="must not be less than 0")])
+    return {name: amount for name, amount in amounts.items() if amount.sign() or not is_extended(name)}
+
+
+def _extended(amounts: ResourceList) -> ResourceList:
+    """The resources that require limits, because they cannot be overcommitted."""
+    return {
+        name: amount for name, amount in amounts.items() if is_extended(name) or name.startswith("hugepages-")
+    }
+
+
+def _pairs(text: str, source: str, column: str) -> dict[str, str]:
+    pairs = {}
+    for part in filter(None, (item.strip() for item in text.split(";"))):
+        key, is_pair, value = part.partition("=")
+        if not is_pair:
+            rule = "must be key=value, separated by semicolons"
+            raise InputError([Fault(source=source, path=column, value=part, rule=rule)])
+        pairs[key] = value
+    return pairs
+
+
+def _taints(text: str, source: str) -> tuple[Taint, ...]:
+    taints = []
+    for part in filter(None, (item.strip() for item in text.split(";"))):
+        rest, is_taint, effect = part.rpartition(":")
+        if not is_taint or effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
+            rule = "must be key=value:NoSchedule (or PreferNoSchedule, NoExecute)"
+            raise InputError([Fault(source=source, path="taints", value=part, rule=rule)])
+        key, _, value = rest.partition("=")
+        taints.append(Taint(key=key, value=value, effect=effect))
+    return tuple(taints)
+
+
+def _flag(text: str, words: dict[str, bool], column: str, source: str) -> bool:
+    value = words.get(text)
+    if value is None:
+        rule = f"must be one of {', '.join(filter(None, words))}, or empty"
+        raise InputError([Fault(source=source, path=column, value=text, rule=rule)])
+    return value

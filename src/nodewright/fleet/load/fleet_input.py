@@ -1,4 +1,4 @@
-"""Loads a fleet and its workload from files."""
+"""Loads a fleet and its workload from files; divides it by a label of its nodes."""
 
 import heapq
 import zlib
@@ -24,6 +24,7 @@ from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.documents.formats.large_lists import NoteProgress
 from nodewright.engine.core.predicates.daemon_pods import daemon_pod_obstacle
 from nodewright.fleet.load.assembled_nodes import (
+    DEFAULT_CONFIGURATION,
     AssembledNodes,
     NodeDefaults,
     NodeEntry,
@@ -35,18 +36,25 @@ from nodewright.fleet.load.csv_tables import (
     decompressed,
     is_table,
     read_usage,
+    table_nodes,
+    table_pods,
     with_usage,
 )
-from nodewright.fleet.load.fleet_objects import FleetObjects, PodEntry, fleet_pods
+from nodewright.fleet.load.fleet_objects import (
+    FleetObjects,
+    PodEntry,
+    PodNames,
+    duplicate_name_fault,
+    fleet_pods,
+)
 from nodewright.fleet.load.gpu_annotations import GPUAnnotations
 from nodewright.fleet.load.openb import NODE_COLUMNS, POD_COLUMNS, openb_nodes, openb_pods
 from nodewright.fleet.load.pod_controllers import MAX_REPLICAS
-from nodewright.fleet.load.pod_names import PodNames, duplicate_name_fault
-from nodewright.fleet.load.shards import Shard, shards_of
-from nodewright.fleet.load.table_rows import table_nodes, table_pods
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
+from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
 
 _MAX_REFUSALS = 5
 
@@ -75,6 +83,53 @@ class FleetFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Maximum size of a gzipped file when it is unpacked."""
     max_replicas: int = MAX_REPLICAS
     """Maximum number of pods that the controllers of all manifests create."""
+
+
+class Shard(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes with one value of a label."""
+
+    label: str
+    value: str
+    value_by_node: Mapping[str, str]
+    """The label's value for each node of the fleet."""
+    resources: frozenset[str]
+    """The resources of all nodes of the fleet."""
+
+    def pods_of(self, pods: Iterable[FleetPod]) -> Iterator[FleetPod]:
+        """The pods of this shard: those on its nodes or with its label; all other pods are distributed round-robin."""
+        values = tuple(dict.fromkeys(self.value_by_node.values()))
+        distributed_count = 0
+        for pod in pods:
+            value = self.value_by_node.get(pod.node or pod.required_node) or pod.pod.spec.node_selector.get(
+                self.label
+            )
+            if value is None:
+                value = values[distributed_count % len(values)]
+                distributed_count += 1
+            if value == self.value:
+                yield pod
+
+
+def shards_of(label: str, nodes: Sequence[NodeEntry]) -> tuple[Shard, ...]:
+    """The shards in order of the label's value.
+
+    Errors: InputError with all nodes without the label.
+    """
+    value_by_node = {node.name: node.labels.get(label, "") for node in nodes}
+    rule = f"--shards: the node has no label {label}"
+    faults = [
+        Fault(source=node.source, path=f"metadata.labels[{label}]", rule=rule)
+        for node in nodes
+        if not value_by_node[node.name]
+    ]
+    if faults:
+        raise InputError(faults)
+    value_by_node = dict(sorted(value_by_node.items(), key=lambda item: (item[1], item[0])))
+    resources = frozenset(name for node in nodes for name in node.allocatable)
+    return tuple(
+        Shard(label=label, value=value, value_by_node=value_by_node, resources=resources)
+        for value in dict.fromkeys(value_by_node.values())
+    )
 
 
 class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -124,7 +179,7 @@ class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 self,
                 shard=shard,
                 node_entries=tuple(
-                    node for node in self.node_entries if shard.shard_by_node[node.name] == shard.value
+                    node for node in self.node_entries if shard.value_by_node[node.name] == shard.value
                 ),
             )
             for shard in shards_of(label, self.node_entries)
@@ -193,7 +248,8 @@ class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def _expanded(self) -> Iterator[PodEntry]:
         """The pods: of each controller those that do not exist yet, of each DaemonSet one per matching node."""
-        existing, owners = self.objects.owners.existing_pods(), self.objects.owners
+        controllers = self.objects.controllers
+        existing = controllers.existing_pods()
         workloads = self.objects.manifests.result().workloads
         created_count = 0
         for pod in self.objects.pods:
@@ -204,10 +260,10 @@ class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 self._check_replicas(created_count, pod)
             if pod.owner is None or not pod.is_from_template:
                 yield pod
-            elif owners.has_parent_in_files(pod.owner):
+            elif controllers.has_parent_in_files(pod.owner):
                 continue
             elif pod.count is None:
-                yield from self._daemon_pods(pod, owners.nodes.get(pod.owner, frozenset()))
+                yield from self._daemon_pods(pod, controllers.nodes.get(pod.owner, frozenset()))
             elif pod.count > (existing_count := existing[pod.owner]):
                 yield replace(
                     pod, name=_name_with_offset(pod.name, existing_count), count=pod.count - existing_count
@@ -241,12 +297,6 @@ class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             obstacle = daemon_pod_obstacle(pod.spec, node.name, node.labels, node.taints)
             if node.name not in without and obstacle is None:
                 yield replace(entry, name=f"{stem}-{number}", required_node=node.name, count=1)
-
-
-def _name_with_offset(name: str, by: int) -> str:
-    """The name with its number increased."""
-    stem, _, first = name.rpartition("-")
-    return f"{stem}-{int(first) + by}" if by else name
 
 
 @rare_collections()
@@ -291,6 +341,47 @@ def load_fleet(files: FleetFiles, note_progress: NoteProgress | None = None) -> 
     return FleetInput(files=files, node_entries=tuple(entries), objects=joined, tables=tuple(tables))
 
 
+def bound_profiles(
+    paths: Sequence[str], configuration: Mapping[str, Any] | None
+) -> tuple[list[tuple[NodeProfile, str]], tuple[str, ...]]:
+    """The nodes of clusters' objects with the pods that are bound to them, on assumed machines; and warnings.
+
+    ``configuration`` is the kubelet's on these nodes.
+
+    Errors: InputError with all faults of the files.
+    """
+    defaults = NodeDefaults(configuration=DEFAULT_CONFIGURATION if configuration is None else configuration)
+    tables = tuple(path for path in paths if is_table(path))
+    objects = tuple(path for path in paths if path not in tables)
+    fleet = load_fleet(FleetFiles(nodes=tables, both=objects, node_defaults=defaults))
+    pods: dict[str, list[Pod]] = {}
+    for fleet_pod in fleet.pods():
+        name, namespace = fleet_pod.name, fleet_pod.namespace
+        # Pods that differ only in their names share one object with the uid of the first.
+        uid = f"{namespace}.{name}"
+        meta = replace(fleet_pod.pod.metadata, name=name, namespace=namespace, uid=uid)
+        pods.setdefault(fleet_pod.node, []).append(replace(fleet_pod.pod, metadata=meta))
+    nodes = []
+    for node in fleet.nodes:
+        meta = replace(node.profile.metadata, name=node.name)
+        spec = replace(
+            node.profile.spec,
+            labels=dict(node.labels),
+            taints=node.taints,
+            pods=tuple(pods.get(node.name, ())),
+        )
+        nodes.append((replace(node.profile, metadata=meta, spec=spec), node.source))
+    shapes = ", ".join(f"{count} {name}" for name, count in fleet.assembled.assumed_shapes.items())
+    assumed = (f"machines of nodes are assumed from their amounts: {shapes}",) if shapes else ()
+    return nodes, (*fleet.warnings, *assumed)
+
+
+def _name_with_offset(name: str, by: int) -> str:
+    """The name with its number increased."""
+    stem, _, first = name.rpartition("-")
+    return f"{stem}-{int(first) + by}" if by else name
+
+
 def _nothing_found(files: FleetFiles, pods: FleetObjects, both: FleetObjects) -> Iterator[Fault]:
     """The faults of files in which there is nothing of what they are read for."""
     for names, objects, kinds in ((files.pods, pods, "pods"), (files.both, both, "nodes or pods")):
@@ -306,7 +397,7 @@ def _joined(first_objects: FleetObjects, other: FleetObjects) -> FleetObjects:
     first_objects.manifests.merge(other.manifests)
     first_objects.pod_selectors.budgets += other.pod_selectors.budgets
     first_objects.pod_selectors.services += other.pod_selectors.services
-    first_objects.owners.merge(other.owners)
+    first_objects.controllers.merge(other.controllers)
     first_objects.ended_pods += other.ended_pods
     first_objects.unknown_fields |= other.unknown_fields
     return first_objects
@@ -367,7 +458,7 @@ def _node_name_faults(nodes: Iterable[NodeEntry]) -> Iterator[Fault]:
 def _duplicate_pods(pods: Iterable[PodEntry]) -> Iterator[Fault]:
     names = PodNames()
     for pod in sorted((pod for pod in pods if not pod.is_from_template), key=_arrival):
-        other_source = names.claim(f"{pod.namespace}/{pod.name}", pod.arrives_s, pod.runs_s, pod.source)
+        other_source = names.add(f"{pod.namespace}/{pod.name}", pod.arrives_s, pod.runs_s, pod.source)
         if other_source is not None:
             yield duplicate_name_fault(pod.source, "metadata.name", pod.name, other_source)
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import msgspec
@@ -36,9 +37,9 @@ from nodewright.fleet.load.pod_controllers import (
     PodControllers,
     PodSelectors,
     controller_of,
+    mapping,
     started_s,
 )
-from nodewright.fleet.load.pod_names import copy_names
 from nodewright.fleet.load.yaml_chunks import NAME_PLACEHOLDER, YAMLChunk, with_name, yaml_chunks
 from nodewright.fleet.workload import FleetPod
 from nodewright.model.errors import ENCODING_ERRORS, Fault, InputError
@@ -49,6 +50,7 @@ from nodewright.model.values.duration import Duration, DurationError
 ARRIVAL_ANNOTATION, RUNTIME_ANNOTATION = "nodewright.dev/arrives", "nodewright.dev/runs"
 """Annotations of a pod: when it arrives and how long it runs, as `90s` or `1h30m`."""
 _NODE = ("v1", "Node")
+_MIN_SIZE = 1024
 
 
 class PodEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +91,7 @@ class FleetObjects:
     unknown_fields: set[str] = field(default_factory=set)
     """Unknown fields of pods from a cluster."""
     pod_selectors: PodSelectors = field(default_factory=PodSelectors)
-    owners: PodControllers = field(default_factory=PodControllers)
+    controllers: PodControllers = field(default_factory=PodControllers)
     note_progress: NoteProgress | None = None
     manifests: ManifestLoader = field(init=False)
     _by_content: dict[bytes, int | None] = field(default_factory=dict)
@@ -206,20 +208,20 @@ class FleetObjects:
                     pod,
                     namespace=created.namespace,
                     has_controller=True,
-                    owner=self.owners.add_controller(value, self.namespace),
+                    owner=self.controllers.add_controller(value, self.namespace),
                     is_from_template=True,
                     count=None if created.kind == "DaemonSet" else replicas,
                 )
             )
 
     def _add_pod_object(self, value: dict[str, Any], location: ObjectLocation, source: str) -> None:
-        if _mapping(value.get("status")).get("phase") in ("Succeeded", "Failed"):
+        if mapping(value.get("status")).get("phase") in ("Succeeded", "Failed"):
             self.ended_pods += 1
-            meta = _mapping(value.get("metadata"))
+            meta = mapping(value.get("metadata"))
             owner = controller_of(meta, str(meta.get("namespace") or self.namespace))
             # Pods of a Job that have terminated count as completed; other controllers have replaced theirs.
             if owner is not None and owner.kind == "Job":
-                self.owners.add_pod(owner, _mapping(meta.get("labels")), "")
+                self.controllers.add_pod(owner, mapping(meta.get("labels")), "")
             return
         key = _content(value)
         if key not in self._by_content:
@@ -231,7 +233,9 @@ class FleetObjects:
     def _add_pod(self, pod: PodEntry, value: Mapping[str, Any]) -> None:
         self.pods.append(pod)
         if pod.owner is not None:
-            self.owners.add_pod(pod.owner, _mapping(_mapping(value.get("metadata")).get("labels")), pod.node)
+            self.controllers.add_pod(
+                pod.owner, mapping(mapping(value.get("metadata")).get("labels")), pod.node
+            )
 
     def _template(self, value: dict[str, Any], location: ObjectLocation) -> int | None:
         """The index of the pod's new template; None: it has faults."""
@@ -263,9 +267,9 @@ class FleetObjects:
         name: str = "",
         location: ObjectLocation | None = None,
     ) -> PodEntry:
-        meta, spec = _mapping(value.get("metadata")), _mapping(value.get("spec"))
+        meta, spec = mapping(value.get("metadata")), mapping(value.get("spec"))
         annotations, namespace = (
-            _mapping(meta.get("annotations")),
+            mapping(meta.get("annotations")),
             str(meta.get("namespace") or self.namespace),
         )
         owner = controller_of(meta, namespace)
@@ -276,7 +280,7 @@ class FleetObjects:
             arrives_s=self._seconds(annotations, ARRIVAL_ANNOTATION, source, location) or 0,
             runs_s=self._seconds(annotations, RUNTIME_ANNOTATION, source, location),
             node=str(spec.get("nodeName") or ""),
-            started_s=started_s(_mapping(value.get("status")).get("startTime")),
+            started_s=started_s(mapping(value.get("status")).get("startTime")),
             has_controller=owner is not None,
             owner=owner,
             source=source,
@@ -305,17 +309,17 @@ class FleetObjects:
         relevant: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {name: item for name, item in _mapping(meta).items() if name in ("name", "labels")},
+            "metadata": {name: item for name, item in mapping(meta).items() if name in ("name", "labels")},
             "spec": {
-                name: item for name, item in _mapping(spec).items() if name in ("taints", "unschedulable")
+                name: item for name, item in mapping(spec).items() if name in ("taints", "unschedulable")
             },
             "status": {
-                name: item for name, item in _mapping(status).items() if name in ("capacity", "allocatable")
+                name: item for name, item in mapping(status).items() if name in ("capacity", "allocatable")
             },
         }
-        location = replace(location, label=f"Node {_mapping(meta).get('name')}")
+        location = replace(location, label=f"Node {mapping(meta).get('name')}")
         faults = checked(relevant, "FleetNode").faults or list(
-            missing_node_facts(relevant["status"], _mapping(meta))
+            missing_node_facts(relevant["status"], mapping(meta))
         )
         if faults:
             self.faults.extend(location.locate_all(faults))
@@ -330,8 +334,8 @@ class FleetObjects:
                 labels=dict(node.metadata.labels),
                 taints=node.spec.taints,
                 unschedulable=node.spec.unschedulable,
-                images=node_images(_mapping(status)),
-                release=node_release(_mapping(status)),
+                images=node_images(mapping(status)),
+                release=node_release(mapping(status)),
                 source=source,
             )
         )
@@ -352,7 +356,7 @@ def fleet_pods(objects: FleetObjects, pods: Iterable[PodEntry], gpus: GPUAnnotat
         pod, milli = created[entry.template]
         key = (entry.template, entry.namespace, entry.owner)
         if key not in selectors:
-            selector = objects.owners.selector_of(entry.owner)
+            selector = objects.controllers.selector_of(entry.owner)
             selectors[key] = objects.pod_selectors.default_selector(
                 entry.namespace, pod.metadata.labels, selector
             )
@@ -373,25 +377,78 @@ def fleet_pods(objects: FleetObjects, pods: Iterable[PodEntry], gpus: GPUAnnotat
             )
 
 
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _without(value: Any, name: str) -> dict[str, Any]:
-    return {key: item for key, item in _mapping(value).items() if key != name}
+    return {key: item for key, item in mapping(value).items() if key != name}
 
 
 def _content(value: dict[str, Any]) -> bytes:
     """A text that is equal for pods with equal templates."""
-    meta = _mapping(value.get("metadata"))
+    meta = mapping(value.get("metadata"))
     annotations = {
         key: text
-        for key, text in _mapping(meta.get("annotations")).items()
+        for key, text in mapping(meta.get("annotations")).items()
         if key not in (ARRIVAL_ANNOTATION, RUNTIME_ANNOTATION)
     }
-    spec = {key: item for key, item in _mapping(value.get("spec")).items() if key != "nodeName"}
+    spec = {key: item for key, item in mapping(value.get("spec")).items() if key != "nodeName"}
     content = [meta.get("namespace"), meta.get("labels"), annotations, spec]
     try:
         return msgspec.json.encode(content, order="sorted")
     except ENCODING_ERRORS:
         return json.dumps(content, sort_keys=True, default=str).encode()
+
+
+class PodNames:
+    """The names of pods that may still exist, by their times. To be used in the order of arrival.
+
+    A name may be reused after the end of its pod, as in traces over days. Memory grows with the pods that exist at
+    one time, not with all pods.
+    """
+
+    def __init__(self) -> None:
+        self._sources: dict[str, tuple[float, str]] = {}
+        """By name: when it becomes free, and where the pod is defined."""
+        self._prune_at = _MIN_SIZE
+
+    def add(self, name: str, arrives_s: float, runs_s: float | None, source: str) -> str | None:
+        """Adds the name; None, or where the pod is defined that has this name already."""
+        current = self._sources.get(name)
+        if current is not None and current[0] > arrives_s:
+            return current[1]
+        self._sources[name] = (inf if runs_s is None else arrives_s + runs_s, source)
+        if len(self._sources) > self._prune_at:
+            self._sources = {key: until for key, until in self._sources.items() if until[0] > arrives_s}
+            self._prune_at = 2 * len(self._sources) + _MIN_SIZE
+        return None
+
+    def checked_unique(self, pods: Iterable[FleetPod]) -> Iterator[FleetPod]:
+        """The pods, unchanged.
+
+        Errors: InputError at the first pod with a duplicate name.
+        """
+        add = self.add
+        for pod in pods:
+            other_source = add(f"{pod.namespace}/{pod.name}", pod.arrives_s, pod.runs_s, pod.source)
+            if other_source is not None:
+                raise InputError([duplicate_name_fault(pod.source, "name", pod.name, other_source)])
+            yield pod
+
+
+def duplicate_name_fault(source: str, path: str, name: str, other_source: str) -> Fault:
+    """The fault of a pod with the name of another one, which is defined at ``other_source``."""
+    return Fault(
+        source=source, path=path, value=name, rule=f"a pod of this name exists already ({other_source})"
+    )
+
+
+def copy_names(name: str, count: int) -> Iterator[str]:
+    """The names of so many copies of a pod, numbered from that of the first.
+
+    >>> list(copy_names("web-3", 2)), list(copy_names("web", 1))
+    (['web-3', 'web-4'], ['web'])
+    """
+    if count == 1:
+        yield name
+        return
+    stem, _, first = name.rpartition("-")
+    for number in range(count):
+        yield f"{stem}-{int(first) + number}"

@@ -20,6 +20,7 @@ _BEGINNING_S = 10.0**11
 """The year 5138, in seconds since 1970."""
 _SHARE = re.compile(r"([0-9]{1,9})(%?)")
 _BOUNDS = {"minAvailable": "min_available", "maxUnavailable": "max_unavailable"}
+_HASH = "pod-template-hash"
 
 
 @dataclass(slots=True)
@@ -37,10 +38,10 @@ class PodSelectors:
         kind = (value.get("apiVersion"), value.get("kind"))
         if kind not in (BUDGET, SERVICE):
             return None
-        meta, spec = _mapping(value.get("metadata")), _mapping(value.get("spec"))
+        meta, spec = mapping(value.get("metadata")), mapping(value.get("spec"))
         namespace = str(meta.get("namespace") or namespace)
         if kind == SERVICE:
-            if labels := _mapping(spec.get("selector")):
+            if labels := mapping(spec.get("selector")):
                 self.services.append((namespace, {str(key): str(text) for key, text in labels.items()}))
             return []
         faults = list(_faults(spec))
@@ -59,7 +60,7 @@ class PodSelectors:
 
         Follows: v1.36, pkg/scheduler/framework/plugins/helper/spread.go, DefaultSelector.
         """
-        labels_to_match = dict(_mapping((controller_selector_value or {}).get("matchLabels")))
+        labels_to_match = dict(mapping((controller_selector_value or {}).get("matchLabels")))
         for service_namespace, selector in self.services:
             if service_namespace == namespace and selector.items() <= labels.items():
                 labels_to_match |= selector
@@ -74,7 +75,7 @@ class PodSelectors:
 def controller_selector(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The selector of a controller if the scheduler considers it: not of Jobs and DaemonSets."""
     kind = (value.get("apiVersion"), value.get("kind"))
-    selector = _mapping(value.get("spec")).get("selector")
+    selector = mapping(value.get("spec")).get("selector")
     if not isinstance(selector, dict):
         return None
     if kind in _BY_LABELS:
@@ -105,11 +106,9 @@ def _share(value: Any) -> IntOrPercent | None:
     return IntOrPercent(int(match[1]), is_percent=bool(match[2]))
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def mapping(value: Any) -> dict[str, Any]:
+    """The value if it is a mapping, else an empty one."""
     return value if isinstance(value, dict) else {}
-
-
-_HASH = "pod-template-hash"
 
 
 class PodController(NamedTuple):
@@ -143,7 +142,7 @@ class PodControllers:
 
     def add_controller(self, value: Mapping[str, Any], namespace: str) -> PodController:
         """Adds a controller."""
-        meta = _mapping(value.get("metadata"))
+        meta = mapping(value.get("metadata"))
         namespace = str(meta.get("namespace") or namespace)
         controller = PodController(str(value.get("kind")), namespace, str(meta.get("name")))
         self.parents[controller] = controller_of(meta, namespace)

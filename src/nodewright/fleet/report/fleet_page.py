@@ -1,12 +1,15 @@
-"""A fleet run as a self-contained HTML page: use over time, node shapes, fragmentation, reasons."""
+"""A fleet run as a self-contained HTML page: heat maps of nodes, use over time, node shapes, fragmentation, reasons."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
+from itertools import groupby, pairwise
 
 import msgspec
 
 from nodewright.documents.output.html_page import PLOT_STYLE, PageOrigin, curve_legend, html_page, html_table
 from nodewright.documents.output.svg_plot import (
+    BOTTOM,
+    RIGHT,
     WIDTH,
     PlotCurve,
     PlotGrid,
@@ -20,22 +23,42 @@ from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.fleet.capacity import total_capacity
 from nodewright.fleet.fleet_summary import FleetSummary
 from nodewright.fleet.report.fleet_text import (
-    duration_text,
     filter_rejection_text,
     percent_text,
     placement_reason_text,
     reason_text,
     short_name,
 )
-from nodewright.fleet.report.heat_map import HEAT_STYLE, heat_sections
-from nodewright.fleet.simulation.outcomes import FleetPodRecord, FleetResult, PodOutcome
+from nodewright.fleet.simulation.outcomes import FleetPodRecord, FleetResult, NodeSample, PodOutcome
+from nodewright.fleet.workload import duration_text
 from nodewright.model.kubernetes.resource_names import PODS, readable_amount, resource_sort_key
 
+SEED = ("Seed", "none: the simulation draws no random numbers")
+BAR_STYLE = """
+.bar { fill: var(--c0) } .lost { fill: var(--c1) } .rest { fill: var(--panel) } .pending td:last-child { min-width: 18rem }
+.pending td:first-child { white-space: nowrap }
+"""
+HEAT_STYLE = """
+.h0 { fill: var(--panel); stroke: var(--line); stroke-width: .5 } path { shape-rendering: crispEdges }
+.h1 { fill: hsl(212 75% 91%) } .h2 { fill: hsl(212 75% 82%) } .h3 { fill: hsl(212 72% 73%) } .h4 { fill: hsl(212 68% 64%) }
+.h5 { fill: hsl(212 66% 54%) } .h6 { fill: hsl(212 70% 44%) } .h7 { fill: hsl(212 76% 34%) } .h8 { fill: hsl(212 84% 23%) }
+@media (prefers-color-scheme: dark) {
+.h1 { fill: hsl(212 50% 20%) } .h2 { fill: hsl(212 50% 28%) } .h3 { fill: hsl(212 52% 36%) } .h4 { fill: hsl(212 55% 45%) }
+.h5 { fill: hsl(212 62% 54%) } .h6 { fill: hsl(212 72% 64%) } .h7 { fill: hsl(212 82% 75%) } .h8 { fill: hsl(212 92% 88%) } }
+"""
+HEAT_CLASSES = 8
+"""Number of colours above zero."""
 _ONE = 10**6
 """The plotted amount that stands for a share of 1."""
 _ROWS = 4
 _MOST_POINTS = 1500
 _BAR, _BAR_LABEL, _BAR_NUMBER = 20, 90, 190
+_CURVES = 4
+_MOST_ROWS = 20
+_MOST_PENDING = 100
+_MOST_SINGLE_NODES, _GROUPS = 40, 32
+_LEFT, _TOP, _ROW, _LABEL_CHARACTERS = 200, 6, 16, 26
+_NS = 10**9
 
 
 class ShareCurve(msgspec.Struct, frozen=True):
@@ -58,84 +81,12 @@ class SplitBar(msgspec.Struct, frozen=True):
     text: str
 
 
-def shares_svg(label: str, shares: Sequence[ShareCurve], *, most: int | None = None) -> str:
-    """The curves from 0 to 1 over their whole time; ``most`` is the number that 1 stands for, None: 100 %."""
-    times = [round(at_s * 10**9) for share in shares for at_s, _ in share.points]
-    window = PlotWindow(min(times, default=0), max(times, default=0), _ONE)
-    curves = [
-        PlotCurve(
-            share.name,
-            share.style,
-            [(round(at_s * 10**9), round(part * _ONE)) for at_s, part in _steps(_thinned(share.points))],
-        )
-        for share in shares
-    ]
-    grid = PlotGrid(
-        times=round_time_ticks(window, lambda at_ns: duration_text(at_ns / 10**9)),
-        amounts=quarter_ticks(
-            window, lambda row: f"{100 * row // _ROWS} %" if most is None else f"{most * row // _ROWS:,}"
-        ),
-    )
-    return plot(label, window, grid, curves)
+class HeatRow(msgspec.Struct, frozen=True):
+    """A node, or nodes of one shape that are drawn as their mean."""
 
-
-def bars_svg(label: str, bars: Sequence[SplitBar], whole: int) -> str:
-    """A stacked bar for each amount, all on one scale: ``whole`` is the full width."""
-    height = len(bars) * (_BAR + 6) + 6
-    inside = WIDTH - _BAR_LABEL - _BAR_NUMBER
-    parts = [
-        f'<rect class="rest" x="{_BAR_LABEL}" y="0" width="{inside}" height="{height}"/>',
-    ]
-    for index, bar in enumerate(bars):
-        y = 6 + index * (_BAR + 6)
-        first, second = (inside * part / max(whole, 1) for part in (bar.first, bar.second))
-        parts.append(
-            f'<text class="end" x="{_BAR_LABEL - 8}" y="{y + 14}">{escape(bar.name)}</text>'
-            f'<rect class="bar" x="{_BAR_LABEL}" y="{y}" width="{first:.1f}" height="{_BAR}"/>'
-            f'<rect class="lost" x="{_BAR_LABEL + first:.1f}" y="{y}" width="{second:.1f}" height="{_BAR}"/>'
-            f'<text x="{WIDTH - _BAR_NUMBER + 8}" y="{y + 14}">{escape(bar.text)}</text>'
-        )
-    return svg_element(label, height, parts)
-
-
-def axis_top(most: int) -> int:
-    """A number of at least ``most`` with round quarters.
-
-    >>> [axis_top(most) for most in (0, 3, 24, 37, 1234)]
-    [4, 4, 24, 40, 1600]
-    """
-    unit = 1
-    while True:
-        for factor in (1, 2, 3, 4, 5, 6, 8):
-            if _ROWS * factor * unit >= most:
-                return _ROWS * factor * unit
-        unit *= 10
-
-
-def _steps(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """The corners of a curve that is constant between points."""
-    last = None
-    for at, share in points:
-        if last is not None:
-            yield at, last
-        yield at, share
-        last = share
-
-
-def _thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
-    """At most as many points as are visible, including the last."""
-    step = -(-len(points) // _MOST_POINTS)
-    return points if step <= 1 else [*points[::step], points[-1]]
-
-
-BAR_STYLE = """
-.bar { fill: var(--c0) } .lost { fill: var(--c1) } .rest { fill: var(--panel) } .pending td:last-child { min-width: 18rem }
-.pending td:first-child { white-space: nowrap }
-"""
-_CURVES = 4
-_MOST_ROWS = 20
-_MOST_PENDING = 100
-SEED = ("Seed", "none: the simulation draws no random numbers")
+    name: str
+    nodes: tuple[int, ...]
+    """Their numbers."""
 
 
 def fleet_page(
@@ -336,3 +287,206 @@ def _times(summary: FleetSummary, result: FleetResult) -> Iterator[str]:
         f'<p class="soft">{result.placements:,} placements; {result.steps:,} decisions by nodes were computed, '
         f"and {result.cached_steps:,} taken from nodes in equal states.</p>"
     )
+
+
+def shares_svg(label: str, shares: Sequence[ShareCurve], *, most: int | None = None) -> str:
+    """The curves from 0 to 1 over their whole time; ``most`` is the number that 1 stands for, None: 100 %."""
+    times = [round(at_s * 10**9) for share in shares for at_s, _ in share.points]
+    window = PlotWindow(min(times, default=0), max(times, default=0), _ONE)
+    curves = [
+        PlotCurve(
+            share.name,
+            share.style,
+            [(round(at_s * 10**9), round(part * _ONE)) for at_s, part in _steps(_thinned(share.points))],
+        )
+        for share in shares
+    ]
+    grid = PlotGrid(
+        times=round_time_ticks(window, lambda at_ns: duration_text(at_ns / 10**9)),
+        amounts=quarter_ticks(
+            window, lambda row: f"{100 * row // _ROWS} %" if most is None else f"{most * row // _ROWS:,}"
+        ),
+    )
+    return plot(label, window, grid, curves)
+
+
+def bars_svg(label: str, bars: Sequence[SplitBar], whole: int) -> str:
+    """A stacked bar for each amount, all on one scale: ``whole`` is the full width."""
+    height = len(bars) * (_BAR + 6) + 6
+    inside = WIDTH - _BAR_LABEL - _BAR_NUMBER
+    parts = [
+        f'<rect class="rest" x="{_BAR_LABEL}" y="0" width="{inside}" height="{height}"/>',
+    ]
+    for index, bar in enumerate(bars):
+        y = 6 + index * (_BAR + 6)
+        first, second = (inside * part / max(whole, 1) for part in (bar.first, bar.second))
+        parts.append(
+            f'<text class="end" x="{_BAR_LABEL - 8}" y="{y + 14}">{escape(bar.name)}</text>'
+            f'<rect class="bar" x="{_BAR_LABEL}" y="{y}" width="{first:.1f}" height="{_BAR}"/>'
+            f'<rect class="lost" x="{_BAR_LABEL + first:.1f}" y="{y}" width="{second:.1f}" height="{_BAR}"/>'
+            f'<text x="{WIDTH - _BAR_NUMBER + 8}" y="{y + 14}">{escape(bar.text)}</text>'
+        )
+    return svg_element(label, height, parts)
+
+
+def axis_top(most: int) -> int:
+    """A number of at least ``most`` with round quarters.
+
+    >>> [axis_top(most) for most in (0, 3, 24, 37, 1234)]
+    [4, 4, 24, 40, 1600]
+    """
+    unit = 1
+    while True:
+        for factor in (1, 2, 3, 4, 5, 6, 8):
+            if _ROWS * factor * unit >= most:
+                return _ROWS * factor * unit
+        unit *= 10
+
+
+def _steps(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """The corners of a curve that is constant between points."""
+    last = None
+    for at, share in points:
+        if last is not None:
+            yield at, last
+        yield at, share
+        last = share
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
+    """At most as many points as are visible, including the last."""
+    step = -(-len(points) // _MOST_POINTS)
+    return points if step <= 1 else [*points[::step], points[-1]]
+
+
+def heat_sections(result: FleetResult, resources: Sequence[str]) -> Iterator[str]:
+    """The maps of these resources with their legend, and the same as a table."""
+    samples = result.node_samples
+    drawn = [name for name in resources if any(name in sample.shares for sample in samples)]
+    if not drawn:
+        return
+    rows = heat_rows(result)
+    capacities = [record.state.config.view.allocatable for record in result.nodes]
+    yield "<h2>Nodes</h2>"
+    grouped = (
+        ""
+        if len(rows) == len(result.nodes)
+        else f" {len(result.nodes):,} nodes in {len(rows)} groups of equal shape and similar load; each row is a mean."
+    )
+    yield f'<p class="soft">Requested share of allocatable, one scale for all maps.{grouped}</p>{heat_legend()}'
+    for name in drawn:
+        present = [row for row in rows if any(capacities[node].get(name) for node in row.nodes)]
+        without = sum(len(row.nodes) for row in rows if row not in present)
+        note = f' <span class="soft">{without:,} nodes have none</span>' if without else ""
+        yield f"<h3>{escape(short_name(name))}{note}</h3>"
+        yield f'<div class="scroll">{heat_map(name, present, result)}</div>'
+    yield "<details><summary>The same as a table</summary>"
+    headers = ["Nodes", *(f"{short_name(name)} {what}" for name in drawn for what in ("max", "at end"))]
+    body = []
+    for row in rows:
+        cells = [row.name]
+        for name in drawn:
+            shares = mean_shares(row, samples, name)
+            cells += [f"{max(shares):.0f} %", f"{shares[-1]:.0f} %"]
+        body.append(cells)
+    yield f"{html_table(headers, body, numbers=2 * len(drawn))}</details>"
+
+
+def heat_map(resource: str, rows: Sequence[HeatRow], result: FleetResult) -> str:
+    """The shares of a resource over the whole time as an SVG element."""
+    samples = result.node_samples
+    # A run of one moment is one column.
+    ends = [*(round(sample.at_s * _NS) for sample in samples), max(round(result.ended_s * _NS), 1)]
+    window = PlotWindow(0, ends[-1], 1)
+    height = _TOP + _ROW * len(rows) + BOTTOM
+    parts: list[str] = []
+    for at, row in enumerate(rows):
+        parts.extend(_row_parts(row, _TOP + at * _ROW, mean_shares(row, samples, resource), ends))
+    for at_ns, text in round_time_ticks(window, lambda at_ns: duration_text(at_ns / _NS)):
+        x = _x(at_ns, window.to_ns)
+        parts.append(f'<text class="middle" x="{x:.1f}" y="{height - BOTTOM + 18}">{escape(text)}</text>')
+    return svg_element(f"requested share of {short_name(resource)} by node, over time", height, parts)
+
+
+def heat_legend() -> str:
+    """The colours and their shares."""
+    steps = [f"{100 * step / HEAT_CLASSES:g}" for step in range(HEAT_CLASSES + 1)]
+    texts = ["0 %", *(f"{low}-{high} %" for low, high in pairwise(steps))]
+    entries = "".join(
+        f'<li><svg width="14" height="12" aria-hidden="true"><rect class="h{at}" width="14" height="12"/></svg>{text}</li>'
+        for at, text in enumerate(texts)
+    )
+    return f'<ul class="legend" aria-label="requested share">{entries}</ul>'
+
+
+def heat_rows(result: FleetResult) -> tuple[HeatRow, ...]:
+    """The rows of the map: each node, or groups of nodes of one shape with similar load if there are many."""
+    count = len(result.nodes)
+    if count <= _MOST_SINGLE_NODES:
+        return tuple(HeatRow(record.node.name, (at,)) for at, record in enumerate(result.nodes))
+    by_shape: dict[str, list[int]] = {}
+    for at, record in enumerate(result.nodes):
+        by_shape.setdefault(record.node.shape, []).append(at)
+    shapes = sorted(by_shape, key=lambda shape: -len(by_shape[shape]))
+    if len(shapes) > _GROUPS:
+        by_shape["other shapes"] = [at for shape in shapes[_GROUPS:] for at in by_shape[shape]]
+        shapes[_GROUPS:] = ["other shapes"]
+    size = -(-count // _GROUPS)
+    return tuple(
+        HeatRow(f"{len(part)} nodes {shape}", part)
+        for shape in shapes
+        for part in _parts(sorted(by_shape[shape], key=lambda at: (-_load(result, at), at)), size)
+    )
+
+
+def _parts(nodes: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
+    """The nodes in parts of nearly equal size, at most ``size``."""
+    parts = -(-len(nodes) // size)
+    for part in range(parts):
+        yield tuple(nodes[len(nodes) * part // parts : len(nodes) * (part + 1) // parts])
+
+
+def _load(result: FleetResult, node: int) -> int:
+    """The sum over time of the largest share of a node's resources."""
+    return sum(max((shares[node] for shares in s.shares.values()), default=0) for s in result.node_samples)
+
+
+def mean_shares(row: HeatRow, samples: Sequence[NodeSample], resource: str) -> list[float]:
+    """The mean share of the row's nodes in each sample.
+
+    Units: percent.
+    """
+    means = []
+    for sample in samples:
+        shares = sample.shares.get(resource)
+        means.append(0.0 if shares is None else sum(shares[node] for node in row.nodes) / len(row.nodes))
+    return means
+
+
+def heat_class(percent: float) -> str:
+    """The CSS class of a share: one for zero, then steps of an eighth.
+
+    >>> [heat_class(percent) for percent in (0, 1, 12.5, 99, 100)]
+    ['h0', 'h1', 'h2', 'h8', 'h8']
+    """
+    return f"h{1 + min(int(percent * HEAT_CLASSES / 100), HEAT_CLASSES - 1) if percent else 0}"
+
+
+def _x(at_ns: int, end_ns: int) -> float:
+    return _LEFT + (WIDTH - _LEFT - RIGHT) * at_ns / end_ns
+
+
+def _row_parts(row: HeatRow, y: int, shares: Sequence[float], ends: Sequence[int]) -> Iterator[str]:
+    label = row.name if len(row.name) <= _LABEL_CHARACTERS else f"{row.name[: _LABEL_CHARACTERS - 1]}…"
+    yield f"<g><title>{escape(row.name)}: at most {max(shares):.0f} %, {shares[-1]:.0f} % at the end</title>"
+    yield f'<text class="end" x="{_LEFT - 6}" y="{y + 12}">{escape(label)}</text>'
+    yield f'<rect class="h0" x="{_LEFT}" y="{y}" width="{WIDTH - _LEFT - RIGHT}" height="{_ROW - 2}"/>'
+    paths: dict[str, list[str]] = {}
+    columns = groupby(zip(shares, pairwise(ends), strict=True), key=lambda column: heat_class(column[0]))
+    for style, (first, *more) in columns:
+        x, end_x = _x(first[1][0], ends[-1]), _x((more or [first])[-1][1][1], ends[-1])
+        paths.setdefault(style, []).append(f"M{x:.1f} {y}H{end_x:.1f}v{_ROW - 2}H{x:.1f}z")
+    for style, drawn in paths.items():
+        if style != "h0":
+            yield f'<path class="{style}" d="{"".join(drawn)}"/>'
+    yield "</g>"

@@ -25,6 +25,22 @@ from nodewright.model.errors import HostError
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.texts import kubelet_text
 
+POD_COLUMNS = (
+    "namespace",
+    "name",
+    "outcome",
+    "node",
+    "arrived_s",
+    "placed_s",
+    "left_s",
+    "tries",
+    "refusals",
+    "cpus",
+    "numa",
+    "devices",
+    "why",
+)
+
 
 class CapacityAmounts(Inlined, frozen=True, kw_only=True):
     """How many more equal pods some nodes hold."""
@@ -232,23 +248,6 @@ def reported_capacity(probe: Sequence[ShapeCapacity]) -> ReportedCapacity:
             CapacityOfShape(shape=shape.shape, capacity=_capacity(shape.capacity)) for shape in probe
         ),
     )
-
-
-POD_COLUMNS = (
-    "namespace",
-    "name",
-    "outcome",
-    "node",
-    "arrived_s",
-    "placed_s",
-    "left_s",
-    "tries",
-    "refusals",
-    "cpus",
-    "numa",
-    "devices",
-    "why",
-)
 
 
 def pod_columns(result: FleetResult) -> dict[str, list[Any]]:

@@ -8,12 +8,11 @@ from nodewright.engine.node.pod_placement import Placement
 from nodewright.fleet.capacity import ShapeCapacity, total_capacity
 from nodewright.fleet.fleet_summary import FleetSummary, ShapeSummary
 from nodewright.fleet.simulation.outcomes import FilterRejections, FleetPodRecord, FleetResult, PodOutcome
-from nodewright.fleet.unschedulable import UnschedulablePod
+from nodewright.fleet.workload import duration_text
 from nodewright.model.kubernetes.resource_names import (
     CPU,
     MEMORY,
     PODS,
-    distinguishable_amounts,
     readable_amount,
     resource_sort_key,
 )
@@ -22,19 +21,60 @@ from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.texts import kubelet_text
 from nodewright.model.values.idset import NUMASet
 
+_MOST_REASONS = 10
+_NARROW = 100
+"""Terminals with fewer columns get narrower tables."""
 
-def duration_text(amount: float) -> str:
-    """A duration, rounded for readers.
 
-    >>> duration_text(0), duration_text(12.34), duration_text(3661), duration_text(12_537_496)
-    ('0s', '12.3s', '1h1m1s', '145d2h')
-    """
-    if amount < 60:
-        return f"{amount:.1f}".removesuffix(".0") + "s"
-    whole = round(amount)
-    days, hours, minutes, rest = whole // 86400, whole // 3600 % 24, whole // 60 % 60, whole % 60
-    parts = ((days, "d"), (hours, "h")) if days else ((hours, "h"), (minutes, "m"), (rest, "s"))
-    return "".join(f"{number}{unit}" for number, unit in parts if number)
+def fleet_text(summary: FleetSummary, *, columns: int) -> str:
+    """The statistics of a run as tables for a terminal of this width."""
+    parts = [_headline(summary), _usage(summary), _shapes(summary.shapes, columns=columns)]
+    parts += [part for part in (_fragments(summary), _filter_rejections(summary), _refusals(summary)) if part]
+    if summary.probe is not None:
+        parts.append(capacity_text(summary.probe))
+    parts.append(_times(summary))
+    return "\n".join(parts)
+
+
+def pods_text(result: FleetResult, *, columns: int) -> str:
+    """A table of all pods with their placement or the reason for having none."""
+    nodes = [record.node.name for record in result.nodes]
+    headers = ["POD", "OUTCOME", "NODE", "ARRIVED", "WAITED", "CPUS", "NUMA", "DEVICES", "REASON"]
+    rows = [
+        (
+            record.pod.full_name,
+            record.outcome.value,
+            nodes[record.node] if record.node >= 0 else "-",
+            duration_text(record.arrived_s),
+            duration_text(record.placed_s - record.arrived_s) if record.placed_s >= 0 else "-",
+            cpus_text(record.placement) or "-",
+            numa_text(record.placement) or "-",
+            devices_text(record.placement) or "-",
+            placement_reason_text(record),
+        )
+        for record in result.pods
+    ]
+    kept_columns = (0, 1, 2, 5, 6) if columns < _NARROW else range(len(headers))
+    return table([headers[at] for at in kept_columns], [[row[at] for at in kept_columns] for row in rows])
+
+
+def capacity_text(probe: Sequence[ShapeCapacity]) -> str:
+    """The remaining capacity by shape of node."""
+    whole = total_capacity(probe)
+    rows = [
+        (
+            str(shape.capacity.nodes),
+            str(shape.capacity.admitted),
+            str(shape.capacity.by_free_amounts),
+            str(shape.capacity.stranded),
+            shape.shape,
+        )
+        for shape in probe
+    ]
+    rows.append(
+        (str(whole.nodes), str(whole.admitted), str(whole.by_free_amounts), str(whole.stranded), "all")
+    )
+    return table(("NODES", "FITS", "BY AMOUNTS", "STRANDED", "SHAPE"), rows)
 
 
 def percent_text(part: float, whole: float) -> str:
@@ -49,22 +89,6 @@ def percent_text(part: float, whole: float) -> str:
 def short_name(resource: str) -> str:
     """A resource's name without its domain."""
     return resource.rpartition("/")[2]
-
-
-def unschedulable_text(unschedulable: UnschedulablePod) -> str:
-    """Why no node can ever hold a pod, with the location of its definition."""
-    where = f" ({unschedulable.pod.source})" if unschedulable.pod.source else ""
-    head = f"{unschedulable.pod.full_name}{where}: no node can ever hold it: "
-    if unschedulable.resource:
-        requested, largest = distinguishable_amounts(
-            unschedulable.resource, unschedulable.requested, unschedulable.largest_allocatable
-        )
-        return (
-            f"{head}{unschedulable.resource}: {requested} requested, at most {largest} allocatable on a node"
-        )
-    if unschedulable.feasible_nodes:
-        return f"{head}none of the {unschedulable.feasible_nodes} feasible nodes has enough of all resources"
-    return f"{head}no node matches by labels and taints"
 
 
 def filter_rejection_text(rejection: FilterRejections) -> str:
@@ -123,66 +147,6 @@ def devices_text(placement: Placement) -> str:
         for _, held in sorted(container.devices.items())
         for device in held
     )
-
-
-_MOST_REASONS = 10
-_NARROW = 100
-"""Terminals with fewer columns get narrower tables."""
-
-
-def fleet_text(summary: FleetSummary, *, columns: int) -> str:
-    """The statistics of a run as tables for a terminal of this width."""
-    parts = [_headline(summary), _usage(summary), _shapes(summary.shapes, columns=columns)]
-    parts += [
-        part
-        for part in (_fragments(summary), _filter_rejections(summary), _refusals(summary, columns=columns))
-        if part
-    ]
-    if summary.probe is not None:
-        parts.append(capacity_text(summary.probe))
-    parts.append(_times(summary))
-    return "\n".join(parts)
-
-
-def pods_text(result: FleetResult, *, columns: int) -> str:
-    """A table of all pods with their placement or the reason for having none."""
-    nodes = [record.node.name for record in result.nodes]
-    headers = ["POD", "OUTCOME", "NODE", "ARRIVED", "WAITED", "CPUS", "NUMA", "DEVICES", "REASON"]
-    rows = [
-        (
-            record.pod.full_name,
-            record.outcome.value,
-            nodes[record.node] if record.node >= 0 else "-",
-            duration_text(record.arrived_s),
-            duration_text(record.placed_s - record.arrived_s) if record.placed_s >= 0 else "-",
-            cpus_text(record.placement) or "-",
-            numa_text(record.placement) or "-",
-            devices_text(record.placement) or "-",
-            placement_reason_text(record),
-        )
-        for record in result.pods
-    ]
-    kept_columns = (0, 1, 2, 5, 6) if columns < _NARROW else range(len(headers))
-    return table([headers[at] for at in kept_columns], [[row[at] for at in kept_columns] for row in rows])
-
-
-def capacity_text(probe: Sequence[ShapeCapacity]) -> str:
-    """The remaining capacity by shape of node."""
-    whole = total_capacity(probe)
-    rows = [
-        (
-            str(shape.capacity.nodes),
-            str(shape.capacity.admitted),
-            str(shape.capacity.by_free_amounts),
-            str(shape.capacity.stranded),
-            shape.shape,
-        )
-        for shape in probe
-    ]
-    rows.append(
-        (str(whole.nodes), str(whole.admitted), str(whole.by_free_amounts), str(whole.stranded), "all")
-    )
-    return table(("NODES", "FITS", "BY AMOUNTS", "STRANDED", "SHAPE"), rows)
 
 
 def _headline(summary: FleetSummary) -> str:
@@ -264,10 +228,9 @@ def _filter_rejections(summary: FleetSummary) -> str:
     return table(("WAITING", "REJECTED BY"), rows)
 
 
-def _refusals(summary: FleetSummary, *, columns: int) -> str:
+def _refusals(summary: FleetSummary) -> str:
     if not summary.refusals:
         return ""
-    del columns
     rows = [
         (f"{refusal.count:,}", refusal.shape, reason_text(refusal.reason))
         for refusal in summary.refusals[:_MOST_REASONS]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import msgspec
 
 from nodewright.engine.core.predicates.requested_resources import HostPort
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodTemplate
 from nodewright.model.kubernetes.objects import Taint
 
 _MIN_LOG_LENGTH = 1024
@@ -21,7 +21,7 @@ class AssignedPod(msgspec.Struct, frozen=True, gc=False):
 
     pod_number: int
     """Number of the pod in the order of arrival."""
-    shape: PodShape
+    template: PodTemplate
     placed_at_s: float
     started_at_s: float = 0.0
     """Its `status.startTime`, by which preemption compares pods."""
@@ -50,7 +50,7 @@ class NodeSlot:
         "number",
         "pod_capacity",
         "pods",
-        "pods_by_shape",
+        "pods_by_template",
         "ports",
         "requested",
         "taints",
@@ -79,8 +79,8 @@ class NodeSlot:
         self.ports: list[HostPort] = []
         self.pods: dict[str, AssignedPod] = {}
         """Pods by their uid on this node, in the order of assignment."""
-        self.pods_by_shape: dict[int, int] = {}
-        """Number of pods of each shape."""
+        self.pods_by_template: dict[int, int] = {}
+        """Number of pods of each template."""
         self.generation = 0
         self.imbalance: int | None = None
         """Cached score of how balanced the requested CPU and memory are; None: not computed since the last change."""
@@ -95,36 +95,36 @@ class NodeSlot:
 
 
 class ClusterView:
-    """All nodes, and the nodes on which pods of each shape run."""
+    """All nodes, and the nodes on which pods of each template run."""
 
     def __init__(self, slots: Sequence[NodeSlot]) -> None:
         self.nodes = slots
-        self.pods_by_shape_and_node: dict[int, dict[int, int]] = {}
-        """Number of pods, by shape and node."""
-        self.shapes: dict[int, PodShape] = {}
-        """Shapes with at least one assigned pod."""
-        self.shapes_with_pod_terms: dict[int, PodShape] = {}
+        self.pods_by_template_and_node: dict[int, dict[int, int]] = {}
+        """Number of pods, by template and node."""
+        self.templates: dict[int, PodTemplate] = {}
+        """Templates with at least one assigned pod."""
+        self.templates_with_pod_terms: dict[int, PodTemplate] = {}
         """Those of them that have pod affinity or anti-affinity terms."""
         self.generation = 0
         """Number of changes of nodes so far; caches use it with `changed_since`."""
         self._log: list[int] = []
         """The nodes that changed most recently, in order."""
         self._max_log_length = 2 * len(slots) + _MIN_LOG_LENGTH
-        self.pods_by_shape: dict[int, int] = {}
-        """Number of pods of each shape."""
+        self.pods_by_template: dict[int, int] = {}
+        """Number of pods of each template."""
         self.running = self._requested_cpu = self._requested_memory = 0
 
     def requested(self) -> dict[str, int]:
         """Sum of the requests of all assigned pods."""
         amounts = {"cpu": self._requested_cpu, "memory": self._requested_memory}
-        for number, shape in self.shapes.items():
-            for name, amount in shape.other_requests:
-                amounts[name] = amounts.get(name, 0) + self.pods_by_shape[number] * amount
+        for number, template in self.templates.items():
+            for name, amount in template.other_requests:
+                amounts[name] = amounts.get(name, 0) + self.pods_by_template[number] * amount
         return {name: amount for name, amount in sorted(amounts.items()) if amount}
 
     def has_pods_below(self, priority: int) -> bool:
         """Whether a pod of a lower priority is assigned to a node."""
-        return any(shape.priority < priority for shape in self.shapes.values())
+        return any(template.priority < priority for template in self.templates.values())
 
     def changed_since(self, generation: int) -> Iterable[int]:
         """The nodes that changed since that generation; all nodes if the log does not reach back so far."""
@@ -147,29 +147,29 @@ class ClusterView:
     def add_pod(self, slot: NodeSlot, uid: str, assigned: AssignedPod) -> None:
         """Assigns a pod to a node."""
         slot.pods[uid] = assigned
-        self._count(slot, assigned.shape, 1)
-        if assigned.shape.ports:
-            slot.ports += assigned.shape.ports
+        self._count(slot, assigned.template, 1)
+        if assigned.template.ports:
+            slot.ports += assigned.template.ports
 
     def remove_pod(self, slot: NodeSlot, uid: str) -> AssignedPod:
         """Removes a pod from its node."""
         assigned = slot.pods.pop(uid)
-        self._count(slot, assigned.shape, -1)
-        for port in assigned.shape.ports:
+        self._count(slot, assigned.template, -1)
+        for port in assigned.template.ports:
             slot.ports.remove(port)
         return assigned
 
-    def _count(self, slot: NodeSlot, shape: PodShape, sign: int) -> None:
-        cpu, memory = sign * shape.cpu, sign * shape.memory
+    def _count(self, slot: NodeSlot, template: PodTemplate, sign: int) -> None:
+        cpu, memory = sign * template.cpu, sign * template.memory
         slot.free_cpu -= cpu
         slot.free_memory -= memory
         self._requested_cpu += cpu
         self._requested_memory += memory
         slot.free_pods -= sign
-        slot.nonzero_cpu += sign * shape.nonzero_cpu
-        slot.nonzero_memory += sign * shape.nonzero_memory
+        slot.nonzero_cpu += sign * template.nonzero_cpu
+        slot.nonzero_memory += sign * template.nonzero_memory
         requested = slot.requested
-        for name, amount in shape.requests:
+        for name, amount in template.requests:
             requested[name] = requested.get(name, 0) + sign * amount
         slot.imbalance = None
         slot.generation += 1
@@ -178,16 +178,16 @@ class ClusterView:
         if len(self._log) > self._max_log_length:
             del self._log[: len(self._log) // 2]
         self.running += sign
-        _add_count(slot.pods_by_shape, shape.number, sign)
-        if shape.number not in self.shapes:
-            self.shapes[shape.number], self.pods_by_shape_and_node[shape.number] = shape, {}
-            if shape.pod_terms.has_any:
-                self.shapes_with_pod_terms[shape.number] = shape
-        _add_count(self.pods_by_shape, shape.number, sign)
-        _add_count(self.pods_by_shape_and_node[shape.number], slot.number, sign)
-        if shape.number not in self.pods_by_shape:
-            del self.pods_by_shape_and_node[shape.number], self.shapes[shape.number]
-            self.shapes_with_pod_terms.pop(shape.number, None)
+        _add_count(slot.pods_by_template, template.number, sign)
+        if template.number not in self.templates:
+            self.templates[template.number], self.pods_by_template_and_node[template.number] = template, {}
+            if template.pod_terms.has_any:
+                self.templates_with_pod_terms[template.number] = template
+        _add_count(self.pods_by_template, template.number, sign)
+        _add_count(self.pods_by_template_and_node[template.number], slot.number, sign)
+        if template.number not in self.pods_by_template:
+            del self.pods_by_template_and_node[template.number], self.templates[template.number]
+            self.templates_with_pod_terms.pop(template.number, None)
 
 
 def _add_count(counts: dict[int, int], key: int, by: int) -> None:

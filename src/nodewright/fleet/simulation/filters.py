@@ -10,7 +10,7 @@ from typing import NamedTuple
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
 from nodewright.engine.core.predicates.requested_resources import ALL_ADDRESSES, HostPort
 from nodewright.fleet.simulation.cluster_view import NodeSlot
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodTemplate
 from nodewright.model.kubernetes.objects import Taint, Toleration
 from nodewright.model.kubernetes.tolerations import tolerates
 
@@ -28,7 +28,7 @@ class FilterStatus(NamedTuple):
     """Whether removing pods from the node cannot change it (UnschedulableAndUnresolvable)."""
 
 
-def static_filter_status(shape: PodShape, slot: NodeSlot) -> FilterStatus | None:
+def static_filter_status(template: PodTemplate, slot: NodeSlot) -> FilterStatus | None:
     """The rejection of the node by filters that do not depend on its pods; None: they accept it.
 
     Follows: v1.36, pkg/scheduler/framework/plugins/nodeunschedulable/node_unschedulable.go,
@@ -36,43 +36,47 @@ def static_filter_status(shape: PodShape, slot: NodeSlot) -> FilterStatus | None
         pkg/controller/daemon/util/daemonset_util.go, AddOrUpdateDaemonPodTolerations and
         ReplaceDaemonSetPodNodeNameNodeAffinity.
     """
-    required_node = shape.required_node
-    if shape.required_names is not None and slot.name not in shape.required_names:
+    required_node = template.required_node
+    if template.required_names is not None and slot.name not in template.required_names:
         return FilterStatus("NodeAffinity", is_unresolvable=True)
-    if not (slot.unschedulable or slot.taints or shape.selects_nodes):
+    if not (slot.unschedulable or slot.taints or template.selects_nodes):
         return None
-    spec = shape.pod.spec
+    spec = template.pod.spec
     if slot.unschedulable and not required_node and not _tolerated(UNSCHEDULABLE_TAINT, spec.tolerations):
         return FilterStatus("NodeUnschedulable", is_unresolvable=True)
-    taint = untolerated_taint(shape, slot)
+    taint = untolerated_taint(template, slot)
     if taint is not None:
         return FilterStatus("TaintToleration", (taint.key,), is_unresolvable=True)
-    if shape.selects_nodes and affinity_mismatch(spec, slot.name, slot.labels) is not None:
+    if template.selects_nodes and affinity_mismatch(spec, slot.name, slot.labels) is not None:
         return FilterStatus("NodeAffinity", is_unresolvable=True)
     return None
 
 
-def untolerated_taint(shape: PodShape, slot: NodeSlot) -> Taint | None:
+def untolerated_taint(template: PodTemplate, slot: NodeSlot) -> Taint | None:
     """The first taint with NoSchedule or NoExecute that the pod does not tolerate.
 
     Follows: v1.36, component-helpers/scheduling/corev1/helpers.go, FindMatchingUntoleratedTaint.
     """
     for taint in slot.taints:
-        if taint.effect in ("NoSchedule", "NoExecute") and not _tolerated(taint, shape.pod.spec.tolerations):
+        if taint.effect in ("NoSchedule", "NoExecute") and not _tolerated(
+            taint, template.pod.spec.tolerations
+        ):
             return taint
     return None
 
 
-def resource_filter_status(shape: PodShape, slot: NodeSlot) -> FilterStatus | None:
+def resource_filter_status(template: PodTemplate, slot: NodeSlot) -> FilterStatus | None:
     """The rejection of the node by its ports, or by all resources of which too little is left; None: the pod fits.
 
     Follows: v1.36, pkg/scheduler/framework/plugins/nodeports/node_ports.go and noderesources/fit.go, Filter.
     """
-    if shape.ports and slot.ports and _conflict(shape.ports, slot.ports):
+    if template.ports and slot.ports and _conflict(template.ports, slot.ports):
         return FilterStatus("NodePorts")
     missing = ["pods"] if len(slot.pods) >= slot.pod_capacity else []
     is_unresolvable = False
-    for name, amount in sorted(shape.requests, key=lambda request: (_ORDER.get(request[0], 3), request[0])):
+    for name, amount in sorted(
+        template.requests, key=lambda request: (_ORDER.get(request[0], 3), request[0])
+    ):
         allocatable = slot.allocatable.get(name, 0)
         if amount > allocatable - slot.requested.get(name, 0):
             missing.append(name)
@@ -80,23 +84,27 @@ def resource_filter_status(shape: PodShape, slot: NodeSlot) -> FilterStatus | No
     return FilterStatus("NodeResourcesFit", tuple(missing), is_unresolvable) if missing else None
 
 
-def fits_resources(shape: PodShape, slot: NodeSlot) -> bool:
+def fits_resources(template: PodTemplate, slot: NodeSlot) -> bool:
     """Whether `resource_filter_status` is None, at less cost."""
-    if shape.filter_cpu > slot.free_cpu or shape.filter_memory > slot.free_memory or slot.free_pods <= 0:
+    if (
+        template.filter_cpu > slot.free_cpu
+        or template.filter_memory > slot.free_memory
+        or slot.free_pods <= 0
+    ):
         return False
-    for name, amount in shape.other_requests:
+    for name, amount in template.other_requests:
         if amount > slot.allocatable.get(name, 0) - slot.requested.get(name, 0):
             return False
-    return not (shape.ports and slot.ports and _conflict(shape.ports, slot.ports))
+    return not (template.ports and slot.ports and _conflict(template.ports, slot.ports))
 
 
-def intolerable_taint_count(shape: PodShape, slot: NodeSlot) -> int:
+def intolerable_taint_count(template: PodTemplate, slot: NodeSlot) -> int:
     """Number of taints with PreferNoSchedule that the pod does not tolerate.
 
     Follows: v1.36, pkg/scheduler/framework/plugins/tainttoleration/taint_toleration.go, Score.
     """
     return sum(
-        taint.effect == "PreferNoSchedule" and not _tolerated(taint, shape.pod.spec.tolerations)
+        taint.effect == "PreferNoSchedule" and not _tolerated(taint, template.pod.spec.tolerations)
         for taint in slot.taints
     )
 

@@ -10,10 +10,16 @@ from nodewright.engine.core.eviction.eviction_forecast import MONITORING_PERIOD_
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.resource_holders import with_pod_names
 from nodewright.fleet.simulation.cluster_view import AssignedPod, ClusterView, NodeSlot
-from nodewright.fleet.simulation.image_locality import ImageLocality
-from nodewright.fleet.simulation.kubelet_state import SimulatedKubelet
-from nodewright.fleet.simulation.kubelets import AdmissionOutcome, SimulatedKubelets, allocatable_of
-from nodewright.fleet.simulation.node_pressure import EvictionCheck, PlacedUsage, next_check, usage_reading
+from nodewright.fleet.simulation.kubelets import (
+    AdmissionOutcome,
+    EvictionCheck,
+    PlacedUsage,
+    SimulatedKubelet,
+    SimulatedKubelets,
+    allocatable_of,
+    next_check,
+    usage_reading,
+)
 from nodewright.fleet.simulation.outcomes import (
     FleetEvent,
     FleetEventKind,
@@ -22,8 +28,8 @@ from nodewright.fleet.simulation.outcomes import (
     PodRecords,
     SimulationCounters,
 )
-from nodewright.fleet.simulation.pending_queue import PendingQueue, ShapeQueue
-from nodewright.fleet.simulation.pod_shapes import PodShape, PodShapes
+from nodewright.fleet.simulation.pending_queue import PendingQueue, TemplateQueue
+from nodewright.fleet.simulation.pod_templates import PodTemplate, PodTemplates
 from nodewright.fleet.simulation.scheduler import (
     ExhaustiveScheduler,
     IncrementalScheduler,
@@ -35,9 +41,10 @@ from nodewright.fleet.simulation.scheduler_preemption import (
     PreemptionPlan,
     preemption_plan,
 )
-from nodewright.fleet.simulation.scores import default_score
+from nodewright.fleet.simulation.scores import ImageLocality, default_score
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod
 from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.values.custom_policy import CustomPolicy
 from nodewright.model.values.event_queue import EventQueue
 
 
@@ -51,29 +58,29 @@ class Retry(StrEnum):
     NEVER = "never"
 
 
-class SimulationSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a simulation."""
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of a run."""
 
-    start_node: Callable[[NodeProfile], NodeState]
-    """Returns the state of a node that has just started with a profile."""
-    score: NodeScore = default_score
-    score_name: str = "default"
-    """Name of the score."""
+    scores: str = "default"
+    """A name in `runner.SCORES`, or the name of a node scorer in `policies`."""
     retry: Retry = Retry.SAME
     preemption: bool = True
     """Whether pods of higher priority preempt others."""
     budgets: tuple[DisruptionBudget, ...] = ()
     """Budgets that preemption respects where possible."""
+    policies: tuple[CustomPolicy, ...] = ()
+    """Custom policies: those of the kubelets, and node scorers."""
+    until_s: float | None = None
+    """When the run ends, in seconds; None: after the last event."""
     exhaustive: bool = False
     """Evaluate every node for every pod, without caches: slow, for comparison."""
-    until_s: float | None = None
-    """When the simulation ends; None: after the last event."""
     keep_finished_pods: bool = True
-    """Whether records of finished pods are kept, or only counts."""
+    """Keep the record of every pod. False: finished pods are only counted, so that memory grows with the pods that
+    exist at one time and not with the length of the trace."""
     samples_nodes: bool = False
-    """Whether the load of each node is sampled over time."""
+    """Sample the load of each node over time: up to 96 times, for all nodes."""
     extender: bool = False
-    """Whether the scheduler asks the node's kubelet before it binds a pod, as with `nodewright extender`."""
+    """The scheduler asks each node's kubelet before it binds a pod, as with `nodewright extender`."""
 
 
 class PodCompletion(msgspec.Struct, frozen=True, gc=False):
@@ -113,34 +120,37 @@ class FleetSimulation:
     """A fleet at a time of its simulation. Changed in place by `run`."""
 
     def __init__(
-        self, nodes: Sequence[FleetNode], setup: SimulationSetup, sink: EventSink | None = None
+        self,
+        nodes: Sequence[FleetNode],
+        options: Options,
+        *,
+        start_node: Callable[[NodeProfile], NodeState],
+        score: NodeScore = default_score,
+        sink: EventSink | None = None,
     ) -> None:
-        self.nodes, self.setup, self.sink = nodes, setup, sink
-        self.kubelets = SimulatedKubelets(nodes, setup.start_node, is_caching=not setup.exhaustive)
+        """``start_node`` returns the state of a node that has just started with a profile."""
+        self.nodes, self.options, self.sink = nodes, options, sink
+        self.kubelets = SimulatedKubelets(nodes, start_node, is_caching=not options.exhaustive)
         self.cluster = ClusterView([_node_slot(kubelet) for kubelet in self.kubelets.all])
-        self.scheduler: Scheduler = (ExhaustiveScheduler if setup.exhaustive else IncrementalScheduler)(
-            self.cluster, ImageLocality(nodes).with_locality(setup.score)
+        self.scheduler: Scheduler = (ExhaustiveScheduler if options.exhaustive else IncrementalScheduler)(
+            self.cluster, ImageLocality(nodes).with_locality(score)
         )
-        self.shapes, self.queue = PodShapes(), PendingQueue(self.cluster)
-        self.budgets = DisruptionBudgets(setup.budgets)
+        self.templates, self.queue = PodTemplates(), PendingQueue(self.cluster)
+        self.budgets = DisruptionBudgets(options.budgets)
         self.events: EventQueue[float, PodCompletion | EvictionCheck] = EventQueue()
         self.nodes_under_check: set[int] = set()
         """Nodes under pressure, whose usage is checked every ten seconds."""
-        self.records = PodRecords(keep_finished=setup.keep_finished_pods)
-        self.counters = SimulationCounters(samples_nodes=setup.samples_nodes)
+        self.records = PodRecords(keep_finished=options.keep_finished_pods)
+        self.counters = SimulationCounters(samples_nodes=options.samples_nodes)
         self.now_s = 0.0
         self.node_numbers = {node.name: number for number, node in enumerate(nodes)}
         self.attempts = 0
         """Number of scheduling attempts."""
         self._next_progress_at = _PROGRESS_INTERVAL
-        self.resumed = False
-        """Whether it was restored from a checkpoint, in the middle of a moment."""
 
     def run(self, pods: Iterator[FleetPod], watch: ProgressCallback | None = None) -> bool:
         """Runs the simulation; True when no event is left before its end, False when ``watch`` interrupted it."""
-        if self.resumed and not self._settle_moment(watch):
-            return False
-        next_pod, until_s = next(pods, None), self.setup.until_s
+        next_pod, until_s = next(pods, None), self.options.until_s
         while True:
             due_s = self.events.next_due
             if next_pod is not None and (due_s is None or next_pod.arrives_s < due_s):
@@ -160,27 +170,22 @@ class FleetSimulation:
             while next_pod is not None and next_pod.arrives_s <= self.now_s:
                 self._add_arrival(next_pod)
                 next_pod = next(pods, None)
-            if not self._settle_moment(watch):
+            if not self._settle(watch):
                 return False
-
-    def _settle_moment(self, watch: ProgressCallback | None) -> bool:
-        is_settled = self._settle(watch)
-        if is_settled:
             self.counters.add_sample(self.now_s, self.cluster, self.queue.length)
-        return is_settled
 
     def _add_arrival(self, pod: FleetPod) -> None:
-        shape = self.shapes.shape_of(pod)
+        template = self.templates.template_of(pod)
         number = self.records.add(
             FleetPodRecord(pod=pod, outcome=PodOutcome.WAITING, arrived_s=pod.arrives_s)
         )
         if pod.node in self.node_numbers:
             kubelet = self.kubelets.all[self.node_numbers[pod.node]]
             uid = self.kubelets.next_uid(kubelet)
-            outcome = self.kubelets.admit(kubelet, shape, uid, is_running=True)
-            self._record_placement(kubelet, uid, number, shape, outcome)
+            outcome = self.kubelets.admit(kubelet, template, uid, is_running=True)
+            self._record_placement(kubelet, uid, number, template, outcome)
         else:
-            self.queue.add_pod(shape, number)
+            self.queue.add_pod(template, number)
 
     def _settle(self, watch: ProgressCallback | None) -> bool:
         """Tries all active queues until nothing changes any more; False: the simulation is interrupted."""
@@ -201,15 +206,15 @@ class FleetSimulation:
         self._emit_waiting()
         return True
 
-    def _schedule_first(self, queue: ShapeQueue) -> None:
+    def _schedule_first(self, queue: TemplateQueue) -> None:
         """Schedules the first pod of a queue, and admits it on the chosen node."""
-        slots, shape = self.cluster.nodes, queue.shape
+        slots, template = self.cluster.nodes, queue.template
         skipped = self._skipped_nodes(queue)
         node = self._chosen_node(queue, skipped)
-        if node is None and self.setup.preemption:
-            waiting = self.queue.pending_counts() if self.setup.budgets else {}
-            plan = preemption_plan(shape, self.cluster, self.budgets, waiting)
-            if plan is not None and plan.node not in skipped and self._makes_room(shape, plan):
+        if node is None and self.options.preemption:
+            waiting = self.queue.pending_counts() if self.options.budgets else {}
+            plan = preemption_plan(template, self.cluster, self.budgets, waiting)
+            if plan is not None and plan.node not in skipped and self._makes_room(template, plan):
                 for uid in plan.uids:
                     self._remove_from_node(
                         plan.node, uid, FleetEventKind.PREEMPTED, preemptor=queue.pods[0].pod_number
@@ -222,38 +227,38 @@ class FleetSimulation:
             return
         kubelet, number = self.kubelets.all[node], queue.pods[0].pod_number
         uid = self.kubelets.next_uid(kubelet)
-        outcome = self.kubelets.admit(kubelet, shape, uid)
+        outcome = self.kubelets.admit(kubelet, template, uid)
         self.records[number].admission_attempts += 1
         for victim in outcome.victims:
             self._record_removal(node, victim, FleetEventKind.PREEMPTED, preemptor=number)
         if outcome.is_placed:
             self.queue.remove_first(queue)
-            self._record_placement(kubelet, uid, number, shape, outcome)
+            self._record_placement(kubelet, uid, number, template, outcome)
             queue.refused_by.clear()
         else:
             self._record_rejection(queue, kubelet, outcome)
         self.queue.activate(queue)
 
-    def _chosen_node(self, queue: ShapeQueue, skipped: frozenset[int]) -> int | None:
+    def _chosen_node(self, queue: TemplateQueue, skipped: frozenset[int]) -> int | None:
         """The best node; with an extender the best of those whose kubelets admit the pod."""
-        if not self.setup.extender:
-            return self.scheduler.choose(queue.shape, skipped)
+        if not self.options.extender:
+            return self.scheduler.choose(queue.template, skipped)
         slots, known = self.cluster.nodes, queue.would_be_refused_by
         excluded = {node for node, generation in known.items() if slots[node].generation == generation}
         while True:
-            node = self.scheduler.choose(queue.shape, skipped | excluded)
-            if node is None or self.kubelets.would_admit(self.kubelets.all[node], queue.shape):
+            node = self.scheduler.choose(queue.template, skipped | excluded)
+            if node is None or self.kubelets.would_admit(self.kubelets.all[node], queue.template):
                 return node
             known[node] = slots[node].generation
             excluded.add(node)
 
-    def _makes_room(self, shape: PodShape, plan: PreemptionPlan) -> bool:
+    def _makes_room(self, template: PodTemplate, plan: PreemptionPlan) -> bool:
         """Whether the kubelet admits the pod without the victims, which only an extender knows before."""
         kubelet = self.kubelets.all[plan.node]
-        return not self.setup.extender or self.kubelets.would_admit(kubelet, shape, without=plan.uids)
+        return not self.options.extender or self.kubelets.would_admit(kubelet, template, without=plan.uids)
 
-    def _skipped_nodes(self, queue: ShapeQueue) -> frozenset[int]:
-        if self.setup.retry is not Retry.ELSEWHERE:
+    def _skipped_nodes(self, queue: TemplateQueue) -> frozenset[int]:
+        if self.options.retry is not Retry.ELSEWHERE:
             return frozenset()
         slots = self.cluster.nodes
         return frozenset(
@@ -261,11 +266,16 @@ class FleetSimulation:
         )
 
     def _record_placement(
-        self, kubelet: SimulatedKubelet, uid: str, number: int, shape: PodShape, outcome: AdmissionOutcome
+        self,
+        kubelet: SimulatedKubelet,
+        uid: str,
+        number: int,
+        template: PodTemplate,
+        outcome: AdmissionOutcome,
     ) -> None:
         record = self.records[number]
         started_at_s = record.started_at_s(self.now_s, is_first=record.placements == 0)
-        assigned = AssignedPod(number, shape, self.now_s, started_at_s)
+        assigned = AssignedPod(number, template, self.now_s, started_at_s)
         self.cluster.add_pod(self.cluster.nodes[kubelet.number], uid, assigned)
         record.outcome, record.node, record.placement = PodOutcome.RUNNING, kubelet.number, outcome.placement
         record.uid, record.because, record.left_s = uid, outcome.because, -1.0
@@ -287,7 +297,7 @@ class FleetSimulation:
             )
 
     def _record_rejection(
-        self, queue: ShapeQueue, kubelet: SimulatedKubelet, outcome: AdmissionOutcome
+        self, queue: TemplateQueue, kubelet: SimulatedKubelet, outcome: AdmissionOutcome
     ) -> None:
         """Records a rejection; the replacement by the pod's controller is tried next."""
         number = queue.pods[0].pod_number
@@ -299,7 +309,7 @@ class FleetSimulation:
         record.refusals += 1
         self.counters.count_refusal(kubelet.node.shape, record.because[0])
         self._emit(FleetEventKind.REFUSED, number, kubelet.number, because=record.because)
-        if self.setup.retry is Retry.NEVER or not record.pod.has_controller:
+        if self.options.retry is Retry.NEVER or not record.pod.has_controller:
             self.queue.remove_first(queue)
             record.outcome = PodOutcome.REFUSED
             record.left_s = self.now_s
@@ -347,14 +357,14 @@ class FleetSimulation:
         number = self.cluster.remove_pod(self.cluster.nodes[node], uid).pod_number
         record = self.records[number]
         record.left_s, record.outcome = self.now_s, _OUTCOMES[kind]
-        self.queue.note_pod_removed(node)
+        self.queue.nodes_with_removals.add(node)
         self.counters.count_departure(kind)
         if self.sink is not None:
             self._emit(kind, number, node, preemptor=preemptor)
         if kind is not FleetEventKind.ENDED and record.pod.has_controller:
             if record.placements < _MAX_PLACEMENTS:
                 record.outcome = PodOutcome.WAITING
-                self.queue.add_pod(self.shapes.shape_of(record.pod), number)
+                self.queue.add_pod(self.templates.template_of(record.pod), number)
                 return
             self._emit(FleetEventKind.LOOPING, number, node)
         self.records.finish(number)
@@ -364,11 +374,13 @@ class FleetSimulation:
         if not unreported:
             return
         self.queue.unreported = []
-        for shape, pod in unreported if self.sink is not None else ():
+        for template, pod in unreported if self.sink is not None else ():
             record = self.records.get(pod)
             if record is not None and record.outcome is PodOutcome.WAITING:
                 self._emit(
-                    FleetEventKind.LOOPING if self.queue.queues[shape].is_looping else FleetEventKind.WAITING,
+                    FleetEventKind.LOOPING
+                    if self.queue.queues[template].is_looping
+                    else FleetEventKind.WAITING,
                     pod,
                 )
 

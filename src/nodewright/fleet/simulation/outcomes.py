@@ -18,7 +18,10 @@ from nodewright.model.reasons.reason import Reason
 
 _MAX_DISTINCT_WAITS = 65_536
 """Maximum number of distinct waiting times that are counted exactly; beyond it, to three significant digits."""
-
+_MAX_SAMPLES = 1024
+"""Maximum number of samples; when it is reached, every second one is dropped and the rate is halved."""
+_MAX_NODE_SAMPLES = 96
+"""Maximum number of samples of all nodes, thinned out in the same way."""
 SHARED_POOL_PLACEMENT = Placement(containers=())
 """The placement of pods without exclusive resources: one object for all of them."""
 
@@ -255,24 +258,10 @@ class PodRecords:
         self.arrived_count += 1
         return number
 
-    def restore(
-        self, records: Mapping[int, FleetPodRecord], arrived_count: int, finished: FinishedPods
-    ) -> None:
-        """Replaces all records by those of a checkpoint."""
-        self.records, self.arrived_count, self.finished = dict(records), arrived_count, finished
-
     def finish(self, number: int) -> None:
         """Marks a pod as finished."""
         if not self.keep_finished:
             self.finished.add(self.records.pop(number))
-
-
-_MAX_SAMPLES = 1024
-"""Maximum number of samples; when it is reached, every second one is dropped and the rate is halved."""
-
-
-_MAX_NODE_SAMPLES = 96
-"""Maximum number of samples of all nodes, thinned out in the same way."""
 
 
 class SimulationCounters:
@@ -315,26 +304,6 @@ class SimulationCounters:
         if len(self.samples) >= _MAX_SAMPLES:
             del self.samples[::2]
             self._stride *= 2
-
-    def totals(self) -> Mapping[str, int]:
-        """All that are plain numbers, by name, as `restore` takes them."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, int)}
-
-    def restore(
-        self,
-        totals: Mapping[str, int],
-        samples: Sequence[FleetSample],
-        node_samples: Sequence[NodeSample],
-        refusals: Sequence[tuple[tuple[str, str], RefusalCount]],
-    ) -> None:
-        """Replaces the counters by those of a checkpoint.
-
-        Errors: LookupError if one is missing.
-        """
-        for name in self.totals():
-            setattr(self, name, totals[name])
-        self.samples, self.node_samples = list(samples), list(node_samples)
-        self.refusals = dict(refusals)
 
     def refusal_counts(self) -> Sequence[RefusalCount]:
         """The refusals, most frequent first."""

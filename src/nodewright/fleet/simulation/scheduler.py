@@ -20,15 +20,13 @@ from nodewright.fleet.simulation.filters import (
     resource_filter_status,
     static_filter_status,
 )
-from nodewright.fleet.simulation.inter_pod import InterPodView
-from nodewright.fleet.simulation.node_groups import NodeGroups
-from nodewright.fleet.simulation.node_ranking import NodeRanking
+from nodewright.fleet.simulation.inter_pod import InterPodView, SpreadRanking
+from nodewright.fleet.simulation.node_ranking import NodeGroups, NodeRanking
 from nodewright.fleet.simulation.outcomes import FilterRejections
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodTemplate
 from nodewright.fleet.simulation.scores import MAX_NODE_SCORE, SCORED_STATES
-from nodewright.fleet.simulation.spread_ranking import SpreadRanking
 
-NodeScore: TypeAlias = Callable[[PodShape, NodeSlot], int]
+NodeScore: TypeAlias = Callable[[PodTemplate, NodeSlot], int]
 """Score of a node that depends on the pod and the node only: a weighted sum of scores from 0 to 100."""
 
 TAINT_WEIGHT, AFFINITY_WEIGHT, SPREAD_WEIGHT, INTER_POD_AFFINITY_WEIGHT = 3, 2, 2, 2
@@ -37,13 +35,13 @@ TAINT_WEIGHT, AFFINITY_WEIGHT, SPREAD_WEIGHT, INTER_POD_AFFINITY_WEIGHT = 3, 2, 
 Follows: v1.36, pkg/scheduler/apis/config/v1/default_plugins.go, getDefaultPlugins.
 """
 _MAX_CACHED_SCORES = 2_000_000
-"""Maximum number of cached node scores, for all shapes together."""
+"""Maximum number of cached node scores, for all templates together."""
 
 
 class Scheduler(Protocol):
     """Chooses nodes for pods."""
 
-    def choose(self, shape: PodShape, excluded: Collection[int] = ()) -> int | None:
+    def choose(self, template: PodTemplate, excluded: Collection[int] = ()) -> int | None:
         """The number of the best feasible node that is not excluded; None: there is none."""
 
 
@@ -53,15 +51,15 @@ class ExhaustiveScheduler(msgspec.Struct, frozen=True):
     cluster: ClusterView
     score: NodeScore
 
-    def choose(self, shape: PodShape, excluded: Collection[int] = ()) -> int | None:
+    def choose(self, template: PodTemplate, excluded: Collection[int] = ()) -> int | None:
         """See Scheduler."""
-        inter_pod = InterPodView(shape, self.cluster)
+        inter_pod = InterPodView(template, self.cluster)
         feasible = [
             slot
             for slot in self.cluster.nodes
-            if slot.number not in excluded and filter_status(shape, slot, inter_pod) is None
+            if slot.number not in excluded and filter_status(template, slot, inter_pod) is None
         ]
-        return best_node(shape, feasible, inter_pod, self.score)
+        return best_node(template, feasible, inter_pod, self.score)
 
 
 class IncrementalScheduler:
@@ -77,75 +75,77 @@ class IncrementalScheduler:
         self._has_filters = any(slot.unschedulable or slot.taints for slot in cluster.nodes)
         """Whether static filters can reject a pod that does not select nodes."""
         self._rankings: dict[Hashable, NodeRanking] = {}
-        """Rankings, by what determines the choice; shapes share them."""
+        """Rankings, by what determines the choice; templates share them."""
         self._candidates: dict[int, FeasibleNodes] = {}
-        """By shape, the nodes that pass the static filters."""
+        """By template, the nodes that pass the static filters."""
         self._candidates_by_numbers: dict[tuple[int, ...], FeasibleNodes] = {}
         self._groups = WeakValueDictionary[int, NodeGroups]()
         """By the number of the feasible nodes, as long as a ranking uses them."""
         self._spread_rankings: dict[int, SpreadRanking] = {}
-        """By shape, rankings with spread scores."""
+        """By template, rankings with spread scores."""
 
-    def choose(self, shape: PodShape, excluded: Collection[int] = ()) -> int | None:
+    def choose(self, template: PodTemplate, excluded: Collection[int] = ()) -> int | None:
         """See Scheduler."""
-        candidates = self._candidates.get(shape.number)
+        candidates = self._candidates.get(template.number)
         if candidates is None:
-            candidates = self._candidates[shape.number] = self._static_candidates(shape)
-        if self._is_independent(shape, candidates):
-            if shape.required_node and not shape.has_required_pod_terms:
-                numbers = [node.number for node in candidates.nodes if fits_resources(shape, node)]
+            candidates = self._candidates[template.number] = self._static_candidates(template)
+        if self._is_independent(template, candidates):
+            if template.required_node and not template.has_required_pod_terms:
+                numbers = [node.number for node in candidates.nodes if fits_resources(template, node)]
                 return numbers[0] if numbers and numbers[0] not in excluded else None
-            if not shape.needs_cluster_scores:
-                return self._ranking(shape, candidates).best(excluded)
-            if shape.has_only_soft_spreads:
-                return self._best_spread(shape, candidates, excluded)
-        inter_pod = InterPodView(shape, self._cluster)
+            if not template.needs_cluster_scores:
+                return self._ranking(template, candidates).best(excluded)
+            if template.has_only_soft_spreads:
+                return self._best_spread(template, candidates, excluded)
+        inter_pod = InterPodView(template, self._cluster)
         feasible = [
             slot
             for slot in candidates.nodes
             if slot.number not in excluded
-            and fits_resources(shape, slot)
+            and fits_resources(template, slot)
             and inter_pod.filter_status(slot) is None
         ]
-        return best_node(shape, feasible, inter_pod, self._score)
+        return best_node(template, feasible, inter_pod, self._score)
 
-    def _static_candidates(self, shape: PodShape) -> "FeasibleNodes":
+    def _static_candidates(self, template: PodTemplate) -> "FeasibleNodes":
         slots: Sequence[NodeSlot] = self._cluster.nodes
-        if shape.required_node:
-            slots = [self._by_name[shape.required_node]] if shape.required_node in self._by_name else []
-        if self._has_filters or shape.selects_nodes or shape.required_names is not None:
-            slots = [slot for slot in slots if static_filter_status(shape, slot) is None]
-        has_soft_taint = any(slot.taints and intolerable_taint_count(shape, slot) for slot in slots)
+        if template.required_node:
+            slots = [self._by_name[template.required_node]] if template.required_node in self._by_name else []
+        if self._has_filters or template.selects_nodes or template.required_names is not None:
+            slots = [slot for slot in slots if static_filter_status(template, slot) is None]
+        has_soft_taint = any(slot.taints and intolerable_taint_count(template, slot) for slot in slots)
         key = (has_soft_taint, *(slot.number for slot in slots))
         return self._candidates_by_numbers.setdefault(
             key, FeasibleNodes(len(self._candidates_by_numbers), slots, has_soft_taint)
         )
 
-    def _is_independent(self, shape: PodShape, candidates: "FeasibleNodes") -> bool:
+    def _is_independent(self, template: PodTemplate, candidates: "FeasibleNodes") -> bool:
         """Whether no PreferNoSchedule taint and no term of an assigned pod affects its placement."""
         return not candidates.has_soft_taint and not any(
-            _has_term_for(other, shape) for other in self._cluster.shapes_with_pod_terms.values()
+            _has_term_for(other, template) for other in self._cluster.templates_with_pod_terms.values()
         )
 
     def _best_spread(
-        self, shape: PodShape, candidates: "FeasibleNodes", excluded: Collection[int]
+        self, template: PodTemplate, candidates: "FeasibleNodes", excluded: Collection[int]
     ) -> int | None:
-        ranking = self._spread_rankings.pop(shape.number, None)
+        ranking = self._spread_rankings.pop(template.number, None)
         if ranking is None:
             self._evict_rankings(self._spread_rankings)
-            ranking = SpreadRanking(shape, candidates.nodes, self._cluster)
-        self._spread_rankings[shape.number] = ranking
-        others = self._ranking(shape, candidates)
+            ranking = SpreadRanking(template, candidates.nodes, self._cluster)
+        self._spread_rankings[template.number] = ranking
+        others = self._ranking(template, candidates)
         others.update()
         return ranking.best(others.score_of, excluded, weight=SPREAD_WEIGHT)
 
-    def _ranking(self, shape: PodShape, candidates: "FeasibleNodes") -> NodeRanking:
+    def _ranking(self, template: PodTemplate, candidates: "FeasibleNodes") -> NodeRanking:
         is_shared = self._score in SCORED_STATES
-        key = (candidates.number, shape.amounts_key if is_shared else shape.number)
+        key = (candidates.number, template.amounts_key if is_shared else template.number)
         ranking = self._rankings.pop(key, None)
         if ranking is None:
             self._evict_rankings(self._rankings)
-            ranking = NodeRanking(shape, self._groups_of(candidates), len(self._cluster.nodes), self._score)
+            ranking = NodeRanking(
+                template, self._groups_of(candidates), len(self._cluster.nodes), self._score
+            )
         self._rankings[key] = ranking
         return ranking
 
@@ -170,34 +170,36 @@ class FeasibleNodes(NamedTuple):
     has_soft_taint: bool
 
 
-def filter_status(shape: PodShape, slot: NodeSlot, inter_pod: InterPodView) -> FilterStatus | None:
+def filter_status(template: PodTemplate, slot: NodeSlot, inter_pod: InterPodView) -> FilterStatus | None:
     """The first rejection of the node by a filter; None: it is feasible."""
     return (
-        static_filter_status(shape, slot)
-        or resource_filter_status(shape, slot)
+        static_filter_status(template, slot)
+        or resource_filter_status(template, slot)
         or inter_pod.filter_status(slot)
     )
 
 
 def best_node(
-    shape: PodShape, slots: Sequence[NodeSlot], inter_pod: InterPodView, score: NodeScore
+    template: PodTemplate, slots: Sequence[NodeSlot], inter_pod: InterPodView, score: NodeScore
 ) -> int | None:
     """The number of the node with the highest score; None: there are no nodes."""
     if not slots:
         return None
-    totals = total_scores(shape, slots, inter_pod, score)
+    totals = total_scores(template, slots, inter_pod, score)
     return slots[totals.index(max(totals))].number
 
 
 def total_scores(
-    shape: PodShape, slots: Sequence[NodeSlot], inter_pod: InterPodView, score: NodeScore
+    template: PodTemplate, slots: Sequence[NodeSlot], inter_pod: InterPodView, score: NodeScore
 ) -> list[int]:
     """The score of each of these nodes, of which there is at least one: the weighted sum of all plugins' scores."""
-    taint_scores = normalized_scores([intolerable_taint_count(shape, slot) for slot in slots], reverse=True)
-    affinity_scores = normalized_scores([node_affinity_score(shape, slot) for slot in slots])
+    taint_scores = normalized_scores(
+        [intolerable_taint_count(template, slot) for slot in slots], reverse=True
+    )
+    affinity_scores = normalized_scores([node_affinity_score(template, slot) for slot in slots])
     spread_scores, inter_pod_scores = inter_pod.spread_scores(slots), inter_pod.affinity_scores(slots)
     return [
-        score(shape, slot)
+        score(template, slot)
         + TAINT_WEIGHT * taint_scores[index]
         + AFFINITY_WEIGHT * affinity_scores[index]
         + SPREAD_WEIGHT * spread_scores[index]
@@ -206,14 +208,14 @@ def total_scores(
     ]
 
 
-def filter_rejections(shape: PodShape, cluster: ClusterView) -> tuple[FilterRejections, ...]:
+def filter_rejections(template: PodTemplate, cluster: ClusterView) -> tuple[FilterRejections, ...]:
     """Why no node is feasible for the pod: the first filter to reject each node, most frequent first.
 
     A node that has too little of several resources counts for each of them.
     """
-    inter_pod, counts = InterPodView(shape, cluster), dict[tuple[str, str], int]()
+    inter_pod, counts = InterPodView(template, cluster), dict[tuple[str, str], int]()
     for slot in cluster.nodes:
-        status = filter_status(shape, slot, inter_pod)
+        status = filter_status(template, slot, inter_pod)
         if status is not None:
             for detail in status.details:
                 key = (status.plugin, detail)
@@ -222,14 +224,14 @@ def filter_rejections(shape: PodShape, cluster: ClusterView) -> tuple[FilterReje
     return tuple(FilterRejections(plugin, detail, count) for (plugin, detail), count in ranked)
 
 
-def node_affinity_score(shape: PodShape, slot: NodeSlot) -> int:
+def node_affinity_score(template: PodTemplate, slot: NodeSlot) -> int:
     """Sum of the weights of the preferred node affinity terms that the node matches.
 
     Follows: v1.36, pkg/scheduler/framework/plugins/nodeaffinity/node_affinity.go, Score.
     """
     return sum(
         term.weight
-        for term in shape.preferred
+        for term in template.preferred
         if affinity_mismatch(term.required_spec, slot.name, slot.labels) is None
     )
 
@@ -244,11 +246,11 @@ def normalized_scores(scores: Sequence[int], *, reverse: bool = False) -> list[i
     return [MAX_NODE_SCORE - score for score in normalized] if reverse else normalized
 
 
-def _has_term_for(assigned: PodShape, shape: PodShape) -> bool:
+def _has_term_for(assigned: PodTemplate, template: PodTemplate) -> bool:
     """Whether a term of an assigned pod matches this pod."""
     terms = assigned.pod_terms
     return any(
-        term.matches(shape.namespace, shape.labels)
+        term.matches(template.namespace, template.labels)
         for term in (
             *terms.required_affinity,
             *terms.required_anti_affinity,

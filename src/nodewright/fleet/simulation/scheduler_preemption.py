@@ -15,9 +15,13 @@ from typing import NamedTuple, TypeAlias
 from nodewright.fleet.simulation.cluster_view import AssignedPod, ClusterView, NodeSlot
 from nodewright.fleet.simulation.filters import fits_resources, static_filter_status
 from nodewright.fleet.simulation.inter_pod import InterPodView
-from nodewright.fleet.simulation.pod_shapes import PodShape
-from nodewright.fleet.simulation.pod_terms import LabelMatcher
+from nodewright.fleet.simulation.pod_templates import LabelMatcher, PodTemplate
 from nodewright.fleet.workload import DisruptionBudget
+
+PendingCounts: TypeAlias = Mapping[int, tuple[PodTemplate, int]]
+"""Templates and their numbers of pending pods, by template number."""
+_PRIORITY_OFFSET = 2**31
+"""Added to each priority, so that further victims of negative priority never reduce the cost."""
 
 
 class DisruptionBudgets:
@@ -25,20 +29,18 @@ class DisruptionBudgets:
 
     def __init__(self, budgets: Sequence[DisruptionBudget] = ()) -> None:
         self._budgets = [(budget, LabelMatcher(budget.selector)) for budget in budgets]
-        self._budgets_by_shape: dict[int, tuple[int, ...]] = {}
+        self._budgets_by_template: dict[int, tuple[int, ...]] = {}
 
-    def disruptions_allowed(
-        self, cluster: ClusterView, waiting: Mapping[int, tuple[PodShape, int]]
-    ) -> list[int]:
-        """Number of disruptions that each budget allows; ``waiting`` counts pending pods by shape number."""
+    def disruptions_allowed(self, cluster: ClusterView, waiting: PendingCounts) -> list[int]:
+        """Number of disruptions that each budget allows; ``waiting`` counts pending pods by template number."""
         if not self._budgets:
             return []
         healthy, pending = [0] * len(self._budgets), [0] * len(self._budgets)
-        for number, shape in cluster.shapes.items():
-            for at in self._budget_indexes(shape):
-                healthy[at] += cluster.pods_by_shape[number]
-        for shape, count in waiting.values():
-            for at in self._budget_indexes(shape):
+        for number, template in cluster.templates.items():
+            for at in self._budget_indexes(template):
+                healthy[at] += cluster.pods_by_template[number]
+        for template, count in waiting.values():
+            for at in self._budget_indexes(template):
                 pending[at] += count
         return [
             max(running - budget.desired_healthy(running + waiting_count), 0)
@@ -53,33 +55,28 @@ class DisruptionBudgets:
         """Uids of the pods whose removal, after that of the pods before them, would violate their budgets."""
         remaining, violating = list(disruptions_allowed), set[str]()
         for uid, pod in pods if remaining else ():
-            for at in self._budget_indexes(pod.shape):
+            for at in self._budget_indexes(pod.template):
                 remaining[at] -= 1
                 if remaining[at] < 0:
                     violating.add(uid)
         return frozenset(violating)
 
-    def _budget_indexes(self, shape: PodShape) -> tuple[int, ...]:
-        """Indexes of the budgets for pods of this shape; none match pods without labels, and an empty selector matches none."""
-        indexes = self._budgets_by_shape.get(shape.number)
+    def _budget_indexes(self, template: PodTemplate) -> tuple[int, ...]:
+        """Indexes of the budgets for pods of this template; none match pods without labels, and an empty selector matches none."""
+        indexes = self._budgets_by_template.get(template.number)
         if indexes is None:
-            indexes = self._budgets_by_shape[shape.number] = tuple(
+            indexes = self._budgets_by_template[template.number] = tuple(
                 at
                 for at, (budget, selector) in enumerate(self._budgets)
-                if budget.namespace == shape.namespace
-                and shape.labels
+                if budget.namespace == template.namespace
+                and template.labels
                 and not selector.is_empty
-                and selector.matches(shape.labels)
+                and selector.matches(template.labels)
             )
         return indexes
 
 
-PendingCounts: TypeAlias = Mapping[int, tuple[PodShape, int]]
-"""Shapes and their numbers of pending pods, by shape number."""
-
 NO_BUDGETS = DisruptionBudgets()
-_PRIORITY_OFFSET = 2**31
-"""Added to each priority, so that further victims of negative priority never reduce the cost."""
 
 
 class PreemptionPlan(NamedTuple):
@@ -97,25 +94,25 @@ class NodeVictims(NamedTuple):
 
 
 def preemption_plan(
-    shape: PodShape,
+    template: PodTemplate,
     cluster: ClusterView,
     budgets: DisruptionBudgets = NO_BUDGETS,
     waiting: PendingCounts = MappingProxyType({}),
 ) -> PreemptionPlan | None:
-    """The best preemption for a pod of this shape; None: it may not preempt, or preemption would not help.
+    """The best preemption for a pod of this template; None: it may not preempt, or preemption would not help.
 
-    ``waiting`` counts pending pods by shape number: budgets count them as expected pods.
+    ``waiting`` counts pending pods by template number: budgets count them as expected pods.
     """
-    if not shape.may_preempt or not cluster.has_pods_below(shape.priority):
+    if not template.may_preempt or not cluster.has_pods_below(template.priority):
         return None
     best: tuple[tuple[float, ...], PreemptionPlan] | None = None
     budget_state = BudgetState(budgets, budgets.disruptions_allowed(cluster, waiting))
     for slot in cluster.nodes:
-        if not any(pod.shape.priority < shape.priority for pod in slot.pods.values()):
+        if not any(pod.template.priority < template.priority for pod in slot.pods.values()):
             continue
-        if static_filter_status(shape, slot) is not None:
+        if static_filter_status(template, slot) is not None:
             continue
-        victims = _victims(shape, cluster, slot, budget_state)
+        victims = _victims(template, cluster, slot, budget_state)
         if victims.uids:
             cost = (*_cost(slot, victims), slot.number)
             if best is None or cost < best[0]:
@@ -130,14 +127,16 @@ class BudgetState(NamedTuple):
     disruptions_allowed: Sequence[int]
 
 
-def _victims(shape: PodShape, cluster: ClusterView, slot: NodeSlot, budget_state: BudgetState) -> NodeVictims:
+def _victims(
+    template: PodTemplate, cluster: ClusterView, slot: NodeSlot, budget_state: BudgetState
+) -> NodeVictims:
     """The fewest necessary victims on this node; empty: preemption does not help.
 
     Pods whose budgets would be violated are reprieved first. The cluster view is unchanged afterwards.
     """
     before = dict(slot.pods)
     candidates = sorted(
-        (uid for uid, pod in before.items() if pod.shape.priority < shape.priority),
+        (uid for uid, pod in before.items() if pod.template.priority < template.priority),
         key=lambda uid: _importance(before[uid]),
     )
     violating = budget_state.budgets.violating_uids(
@@ -148,10 +147,10 @@ def _victims(shape: PodShape, cluster: ClusterView, slot: NodeSlot, budget_state
         for uid in candidates:
             cluster.remove_pod(slot, uid)
         removed: Iterable[str] = candidates
-        if _fits(shape, cluster, slot):
+        if _fits(template, cluster, slot):
             for uid in sorted(candidates, key=lambda uid: uid not in violating):
                 cluster.add_pod(slot, uid, before[uid])
-                if not _fits(shape, cluster, slot):
+                if not _fits(template, cluster, slot):
                     cluster.remove_pod(slot, uid)
                     victims.add(uid)
             removed = sorted(victims)
@@ -160,23 +159,23 @@ def _victims(shape: PodShape, cluster: ClusterView, slot: NodeSlot, budget_state
     return NodeVictims(tuple(uid for uid in candidates if uid in victims), len(victims & violating))
 
 
-def _fits(shape: PodShape, cluster: ClusterView, slot: NodeSlot) -> bool:
-    if not fits_resources(shape, slot):
+def _fits(template: PodTemplate, cluster: ClusterView, slot: NodeSlot) -> bool:
+    if not fits_resources(template, slot):
         return False
-    if not shape.has_required_pod_terms and not cluster.shapes_with_pod_terms:
+    if not template.has_required_pod_terms and not cluster.templates_with_pod_terms:
         return True
-    return InterPodView(shape, cluster).filter_status(slot) is None
+    return InterPodView(template, cluster).filter_status(slot) is None
 
 
 def _importance(pod: AssignedPod) -> tuple[float, ...]:
     """Follows: v1.36, pkg/scheduler/util/utils.go, MoreImportantPod."""
-    return (-pod.shape.priority, pod.started_at_s, pod.pod_number)
+    return (-pod.template.priority, pod.started_at_s, pod.pod_number)
 
 
 def _cost(slot: NodeSlot, victims: NodeVictims) -> tuple[float, ...]:
     """Sort key, lowest is best: violations, highest priority, sum of priorities, number of victims, earliest start."""
     pods = [slot.pods[uid] for uid in victims.uids]
-    highest = max(pod.shape.priority for pod in pods)
-    earliest = min(pod.started_at_s for pod in pods if pod.shape.priority == highest)
-    total = sum(pod.shape.priority + _PRIORITY_OFFSET for pod in pods)
+    highest = max(pod.template.priority for pod in pods)
+    earliest = min(pod.started_at_s for pod in pods if pod.template.priority == highest)
+    total = sum(pod.template.priority + _PRIORITY_OFFSET for pod in pods)
     return (victims.violations, highest, total, len(pods), -earliest)

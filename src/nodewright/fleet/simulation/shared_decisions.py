@@ -131,7 +131,7 @@ class SharedDecisions:
     def __init__(self) -> None:
         self._known: dict[Hashable, FreeResources] = {}
         self._alignments: dict[tuple[FreeResources, int], GrantedAlignment | None] = {}
-        """By what is left and the number of a shape; None: the managers refuse the pod."""
+        """By what is left and the number of a template; None: the managers refuse the pod."""
         self._releases: dict[tuple[FreeResources, Hashable], FreeResources] = {}
         """By what is left and the key of what is released."""
 
@@ -157,10 +157,10 @@ class SharedDecisions:
         return after
 
     def aligned(
-        self, start: NodeState, free: FreeResources, shape: int, pod: Pod
+        self, start: NodeState, free: FreeResources, template: int, pod: Pod
     ) -> tuple[GrantedAlignment | None, bool]:
-        """What a pod of the shape with this number is granted, None if it is refused; and whether that was known."""
-        key = (free, shape)
+        """What a pod of the template with this number is granted, None if it is refused; and whether that was known."""
+        key = (free, template)
         if key in self._alignments:
             return self._alignments[key], True
         managers = start.config.managers

@@ -14,11 +14,9 @@ from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.scheduling.verdicts.disruption_budgets import ClusterBudget
 from nodewright.scheduling.verdicts.extender_protocol import decode_pod
 from nodewright.scheduling.verdicts.pod_queries import PodQuery, pod_query
-from nodewright.scheduling.verdicts.tracked_cluster import TrackedCluster
-from nodewright.scheduling.verdicts.tracked_nodes import Basis
+from nodewright.scheduling.verdicts.tracked_cluster import Basis, ClusterBudget, TrackedCluster
 from nodewright.scheduling.verdicts.verdict_ledger import ComparedVerdict, VerdictLedger
 
 NODES_PATH, PODS_PATH = "/api/v1/nodes", "/api/v1/pods"
@@ -38,8 +36,6 @@ class ClusterFeed:
         )
         self.budgets = Reflector(api, BUDGETS_PATH, "", clock)
         self.ledger = VerdictLedger()
-        self.owns: Callable[[str], bool] = lambda _name: True
-        """Whether this process answers for a node; of other nodes and their pods only the names are kept."""
         self.awaits_export: Callable[[str], bool] = lambda _name: False
         """Whether the first export of a node is on its way: it is not predicted meanwhile."""
         self.export_max_age_s, self.export_places = float("inf"), ExportPlaces()
@@ -56,7 +52,7 @@ class ClusterFeed:
         """Nodes whose prediction is not up to date."""
         self.nodes.on_change, self.pods.on_change = self._node_changed, self._pod_changed
         self.budgets.on_change = self._budget_changed
-        self.nodes.reduce, self.pods.reduce = self._kept_node, self._kept_pod
+        self.nodes.reduce = self.pods.reduce = trimmed_object
 
     @property
     def has_listed(self) -> bool:
@@ -69,9 +65,7 @@ class ClusterFeed:
         Errors: InputError for a pod that cannot be decoded.
         """
         document = self.pods.objects.get(uid)
-        if document is None or not self._owns_pod(document):
-            return None
-        return decode_pod(document)
+        return None if document is None else decode_pod(document)
 
     async def predict(self) -> None:
         """Predicts nodes without a fresh export until it is cancelled."""
@@ -104,16 +98,11 @@ class ClusterFeed:
 
     # ------------------------------------------------------------ nodes
 
-    def _kept_node(self, document: dict[str, Any]) -> dict[str, Any]:
-        return trimmed_object(document) if self.owns(document["metadata"]["name"]) else _names(document)
-
     def _node_changed(self, uid: str) -> None:
         known, objects = self._node_names, self.nodes.objects
         for changed in [uid] if uid else sorted({*known, *objects}):
             document = objects.get(changed)
             name = known.pop(changed, "") if document is None else str(document["metadata"]["name"])
-            if not self.owns(name):
-                continue
             if document is None:
                 if name and name not in known.values():
                     self._cluster.remove_node(name)
@@ -129,7 +118,8 @@ class ClusterFeed:
             self._mark_outdated(name)
 
     def _mark_outdated(self, name: str) -> None:
-        if self._cluster.nodes[name].basis is not Basis.EXACT:
+        node = self._cluster.nodes.get(name)
+        if node is not None and node.basis is not Basis.EXACT:
             self._outdated[name] = None
 
     def _predict_node(self, name: str) -> None:
@@ -168,16 +158,6 @@ class ClusterFeed:
 
     # ------------------------------------------------------------ pods
 
-    def _kept_pod(self, document: dict[str, Any]) -> dict[str, Any]:
-        if self._owns_pod(document):
-            return trimmed_object(document)
-        return {**_names(document), "spec": {"nodeName": document["spec"]["nodeName"]}}
-
-    def _owns_pod(self, document: Mapping[str, Any]) -> bool:
-        """Whether the pod has no node yet, or one of this process."""
-        node = _node_of(document)
-        return not node or self.owns(node)
-
     def _pod_changed(self, uid: str) -> None:
         objects = self.pods.objects
         for changed in [uid] if uid else sorted({*self._bound, *objects}):
@@ -187,13 +167,13 @@ class ClusterFeed:
         known = self._bound.get(uid, "")
         node = _node_of(document or {})
         status = (document or {}).get("status") or {}
-        is_active = bool(document and node and self.owns(node)) and status.get("phase") not in _TERMINAL
+        is_active = bool(document and node) and status.get("phase") not in _TERMINAL
         if document is not None and self.ledger.awaits(uid):
             self._compare(document)
         if known and (not is_active or known != node):
             self._bound.pop(uid)
             self._cluster.pod_gone(known, uid, now_s=self._clock.monotonic_s())
-            self._mark_outdated_if_known(known)
+            self._mark_outdated(known)
         if document is None:
             self.ledger.forget(uid)
         elif is_active and uid not in self._bound:
@@ -206,7 +186,7 @@ class ClusterFeed:
             return  # No API server stores it; the kubelet cannot read it either.
         self._bound[query.uid] = node
         self.note_binding(node, query)
-        self._mark_outdated_if_known(node)
+        self._mark_outdated(node)
 
     def note_binding(self, node: str, query: PodQuery) -> None:
         """Notes that a pod is bound; of one that another scheduler has bound the verdict is compared as well."""
@@ -216,10 +196,6 @@ class ClusterFeed:
         if is_exact and not is_known and self.has_listed:
             self.ledger.expect(query.uid, node, self._cluster.verdict(node, query))
         self._cluster.pod_bound(node, query, now_s=self._clock.monotonic_s())
-
-    def _mark_outdated_if_known(self, name: str) -> None:
-        if name in self._cluster.nodes:
-            self._mark_outdated(name)
 
     def _compare(self, document: Mapping[str, Any]) -> None:
         try:
@@ -240,14 +216,6 @@ def trimmed_object(document: dict[str, Any]) -> dict[str, Any]:
 def _node_of(document: Mapping[str, Any]) -> str:
     """The node that a pod is bound to; empty: none."""
     return str((document.get("spec") or {}).get("nodeName") or "")
-
-
-def _names(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The object without all but its names."""
-    meta = document["metadata"]
-    return {
-        "metadata": {key: meta[key] for key in ("name", "namespace", "uid", "resourceVersion") if key in meta}
-    }
 
 
 def export_url(document: Mapping[str, Any], places: ExportPlaces) -> str:

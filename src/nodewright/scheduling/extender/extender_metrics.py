@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-
-import msgspec
+from typing import Any
 
 from nodewright.documents.output.exposition import (
     HistogramBuckets,
@@ -14,8 +13,7 @@ from nodewright.documents.output.exposition import (
     family_text,
 )
 from nodewright.engine.node.step import Decision
-from nodewright.scheduling.verdicts.tracked_cluster import TrackedCluster
-from nodewright.scheduling.verdicts.tracked_nodes import Basis
+from nodewright.scheduling.verdicts.tracked_cluster import Basis, TrackedCluster
 from nodewright.scheduling.verdicts.verdict_ledger import VerdictLedger
 
 _BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
@@ -53,69 +51,6 @@ _WRONG = _family("wrong_verdicts_total", MetricType.COUNTER, "Compared verdicts 
 _EXPORT_ERRORS = _family("export_errors_total", MetricType.COUNTER, "Exports that were of no use.", "kind")
 
 
-class ExtenderCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What one process, or several together, have counted.
-
-    Units: durations and oldest_s in seconds.
-    """
-
-    calls: dict[str, int] = {}
-    """By verb and result, with a blank between them."""
-    durations: dict[str, tuple[tuple[int, ...], float]] = {}
-    """The buckets and the sum, by verb."""
-    verdicts: dict[str, int] = {}
-    """By decision and basis."""
-    computed: int = 0
-    shared: int = 0
-    nodes: dict[str, int] = {}
-    """By basis."""
-    oldest_s: float = 0.0
-    reservations: int = 0
-    compared: dict[str, int] = {}
-    """By basis and outcome."""
-    wrong: dict[str, int] = {}
-    """By basis."""
-    export_errors: dict[str, int] = {}
-
-    def plus(self, other: "ExtenderCounts") -> "ExtenderCounts":
-        """Both together; calls and durations are those of this one, which has taken them."""
-        return ExtenderCounts(
-            calls=self.calls,
-            durations=self.durations,
-            verdicts=_sums(self.verdicts, other.verdicts),
-            computed=self.computed + other.computed,
-            shared=self.shared + other.shared,
-            nodes=_sums(self.nodes, other.nodes),
-            oldest_s=max(self.oldest_s, other.oldest_s),
-            reservations=self.reservations + other.reservations,
-            compared=_sums(self.compared, other.compared),
-            wrong=_sums(self.wrong, other.wrong),
-            export_errors=_sums(self.export_errors, other.export_errors),
-        )
-
-    def text(self) -> str:
-        """All metrics."""
-        histograms = [
-            MetricHistogram((verb,), _BOUNDS, counts, total)
-            for verb, (counts, total) in sorted(self.durations.items())
-        ]
-        return "".join(
-            (
-                family_text(_CALLS, _samples(self.calls)),
-                family_text(_DURATIONS, histograms),
-                family_text(_VERDICTS, _samples(self.verdicts)),
-                family_text(_COMPUTED, [MetricSample((), self.computed)]),
-                family_text(_SHARED, [MetricSample((), self.shared)]),
-                family_text(_NODES, _samples(self.nodes)),
-                family_text(_OLDEST, [MetricSample((), self.oldest_s)]),
-                family_text(_RESERVATIONS, [MetricSample((), self.reservations)]),
-                family_text(_COMPARED, _samples(self.compared)),
-                family_text(_WRONG, _samples(self.wrong)),
-                family_text(_EXPORT_ERRORS, _samples(self.export_errors)),
-            )
-        )
-
-
 class ExtenderMetrics:
     """Counts calls, verdicts and times."""
 
@@ -136,46 +71,47 @@ class ExtenderMetrics:
         """Counts the verdicts of a call."""
         self.verdicts.update(decisions)
 
-    def call_counts(self) -> ExtenderCounts:
-        """The calls and verdicts so far."""
-        durations = {verb: (tuple(buckets.counts), buckets.total) for verb, buckets in self.durations.items()}
-        return ExtenderCounts(
-            calls=_joined(self.calls),
-            durations=durations,
-            verdicts=_joined(
-                {(str(decision), str(basis)): n for (decision, basis), n in self.verdicts.items()}
-            ),
+    def text(
+        self,
+        cluster: TrackedCluster,
+        ledger: VerdictLedger,
+        export_errors: Mapping[str, int],
+        *,
+        now_s: float,
+    ) -> str:
+        """All metrics: the calls so far, the nodes as they are, and what became of bound pods."""
+        histograms = [
+            MetricHistogram((verb,), _BOUNDS, tuple(buckets.counts), buckets.total)
+            for verb, buckets in sorted(self.durations.items())
+        ]
+        ages = [now_s - node.received_s for node in cluster.nodes.values() if node.basis is Basis.EXACT]
+        verdict_counts, reservations = cluster.pool.counts, sum(1 for _ in cluster.reservations())
+        wrong = dict.fromkeys(Basis, 0)
+        for (outcome, basis), count in ledger.counts.items():
+            wrong[basis] += count if outcome.is_wrong else 0
+        return "".join(
+            (
+                family_text(_CALLS, _samples(self.calls)),
+                family_text(_DURATIONS, histograms),
+                family_text(_VERDICTS, _samples(self.verdicts)),
+                family_text(_COMPUTED, [MetricSample((), verdict_counts.computed)]),
+                family_text(_SHARED, [MetricSample((), verdict_counts.shared)]),
+                family_text(_NODES, _samples(cluster.count_by_basis())),
+                family_text(_OLDEST, [MetricSample((), max(ages, default=0.0))]),
+                family_text(_RESERVATIONS, [MetricSample((), reservations)]),
+                family_text(
+                    _COMPARED,
+                    _samples({(basis, outcome): n for (outcome, basis), n in ledger.counts.items()}),
+                ),
+                family_text(_WRONG, _samples(wrong)),
+                family_text(_EXPORT_ERRORS, _samples(export_errors)),
+            )
         )
 
 
-def cluster_counts(
-    cluster: TrackedCluster, ledger: VerdictLedger, export_errors: Mapping[str, int], *, now_s: float
-) -> ExtenderCounts:
-    """What is to be counted of the nodes and of what became of the pods."""
-    ages = [now_s - node.received_s for node in cluster.nodes.values() if node.basis is Basis.EXACT]
-    wrong = dict.fromkeys(map(str, Basis), 0)
-    for (outcome, basis), count in ledger.counts.items():
-        wrong[basis] += count if outcome.is_wrong else 0
-    return ExtenderCounts(
-        computed=cluster.pool.counts.computed,
-        shared=cluster.pool.counts.shared,
-        nodes={str(basis): count for basis, count in cluster.count_by_basis().items()},
-        oldest_s=max(ages, default=0.0),
-        reservations=sum(1 for _ in cluster.reservations()),
-        compared={f"{basis} {outcome}": count for (outcome, basis), count in ledger.counts.items()},
-        wrong=wrong,
-        export_errors=dict(export_errors),
-    )
-
-
-def _sums(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
-    return {key: first.get(key, 0) + second.get(key, 0) for key in (*first, *second)}
-
-
-def _joined(counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
-    return {f"{first} {second}": count for (first, second), count in counts.items()}
-
-
-def _samples(counts: Mapping[str, int]) -> list[MetricSample]:
-    """The samples; a blank separates two labels."""
-    return [MetricSample(tuple(labels.split(" ", 1)), count) for labels, count in sorted(counts.items())]
+def _samples(counts: Mapping[Any, int]) -> list[MetricSample]:
+    """The counts by label, or by a tuple of labels."""
+    return [
+        MetricSample(tuple(map(str, key if isinstance(key, tuple) else (key,))), counts[key])
+        for key in sorted(counts)
+    ]

@@ -43,7 +43,6 @@ class ExtenderOptions(msgspec.Struct, frozen=True, kw_only=True):
     leader_elect: bool
     lease: str
     deny_impossible_pods: bool
-    workers: int
 
 
 _OPTIONS = (
@@ -134,13 +133,6 @@ _OPTIONS = (
         show_default=True,
         metavar="NAMESPACE/NAME",
         help="The Lease of --leader-elect.",
-    ),
-    click.option(
-        "--workers",
-        type=click.IntRange(1, 64),
-        default=1,
-        show_default=True,
-        help="Processes that share the nodes, where one core is not enough.",
     ),
     click.option(
         "--deny-impossible-pods",

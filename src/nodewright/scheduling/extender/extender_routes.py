@@ -22,8 +22,7 @@ from nodewright.cluster.serving.routes import (
 from nodewright.documents.output.exposition import CONTENT_TYPE
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.values.custom_policy import CustomPolicyError
-from nodewright.scheduling.extender.extender_service import NotReadyError
-from nodewright.scheduling.extender.scheduler_calls import SchedulerCalls
+from nodewright.scheduling.extender.extender_service import ExtenderService, NotReadyError
 from nodewright.scheduling.verdicts.admit_answer import (
     ADMIT_PATH,
     OPENAPI_PATH,
@@ -52,7 +51,7 @@ class VerbRoute(Route):
 class ExtenderRoutes:
     """Decodes requests, and encodes the service's answers."""
 
-    def __init__(self, service: SchedulerCalls) -> None:
+    def __init__(self, service: ExtenderService) -> None:
         self._service = service
         self._counted_bytes = 0
         """Of the calls that are being read or answered."""
@@ -60,8 +59,8 @@ class ExtenderRoutes:
     def call_routes(self) -> tuple[AuthorizedRoute, ...]:
         """The routes of schedulers and autoscalers."""
         service = self._service
-        verbs: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
-            "filter": service.filter,
+        verbs: dict[str, Callable[[bytes], bytes | Awaitable[bytes]]] = {
+            "filter": service.filter_after_exports,
             "prioritize": service.prioritize,
             "preempt": service.preempt,
             "bind": service.bind,
@@ -84,12 +83,13 @@ class ExtenderRoutes:
         )
 
     def _verb(
-        self, name: str, answer: Callable[[bytes], Awaitable[bytes]]
+        self, name: str, answer: Callable[[bytes], bytes | Awaitable[bytes]]
     ) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
             try:
                 async with self._body(request) as body:
-                    return _json(await answer(body))
+                    content = answer(body)
+                    return _json(content if isinstance(content, bytes) else await content)
             except InputError as error:
                 self._service.record_invalid(name)
                 return status_response(_INVALID, str(error), error.faults)
@@ -126,7 +126,7 @@ class ExtenderRoutes:
         """The answers of nodes about a pod."""
         try:
             async with self._body(request) as body:
-                return _json(msgspec.json.encode(await self._service.admit(_ADMIT.decode(body))))
+                return _json(msgspec.json.encode(self._service.admit(_ADMIT.decode(body))))
         except msgspec.ValidationError as error:
             text, _, where = str(error).partition(" - at `$")
             fault = Fault(path=where.lstrip(".").rstrip("`"), rule=text)
@@ -155,8 +155,7 @@ class ExtenderRoutes:
 
     async def metrics(self, _request: Request) -> Response:
         """The metrics in the Prometheus text format."""
-        counts = await self._service.counts()
-        return Response(counts.text().encode(), media_type=CONTENT_TYPE)
+        return Response(self._service.metrics_text().encode(), media_type=CONTENT_TYPE)
 
 
 def extender_application(entries: tuple[AuthorizedRoute, ...]) -> App:

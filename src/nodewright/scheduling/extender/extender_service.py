@@ -3,14 +3,13 @@
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 import msgspec
 
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.scheduling.extender.cluster_feed import ClusterFeed
-from nodewright.scheduling.extender.extender_metrics import ExtenderCounts, ExtenderMetrics, cluster_counts
+from nodewright.scheduling.extender.extender_metrics import ExtenderMetrics
 from nodewright.scheduling.verdicts.admit_answer import AdmitAnswer, AdmitRequest, admit_answer
 from nodewright.scheduling.verdicts.extender_protocol import (
     BindCall,
@@ -50,28 +49,6 @@ class NotReadyError(Exception):
     """The extender cannot answer yet, or is not the leader."""
 
 
-class Binder(Protocol):
-    """Binds a pod to a node."""
-
-    async def bind(self, call: BindCall) -> None:
-        """Binds the pod with this uid.
-
-        Errors: ApiError.
-        """
-
-    async def node_of(self, call: BindCall) -> str | None:
-        """The node of the pod; empty: it has none; None: the pod does not exist, or is another.
-
-        Errors: ApiError.
-        """
-
-    async def query_of(self, call: BindCall) -> PodQuery | None:
-        """The pod; None: it does not exist, or is another.
-
-        Errors: ApiError, InputError.
-        """
-
-
 class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How the extender decides where it does not know."""
 
@@ -89,7 +66,7 @@ class ExtenderService:
         self,
         cluster: TrackedCluster,
         feed: ClusterFeed,
-        binder: Binder,
+        binder: "ApiBinder",
         clock: Clock,
         options: ServiceOptions,
     ) -> None:
@@ -259,12 +236,10 @@ class ExtenderService:
         self.cluster.pod_bound(call.node, query, now_s=self._clock.monotonic_s())
         return ""
 
-    def counts(self) -> ExtenderCounts:
-        """What is counted."""
-        now_s, errors = self._clock.monotonic_s(), self.export_errors
-        return self.metrics.call_counts().plus(
-            cluster_counts(self.cluster, self.feed.ledger, errors, now_s=now_s)
-        )
+    def metrics_text(self) -> str:
+        """All metrics in the Prometheus text format."""
+        now_s = self._clock.monotonic_s()
+        return self.metrics.text(self.cluster, self.feed.ledger, self.export_errors, now_s=now_s)
 
     @property
     def not_ready_reason(self) -> str:
@@ -292,7 +267,7 @@ class ExtenderService:
 
 
 class ApiBinder:
-    """Fulfils `Binder` over the client of API servers."""
+    """Binds pods to nodes by the API server."""
 
     def __init__(self, api: ClusterAPI) -> None:
         self._api = api

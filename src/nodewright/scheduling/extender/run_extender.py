@@ -4,7 +4,7 @@ import asyncio
 import os
 import platform
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -43,15 +43,9 @@ from nodewright.scheduling.extender.extender_routes import (
 )
 from nodewright.scheduling.extender.extender_service import ApiBinder, ExtenderService, ServiceOptions
 from nodewright.scheduling.extender.leader_lease import LeaderLease
-from nodewright.scheduling.extender.review_routes import ReviewRoutes
-from nodewright.scheduling.extender.scheduler_calls import SchedulerCalls, SingleProcess
+from nodewright.scheduling.extender.pod_reviews import ClusterReviews, ReviewRoutes
 from nodewright.scheduling.extender.scorers import scorer_of
-from nodewright.scheduling.extender.sharded_calls import ShardedCalls
-from nodewright.scheduling.extender.worker_processes import ExtenderWorker
-from nodewright.scheduling.verdicts.node_owners import NodeOwners
 from nodewright.scheduling.verdicts.tracked_cluster import TrackedCluster
-
-READINESS_S = 1.0
 
 
 class ExtenderProcess:
@@ -79,7 +73,6 @@ class ExtenderProcess:
         feed.on_compared = lambda compared: (
             print_log_line(compared.sentence) if compared.outcome.is_wrong else None
         )
-        self.calls = SingleProcess(self.service)
         self._lease = lease = leader_lease(options, api, clock)
         if lease is not None:
             self.service.may_lead = lambda: lease.is_leader
@@ -98,13 +91,8 @@ class ExtenderProcess:
         return tasks
 
 
-async def open_process(
-    stack: AsyncExitStack,
-    options: ExtenderOptions,
-    clock: Clock,
-    owns: Callable[[str], bool] = lambda _name: True,
-) -> ExtenderProcess:
-    """The parts that answer for the nodes that this process ``owns``, until the stack is closed.
+async def open_process(stack: AsyncExitStack, options: ExtenderOptions, clock: Clock) -> ExtenderProcess:
+    """The parts of an extender, until the stack is closed.
 
     Errors: InputError with the faults of the options.
     """
@@ -113,7 +101,6 @@ async def open_process(
     followers = await stack.enter_async_context(ExportFollowers(export_access(options), cluster, clock))
     followers.log = print_log_line
     feed = ClusterFeed(api, cluster, clock)
-    feed.owns = owns
     return ExtenderProcess(options, api, followers, feed, clock)
 
 
@@ -154,38 +141,6 @@ def leader_lease(options: ExtenderOptions, api: ClusterAPI, clock: Clock) -> Lea
     return lease
 
 
-class WorkerGroup:
-    """The workers of an extender, and the calls that are split among them."""
-
-    def __init__(self, options: ExtenderOptions, api: ClusterAPI, clock: Clock) -> None:
-        # Faults of these options end the command, not each worker.
-        scorer_of(options.scorer, options.policies, TrackedCluster())
-        ExportPlaces(options.export_port, options.export_base)
-        self.workers = [ExtenderWorker(number, options) for number in range(options.workers)]
-        service_options = ServiceOptions(strict=options.strict, fails_open=options.fail == "open")
-        self.calls = ShardedCalls(
-            NodeOwners(options.workers),
-            lambda owner, request: self.workers[owner].ask(request),
-            ApiBinder(api),
-            service_options,
-        )
-        self._clock = clock
-        self._lease = lease = leader_lease(options, api, clock)
-        if lease is not None:
-            self.calls.may_lead = lambda: lease.is_leader
-
-    def tasks(self) -> Sequence[BackgroundTask]:
-        """What runs beside the servers."""
-        tasks = [BackgroundTask(f"worker {worker.number}", worker.run) for worker in self.workers]
-        tasks.append(BackgroundTask("ask whether the workers are ready", self._watch_readiness))
-        return tasks if self._lease is None else [*tasks, BackgroundTask("hold the lease", self._lease.run)]
-
-    async def _watch_readiness(self) -> None:
-        while True:
-            await self.calls.update_readiness()
-            await self._clock.sleep(READINESS_S)
-
-
 async def run_extender(options: ExtenderOptions) -> int:
     """Serves until the process is asked to stop.
 
@@ -195,18 +150,14 @@ async def run_extender(options: ExtenderOptions) -> int:
     ShortCollections(generation=1).install()
     clock, stop = HostClock(), stop_event()
     security = server_tls(options), call_authorizer(options)
-    if warning := token_warning(options):  # once, whatever the number of workers
+    if warning := token_warning(options):
         print_log_line(warning)
     async with AsyncExitStack() as stack:
-        parts: ExtenderProcess | WorkerGroup
-        if options.workers > 1:
-            parts = WorkerGroup(options, await open_api(stack, options), clock)
-        else:
-            parts = await open_process(stack, options, clock)
-        bound = await serve_extender(stack, options, parts.calls, security)
+        process = await open_process(stack, options, clock)
+        bound = await serve_extender(stack, options, process.service, security)
         scheme = "http" if security[0] is None else "https"
         print_log_line(f"schedulers call {scheme}://{bound}/filter, /prioritize, /preempt and /bind")
-        async with running(parts.tasks(), clock):
+        async with running(process.tasks(), clock):
             await stop.wait()
     return YES
 
@@ -226,7 +177,7 @@ async def running(tasks: Sequence[BackgroundTask], clock: Clock) -> AsyncIterato
 async def serve_extender(
     stack: AsyncExitStack,
     options: ExtenderOptions,
-    calls: SchedulerCalls,
+    service: ExtenderService,
     security: tuple[ReloadingTLS | None, Authorizer | None],
 ) -> ListenAddress:
     """Serves calls, health and metrics until the stack is closed; the address of calls.
@@ -234,7 +185,7 @@ async def serve_extender(
     Errors: HostError if an address is in use.
     """
     tls, authorizer = security
-    routes, refusals = ExtenderRoutes(calls), RefusalLog(print_log_line)
+    routes, refusals = ExtenderRoutes(service), RefusalLog(print_log_line)
 
     async def serve(
         entries: tuple[AuthorizedRoute, ...],
@@ -256,7 +207,7 @@ async def serve_extender(
 
     await serve(routes.health_routes(), options.health_listen, None, None)
     context = None if tls is None else partial(tls.context, print_log_line)
-    reviews = ReviewRoutes(calls.refusals, denies=options.deny_impossible_pods)
+    reviews = ReviewRoutes(ClusterReviews(service).refusals, denies=options.deny_impossible_pods)
     entries = (*routes.call_routes(), *reviews.authorized_routes())
     return await serve(entries, options.listen, authorizer, context)
 

@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
-from msgspec.structs import replace
 
 from nodewright.engine.node.step import Decision
 from nodewright.model.errors import Fault, InputError
 from nodewright.scheduling.verdicts.extender_protocol import MAX_CANDIDATES, decode_pod
-from nodewright.scheduling.verdicts.placement_decisions import placement_ranks, ranked_scores
-from nodewright.scheduling.verdicts.pod_queries import PodQuery, pod_query
-from nodewright.scheduling.verdicts.tracked_cluster import TrackedCluster
-from nodewright.scheduling.verdicts.tracked_nodes import Basis
+from nodewright.scheduling.verdicts.placement_decisions import node_scores
+from nodewright.scheduling.verdicts.pod_queries import pod_query
+from nodewright.scheduling.verdicts.tracked_cluster import Basis, TrackedCluster
 
 ADMIT_PATH, OPENAPI_PATH = "/v1/admit", "/openapi/v3"
 _VERSION = "nodewright.dev/v1alpha1"
@@ -75,64 +73,35 @@ class AdmitAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def admit_answer(cluster: TrackedCluster, request: AdmitRequest) -> AdmitAnswer:
     """What each node makes of the pod, after all pods that are on their way to it.
 
-    Errors: InputError for a pod that is none.
-    """
-    query = checked_request(request)
-    names: Sequence[str] = sorted(cluster.nodes) if request.nodes is None else request.nodes
-    return scored_answer(query.pod.full_name, candidate_answers(cluster, query, names, strict=request.strict))
-
-
-def checked_request(request: AdmitRequest) -> PodQuery:
-    """The pod of a request.
-
     Errors: InputError for a pod that is none, and for too many nodes.
     """
     if not request.pod.get("spec"):
         raise InputError([Fault(path="pod.spec", error="Required value", rule="a Pod")])
     if len(request.nodes or ()) > MAX_CANDIDATES:
         raise InputError([Fault(path="nodes", error="Too many", rule=f"must have at most {MAX_CANDIDATES}")])
-    return pod_query(decode_pod(request.pod, "pod"))
-
-
-class RankedCandidates(msgspec.Struct, frozen=True):
-    """The answers of nodes without scores, and the ranks of those that are possible."""
-
-    nodes: tuple[CandidateAnswer, ...]
-    ranks: dict[str, tuple[int, int]]
-
-
-def scored_answer(pod: str, candidates: RankedCandidates) -> AdmitAnswer:
-    """The whole answer, with the scores by rank."""
-    scores = ranked_scores(candidates.ranks, [node.name for node in candidates.nodes])
-    nodes = tuple(replace(node, score=scores[node.name]) for node in candidates.nodes)
-    return AdmitAnswer(pod=pod, possible=sum(node.possible for node in nodes), nodes=nodes)
-
-
-def candidate_answers(
-    cluster: TrackedCluster, query: PodQuery, names: Sequence[str], *, strict: bool
-) -> RankedCandidates:
-    """What each of these nodes makes of the pod."""
-    answers = {name: cluster.verdict(name, query) for name in names}
-    possible = {name for name, answer in answers.items() if not answer.refuses(strict=strict)}
+    query = pod_query(decode_pod(request.pod, "pod"))
+    names: Sequence[str] = sorted(cluster.nodes) if request.nodes is None else request.nodes
+    verdicts = {name: cluster.verdict(name, query) for name in names}
+    possible = [name for name, verdict in verdicts.items() if not verdict.refuses(strict=request.strict)]
+    scores = node_scores(cluster, query, possible)
     nodes = tuple(
         CandidateAnswer(
             name=name,
-            decision=answer.decision,
-            possible=name in possible,
-            basis=answer.basis,
-            generation=answer.generation,
-            reason=answer.verdict.reason,
-            message=answer.verdict.message,
-            sentence=answer.verdict.sentence,
-            unresolvable=answer.verdict.is_unresolvable,
-            numa_distance=answer.verdict.cost.distance,
-            note=answer.note,
+            decision=verdict.decision,
+            possible=name in scores,
+            basis=verdict.basis,
+            generation=verdict.generation,
+            score=scores.get(name, 0),
+            reason=verdict.verdict.reason,
+            message=verdict.verdict.message,
+            sentence=verdict.verdict.sentence,
+            unresolvable=verdict.verdict.is_unresolvable,
+            numa_distance=verdict.verdict.cost.distance,
+            note=verdict.note,
         )
-        for name, answer in answers.items()
+        for name, verdict in verdicts.items()
     )
-    return RankedCandidates(
-        nodes, placement_ranks(cluster, query, [name for name in answers if name in possible])
-    )
+    return AdmitAnswer(pod=query.pod.full_name, possible=len(possible), nodes=nodes)
 
 
 def openapi_document() -> dict[str, Any]:

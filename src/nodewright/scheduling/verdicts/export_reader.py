@@ -59,7 +59,7 @@ class _NodeItems(NamedTuple):
 
 
 class NodePartCache:
-    """Checked profiles without pods, allocations and labels, by the digest of their JSON; nodes alike share them."""
+    """Checked profiles without pods, allocations and labels, by the digest of their JSON; equal nodes share them."""
 
     def __init__(self) -> None:
         self._profiles: OrderedDict[bytes, NodeProfileSpec] = OrderedDict()

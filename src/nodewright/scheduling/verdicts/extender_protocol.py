@@ -34,8 +34,6 @@ class ExtenderCall(NamedTuple):
 
     query: PodQuery
     candidates: CandidateNodes
-    pod: bytes
-    """The pod as it was sent."""
 
 
 class PreemptCall(NamedTuple):
@@ -43,8 +41,6 @@ class PreemptCall(NamedTuple):
 
     query: PodQuery
     proposals: Mapping[str, ProposedVictims]
-    pod: bytes
-    """The pod as it was sent."""
 
 
 class BindCall(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -117,10 +113,10 @@ def decode_call(body: bytes) -> ExtenderCall:
         )
     query = pod_query(decode_sent_pod(args.pod))
     if args.node_names is not None:
-        return ExtenderCall(query, CandidateNodes(args.node_names), bytes(args.pod))
+        return ExtenderCall(query, CandidateNodes(args.node_names))
     items = args.nodes.items or () if args.nodes else ()
     documents = {_decoded(_NAMED, item, "Node").metadata.name: item for item in items}
-    return ExtenderCall(query, CandidateNodes(tuple(documents), documents), bytes(args.pod))
+    return ExtenderCall(query, CandidateNodes(tuple(documents), documents))
 
 
 def decode_preemption(body: bytes) -> PreemptCall:
@@ -136,7 +132,7 @@ def decode_preemption(body: bytes) -> PreemptCall:
             for name, meta in args.node_name_to_meta_victims.items()
             if meta is not None
         }
-        return PreemptCall(query, proposals, bytes(args.pod))
+        return PreemptCall(query, proposals)
     if args.node_name_to_victims is None:
         rule = "either NodeNameToMetaVictims or NodeNameToVictims"
         raise InputError([Fault(path="NodeNameToMetaVictims", error="Required value", rule=rule)])
@@ -147,7 +143,7 @@ def decode_preemption(body: bytes) -> PreemptCall:
         for name, victims in args.node_name_to_victims.items()
         if victims is not None
     }
-    return PreemptCall(query, proposals, bytes(args.pod))
+    return PreemptCall(query, proposals)
 
 
 def decode_binding(body: bytes) -> BindCall:
@@ -179,7 +175,7 @@ def decode_pod(document: Any, path: str = "Pod") -> Pod:
         raise InputError([Fault(path=f"{path}{where.rstrip('`')}", rule=text)]) from None
 
 
-def decode_sent_pod(content: bytes | msgspec.Raw) -> Pod:
+def decode_sent_pod(content: msgspec.Raw) -> Pod:
     """The pod of a call.
 
     Errors: InputError.

@@ -8,20 +8,19 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.node.step import Decision
-from nodewright.scheduling.verdicts.disruption_budgets import violating_uids
 from nodewright.scheduling.verdicts.pod_queries import PodQuery
 from nodewright.scheduling.verdicts.shared_states import SharedState
 from nodewright.scheduling.verdicts.tracked_cluster import (
     BasedVerdict,
+    Basis,
     PodOnNode,
     TrackedCluster,
     refuses_pod,
+    violating_uids,
 )
-from nodewright.scheduling.verdicts.tracked_nodes import Basis
 
 MAX_SCORE = 10
 """Follows: v1.36, kube-scheduler/extender/v1/types.go, MaxExtenderPriority."""
-
 NodeScores: TypeAlias = Mapping[str, int]
 Scorer: TypeAlias = Callable[[PodQuery, str], int]
 """The score of a node from 0 to 100, by its name."""
@@ -108,28 +107,17 @@ def node_scores(
     """
     if scorer is not None:
         return {name: scorer(query, name) * MAX_SCORE // 100 for name in names}
-    return ranked_scores(placement_ranks(cluster, query, names), names)
-
-
-def placement_ranks(
-    cluster: TrackedCluster, query: PodQuery, names: Sequence[str]
-) -> dict[str, tuple[int, int]]:
-    """What placement costs on those of the nodes that are certain to admit the pod without preemption."""
-    return {
+    costs = {
         name: answer.verdict.cost
         for name, answer in zip(names, cluster.verdicts(names, query), strict=True)
         if answer.verdict.decision is Decision.ADMITTED
         and answer.basis is Basis.EXACT
         and not answer.verdict.preempts
     }
-
-
-def ranked_scores(ranks: Mapping[str, tuple[int, int]], names: Sequence[str]) -> NodeScores:
-    """The scores of nodes by their ranks: the lowest has 10, the highest 0, and those without a rank have 0."""
-    ordered = sorted(set(ranks.values()))
+    ordered = sorted(set(costs.values()))
     steps = max(len(ordered) - 1, 1)
     scores = {cost: MAX_SCORE - MAX_SCORE * place // steps for place, cost in enumerate(ordered)}
-    return {name: scores[ranks[name]] if name in ranks else 0 for name in names}
+    return {name: scores[costs[name]] if name in costs else 0 for name in names}
 
 
 class ProposedVictims(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Pods without what no kubelet judges, so that pods alike share verdicts."""
+"""Pods as questions to nodes: without names and without what no kubelet judges, so that equal pods share verdicts."""
 
 import hashlib
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
 from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR, CONFIG_SOURCE
+from nodewright.fleet.simulation.pod_templates import selects_nodes
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
 from nodewright.model.reasons.predicates import NodeAffinityMismatch
 
@@ -24,7 +25,7 @@ class PodQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     own_key: str
-    shape: Pod
+    anonymous: Pod
     """The pod without names, and without its node selector and affinity."""
     pod: Pod
     """The pod as it is."""
@@ -48,27 +49,23 @@ _ENCODER = msgspec.json.Encoder(order="sorted", enc_hook=str)
 
 def pod_query(pod: Pod) -> PodQuery:
     """The question about a pod; its node, if it has one, does not matter."""
-    shape = shape_of(pod)
-    key = digest_of(shape)
+    anonymous = anonymous_pod(pod)
+    key = digest_of(anonymous)
     # A custom policy sees labels and annotations as well.
     own = replace(
-        shape,
-        metadata=replace(shape.metadata, labels=pod.metadata.labels, annotations=pod.metadata.annotations),
+        anonymous,
+        metadata=replace(
+            anonymous.metadata, labels=pod.metadata.labels, annotations=pod.metadata.annotations
+        ),
     )
     return PodQuery(
         key=key,
-        own_key=key if own == shape else digest_of(own),
-        shape=shape,
+        own_key=key if own == anonymous else digest_of(own),
+        anonymous=anonymous,
         pod=pod,
         uid=pod.uid,
-        selects_nodes=_selects_nodes(pod.spec),
+        selects_nodes=selects_nodes(pod.spec),
     )
-
-
-def _selects_nodes(spec: PodSpec) -> bool:
-    affinity = spec.affinity.node_affinity if spec.affinity else None
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    return bool(spec.node_selector) or required is not None
 
 
 def digest_of(value: object) -> str:
@@ -76,7 +73,7 @@ def digest_of(value: object) -> str:
     return hashlib.blake2b(_ENCODER.encode(value), digest_size=16).hexdigest()
 
 
-def shape_of(pod: Pod) -> Pod:
+def anonymous_pod(pod: Pod) -> Pod:
     """The pod without identity, and without what does not reach the kubelet's admission."""
     annotations = {
         name: text

@@ -1,8 +1,14 @@
-"""Node states without names, shared by all nodes alike, with their verdicts about pods."""
+"""Node states without names, shared by equal nodes, with their verdicts about pods.
+
+`NodeNames` removes the names of node and pods from NodeProfiles, so that equal nodes have equal ones.
+"""
 
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from nodewright.engine.admission.admission_plugins import pod_as_stored, with_canonical_quantities
 from nodewright.engine.node.events import PodAdded
@@ -10,17 +16,27 @@ from nodewright.engine.node.node_config import NO_CUSTOM_POLICIES
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.placement_cost import NO_COST, NUMALayout, PlacementCost
 from nodewright.engine.node.step import Decision, Step, step
-from nodewright.model.kubernetes.node_profile import NodeProfile
-from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.node_profile import (
+    ContainerAllocation,
+    NodePart,
+    NodeProfile,
+    NodeProfileSpec,
+    UnknownNodePart,
+)
+from nodewright.model.kubernetes.objects import ContainerState, ContainerStatus, ObjectMeta, Pod, PodStatus
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.texts import kubelet_text, sentence
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import state_with_pods
-from nodewright.scheduling.verdicts.nameless_profiles import NamelessProfile, NodeNames, named_pod
-from nodewright.scheduling.verdicts.pod_queries import PodQuery
+from nodewright.scheduling.verdicts.pod_queries import NAMESPACE, PodQuery, anonymous_pod, digest_of
 
 MAX_STATES, MAX_VERDICTS = 20_000, 400_000
+_NODE = "node"
+_NO_SPEC = NodeProfileSpec()
+_PER_POD = ("pods", "allocations", "labels", "sources")
+"""The fields that change with the pods, and those that decide nothing here."""
+_OF_THE_NODE = tuple(name for name in NodeProfileSpec.__struct_fields__ if name not in _PER_POD)
 
 
 class NodeVerdict(NamedTuple):
@@ -145,7 +161,7 @@ class SharedState:
         return query.own_key if self.has_own_policies else query.key
 
     def _step(self, query: PodQuery) -> Step:
-        pod = query.pod if self.has_own_policies else query.shape
+        pod = query.pod if self.has_own_policies else query.anonymous
         stored = self._pool.stored_pod(self._key(query), pod, self.state.config.gates)
         return step(self.state, PodAdded(named_pod(stored, int(last_number(self.state) or -1) + 1)))
 
@@ -175,6 +191,103 @@ def _refusal(reason: Reason, *, is_unresolvable: bool) -> NodeVerdict:
     )
 
 
+def last_number(state: NodeState) -> str:
+    """The name of the pod that was admitted last; empty: there is none."""
+    return max(state.pods, default="")
+
+
+class AnonymousPod(msgspec.Struct, frozen=True):
+    """A pod of a profile, and the same without its names."""
+
+    original: Pod
+    pod: Pod
+    key: str
+    """Its digest."""
+
+
+class AnonymousProfile(NamedTuple):
+    """A profile without names. Labels are not part of it: whether a pod selects the node is judged for each node."""
+
+    key: str
+    """Its digest."""
+    empty: NodeProfile
+    """Without pods."""
+    empty_key: str
+    pods: Sequence[AnonymousPod]
+    """The active pods, in order; their names are their places."""
+    allocations: Sequence[ContainerAllocation] | None
+
+    def spec(self, pods: Iterable[Pod]) -> NodeProfileSpec:
+        """The whole, with these pods in place of its own."""
+        named = tuple(named_pod(pod, index) for index, pod in enumerate(pods))
+        allocations = None if self.allocations is None else tuple(self.allocations)
+        return replace(self.empty.spec, pods=named, allocations=allocations)
+
+
+class NodeNames:
+    """Removes the names from the profiles of one node, one after the other.
+
+    What the next profile shares with the one before (the same objects) is not computed again.
+    """
+
+    def __init__(self) -> None:
+        self._before: NodeProfileSpec | None = None
+        self._empty, self._empty_key = NodeProfile(), ""
+        self._ranks: dict[str, dict[str, str]] = {}
+        self._pods: dict[str, AnonymousPod] = {}
+
+    def removed_from(self, profile: NodeProfile) -> AnonymousProfile:
+        """The profile without names."""
+        spec, before = profile.spec, self._before
+        if before is None or any(getattr(spec, name) is not getattr(before, name) for name in _OF_THE_NODE):
+            self._take_node(spec)
+        self._before = spec
+        active = [pod for pod in spec.pods if not pod.is_terminal]
+        pods = [self._anonymous_pod(pod) for pod in active]
+        self._pods = {pod.original.uid: pod for pod in pods}
+        numbers: dict[str, str] = {}
+        for index, pod in enumerate(active):
+            numbers[pod.full_name] = numbers[pod.uid or pod.full_name] = pod_number(index)
+        allocations = _anonymous_allocations(spec.allocations, numbers, self._ranks)
+        empty, empty_key = self._empty, self._empty_key
+        if spec.not_judged:
+            unknown = tuple(_anonymous_part(part, numbers) for part in spec.not_judged)
+            empty = replace(empty, spec=replace(empty.spec, not_judged=unknown))
+            empty_key = digest_of((empty_key, unknown))
+        key = digest_of((empty_key, [pod.key for pod in pods], allocations))
+        return AnonymousProfile(key, empty, empty_key, pods, allocations)
+
+    def _take_node(self, spec: NodeProfileSpec) -> None:
+        self._ranks, self._pods = _device_ranks(spec), {}
+        bare = replace(
+            spec,
+            labels={},
+            sources=(),
+            pods=(),
+            allocations=None,
+            not_judged=(),
+            devices={
+                name: tuple(replace(device, id=self._ranks[name][device.id]) for device in devices)
+                for name, devices in spec.devices.items()
+            },
+            gone_devices={name: _ranked(self._ranks, name, ids) for name, ids in spec.gone_devices.items()},
+        )
+        self._empty = NodeProfile(metadata=ObjectMeta(name=_NODE), spec=bare)
+        self._empty_key = digest_of(self._empty)
+
+    def _anonymous_pod(self, pod: Pod) -> AnonymousPod:
+        known = self._pods.get(pod.uid)
+        if known is not None and known.original is pod:
+            return known
+        bare = anonymous_pod(pod)
+        if self._empty.spec.policies != _NO_SPEC.policies:
+            # A custom policy sees labels and annotations as well.
+            labels, annotations = pod.metadata.labels, pod.metadata.annotations
+            bare = replace(bare, metadata=replace(bare.metadata, labels=labels, annotations=annotations))
+        bare = replace(bare, status=_bare_status(pod.status))
+        return AnonymousPod(pod, bare, digest_of(bare))
+
+
 class StatePool:
     """The states of all nodes, each content once; bounded, the longest unused are dropped, one at a time."""
 
@@ -195,29 +308,29 @@ class StatePool:
 
         Errors: InputError for a profile that no kubelet can have.
         """
-        nameless = (names or NodeNames()).removed_from(profile)
-        known = self._states.get(nameless.key)
+        anonymous = (names or NodeNames()).removed_from(profile)
+        known = self._states.get(anonymous.key)
         if known is None:
-            started = self._started_node(nameless)
+            started = self._started_node(anonymous)
             gates = started.state.config.gates
-            stored = [self.stored_pod(pod.key, pod.pod, gates) for pod in nameless.pods]
-            state, _ = state_with_pods(started.state, nameless.spec(stored), "state", are_stored=True)
-            known = self._states[nameless.key] = SharedState(state, started.layout, self)
+            stored = [self.stored_pod(pod.key, pod.pod, gates) for pod in anonymous.pods]
+            state, _ = state_with_pods(started.state, anonymous.spec(stored), "state", are_stored=True)
+            known = self._states[anonymous.key] = SharedState(state, started.layout, self)
             while len(self._states) > self._max_states:
                 self._states.popitem(last=False)
         else:
-            self._states.move_to_end(nameless.key)
+            self._states.move_to_end(anonymous.key)
         return known
 
-    def _started_node(self, nameless: NamelessProfile) -> SharedState:
+    def _started_node(self, anonymous: AnonymousProfile) -> SharedState:
         """The node without pods: its configuration is most of the work, and seldom changes.
 
         Errors: InputError.
         """
-        known = self._started.get(nameless.empty_key)
+        known = self._started.get(anonymous.empty_key)
         if known is None:
-            state = Node.from_profile(nameless.empty, source="state").state
-            known = self._started[nameless.empty_key] = SharedState(state, NUMALayout.of(state), self)
+            state = Node.from_profile(anonymous.empty, source="state").state
+            known = self._started[anonymous.empty_key] = SharedState(state, NUMALayout.of(state), self)
             while len(self._started) > self._max_states:
                 self._started.popitem(last=False)
         return known
@@ -244,6 +357,86 @@ class StatePool:
             self._fact_count -= count
 
 
-def last_number(state: NodeState) -> str:
-    """The name of the pod that was admitted last; empty: there is none."""
-    return max(state.pods, default="")
+def _anonymous_part(part: UnknownNodePart, numbers: Mapping[str, str]) -> UnknownNodePart:
+    if part.part != NodePart.PODS:
+        return part
+    return replace(part, names=tuple(_pod_name(numbers, name) for name in part.names))
+
+
+def _anonymous_allocations(
+    allocations: Sequence[ContainerAllocation] | None,
+    numbers: Mapping[str, str],
+    ranks: Mapping[str, Mapping[str, str]],
+) -> list[ContainerAllocation] | None:
+    if allocations is None:
+        return None
+    return [
+        replace(
+            allocation,
+            pod=numbers.get(allocation.pod, allocation.pod),
+            devices={name: _ranked(ranks, name, ids) for name, ids in allocation.devices.items()},
+        )
+        for allocation in allocations
+    ]
+
+
+def pod_number(index: int) -> str:
+    """The uid and name of the pod at this place in the order of admission."""
+    return f"{index:05d}"
+
+
+def named_pod(pod: Pod, index: int) -> Pod:
+    """The pod with its number as uid and name."""
+    number = pod_number(index)
+    return replace(pod, metadata=replace(pod.metadata, uid=number, name=number))
+
+
+def _device_ranks(spec: NodeProfileSpec) -> dict[str, dict[str, str]]:
+    """The rank of each device among those of its resource: device managers choose by the order of ids."""
+    ids: dict[str, set[str]] = {
+        name: {device.id for device in devices} for name, devices in spec.devices.items()
+    }
+    for name, gone in spec.gone_devices.items():
+        ids.setdefault(name, set()).update(gone)
+    return {
+        name: {device: f"{rank:06d}" for rank, device in enumerate(sorted(known))}
+        for name, known in ids.items()
+    }
+
+
+def _ranked(ranks: Mapping[str, Mapping[str, str]], resource: str, ids: Iterable[str]) -> tuple[str, ...]:
+    known = ranks.get(resource, {})
+    return tuple(known.get(device, device) for device in ids)
+
+
+def _pod_name(numbers: Mapping[str, str], full_name: str) -> str:
+    number = numbers.get(full_name)
+    return full_name if number is None else f"{NAMESPACE}/{number}"
+
+
+def _bare_status(status: PodStatus) -> PodStatus:
+    """What of a status decides: the phase, what is allocated, and which containers run."""
+    return PodStatus(
+        phase=status.phase,
+        resize=status.resize,
+        resources=status.resources,
+        allocated_resources=status.allocated_resources,
+        container_statuses=tuple(map(_bare_container_status, status.container_statuses)),
+        init_container_statuses=tuple(map(_bare_container_status, status.init_container_statuses)),
+        node_allocatable_resource_claim_statuses=status.node_allocatable_resource_claim_statuses,
+        extended_resource_claim_status=status.extended_resource_claim_status,
+    )
+
+
+def _bare_container_status(status: ContainerStatus) -> ContainerStatus:
+    state = status.state
+    return ContainerStatus(
+        name=status.name,
+        state=ContainerState(
+            waiting=None if state.waiting is None else type(state.waiting)(),
+            running=None if state.running is None else type(state.running)(),
+            terminated=None if state.terminated is None else type(state.terminated)(),
+        ),
+        resources=status.resources,
+        allocated_resources=status.allocated_resources,
+    )

@@ -1,22 +1,51 @@
-"""The nodes of a cluster as the extender knows them: exported states, and the pods on their way to them."""
+"""The nodes of a cluster as the extender knows them: exported states, and the pods on their way to them.
 
+Pods may be bound to nodes that the cluster does not have yet. Preemption respects PodDisruptionBudgets as the API server
+shows them.
+"""
+
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
 
 from nodewright.engine.node.step import Decision
+from nodewright.fleet.simulation.pod_templates import LabelMatcher
 from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.texts import kubelet_text, sentence
-from nodewright.scheduling.verdicts.disruption_budgets import ClusterBudget
-from nodewright.scheduling.verdicts.nameless_profiles import pod_number
 from nodewright.scheduling.verdicts.pod_queries import PodQuery
-from nodewright.scheduling.verdicts.remembered_answers import PlacedPods, RememberedAnswers
-from nodewright.scheduling.verdicts.shared_states import NodeVerdict, SharedState, StatePool, last_number
-from nodewright.scheduling.verdicts.tracked_nodes import Basis, PodReservation, TrackedNode, TrackedNodes
+from nodewright.scheduling.verdicts.shared_states import (
+    NodeNames,
+    NodeVerdict,
+    SharedState,
+    StatePool,
+    last_number,
+    pod_number,
+)
 
 RESERVATION_S = 60.0
 MAX_ORDERED_PODS = 4
 """With more pods on their way to a node, not every order of their arrival is tried."""
+MAX_TABLES = 128
+MIN_PLACED = 10_000
+T = TypeVar("T")
+
+
+class Basis(StrEnum):
+    """What a verdict is based on."""
+
+    EXACT = "exact"
+    """The node's own export."""
+    PREDICTED = "predicted"
+    """The pods of the API server, replayed in order of their creation."""
+    UNKNOWN = "unknown"
+    """Nothing that can be: the node is not in the cluster, or its description is impossible."""
+
+    __hash__ = str.__hash__
 
 
 class BasedVerdict(NamedTuple):
@@ -43,6 +72,66 @@ def refuses_pod(decision: Decision, basis: Basis, *, strict: bool) -> bool:
     if strict:
         return decision is not Decision.ADMITTED or basis is Basis.UNKNOWN
     return basis is Basis.EXACT and decision is Decision.REFUSED
+
+
+class PodReservation(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that is bound, or about to be bound, to a node that does not show it yet.
+
+    Units: reserved_s in seconds of a clock that never goes back.
+    """
+
+    query: PodQuery
+    node: str
+    reserved_s: float
+    is_bound: bool = False
+    """Whether the API server shows it there: then only the node or the end of the pod ends the reservation."""
+
+
+class TrackedNode:
+    """What is known about a node. Changed in place, by `TrackedCluster` only."""
+
+    __slots__ = (
+        "api_pods",
+        "basis",
+        "departing",
+        "generation",
+        "labels",
+        "name",
+        "names",
+        "note",
+        "numbers",
+        "profile",
+        "received_s",
+        "reservations",
+        "seen",
+        "state",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name, self.names = name, NodeNames()
+        self.labels: Mapping[str, str] = {}
+        self.basis, self.note = Basis.UNKNOWN, "nothing is known about the node yet"
+        self.state: SharedState | None = None
+        self.profile: NodeProfile | None = None
+        """The last exported profile, or the prediction."""
+        self.numbers: dict[str, str] = {}
+        """The names of its pods in the state, by uid."""
+        self.generation, self.received_s = -1, float("-inf")
+        self.seen: set[str] = set()
+        """The uids of bound pods that an export has shown: they are never reserved again."""
+        self.reservations: dict[str, PodReservation] = {}
+        """By uid, in the order of reservation."""
+        self.api_pods: dict[str, PodQuery] = {}
+        """The active pods that the API server shows on the node, by uid."""
+        self.departing: dict[str, float] = {}
+        """When the API server showed the end of pods that the export still shows, by uid."""
+
+
+class PodOnNode(NamedTuple):
+    """A pod on a node: its uid, and its name in the node's state."""
+
+    uid: str
+    number: str
 
 
 class TrackedCluster:
@@ -277,11 +366,6 @@ class TrackedCluster:
             if node.basis is Basis.EXACT and now_s - node.received_s > after_s:
                 yield name
 
-    @property
-    def holds_nothing(self) -> bool:
-        """Whether no node is known, nor a pod on its way to one."""
-        return next(iter(self._tracked), None) is None
-
     def count_by_basis(self) -> dict[Basis, int]:
         """The number of nodes by what their verdicts are based on."""
         counts = dict.fromkeys(Basis, 0)
@@ -292,13 +376,6 @@ class TrackedCluster:
     def reservations(self) -> Iterable[PodReservation]:
         """All reservations."""
         return (each for node in self._tracked for each in node.reservations.values())
-
-
-class PodOnNode(NamedTuple):
-    """A pod on a node: its uid, and its name in the node's state."""
-
-    uid: str
-    number: str
 
 
 _UNDECIDED = NodeVerdict(Decision.UNDECIDED, sentence="the node's state is not known")
@@ -327,3 +404,145 @@ def _is_safe(state: SharedState, waiting: list[PodQuery], query: PodQuery) -> bo
         if first is before:
             return False
     return True
+
+
+class TrackedNodes:
+    """The nodes of the cluster; of nodes that it does not have, or not yet, only the pods that are bound to them."""
+
+    def __init__(self) -> None:
+        self.present: dict[str, TrackedNode] = {}
+        self._absent: dict[str, TrackedNode] = {}
+
+    def __iter__(self) -> Iterator[TrackedNode]:
+        """All nodes that anything is known about."""
+        return chain(self.present.values(), self._absent.values())
+
+    def add(self, name: str) -> TrackedNode:
+        """The node of that name, which is in the cluster from now on."""
+        node = self.present.get(name)
+        if node is None:
+            node = self.present[name] = self.holder(name)
+            self._absent.pop(name)
+        return node
+
+    def find(self, name: str) -> TrackedNode | None:
+        """The node of that name, also if only pods name it."""
+        return self.present.get(name) or self._absent.get(name)
+
+    def holder(self, name: str) -> TrackedNode:
+        """The node of that name, for pods that name it."""
+        node = self.find(name)
+        if node is None:
+            node = self._absent[name] = TrackedNode(name)
+        return node
+
+    def remove(self, name: str) -> None:
+        """Forgets a node, but not the pods that are bound to it: a node of the same name may follow."""
+        removed = self.present.pop(name, None)
+        if removed is not None and (removed.api_pods or removed.reservations):
+            node = self._absent[name] = TrackedNode(name)
+            node.api_pods, node.reservations = removed.api_pods, removed.reservations
+
+    def drop_without_pods(self, name: str) -> None:
+        """Forgets a node that the cluster does not have, once no pod names it."""
+        node = self._absent.get(name)
+        if node is not None and not node.api_pods and not node.reservations:
+            del self._absent[name]
+
+
+class RememberedAnswers(Generic[T]):
+    """Verdicts about equal pods, kept by node until the node changes: a table for each key of a pod."""
+
+    def __init__(self) -> None:
+        self._tables: OrderedDict[str, dict[str, T]] = OrderedDict()
+
+    def table(self, key: str) -> dict[str, T]:
+        """The verdicts about pods with this key, by node; the longest unused table is dropped for a new one."""
+        known = self._tables.get(key)
+        if known is not None:
+            self._tables.move_to_end(key)
+            return known
+        while len(self._tables) >= MAX_TABLES:
+            self._tables.popitem(last=False)
+        return self._tables.setdefault(key, {})
+
+    def read(self, key: str, names: Sequence[str]) -> list[T | None]:
+        """The known verdicts of these nodes, in their order."""
+        return list(map(self.table(key).get, names))
+
+    def forget_node(self, name: str) -> None:
+        """Drops the verdicts of a node."""
+        for table in self._tables.values():
+            table.pop(name, None)
+
+
+class PlacedPods:
+    """Pods that are, or have been, on a node or on their way to one; of the latter, some are forgotten now and then."""
+
+    def __init__(self) -> None:
+        self._uids: set[str] = set()
+        self._limit = MIN_PLACED
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._uids
+
+    def add(self, uids: Iterable[str], present: Iterator[str]) -> None:
+        """Adds pods; when most of the known ones may be gone, only those that are ``present`` are kept."""
+        self._uids.update(uids)
+        if len(self._uids) > self._limit:
+            self._uids = set(present)
+            self._limit = max(2 * len(self._uids), MIN_PLACED)
+
+
+class ClusterBudget(NamedTuple):
+    """A PodDisruptionBudget and its status."""
+
+    namespace: str
+    selector: LabelMatcher
+    disruptions_allowed: int
+    disrupted_pods: frozenset[str]
+    """The names of pods whose eviction is in progress: the status has counted them."""
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> "ClusterBudget":
+        """The budget that an object describes.
+
+        >>> budget = {"metadata": {"namespace": "shop"}, "spec": {"selector": {"matchLabels": {"app": "web"}}}}
+        >>> ClusterBudget.of(budget | {"status": {"disruptionsAllowed": 2}}).disruptions_allowed
+        2
+        """
+        status = document.get("status") or {}
+        return cls(
+            namespace=str(document["metadata"].get("namespace") or ""),
+            selector=LabelMatcher((document.get("spec") or {}).get("selector")),
+            disruptions_allowed=int(status.get("disruptionsAllowed") or 0),
+            disrupted_pods=frozenset(status.get("disruptedPods") or ()),
+        )
+
+    def counts(self, pod: Pod) -> bool:
+        """Whether the preemption of the pod is charged to the budget."""
+        labels = pod.metadata.labels
+        return (
+            bool(labels)
+            and pod.metadata.namespace == self.namespace
+            and not self.selector.is_empty
+            and self.selector.matches(labels)
+            and pod.metadata.name not in self.disrupted_pods
+        )
+
+
+def violating_uids(pods: Iterable[Pod], budgets: Iterable[ClusterBudget]) -> frozenset[str]:
+    """The uids of those pods whose preemption, after that of the pods before them, violates a budget.
+
+    Follows: v1.36, pkg/scheduler/framework/plugins/defaultpreemption/default_preemption.go,
+        filterPodsWithPDBViolation.
+    """
+    known = tuple(budgets)
+    left, violating = [budget.disruptions_allowed for budget in known], set[str]()
+    for pod in pods if known else ():
+        for place, budget in enumerate(known):
+            if budget.counts(pod):
+                left[place] -= 1
+                if left[place] < 0:
+                    violating.add(pod.uid)
+    return frozenset(violating)

@@ -12,7 +12,14 @@ from nodewright.fleet import Options, run
 from nodewright.fleet.simulation.cluster_view import AssignedPod
 from nodewright.fleet.simulation.scheduler_preemption import DisruptionBudgets
 from nodewright.fleet.workload import DisruptionBudget, IntOrPercent
-from nodewright.testing.fleets import a_cluster_view, a_node_slot, a_shape, a_template, some_nodes, some_pods
+from nodewright.testing.fleets import (
+    a_cluster_view,
+    a_node_slot,
+    a_pod_template,
+    a_template,
+    some_nodes,
+    some_pods,
+)
 
 APP = {"matchLabels": {"app": "db"}}
 DB = {"app": "db"}
@@ -44,14 +51,14 @@ LEFT = [
 def test_disruptions_allowed_by_a_budget(
     running: int, waiting: int, one: DisruptionBudget, left: int
 ) -> None:
-    shape = a_shape(0, "", DB)
-    board = a_cluster_view([a_node_slot(0)], [(shape, "0" * running)])
-    assert DisruptionBudgets([one]).disruptions_allowed(board, {0: (shape, waiting)}) == [left]
+    template = a_pod_template(0, "", DB)
+    board = a_cluster_view([a_node_slot(0)], [(template, "0" * running)])
+    assert DisruptionBudgets([one]).disruptions_allowed(board, {0: (template, waiting)}) == [left]
 
 
 def test_pods_whose_budget_is_used_up_by_those_before_them_are_violations() -> None:
-    tenants = [(uid, AssignedPod(0, a_shape(0, "", DB), 0.0)) for uid in "abc"]
-    tenants.insert(1, ("other", AssignedPod(0, a_shape(1, "", {"app": "web"}), 0.0)))
+    tenants = [(uid, AssignedPod(0, a_pod_template(0, "", DB), 0.0)) for uid in "abc"]
+    tenants.insert(1, ("other", AssignedPod(0, a_pod_template(1, "", {"app": "web"}), 0.0)))
     budgets = DisruptionBudgets([budget(min_available=ONE)])
     assert budgets.violating_uids(tenants, [1]) == {"b", "c"}
     assert DisruptionBudgets([]).violating_uids(tenants, []) == frozenset()

@@ -12,7 +12,7 @@ from nodewright.fleet.simulation.filters import (
     static_filter_status,
 )
 from nodewright.model.kubernetes.objects import Taint
-from nodewright.testing.fleets import a_cluster_view, a_node_slot, a_shape
+from nodewright.testing.fleets import a_cluster_view, a_node_slot, a_pod_template
 
 TAINTED = Taint(key="gpu", value="yes", effect="NoSchedule")
 TOLERATED: dict[str, Any] = {"tolerations": [{"key": "gpu", "operator": "Exists"}]}
@@ -43,7 +43,7 @@ def required(key: str, operator: str, *values: str) -> dict[str, Any]:
 def test_static_filters_reject_a_node_regardless_of_its_pods(
     spec: dict[str, Any], node: dict[str, Any], filter_name: str | None
 ) -> None:
-    filter_status = static_filter_status(a_shape(**spec), a_node_slot(0, **node))
+    filter_status = static_filter_status(a_pod_template(**spec), a_node_slot(0, **node))
     assert (filter_status and filter_status.plugin) == filter_name
 
 
@@ -58,25 +58,27 @@ def test_static_filters_reject_a_node_regardless_of_its_pods(
     ],
 )
 def test_all_insufficient_resources_are_named(requests: str, missing: tuple[str, ...] | None) -> None:
-    shape, seat = a_shape(1, requests), a_node_slot(0, cpu=4000, memory=1000)
-    a_cluster_view([seat], [(a_shape(0, "cpu=2"), "0")])
-    status = resource_filter_status(shape, seat)
+    template, seat = a_pod_template(1, requests), a_node_slot(0, cpu=4000, memory=1000)
+    a_cluster_view([seat], [(a_pod_template(0, "cpu=2"), "0")])
+    status = resource_filter_status(template, seat)
     assert (status and status.details) == missing
-    assert fits_resources(shape, seat) == (missing is None)
+    assert fits_resources(template, seat) == (missing is None)
 
 
 def test_unresolvable_rejections_are_marked() -> None:
     seat = a_node_slot(0, cpu=4000)
-    assert resource_filter_status(a_shape(0, "cpu=5"), seat) == FilterStatus(
+    assert resource_filter_status(a_pod_template(0, "cpu=5"), seat) == FilterStatus(
         "NodeResourcesFit", ("cpu",), is_unresolvable=True
     )
 
 
 def test_the_number_of_pods_is_named_before_resources() -> None:
     seat = a_node_slot(0, pods=1, cpu=1000)
-    a_cluster_view([seat], [(a_shape(), "0")])
-    assert resource_filter_status(a_shape(1, "cpu=1"), seat) == FilterStatus("NodeResourcesFit", ("pods",))
-    more = resource_filter_status(a_shape(2, "cpu=2"), seat)
+    a_cluster_view([seat], [(a_pod_template(), "0")])
+    assert resource_filter_status(a_pod_template(1, "cpu=1"), seat) == FilterStatus(
+        "NodeResourcesFit", ("pods",)
+    )
+    more = resource_filter_status(a_pod_template(2, "cpu=2"), seat)
     assert more == FilterStatus("NodeResourcesFit", ("pods", "cpu"), is_unresolvable=True)
 
 
@@ -106,14 +108,14 @@ def on_nodes(*terms: list[tuple[str, list[str]]]) -> dict[str, Any]:
 def test_nodes_that_match_fields_exclude_are_rejected_before_other_filters(
     affinity: dict[str, Any], plugin: str
 ) -> None:
-    status = static_filter_status(a_shape(**affinity), a_node_slot(0, cordoned=True))
+    status = static_filter_status(a_pod_template(**affinity), a_node_slot(0, cordoned=True))
     assert status is not None
     assert status.plugin == plugin
 
 
 def ports(number: int, *wanted: dict[str, Any]) -> Any:
     containers = [{"name": "main", "ports": list(wanted)}]
-    return a_shape(number, containers=containers)
+    return a_pod_template(number, containers=containers)
 
 
 @pytest.mark.parametrize(
@@ -129,14 +131,14 @@ def ports(number: int, *wanted: dict[str, Any]) -> Any:
 def test_a_port_of_the_node_has_one_holder(
     held: dict[str, Any], wanted: dict[str, Any], *, meet: bool
 ) -> None:
-    seat, shape = a_node_slot(0), ports(1, wanted)
+    seat, template = a_node_slot(0), ports(1, wanted)
     board = a_cluster_view([seat], [(ports(0, held), "0")])
-    assert (resource_filter_status(shape, seat) == FilterStatus("NodePorts")) is meet
-    assert fits_resources(shape, seat) is not meet
+    assert (resource_filter_status(template, seat) == FilterStatus("NodePorts")) is meet
+    assert fits_resources(template, seat) is not meet
     board.remove_pod(seat, "0000")
-    assert fits_resources(shape, seat)
+    assert fits_resources(template, seat)
 
 
 def test_prefer_no_schedule_taints_are_counted() -> None:
     taints = [Taint(key=key, effect="PreferNoSchedule") for key in ("gpu", "old")]
-    assert intolerable_taint_count(a_shape(**TOLERATED), a_node_slot(0, taints=taints)) == 1
+    assert intolerable_taint_count(a_pod_template(**TOLERATED), a_node_slot(0, taints=taints)) == 1

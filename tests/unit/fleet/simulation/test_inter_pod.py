@@ -11,9 +11,9 @@ import pytest
 
 from nodewright.fleet.simulation.cluster_view import ClusterView
 from nodewright.fleet.simulation.inter_pod import InterPodView
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodTemplate
 from nodewright.model.kubernetes.objects import Taint
-from nodewright.testing.fleets import HOSTNAME, a_cluster_view, a_node_slot, a_shape, a_template
+from nodewright.testing.fleets import HOSTNAME, a_cluster_view, a_node_slot, a_pod_template, a_template
 
 FOO = {"matchExpressions": [{"key": "foo", "operator": "Exists"}]}
 ZONE = "topology.kubernetes.io/zone"
@@ -29,14 +29,14 @@ def soft(key: str, max_skew: int = 1, **more: Any) -> dict[str, Any]:
     return spread(key, max_skew, whenUnsatisfiable="ScheduleAnyway", **more)
 
 
-def shape_with(*constraints: dict[str, Any], **spec: Any) -> PodShape:
-    return a_shape(9, "", MEANT, topologySpreadConstraints=list(constraints), **spec)
+def template_with(*constraints: dict[str, Any], **spec: Any) -> PodTemplate:
+    return a_pod_template(9, "", MEANT, topologySpreadConstraints=list(constraints), **spec)
 
 
 def zones(places: str, labels: Sequence[str] = ZONES) -> ClusterView:
     """Nodes in zones, with pods that are meant: a digit each for the node where it is."""
     seats = [a_node_slot(number, {"zone": zone} if zone else {}) for number, zone in enumerate(labels)]
-    return a_cluster_view(seats, [(a_shape(0, "", MEANT), places)])
+    return a_cluster_view(seats, [(a_pod_template(0, "", MEANT), places)])
 
 
 SOFT = [
@@ -55,29 +55,29 @@ def test_matching_pods_lower_the_spread_score(
     places: str, constraints: list[dict[str, Any]], expected: tuple[int, ...]
 ) -> None:
     board = zones(places)
-    assert tuple(InterPodView(shape_with(*constraints), board).spread_scores(board.nodes)) == expected
+    assert tuple(InterPodView(template_with(*constraints), board).spread_scores(board.nodes)) == expected
 
 
 def test_selected_pods_without_constraints_are_spread_over_nodes_and_zones() -> None:
     wanted = a_template("", MEANT)
-    meant = PodShape(9, wanted, "default", {"matchLabels": MEANT})
+    meant = PodTemplate(9, wanted, "default", {"matchLabels": MEANT})
     board = zones("0000111223", ("", "", "", ""))
     assert InterPodView(meant, board).spread_scores(board.nodes) == [44, 66, 77, 100]
     # As two constraints with these labels would have it, where all nodes have both.
     board = a_cluster_view(
         [a_node_slot(at, {ZONE: zone}) for at, zone in enumerate(ZONES)],
-        [(a_shape(0, "", MEANT), "0000111223")],
+        [(a_pod_template(0, "", MEANT), "0000111223")],
     )
-    pod_shape = shape_with(soft(HOSTNAME, 3), soft(ZONE, 5))
+    pod_template = template_with(soft(HOSTNAME, 3), soft(ZONE, 5))
     assert InterPodView(meant, board).spread_scores(board.nodes) == InterPodView(
-        pod_shape, board
+        pod_template, board
     ).spread_scores(board.nodes)
-    assert PodShape(9, wanted, "default").topology_spreads == ()
+    assert PodTemplate(9, wanted, "default").topology_spreads == ()
 
 
 def test_nodes_without_the_label_are_not_scored() -> None:
     board = zones("0", ("z1", "z1", "z2", ""))
-    spread_scores = InterPodView(shape_with(soft("zone")), board).spread_scores(board.nodes)
+    spread_scores = InterPodView(template_with(soft("zone")), board).spread_scores(board.nodes)
     assert spread_scores == [0, 0, 100, 0]
 
 
@@ -100,15 +100,15 @@ HARD = [
 def test_hard_constraints_keep_pods_evenly_spread(
     places: str, constraints: list[dict[str, Any]], spec: dict[str, Any], expected: str
 ) -> None:
-    around = InterPodView(shape_with(*constraints, **spec), board := zones(places))
+    around = InterPodView(template_with(*constraints, **spec), board := zones(places))
     assert "".join(str(int(around.filter_status(seat) is None)) for seat in board.nodes) == expected
 
 
 def test_nodes_with_taints_count_unless_taints_are_honored() -> None:
     seats = [a_node_slot(0), a_node_slot(1, taints=[Taint(key="gpu", effect="NoSchedule")])]
-    board = a_cluster_view(seats, [(a_shape(0, "", MEANT), "0")])
+    board = a_cluster_view(seats, [(a_pod_template(0, "", MEANT), "0")])
     counted, left_out = (
-        InterPodView(shape_with(spread(HOSTNAME, nodeTaintsPolicy=policy)), board)
+        InterPodView(template_with(spread(HOSTNAME, nodeTaintsPolicy=policy)), board)
         for policy in ("Ignore", "Honor")
     )
     assert counted.filter_status(seats[0]) is not None
@@ -118,9 +118,11 @@ def test_nodes_with_taints_count_unless_taints_are_honored() -> None:
 def test_match_label_keys_restrict_counts_to_the_same_revision() -> None:
     labels = {"foo": "", "revision": "2"}
     seats = [a_node_slot(0), a_node_slot(1)]
-    board = a_cluster_view(seats, [(a_shape(0, "", {"foo": "", "revision": "1"}), "00")])
-    shape = a_shape(1, "", labels, topologySpreadConstraints=[spread(HOSTNAME, matchLabelKeys=["revision"])])
-    assert InterPodView(shape, board).filter_status(seats[0]) is None
+    board = a_cluster_view(seats, [(a_pod_template(0, "", {"foo": "", "revision": "1"}), "00")])
+    template = a_pod_template(
+        1, "", labels, topologySpreadConstraints=[spread(HOSTNAME, matchLabelKeys=["revision"])]
+    )
+    assert InterPodView(template, board).filter_status(seats[0]) is None
 
 
 def term(key: str, value: str, topology: str = "zone", **more: Any) -> dict[str, Any]:
@@ -168,9 +170,10 @@ def test_required_affinity_and_anti_affinity_filter_nodes(
 ) -> None:
     seats = [a_node_slot(number, {"zone": zone}) for number, zone in enumerate(ZONES)]
     board = a_cluster_view(
-        seats, [(a_shape(number, "", own, **wish), where) for number, (own, wish, where) in enumerate(there)]
+        seats,
+        [(a_pod_template(number, "", own, **wish), where) for number, (own, wish, where) in enumerate(there)],
     )
-    around = InterPodView(a_shape(9, "", labels, **spec), board)
+    around = InterPodView(a_pod_template(9, "", labels, **spec), board)
     assert "".join(str(int(around.filter_status(seat) is None)) for seat in seats) == expected
 
 
@@ -195,9 +198,10 @@ def test_nodes_near_preferred_pods_score_higher(
 ) -> None:
     seats = [a_node_slot(number, {"zone": zone}) for number, zone in enumerate(ZONES)]
     board = a_cluster_view(
-        seats, [(a_shape(number, "", own, **wish), where) for number, (own, wish, where) in enumerate(there)]
+        seats,
+        [(a_pod_template(number, "", own, **wish), where) for number, (own, wish, where) in enumerate(there)],
     )
-    assert InterPodView(a_shape(9, "", labels, **spec), board).affinity_scores(seats) == expected
+    assert InterPodView(a_pod_template(9, "", labels, **spec), board).affinity_scores(seats) == expected
 
 
 def test_mismatch_label_keys_separate_revisions() -> None:
@@ -206,17 +210,17 @@ def test_mismatch_label_keys_separate_revisions() -> None:
     board = a_cluster_view(
         seats,
         [
-            (a_shape(0, "", {"foo": "", "revision": "1"}), "0"),
-            (a_shape(1, "", {"foo": "", "revision": "2"}), "1"),
+            (a_pod_template(0, "", {"foo": "", "revision": "1"}), "0"),
+            (a_pod_template(1, "", {"foo": "", "revision": "2"}), "1"),
         ],
     )
-    around = InterPodView(a_shape(2, "", {"foo": "", "revision": "2"}, **affinity(FAR, result)), board)
+    around = InterPodView(a_pod_template(2, "", {"foo": "", "revision": "2"}, **affinity(FAR, result)), board)
     assert [around.filter_status(seat) is None for seat in seats] == [False, True]
 
 
 def test_a_node_without_the_label_of_a_constraint_says_so() -> None:
     board = zones("0", ("z1", "z2", ""))
-    around = InterPodView(shape_with(spread("zone")), board)
+    around = InterPodView(template_with(spread("zone")), board)
     statuses = [around.filter_status(slot) for slot in board.nodes]
     assert [status and status.details for status in statuses] == [
         ("zone",),

@@ -1,10 +1,8 @@
 """Runs that keep no pods that are done come to the same numbers, and hold no more than what is there."""
 
-from pathlib import Path
-
 import pytest
 
-from nodewright.fleet import Options, RunCheckpoint, run
+from nodewright.fleet import Options, run
 from nodewright.fleet.fleet_summary import fleet_summary
 from nodewright.fleet.simulation.fleet_simulation import Progress
 from nodewright.fleet.simulation.outcomes import FinishedPods, FleetPodRecord, PodOutcome
@@ -54,14 +52,6 @@ def test_records_are_kept_only_for_running_and_waiting_pods() -> None:
     last = seen[-1]
     assert not fleet_result.complete
     assert len(fleet_result.pods) == last.running + last.waiting < last.arrived
-
-
-def test_an_interrupted_run_keeps_the_counts_of_finished_pods(tmp_path: Path) -> None:
-    checkpoint = RunCheckpoint(tmp_path / "fleet.checkpoint")
-    broken = run(NODES, PODS, FORGETFUL, watch=lambda progress: progress.arrived < 200, checkpoint=checkpoint)
-    assert not broken.complete
-    whole = run(NODES, PODS, FORGETFUL, checkpoint=checkpoint)
-    assert whole.finished_pods == run(NODES, PODS, FORGETFUL).finished_pods
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 
 from nodewright.fleet.simulation.cluster_view import ClusterView, NodeSlot
 from nodewright.fleet.simulation.filters import intolerable_taint_count
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodTemplate
 from nodewright.fleet.simulation.scheduler import (
     ExhaustiveScheduler,
     IncrementalScheduler,
@@ -21,7 +21,7 @@ from nodewright.fleet.simulation.scheduler import (
 )
 from nodewright.fleet.simulation.scores import default_score
 from nodewright.model.kubernetes.objects import Taint
-from nodewright.testing.fleets import a_cluster_view, a_node_slot, a_shape
+from nodewright.testing.fleets import a_cluster_view, a_node_slot, a_pod_template
 
 FOO, KEY, AZ = {"foo": "bar"}, {"key": "value"}, {"az": "az1"}
 
@@ -49,9 +49,9 @@ AFFINITIES = [
 def test_preferred_labels_count_by_their_weight(
     wished: list[tuple[int, dict[str, Any]]], labels: list[dict[str, str]], scores: list[int]
 ) -> None:
-    shape = a_shape(**preferring(*wished))
+    template = a_pod_template(**preferring(*wished))
     seats = [a_node_slot(number, one) for number, one in enumerate(labels)]
-    assert normalized_scores([node_affinity_score(shape, seat) for seat in seats]) == scores
+    assert normalized_scores([node_affinity_score(template, seat) for seat in seats]) == scores
 
 
 def tainted(*keys: str, effect: str = "PreferNoSchedule") -> list[Taint]:
@@ -80,9 +80,11 @@ TAINTS = [
 def test_more_prefer_no_schedule_taints_lower_the_score(
     spec: dict[str, Any], taints: list[list[Taint]], scores: list[int]
 ) -> None:
-    shape = a_shape(**spec)
+    template = a_pod_template(**spec)
     seats = [a_node_slot(number, taints=one) for number, one in enumerate(taints)]
-    assert normalized_scores([intolerable_taint_count(shape, seat) for seat in seats], reverse=True) == scores
+    assert (
+        normalized_scores([intolerable_taint_count(template, seat) for seat in seats], reverse=True) == scores
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,11 +104,11 @@ def test_the_highest_score_is_a_hundred(scores: list[int], *, reverse: bool, exp
     assert normalized_scores(scores, reverse=reverse) == expected
 
 
-def chosen(shape: PodShape, seats: Sequence[NodeSlot], board: ClusterView | None = None) -> int | None:
+def chosen(template: PodTemplate, seats: Sequence[NodeSlot], board: ClusterView | None = None) -> int | None:
     """What both schedulers choose where nodes are as good by what they have."""
     board = board or a_cluster_view(seats)
     plain, fast = (
-        kind(board, lambda *_: 0).choose(shape) for kind in (ExhaustiveScheduler, IncrementalScheduler)
+        kind(board, lambda *_: 0).choose(template) for kind in (ExhaustiveScheduler, IncrementalScheduler)
     )
     assert plain == fast
     return plain
@@ -122,25 +124,27 @@ WEB = {"app": "web"}
 
 
 def test_of_equal_nodes_the_first_is_chosen() -> None:
-    assert chosen(a_shape(), [a_node_slot(0), a_node_slot(1)]) == 0
-    assert chosen(a_shape(**preferring((1, having("foo", "bar")))), [a_node_slot(0), a_node_slot(1)]) == 0
+    assert chosen(a_pod_template(), [a_node_slot(0), a_node_slot(1)]) == 0
+    assert (
+        chosen(a_pod_template(**preferring((1, having("foo", "bar")))), [a_node_slot(0), a_node_slot(1)]) == 0
+    )
 
 
 def test_a_node_that_was_deferred_is_chosen_after_a_trial_on_it() -> None:
     seats = [a_node_slot(number, cpu=10_000, memory=2**30) for number in range(2)]
-    board = a_cluster_view(seats, [(a_shape(1, "cpu=9"), "1")])
-    scheduler, shape = IncrementalScheduler(board, default_score), a_shape(0, "cpu=500m")
-    assert scheduler.choose(shape) == 0
+    board = a_cluster_view(seats, [(a_pod_template(1, "cpu=9"), "1")])
+    scheduler, template = IncrementalScheduler(board, default_score), a_pod_template(0, "cpu=500m")
+    assert scheduler.choose(template) == 0
     (uid,) = seats[1].pods
     with board.restored_afterwards(seats[1]):
         board.add_pod(seats[1], uid, board.remove_pod(seats[1], uid))
-    assert scheduler.choose(shape, {0}) == 1
+    assert scheduler.choose(template, {0}) == 1
 
 
 def test_a_prefer_no_schedule_taint_outweighs_a_preferred_label() -> None:
     # 3 * 0 + 2 * 100 against 3 * 100 + 2 * 0.
     seats = [a_node_slot(0, FOO, tainted("a")), a_node_slot(1)]
-    assert chosen(a_shape(**preferring((100, having("foo", "bar")))), seats) == 1
+    assert chosen(a_pod_template(**preferring((100, having("foo", "bar")))), seats) == 1
 
 
 @pytest.mark.parametrize(("second", "best"), [({}, 0), (KEY, 1)])
@@ -148,5 +152,7 @@ def test_spreading_weighs_as_much_as_all_preferred_labels(second: dict[str, str]
     # 2 * 100 + 2 * 0 against 2 * 0 + 2 * 100, and the first is taken; with a label, 2 * 50 + 2 * 100.
     seats = [a_node_slot(0, {"zone": "a", **FOO, **KEY}), a_node_slot(1, {"zone": "b", **second})]
     result = preferring((1, having("foo", "bar")), (1, having("key", "value")))
-    board = a_cluster_view(seats, [(a_shape(0, "", WEB), "0")])
-    assert chosen(a_shape(1, "", WEB, topologySpreadConstraints=[SOFT], **result), seats, board) == best
+    board = a_cluster_view(seats, [(a_pod_template(0, "", WEB), "0")])
+    assert (
+        chosen(a_pod_template(1, "", WEB, topologySpreadConstraints=[SOFT], **result), seats, board) == best
+    )

@@ -11,7 +11,7 @@ from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.engine.node.step import step
 from nodewright.fleet import Options, run
-from nodewright.fleet.simulation import node_groups, shared_decisions
+from nodewright.fleet.simulation import node_ranking, shared_decisions
 from nodewright.fleet.simulation.shared_decisions import PodHoldings, SharedDecisions
 from nodewright.fleet.workload import FleetPod
 from nodewright.model.reasons.verdict import Granted
@@ -68,17 +68,17 @@ def test_nodes_of_one_configuration_share_decisions_whatever_pressure_they_have_
 
 
 def test_what_is_forgotten_is_decided_again_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    shapes = [a_template(f"cpu={cpus} memory=1Gi") for cpus in ("1", "2", "500m")]
+    templates = [a_template(f"cpu={cpus} memory=1Gi") for cpus in ("1", "2", "500m")]
     pods = [
         pod
         for at in range(30)
-        for pod in some_pods(2, shapes[at % 3], f"p{at}", arrives_s=at * 3, runs_s=5 + at % 7)
+        for pod in some_pods(2, templates[at % 3], f"p{at}", arrives_s=at * 3, runs_s=5 + at % 7)
     ]
     nodes = some_nodes(3, a_profile(numa=2, **STATIC))
     expected = [(pod.node, pod.placement) for pod in run(nodes, pods, Options(exhaustive=True)).pods]
     remembering = run(nodes, pods)
     monkeypatch.setattr(shared_decisions, "_MAX_DECISIONS", 3)
-    monkeypatch.setattr(node_groups, "_MAX_EMPTY_GROUPS", -1)
+    monkeypatch.setattr(node_ranking, "_MAX_EMPTY_GROUPS", -1)
     forgetful = run(nodes, pods)
     assert forgetful.steps > remembering.steps
     for result in (remembering, forgetful):

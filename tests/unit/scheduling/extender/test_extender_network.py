@@ -32,10 +32,9 @@ from nodewright.scheduling.extender.run_extender import (
     serve_extender,
     server_tls,
 )
-from nodewright.scheduling.extender.scheduler_calls import SingleProcess
 from nodewright.scheduling.verdicts.admit_answer import openapi_document
 from nodewright.scheduling.verdicts.pod_queries import PodQuery
-from nodewright.scheduling.verdicts.tracked_nodes import Basis
+from nodewright.scheduling.verdicts.tracked_cluster import Basis
 
 
 def options(**given: Any) -> ExtenderOptions:
@@ -85,7 +84,7 @@ async def serving(**given: Any) -> AsyncIterator[Caller]:
     chosen = options(**given)
     async with AsyncExitStack() as stack:
         security = server_tls(chosen), call_authorizer(chosen)
-        bound = await serve_extender(stack, chosen, SingleProcess(bench.service), security)
+        bound = await serve_extender(stack, chosen, bench.service, security)
         yield Caller(bound, bench)
 
 

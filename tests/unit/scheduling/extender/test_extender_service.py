@@ -12,13 +12,13 @@ from tests.support.binding_cluster import BindingCluster, ExtenderBench
 from tests.support.deciding_nodes import DecidingNodes
 from tests.support.memory_cluster import PODS
 from tests.support.small_nodes import a_numa_pod
-from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile, with_pods
+from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile, holds_nothing, with_pods
 
 from nodewright.agent.runtimes.simulated import FakeClock
 from nodewright.scheduling.extender.cluster_feed import BUDGETS_PATH
 from nodewright.scheduling.extender.extender_service import BIND_WAIT_S
 from nodewright.scheduling.verdicts.admit_answer import AdmitRequest
-from nodewright.scheduling.verdicts.tracked_nodes import Basis
+from nodewright.scheduling.verdicts.tracked_cluster import Basis
 from nodewright.scheduling.verdicts.verdict_ledger import ComparedVerdict, VerdictOutcome
 
 
@@ -189,7 +189,7 @@ def test_each_verdict_is_compared_with_what_the_kubelet_did() -> None:
             VerdictOutcome.ADMITTED_BUT_REJECTED,
         ]
         assert "default/wrong: admitted but rejected" in compared[1].sentence
-        assert 'wrong_verdicts_total{basis="exact"} 1' in bench.service.counts().text()
+        assert 'wrong_verdicts_total{basis="exact"} 1' in bench.service.metrics_text()
 
     asyncio.run(scenario())
 
@@ -205,33 +205,6 @@ def test_pods_of_other_schedulers_are_reserved_and_compared() -> None:
             await until(lambda: bool(list(bench.cluster.reservations())))
             assert list(bench.filter(second, "n1")["FailedAndUnresolvableNodes"]) == ["n1"]
             assert bench.feed.ledger.awaits("uid-other")
-
-    asyncio.run(scenario())
-
-
-def test_a_worker_keeps_only_the_names_of_what_others_own() -> None:
-    async def scenario() -> None:
-        clock = FakeClock()
-        bench = ExtenderBench(BindingCluster(clock), clock)
-        bench.feed.owns = lambda name: name == "n1"
-        for name in ("n1", "n2"):
-            bench.api.create_node(name)
-        for name, node in (("free", ""), ("ours", "n1"), ("theirs", "n2")):
-            bench.api.create_free_pod(name, 1, **({"nodeName": node} if node else {}))
-        async with following(bench):
-            await until(lambda: bench.feed.has_listed)
-            assert list(bench.cluster.nodes) == ["n1"]
-            assert list(bench.cluster.nodes["n1"].api_pods) == ["uid-ours"]
-            assert bench.feed.pods.objects["uid-theirs"]["spec"] == {"nodeName": "n2"}
-            assert [bench.feed.pod(f"uid-{name}") is None for name in ("free", "ours", "theirs")] == [
-                False,
-                False,
-                True,
-            ]
-            bench.api.delete_pod("theirs", is_forced=True)
-            bench.api.remove("/api/v1/nodes/n2")
-            await until(lambda: len(bench.feed.nodes.objects) == 1 and len(bench.feed.pods.objects) == 2)
-            assert list(bench.cluster.nodes) == ["n1"]
 
     asyncio.run(scenario())
 
@@ -364,6 +337,6 @@ def test_a_refused_binding_to_an_unknown_node_leaves_nothing_behind() -> None:
             for name in ("first", "second"):
                 bench.api.remove(f"{PODS}/{name}")
             await until(lambda: not bench.feed.pods.objects)
-            assert bench.cluster.holds_nothing
+            assert holds_nothing(bench.cluster)
 
     asyncio.run(scenario())

@@ -12,10 +12,17 @@ from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node
 from nodewright.predict.replay.scenario_journal import current_profile
+from nodewright.scheduling.verdicts import tracked_cluster as remembered_answers
 from nodewright.scheduling.verdicts.pod_queries import PodQuery, pod_query
 from nodewright.scheduling.verdicts.shared_states import StatePool
-from nodewright.scheduling.verdicts.tracked_cluster import TrackedCluster
-from nodewright.scheduling.verdicts.tracked_nodes import Basis
+from nodewright.scheduling.verdicts.tracked_cluster import (
+    Basis,
+    ClusterBudget,
+    PlacedPods,
+    RememberedAnswers,
+    TrackedCluster,
+    violating_uids,
+)
 
 STATIC: dict[str, Any] = {"cpuManagerPolicy": "static", "topologyManagerPolicy": "single-numa-node"}
 
@@ -27,6 +34,11 @@ def a_query(name: str, cpu: int, **spec: Any) -> PodQuery:
 def a_profile(**kubelet: Any) -> NodeProfile:
     """Two NUMA nodes of four CPUs, of which CPU 0 is reserved."""
     return a_small_profile(numa=2, cores=4, **{**STATIC, **kubelet})
+
+
+def holds_nothing(cluster: TrackedCluster) -> bool:
+    """Whether no node is known, nor a pod on its way to one."""
+    return not list(vars(cluster)["_tracked"])
 
 
 def with_pods(profile: NodeProfile, *pods: Pod) -> NodeProfile:
@@ -166,7 +178,7 @@ def test_a_node_that_the_cluster_does_not_have_is_remembered_only_while_pods_nam
     assert [each.query.uid for each in cluster.reservations()] == [first.uid, second.uid]
     cluster.release("n1", first.uid)
     cluster.pod_gone("n1", second.uid)
-    assert cluster.holds_nothing
+    assert holds_nothing(cluster)
 
 
 def test_pods_bound_to_a_deleted_node_have_their_places_on_the_next_one_of_that_name() -> None:
@@ -193,3 +205,72 @@ def test_at_the_limit_only_the_longest_unused_facts_are_forgotten() -> None:
     assert pool.counts.computed == 5
     first.verdict(a_query("any", 1))
     assert pool.counts.computed == 6
+
+
+WEB = {"matchLabels": {"app": "web"}}
+
+
+def a_pod(name: str, **labels: str) -> Pod:
+    pod = a_numa_pod(name, {"cpu": 1000})
+    return replace(pod, metadata=replace(pod.metadata, labels=labels))
+
+
+PODS = [a_pod("a", app="web"), a_pod("b", app="web"), a_pod("c"), a_pod("d", app="db")]
+
+
+def a_budget(selector: Any, allowed: int, namespace: str = "default", **status: Any) -> ClusterBudget:
+    metadata = {"name": "b", "namespace": namespace}
+    spec, shown = {"selector": selector}, {"disruptionsAllowed": allowed, **status}
+    return ClusterBudget.of({"metadata": metadata, "spec": spec, "status": shown})
+
+
+CASES = [
+    ([], set()),
+    ([a_budget(WEB, 2)], set()),
+    ([a_budget(WEB, 1)], {"uid-b"}),
+    ([a_budget(WEB, 0)], {"uid-a", "uid-b"}),
+    # An eviction in progress has been counted.
+    ([a_budget(WEB, 0, disruptedPods={"a": "2026-01-01T00:00:00Z"})], {"uid-b"}),
+    # An empty selector, or none, matches nothing here; nor does any match a pod without labels.
+    ([a_budget({}, 0), a_budget(None, 0)], set()),
+    ([a_budget({"matchExpressions": [{"key": "app", "operator": "Exists"}]}, 1)], {"uid-b", "uid-d"}),
+    ([a_budget({"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}, 0)], set()),
+    ([a_budget(WEB, 0, "other")], set()),
+    ([a_budget(WEB, 1), a_budget(WEB, 0)], {"uid-a", "uid-b"}),
+]
+
+
+@pytest.mark.parametrize(("budgets", "violating"), CASES)
+def test_budgets_are_used_up_in_order(budgets: list[ClusterBudget], violating: set[str]) -> None:
+    assert violating_uids(PODS, budgets) == violating
+
+
+def test_answers_are_kept_by_kind_of_pod_until_the_node_changes() -> None:
+    answers = RememberedAnswers[str]()
+    answers.table("small")["a"] = "fits"
+    answers.table("large")["a"] = "does not"
+    answers.table("small")["b"] = "fits"
+    assert answers.read("small", ("b", "nowhere", "a")) == ["fits", None, "fits"]
+    answers.forget_node("a")
+    assert answers.read("small", ("a", "b")) == [None, "fits"]
+    assert answers.read("large", ("a",)) == [None]
+
+
+def test_the_longest_unused_kind_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered_answers, "MAX_TABLES", 2)
+    answers = RememberedAnswers[str]()
+    for key in ("first", "second"):
+        answers.table(key)["a"] = key
+    answers.table("first")
+    answers.table("third")["a"] = "third"
+    assert [answers.read(key, ("a",)) for key in ("first", "third")] == [["first"], ["third"]]
+    assert answers.read("second", ("a",)) == [None]
+
+
+def test_placed_pods_are_never_forgotten_while_they_are_present(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered_answers, "MIN_PLACED", 3)
+    placed = PlacedPods()
+    placed.add(["a", "b", "c"], iter(()))
+    assert all(uid in placed for uid in "abc")
+    placed.add(["d"], iter(["c", "d"]))
+    assert [uid in placed for uid in "abcd"] == [False, False, True, True]
