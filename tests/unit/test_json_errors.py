@@ -21,9 +21,9 @@ EXPECTING = ("RecursionError", "JSON_ERRORS", "Exception")
 NOT_FROM_OUTSIDE = {
     "agent/store/stored_pods.py": "a line has its checksum",
     "testing/conformance/vector_run.py": "the engine's own answer",
-    "documents/formats/custom_templates.py": "a file of the package",
+    "documents/formats/custom_resources.py": "a file of the package",
     "documents/formats/decode.py": "its callers expect the errors",
-    "documents/formats/go/syntax.py": "one string",
+    "documents/formats/go_json.py": "one string",
     "cluster/pod_resources/snapshot.py": "printed by our own process",
     "scheduling/verdicts/export_reader.py": "its one public reader expects the errors",
     "documents/profiles/catalogue.py": "a file of the package",

@@ -12,9 +12,8 @@ from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.cluster.objects.all_nodes import AllNodes, read_all_nodes
 from nodewright.cluster.objects.listed_nodes import ListedNodes
 from nodewright.documents.formats.workloads import LoadedWorkloads
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_message, print_text, terminal_columns
+from nodewright.documents.output.terminal import NO, YES, print_message, print_text, terminal_columns
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import ReadSource
 from nodewright.predict.admit.cluster_admission import ClusterAdmission, ClusterAnswers, with_observed

@@ -16,7 +16,7 @@ from nodewright.cli.usage_options import UsageOptions, node_with_usage
 from nodewright.cluster.objects.node_sources import proxy_path
 from nodewright.cluster.objects.pod_events import pod_event_sentences
 from nodewright.cluster.objects.reader import ClusterReader
-from nodewright.documents.formats.provided_files import provide_files
+from nodewright.documents.formats.documents import provide_files
 from nodewright.documents.formats.workloads import LoadedWorkloads, Workload
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
 from nodewright.engine.core.requests.integer_requests import scheduler_requests

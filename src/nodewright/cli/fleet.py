@@ -16,9 +16,8 @@ from nodewright.cli.fleet_capacity import capacity, minimise
 from nodewright.cli.fleet_options import FleetQuery, fleet_query_options, parse_seconds
 from nodewright.cli.options import output_file_option, output_option
 from nodewright.documents.files.file_store import write_output
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_line, print_text, terminal_columns
+from nodewright.documents.output.terminal import NO, YES, print_line, print_text, terminal_columns
 from nodewright.fleet import SCORES, Options, RunCheckpoint
 from nodewright.fleet.engines import Engine
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary

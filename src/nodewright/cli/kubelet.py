@@ -9,8 +9,7 @@ from nodewright.agent.assembly.kubelet_flag_table import flag_uses
 from nodewright.agent.assembly.kubelet_flags import kubelet_settings, parse_kubelet_flags
 from nodewright.cli.agent import start_agent
 from nodewright.cluster.client.agent_client import DEFAULT_SOCKET, SOCKET_VARIABLE
-from nodewright.documents.output.exit_codes import YES
-from nodewright.documents.output.terminal import print_line, print_message
+from nodewright.documents.output.terminal import YES, print_line, print_message
 from nodewright.model.releases.release_table import NEWEST
 
 

@@ -14,17 +14,16 @@ from msgspec.structs import replace
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.node_capture import capture
-from nodewright.documents.output.exit_codes import YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_message, print_text, terminal_columns
+from nodewright.documents.output.terminal import YES, print_message, print_text, terminal_columns
 from nodewright.documents.output.text_layout import table
 from nodewright.documents.profiles.capture.from_cluster import read_configz
-from nodewright.documents.profiles.catalogue import CatalogueMachine, catalogue
+from nodewright.documents.profiles.catalogue import CatalogueMachine, catalogue, catalogue_profile
 from nodewright.documents.profiles.kubelet_config_files import kubelet_config_from, load_kubelet_config
-from nodewright.documents.profiles.machine.cadvisor import irregularities
-from nodewright.documents.profiles.node_lookup import catalogue_profile, find_profile
+from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.documents.profiles.profile_yaml import profile_document, profile_yaml
 from nodewright.engine.node.pod_placement import placement_of
+from nodewright.model.hardware.machine_faults import irregularities
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.predict.audit.evidence_sources import read_agent_profile, read_pod_resources

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from nodewright.documents.output.exit_codes import YES
-from nodewright.documents.output.terminal import print_text
+from nodewright.documents.output.terminal import YES, print_text
 from nodewright.documents.output.text_layout import table
 
 

@@ -13,9 +13,8 @@ from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.manifest_options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import print_input_notes, print_warnings, read_workloads
 from nodewright.documents.formats.workloads import Workload
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_text
+from nodewright.documents.output.terminal import NO, YES, print_text
 from nodewright.documents.profiles.kubelet_config_files import config_document
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.releases.release_table import NEWEST

@@ -147,7 +147,7 @@ class Node(msgspec.Struct, frozen=True):
         ``policies`` replace the kubelet's own, at most one of each kind.
         Errors: InputError with all faults of the profile; HostError if this machine cannot be read.
         """
-        from nodewright.documents.profiles.node_lookup import find_profile  # noqa: PLC0415 - memory of exporters
+        from nodewright.documents.profiles.node_profiles import find_profile  # noqa: PLC0415 - memory of exporters
 
         return cls.from_profile(
             find_profile(reference),
@@ -239,7 +239,7 @@ class Node(msgspec.Struct, frozen=True):
 
         Errors: InputError if the pod is not on the node.
         """
-        from nodewright.documents.profiles.node_lookup import pod_on_node  # noqa: PLC0415 - memory of exporters
+        from nodewright.documents.profiles.node_profiles import pod_on_node  # noqa: PLC0415 - memory of exporters
         from nodewright.engine.node.resize.resize_plan import resize_report  # noqa: PLC0415 - start-up time
 
         return resize_report(self.state, pod_on_node(self.pods, pod, node=self.name))

@@ -17,7 +17,7 @@ import pytest
 from nodewright.cli.app import COMMANDS, run
 from nodewright.cli.complete import AND_DIRECTORIES, AND_FILES, TABLE, WORDS_ONLY, completions
 from nodewright.cli.completion import SHELLS
-from nodewright.documents.output.exit_codes import USAGE, YES
+from nodewright.documents.output.terminal import USAGE, YES
 from tools.completion import text
 
 TABLE_NOW = json.loads(Path(TABLE).read_text("utf-8"))

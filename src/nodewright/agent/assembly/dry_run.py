@@ -28,8 +28,7 @@ from nodewright.agent.state.status_text import KubeletStatusText
 from nodewright.cluster.tasks.clock import HostClock
 from nodewright.cluster.tasks.stop_signal import stop_event
 from nodewright.cluster.tasks.supervision import run_supervised
-from nodewright.documents.output.exit_codes import NO, YES
-from nodewright.documents.output.terminal import print_line, print_message
+from nodewright.documents.output.terminal import NO, YES, print_line, print_message
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.kubernetes.objects import Container, Pod

@@ -13,7 +13,7 @@ from nodewright.cluster.client.agent_client import PROFILE_ROUTE
 from nodewright.cluster.serving.routes import NOT_FOUND, APIError, AuthorizedRoute, json_response
 from nodewright.documents.files.ports import ContainerUsage
 from nodewright.documents.output.json_yaml import plain_value
-from nodewright.documents.profiles.machine.host_load import HostUsage, host_usage
+from nodewright.documents.profiles.machine.machine_usage import HostUsage, host_usage
 from nodewright.documents.profiles.profile_yaml import profile_document
 from nodewright.model.hardware.machine_info import MachineInfo
 from nodewright.model.kubernetes.node_profile import NodeProfile

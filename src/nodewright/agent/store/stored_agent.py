@@ -9,7 +9,7 @@ from nodewright.agent.state.agent_state import PodStage
 from nodewright.agent.store.agent_store import HEADER, JOURNAL, PODS
 from nodewright.agent.store.stored_pods import read_pod_file
 from nodewright.documents.files.regular_files import read_regular_file
-from nodewright.documents.profiles.profile_files import profile_from_bytes
+from nodewright.documents.profiles.node_profiles import profile_from_bytes
 from nodewright.model.errors import JSON_ERRORS, Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod

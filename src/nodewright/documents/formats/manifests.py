@@ -7,12 +7,15 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.documents.files.garbage import rare_collections
-from nodewright.documents.formats.alike_pods import AlikePods, CheckedPod
 from nodewright.documents.formats.controllers import (
     POD_KIND,
     POD_TEMPLATES,
     controller_violations,
     derived_uid,
+    stored_pod_violations,
+    submitted_controller,
+    submitted_pod,
+    with_own_defaults,
 )
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.formats.documents import (
@@ -22,8 +25,8 @@ from nodewright.documents.formats.documents import (
     input_files,
     readable_documents,
 )
+from nodewright.documents.formats.json_documents import NoteProgress, noted
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
-from nodewright.documents.formats.large_lists import NoteProgress, noted
 from nodewright.documents.formats.object_location import (
     ObjectLocation,
     listed_items,
@@ -32,13 +35,9 @@ from nodewright.documents.formats.object_location import (
     with_type_meta,
 )
 from nodewright.documents.formats.object_selection import ALL_OBJECTS, ObjectSelection
-from nodewright.documents.formats.submitted_workloads import (
-    stored_pod_violations,
-    submitted_controller,
-    submitted_pod,
-    with_own_defaults,
-)
 from nodewright.documents.formats.workloads import (
+    AlikePods,
+    CheckedPod,
     LoadedWorkloads,
     UnadmittedWorkload,
     admitted_workload,

@@ -5,12 +5,16 @@ from html import escape
 
 import msgspec
 
-from nodewright.documents.output.html_page import PLOT_STYLE, PageOrigin, curve_legend, html_page, html_table
-from nodewright.documents.output.svg_plot import (
+from nodewright.documents.output.html_page import (
+    PLOT_STYLE,
     WIDTH,
+    PageOrigin,
     PlotCurve,
     PlotGrid,
     PlotWindow,
+    curve_legend,
+    html_page,
+    html_table,
     plot,
     quarter_ticks,
     round_time_ticks,

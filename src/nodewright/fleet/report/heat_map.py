@@ -6,12 +6,12 @@ from itertools import groupby, pairwise
 
 import msgspec
 
-from nodewright.documents.output.html_page import html_table
-from nodewright.documents.output.svg_plot import (
+from nodewright.documents.output.html_page import (
     BOTTOM,
     RIGHT,
     WIDTH,
     PlotWindow,
+    html_table,
     round_time_ticks,
     svg_element,
 )

@@ -5,8 +5,15 @@ from html import escape
 
 import msgspec
 
-from nodewright.documents.output.html_page import PLOT_STYLE, PageOrigin, curve_legend, html_page, html_table
-from nodewright.documents.output.svg_plot import WIDTH, svg_element
+from nodewright.documents.output.html_page import (
+    PLOT_STYLE,
+    WIDTH,
+    PageOrigin,
+    curve_legend,
+    html_page,
+    html_table,
+    svg_element,
+)
 from nodewright.fleet.fleet_summary import FleetSummary
 from nodewright.fleet.report.fleet_page import BAR_STYLE, SEED, ShareCurve, axis_top, shares_svg
 from nodewright.fleet.report.fleet_text import duration_text, percent_text, short_name

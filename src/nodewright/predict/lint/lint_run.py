@@ -8,7 +8,7 @@ import msgspec
 
 from nodewright.documents.formats.documents import decode_text
 from nodewright.documents.formats.object_location import ObjectLocation
-from nodewright.documents.output.sarif import SourcePosition
+from nodewright.documents.output.ci_formats import SourcePosition
 from nodewright.model.patterns import lazy_pattern
 from nodewright.predict.lint.lint_input import LintInput
 from nodewright.predict.lint.lint_model import FieldViolation, LintRule, PodSubject, Subject

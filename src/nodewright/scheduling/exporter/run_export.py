@@ -25,8 +25,7 @@ from nodewright.cluster.serving.tokens import TokenFile
 from nodewright.cluster.tasks.clock import HostClock
 from nodewright.cluster.tasks.free_memory import return_free_memory
 from nodewright.cluster.tasks.stop_signal import stop_event
-from nodewright.documents.output.exit_codes import ERROR, YES
-from nodewright.documents.output.terminal import print_log_line, print_message, print_text
+from nodewright.documents.output.terminal import ERROR, YES, print_log_line, print_message, print_text
 from nodewright.model.errors import Fault, InputError
 from nodewright.scheduling.exporter.export_options import ExportOptions
 from nodewright.scheduling.exporter.exporter import Exporter

@@ -31,8 +31,7 @@ from nodewright.cluster.tasks.clock import Clock, HostClock
 from nodewright.cluster.tasks.stop_signal import stop_event
 from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised
 from nodewright.cluster.tasks.timing import ShortCollections
-from nodewright.documents.output.exit_codes import YES
-from nodewright.documents.output.terminal import print_log_line
+from nodewright.documents.output.terminal import YES, print_log_line
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.scheduling.extender.cluster_feed import ClusterFeed

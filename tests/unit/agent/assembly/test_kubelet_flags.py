@@ -8,7 +8,7 @@ import pytest
 from nodewright.agent.assembly.kubelet_flag_table import flag_uses
 from nodewright.agent.assembly.kubelet_flags import kubelet_settings, overridden, parse_kubelet_flags
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR
+from nodewright.documents.output.terminal import ERROR
 from nodewright.model.errors import InputError
 
 NODE_SUITE = shlex.split(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import NO
+from nodewright.documents.output.terminal import NO
 from nodewright.model.reasons.cpu import CPUHolder, CPUsOfNUMA
 from nodewright.model.values.idset import CPUSet
 from nodewright.predict.explain.resource_sites import sites_of

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from nodewright.documents.output.text_layout import ASCII
 from nodewright.documents.profiles.catalogue import catalogue
-from nodewright.documents.profiles.node_lookup import find_profile
+from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.model.values.idset import CPUSet
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.cpu_legend import (

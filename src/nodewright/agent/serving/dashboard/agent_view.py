@@ -17,7 +17,11 @@ from nodewright.agent.serving.pod_routes import cgroups_of_record
 from nodewright.agent.serving.served_agent import ServedAgent
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
 from nodewright.documents.files.ports import CgroupManager
-from nodewright.documents.profiles.machine.host_load import CPUTicks, cpu_ticks, pressure_stalls
+from nodewright.documents.profiles.machine.machine_usage import (
+    CPUTicks,
+    cpu_ticks,
+    pressure_stalls,
+)
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.previews import node_eviction_forecast

@@ -10,7 +10,7 @@ import msgspec
 
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
 from nodewright.documents.output.json_yaml import plain_value
-from nodewright.documents.output.kubectl.pod_rows import pod_columns
+from nodewright.documents.output.kubectl_tables import pod_columns
 from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import is_critical, qos_class
 from nodewright.engine.node.node_state import NodeState

@@ -1,16 +1,24 @@
+"""Quantities and times in documents."""
+
 from typing import Any
 
+import msgspec
 import pytest
 
-from nodewright.documents.formats.schema import (
+from nodewright.documents.formats.decode import (
     KUBERNETES,
     NODEWRIGHT,
     checked,
+    decode,
+    parse_quantity,
     schema_faults,
     schema_type,
     table_lines,
 )
 from nodewright.model.kubernetes.node_profile import NodeProfileSpec
+from nodewright.model.kubernetes.objects import ObjectMeta, ResourceRequirements
+from nodewright.model.values.instant import Instant
+from nodewright.model.values.quantity import QuantityError
 
 
 def faults(document: Any, kind: str = "Pod") -> list[str]:
@@ -156,3 +164,26 @@ def test_every_type_of_the_tables_is_described_down_to_its_scalars() -> None:
                 seen.add(id(part))
                 waiting.append(part)
     assert described >= {"", "list", "map", "str", "bool", "int32", "int64", "quantity", "time", "any"}
+
+
+def test_blanks_around_an_amount_do_not_count() -> None:
+    assert str(decode({"requests": {"memory": " 1Gi\n"}}, ResourceRequirements).requests["memory"]) == "1Gi"
+    with pytest.raises(QuantityError):
+        parse_quantity("1 Gi")
+
+
+def test_numbers_are_amounts() -> None:
+    assert str(parse_quantity(2)) == "2"
+    assert str(parse_quantity(1.5)) == "1500m"
+
+
+def test_times_are_decoded_with_objects() -> None:
+    meta = decode({"deletionTimestamp": "1970-01-01T00:00:01Z", "deletionGracePeriodSeconds": 30}, ObjectMeta)
+    assert meta.deletion_timestamp == Instant(10**9)
+    assert meta.creation_timestamp is None
+
+
+@pytest.mark.parametrize("wrong", ["soon", "", 5])
+def test_an_invalid_time_is_rejected(wrong: object) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        decode({"deletionTimestamp": wrong}, ObjectMeta)

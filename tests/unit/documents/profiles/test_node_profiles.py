@@ -1,8 +1,10 @@
+""""""
+
 from pathlib import Path
 
 import pytest
 
-from nodewright.documents.profiles.profile_files import load_profile, profile_from_bytes
+from nodewright.documents.profiles.node_profiles import find_profile, load_profile, profile_from_bytes
 from nodewright.model.errors import InputError
 
 HEAD = b"apiVersion: nodewright.dev/v1alpha1\nkind: NodeProfile\n"
@@ -134,3 +136,15 @@ def test_conditions_are_those_of_the_node() -> None:
     assert str(fault).endswith(
         'spec.conditions[0]: Invalid value: "Tired": must be one of DiskPressure, MemoryPressure, PIDPressure'
     )
+
+
+def test_no_reference_means_this_machine() -> None:
+    profile = find_profile(None)
+    assert profile.spec.machine_info.num_cores > 0
+    assert profile.spec.machine_info.memory_capacity > 0
+    assert profile.spec.root_fs_capacity > 0
+
+
+def test_a_reference_to_nothing_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="neither a file nor a name"):
+        find_profile("no/such/profile.yaml")
