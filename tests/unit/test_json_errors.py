@@ -12,7 +12,7 @@ from nodewright.documents.profiles.state_files.pod_resource_state import _parsed
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.model.errors import JSON_ERRORS, InputError
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.predict.lint.baseline import read_baseline
+from nodewright.predict.lint.lint_settings import read_baseline
 from tools.source import PACKAGE
 
 DEEP = '{"a":' * 5_000 + "1" + "}" * 5_000
