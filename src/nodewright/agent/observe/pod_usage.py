@@ -7,8 +7,7 @@ from msgspec.structs import replace
 from nodewright.agent.decide.resource_updates import pod_cgroup
 from nodewright.agent.decide.termination import COUNTED_STAGES, overdue_evictions
 from nodewright.agent.state.agent_state import AgentState, PodRecord
-from nodewright.documents.files.cgroup_files import cgroup_memory
-from nodewright.documents.files.ports import CgroupManager
+from nodewright.documents.files.cgroup_files import CgroupManager, cgroup_memory
 from nodewright.engine.core.eviction.eviction_ranking import ActivePod
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
 from nodewright.model.kubernetes.stats_summary import (

@@ -14,8 +14,7 @@ from nodewright.agent.host.cgroup_counters import MemoryCounters, memory_counter
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.pressure_monitor import PressureMonitor
 from nodewright.agent.state.agent_state import PodRecord
-from nodewright.documents.files.cgroup_files import cgroup_usage
-from nodewright.documents.files.ports import CgroupManager, ContainerUsage
+from nodewright.documents.files.cgroup_files import CgroupManager, ContainerUsage, cgroup_usage
 from nodewright.documents.profiles.machine.machine_usage import (
     boot_time,
     cpu_time_ns,

@@ -4,7 +4,7 @@ from nodewright.agent.decide.pod_resize import RESIZE_ERROR
 from nodewright.agent.host.ports import ContainerRuntime
 from nodewright.agent.state.effects import UpdateContainerResources
 from nodewright.agent.state.observations import EffectFailure
-from nodewright.documents.files.ports import CgroupManager
+from nodewright.documents.files.cgroup_files import CgroupManager
 from nodewright.engine.core.cgroups.cgroup_plan import UNLIMITED, CgroupFile, PlannedCgroup
 from nodewright.model.errors import HostError
 

@@ -44,7 +44,7 @@ from nodewright.agent.state.observations import (
 from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import error_text, report_failure
 from nodewright.cluster.tasks.timing import monotonic_ns
-from nodewright.documents.files.ports import CgroupManager
+from nodewright.documents.files.cgroup_files import CgroupManager
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod

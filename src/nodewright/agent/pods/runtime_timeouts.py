@@ -12,7 +12,7 @@ from nodewright.agent.host.ports import (
 )
 from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.timing import with_timeout
-from nodewright.documents.files.ports import ContainerUsage
+from nodewright.documents.files.cgroup_files import ContainerUsage
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus

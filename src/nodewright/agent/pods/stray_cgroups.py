@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from nodewright.agent.decide.resource_updates import pod_cgroup
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
-from nodewright.documents.files.ports import CgroupManager
+from nodewright.documents.files.cgroup_files import CgroupManager
 from nodewright.engine.core.cgroups.cgroup_names import QOSCgroupNames, pod_uid_from_cgroup
 from nodewright.engine.node.node_cgroups import cgroup_tree
 from nodewright.model.errors import HostError

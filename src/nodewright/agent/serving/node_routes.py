@@ -11,7 +11,7 @@ from nodewright.agent.serving.api_status_objects import event_list, node_object
 from nodewright.agent.serving.served_agent import ServedAgent
 from nodewright.cluster.client.agent_client import PROFILE_ROUTE
 from nodewright.cluster.serving.routes import NOT_FOUND, APIError, AuthorizedRoute, json_response
-from nodewright.documents.files.ports import ContainerUsage
+from nodewright.documents.files.cgroup_files import ContainerUsage
 from nodewright.documents.output.json_yaml import plain_value
 from nodewright.documents.profiles.machine.machine_usage import HostUsage, host_usage
 from nodewright.documents.profiles.profile_yaml import profile_document

@@ -1,11 +1,14 @@
-"""Loads the pods of custom resources as workloads."""
+"""The pods of custom resources: where their templates are, the pods that controllers make of them, and their workloads.
+
+Kinds that a table or `--template-path` names have templates at known paths; other kinds get a warning.
+"""
 
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -13,10 +16,8 @@ from msgspec.structs import replace
 from nodewright.documents.formats.documents import parse_documents
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.documents.formats.object_selection import CustomKind, TemplatePath
+from nodewright.documents.formats.workloads import Workload
 from nodewright.model.errors import Fault, InputError
-
-if TYPE_CHECKING:
-    from nodewright.documents.formats.manifests import ManifestLoader
 
 
 class CustomPod(NamedTuple):
@@ -33,36 +34,29 @@ _POD_TEMPLATE_LABEL = re.compile(r"PodTemplate \S+$")
 _CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
 
 
-def add_custom_pods(loader: "ManifestLoader", value: dict[str, Any], location: ObjectLocation) -> bool:
-    """Adds the pods of a custom resource to the workloads; adds warnings about pods that are not judged.
-
-    Returns whether it has pods that are judged.
-    """
-    group = value["apiVersion"].rpartition("/")[0]
-    pods = custom_pods(value, group, loader.selection.custom_kinds)
+def judged_custom_pods(
+    value: dict[str, Any], label: str, kinds: Sequence[CustomKind], *, judges_templates: bool
+) -> Iterator[CustomPod | str]:
+    """The pods of a custom resource that are judged, and a warning for each that is not."""
+    pods = custom_pods(value, value["apiVersion"].rpartition("/")[0], kinds)
     if pods is None:
-        loader.warnings += _unknown_templates(value, location)
-        return False
-    if pods and not loader.judges_templates:
-        loader.warnings.append(f"{location.label}: the pods of its templates are not counted")
-        return False
-    judged = 0
+        yield from _unknown_templates(value, label)
+        return
+    if pods and not judges_templates:
+        yield f"{label}: the pods of its templates are not counted"
+        return
     for pod in pods:
         field = _field_with_parameters(pod.template.get("spec"))
         if field is None:
-            _add_pod(loader, value, location, pod)
-            judged += 1
+            yield pod
         else:
-            loader.warnings.append(
-                f"{location.label}: {pod.path} has parameters in {field}, so its pods are not judged"
-            )
-    return judged > 0
+            yield f"{label}: {pod.path} has parameters in {field}, so its pods are not judged"
 
 
-def _unknown_templates(value: dict[str, Any], location: ObjectLocation) -> Iterator[str]:
+def _unknown_templates(value: dict[str, Any], label: str) -> Iterator[str]:
     for path in template_paths(value):
         yield (
-            f"{location.label}: the pods of its template {path} are not judged; "
+            f"{label}: the pods of its template {path} are not judged; "
             f"--template-path '{value['kind']}={path}' judges them"
         )
 
@@ -88,44 +82,36 @@ def _json(value: Any) -> str:
     return json.dumps(value, default=str)
 
 
-def _add_pod(
-    loader: "ManifestLoader", value: dict[str, Any], location: ObjectLocation, pod: CustomPod
-) -> None:
-    """Adds a template as a PodTemplate, and names the pod's real owner."""
-    meta = value.get("metadata")
-    meta = meta if isinstance(meta, dict) else {}
-    stem = str(meta.get("name") or meta.get("generateName") or value["kind"].lower())
-    name = "-".join(filter(None, (stem.rstrip("-."), pod.suffix.lower())))
-    path = pod.path.rpartition(".")[0] if pod.path.endswith(".template") else pod.path
-    prefix = ".".join(filter(None, (location.prefix, path)))
-    count, first_fault = len(loader.workloads), len(loader.faults)
-    template = {
+def pod_template(value: dict[str, Any], pod: CustomPod) -> dict[str, Any]:
+    """The template of the pod as a PodTemplate."""
+    meta = _metadata(value)
+    name = "-".join(filter(None, (_owner_name(value).rstrip("-."), pod.suffix.lower())))
+    return {
         "apiVersion": "v1",
         "kind": "PodTemplate",
         "metadata": {"name": name, **({"namespace": meta["namespace"]} if meta.get("namespace") else {})},
         "template": pod.template,
     }
-    loader.add_object(template, replace(location, prefix=prefix))
-    loader.faults[first_fault:] = _in_custom_resource(loader.faults[first_fault:], location.label, pod.path)
-    for number in range(count, len(loader.workloads)):
-        read = loader.workloads[number]
-        pod_meta = read.workload.pod.metadata
-        owner = replace(
-            pod_meta.owner_references[0], api_version=value["apiVersion"], kind=value["kind"], name=stem
-        )
-        owned = replace(read.workload.pod, metadata=replace(pod_meta, owner_references=(owner,)))
-        workload = replace(
-            read.workload,
-            api_version=value["apiVersion"],
-            kind=value["kind"],
-            name=stem,
-            replicas=pod.replicas,
-            pod=owned,
-        )
-        loader.workloads[number] = replace(read, workload=workload)
 
 
-def _in_custom_resource(faults: Iterable[Fault], label: str, path: str) -> Iterator[Fault]:
+def location_of_template(location: ObjectLocation, pod: CustomPod) -> ObjectLocation:
+    """Where the fields of the PodTemplate stand."""
+    path = pod.path.rpartition(".")[0] if pod.path.endswith(".template") else pod.path
+    return replace(location, prefix=".".join(filter(None, (location.prefix, path))))
+
+
+def owned_workload(workload: Workload, value: dict[str, Any], custom_pod: CustomPod) -> Workload:
+    """The workload of the PodTemplate as one of the custom resource, which is the owner of its pod."""
+    api_version, kind, name = value["apiVersion"], value["kind"], _owner_name(value)
+    meta = workload.pod.metadata
+    owner = replace(meta.owner_references[0], api_version=api_version, kind=kind, name=name)
+    pod = replace(workload.pod, metadata=replace(meta, owner_references=(owner,)))
+    return replace(
+        workload, api_version=api_version, kind=kind, name=name, replicas=custom_pod.replicas, pod=pod
+    )
+
+
+def faults_in_custom_resource(faults: Iterable[Fault], label: str, path: str) -> Iterator[Fault]:
     """The faults of a PodTemplate with the label and the path of the object that has the template."""
     for fault in faults:
         place = fault.path.removeprefix("template")
@@ -436,3 +422,13 @@ POD_FORMS: Mapping[str, Callable[[dict[str, Any], Mapping[str, Any]], dict[str, 
     "spark": _spark,
 }
 """By the `form` in the table of kinds."""
+
+
+def _metadata(value: dict[str, Any]) -> dict[str, Any]:
+    meta = value.get("metadata")
+    return meta if isinstance(meta, dict) else {}
+
+
+def _owner_name(value: dict[str, Any]) -> str:
+    meta = _metadata(value)
+    return str(meta.get("name") or meta.get("generateName") or value["kind"].lower())

@@ -12,7 +12,7 @@ from nodewright.agent.host.ports import (
 )
 from nodewright.agent.runtimes.simulated import ContainerScript, FakeCgroups, FakeClock, FakeRuntime, settle
 from nodewright.cluster.tasks.clock import Clock
-from nodewright.documents.files.ports import CgroupManager
+from nodewright.documents.files.cgroup_files import CgroupManager
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, ContainerSettings, CPUShares
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.errors import HostError

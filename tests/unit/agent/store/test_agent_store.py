@@ -27,8 +27,7 @@ from nodewright.agent.store.agent_store import (
 )
 from nodewright.agent.store.restore_state import SavedState, restored_state
 from nodewright.agent.store.stored_pods import deferred_file, pod_file, read_pod_file, stored_part
-from nodewright.documents.files.file_store import LocalFileStore
-from nodewright.documents.files.ports import FileStore
+from nodewright.documents.files.file_store import FileStore, LocalFileStore
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.profiles.scenario_files import journal_header, scenario_from_file, scenario_node
 from nodewright.engine.core.memory.memory_state import MemoryState

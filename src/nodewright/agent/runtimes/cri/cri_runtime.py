@@ -33,7 +33,7 @@ from nodewright.agent.runtimes.cri.channel import (
 )
 from nodewright.agent.runtimes.cri.image_service import image_status
 from nodewright.agent.runtimes.cri.status import detect_runtime_facts
-from nodewright.documents.files.ports import ContainerUsage
+from nodewright.documents.files.cgroup_files import ContainerUsage
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.errors import HostError

@@ -16,7 +16,7 @@ from nodewright.agent.serving.placement_reason import STAGE_TEXTS
 from nodewright.agent.serving.pod_routes import cgroups_of_record
 from nodewright.agent.serving.served_agent import ServedAgent
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
-from nodewright.documents.files.ports import CgroupManager
+from nodewright.documents.files.cgroup_files import CgroupManager
 from nodewright.documents.profiles.machine.machine_usage import (
     CPUTicks,
     cpu_ticks,
