@@ -38,7 +38,7 @@ def replaced_file(path: Path, *, mode: int = 0o600, synced: bool = True) -> Iter
 
     Errors: HostError where it cannot be opened or put in place; errors inside the context pass.
     """
-    # A name that nobody can guess, and no file that is there already: no link of another user is followed.
+    # An unpredictable name of a new file: no link of another user is followed.
     from secrets import token_hex  # noqa: PLC0415 - start-up time
 
     temporary = path.with_name(f".{path.name[:_LONGEST_PREFIX]}.{token_hex(8)}.tmp")
@@ -190,8 +190,8 @@ class LocalFileStore:
         _with_host_error("make", path, lambda: path.mkdir(parents=True, exist_ok=True, mode=0o700))
         self._lock = _lock(path / _LOCK)
         # Left by a process that was killed while it wrote.
-        for stray in (*path.glob(".*.tmp"), *path.glob("*/.*.tmp")):
-            _with_host_error("remove", stray, stray.unlink)
+        for leftover in (*path.glob(".*.tmp"), *path.glob("*/.*.tmp")):
+            _with_host_error("remove", leftover, leftover.unlink)
 
     @property
     def path(self) -> Path:

@@ -18,7 +18,7 @@ from nodewright.documents.formats.workloads import (
     CheckedPod,
     UnadmittedWorkload,
     Workload,
-    template_shape,
+    template_text,
 )
 from nodewright.engine.admission.admission_plugins import with_default_ports
 from nodewright.engine.admission.validation.containers import written_resource_violations
@@ -390,11 +390,11 @@ def submitted_controller(
 def _template_violations(template: Pod, value: dict[str, Any], alike: AlikePods) -> tuple[Violation, ...]:
     spec = _written_spec(value)
     # The pods of a StatefulSet have more than what is written in the template.
-    shape = b"" if value["kind"] == "StatefulSet" else template_shape(spec)
-    is_known = alike.has_valid_template(shape)
+    text = b"" if value["kind"] == "StatefulSet" else template_text(spec)
+    is_known = alike.has_valid_template(text)
     violations = pod_violations(template, is_template=True, has_valid_spec=is_known)
     if not violations and not is_known:
-        alike.add_valid_template(shape)
+        alike.add_valid_template(text)
     if template.spec.ephemeral_containers:
         violations += tuple(written_resource_violations(spec, "spec"))
     return violations

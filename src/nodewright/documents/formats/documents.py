@@ -260,7 +260,7 @@ def _entries(value: Any) -> list[Any]:
 def read_file(path: str, *, max_bytes: int = MAX_YAML_BYTES, is_found: bool = False) -> InputFile:
     """The file's content; `-` is standard input.
 
-    ``is_found``: nobody named the file, it was found in a directory and must be a regular one.
+    ``is_found``: the file was not named but found in a directory, and must be a regular one.
     Units:  max_bytes in bytes of YAML; JSON may be larger.
     Errors: InputError with the system's error, or if a file that is not JSON exceeds the limit.
     """

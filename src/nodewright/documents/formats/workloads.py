@@ -104,14 +104,14 @@ class CheckedPod(NamedTuple):
     """A document with its schema faults, and what is known of pods like it."""
 
     check: CheckedDocument
-    shape: bytes = b""
+    text: bytes = b""
     """The spec without what differs between the pods of a template; empty: not known."""
     shared: SharedSpec | None = None
-    """What the pods of this shape share: one of them has neither faults nor violations. None: no pod is known."""
+    """What the pods with this text share: one of them has neither faults nor violations. None: no pod is known."""
 
     @property
     def has_valid_spec(self) -> bool:
-        """Whether a pod of this shape has neither faults nor violations."""
+        """Whether a pod with this text has neither faults nor violations."""
         return self.shared is not None
 
     def alike(self) -> AlikeSpec | None:
@@ -409,7 +409,7 @@ _SHORTEST_SPEC: dict[str, Any] = {"containers": []}
 
 
 class AlikePods:
-    """The shapes of the pods that were valid."""
+    """The specs of pods and of templates that were valid, by their texts: what is like one of them is not checked again."""
 
     def __init__(self) -> None:
         self._shared: dict[bytes, SharedSpec] = {}
@@ -418,26 +418,26 @@ class AlikePods:
 
     def check(self, value: dict[str, Any], kind: str) -> CheckedPod:
         """The document with its schema faults, equal to what `checked` finds."""
-        shape = pod_shape(value.get("spec")) if kind == "Pod" else b""
-        shared = self._shared.get(shape)
+        text = spec_text(value.get("spec")) if kind == "Pod" else b""
+        shared = self._shared.get(text)
         if shared is None:
-            return CheckedPod(self._checked(value, kind), shape)
+            return CheckedPod(self._checked(value, kind), text)
         rest = self._checked({**value, "spec": _SHORTEST_SPEC}, kind)
         if rest.located_faults or rest.null_members:
-            return CheckedPod(self._checked(value, kind), shape, shared)
+            return CheckedPod(self._checked(value, kind), text, shared)
         may_have_nulls = rest.may_have_nulls or shared.may_have_nulls
-        return CheckedPod(replace(rest, document=value, may_have_nulls=may_have_nulls), shape, shared)
+        return CheckedPod(replace(rest, document=value, may_have_nulls=may_have_nulls), text, shared)
 
-    def has_valid_template(self, shape: bytes) -> bool:
-        """Whether a template of this shape had no violations; ``shape`` is that of `template_shape`."""
-        return shape in self._valid_templates
+    def has_valid_template(self, text: bytes) -> bool:
+        """Whether a template with this text (`template_text`) had no violations."""
+        return text in self._valid_templates
 
-    def add_valid_template(self, shape: bytes) -> None:
-        """Keeps the shape of a template without violations."""
+    def add_valid_template(self, text: bytes) -> None:
+        """Keeps the text of a template without violations."""
         if len(self._valid_templates) >= _MAX_KEPT:
             self._valid_templates.clear()
-        if shape:
-            self._valid_templates.add(shape)
+        if text:
+            self._valid_templates.add(text)
 
     def _checked(self, value: dict[str, Any], kind: str) -> CheckedDocument:
         """As `checked`; with the compiled schema once there are many objects of the kind."""
@@ -448,15 +448,15 @@ class AlikePods:
         return CheckedDocument(value, [], [], may_have_nulls=False) if plain else checked(value, kind)
 
     def add_valid(self, pod: CheckedPod, spec: PodSpec) -> None:
-        """Keeps the shape of a pod that has no violations, and its spec as it is written."""
+        """Keeps the spec of a pod that has no violations, as it is written."""
         check = pod.check
-        if pod.shared is not None or not pod.shape or check.located_faults or check.null_members:
+        if pod.shared is not None or not pod.text or check.located_faults or check.null_members:
             return
         if len(self._shared) >= _MAX_KEPT:
             self._shared.clear()
         tokens = token_volumes(check.document["spec"])
-        self._shared[pod.shape] = _shared_spec(
-            spec, tokens, pod.shape.count(_ANY_TOKEN_VOLUME), may_have_nulls=check.may_have_nulls
+        self._shared[pod.text] = _shared_spec(
+            spec, tokens, pod.text.count(_ANY_TOKEN_VOLUME), may_have_nulls=check.may_have_nulls
         )
 
 
@@ -481,18 +481,18 @@ def _shared_spec(
     )
 
 
-def template_shape(spec: dict[str, Any]) -> bytes:
+def template_text(spec: dict[str, Any]) -> bytes:
     """A text that is equal for specs of templates which differ at most in the images of their containers; empty: not known.
 
     >>> images = ("registry.example/web:1", "registry.example/web:2", " web")
-    >>> shapes = [template_shape({"containers": [{"name": "main", "image": image}]}) for image in images]
-    >>> shapes[0] == shapes[1], shapes[0] == shapes[2]
+    >>> texts = [template_text({"containers": [{"name": "main", "image": image}]}) for image in images]
+    >>> texts[0] == texts[1], texts[0] == texts[2]
     (True, False)
     """
     containers = spec.get("containers")
     if not isinstance(containers, list):
         return b""
-    return pod_shape({**spec, "containers": list(map(_without_image, containers))})
+    return spec_text({**spec, "containers": list(map(_without_image, containers))})
 
 
 def _without_image(container: Any) -> Any:
@@ -505,10 +505,10 @@ def _without_image(container: Any) -> Any:
     )
 
 
-def pod_shape(spec: Any) -> bytes:
+def spec_text(spec: Any) -> bytes:
     """A text that is equal for specs which differ at most in their node and their token's volume; empty for other values.
 
-    >>> pod_shape({"nodeName": "a", "hostname": "web"}) == pod_shape({"nodeName": "b", "hostname": "web"})
+    >>> spec_text({"nodeName": "a", "hostname": "web"}) == spec_text({"nodeName": "b", "hostname": "web"})
     True
     """
     if not isinstance(spec, dict) or not isinstance(spec.get("nodeName", ""), str):
