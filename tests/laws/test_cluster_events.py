@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.agent.member.event_correlator import (
+from nodewright.agent.member.event_writer import (
     SIMILAR_EVENTS,
     SPAM_BURST,
     SPAM_PERIOD_S,

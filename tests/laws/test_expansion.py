@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.agent.rules.environment.variables import expand, expand_references
+from nodewright.agent.rules.environment_variables import expand, expand_references
 
 texts = st.text(alphabet="$()AB", max_size=14)
 values = st.dictionaries(st.sampled_from(["A", "B", "AB", ""]), st.text(alphabet="$()A", max_size=4))

@@ -14,7 +14,7 @@ from tests.support.kubelet_api import CertificateAuthority
 from tests.support.real_api_server import ASSETS
 from tests.support.real_scheduler import running_component
 
-from nodewright.agent.host.certificates import certificate_facts
+from nodewright.agent.member.certificates import certificate_facts
 
 pytestmark = [
     pytest.mark.live,

@@ -13,11 +13,10 @@ from tests.support.live_agent import ProcessBench, process_bench
 from nodewright.agent.host.prober import HostProber
 from nodewright.agent.host.volumes import Volumes
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
-from nodewright.agent.pods.container_config import NodeContext
+from nodewright.agent.pods.container_config import NodeContext, ProcessConfigBuilder
 from nodewright.agent.pods.log_rotation import LogRotatePolicy, rotate_once
-from nodewright.agent.pods.runtime_configs import ProcessConfigBuilder
 from nodewright.agent.state.agent_state import PodSource
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.model.kubernetes.namespace_objects import ConfigMap

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.live
 SCRIPT = """
 import os, sys
 from pathlib import Path
-from nodewright.agent.host.mounts import KernelMounter, mount_points_below
+from nodewright.agent.host.volumes import KernelMounter, mount_points_below
 from nodewright.agent.host.volumes import Volumes
 
 root = Path(sys.argv[1])

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.live.test_composed import Composed, a_pod
 from tests.support.live_agent import process_bench
 
-from nodewright.agent.pods.container_start import ContainerConfigError
+from nodewright.agent.pods.container_lifecycle import ContainerConfigError
 from nodewright.agent.rules.container_security import CAPABILITIES
 
 pytestmark = pytest.mark.live

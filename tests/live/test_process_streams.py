@@ -10,7 +10,7 @@ import pytest
 from tests.support.live_agent import ProcessBench, process_bench
 from tests.support.runtime_port import RuntimeTestContainer
 
-from nodewright.agent.host.streams import (
+from nodewright.agent.host.ports import (
     STDERR,
     STDOUT,
     AttachStreamRequest,

@@ -9,13 +9,13 @@ from tests.support.agent_restarts import AgentRestarts, with_container_name
 
 from nodewright.agent.runtimes.simulated import ContainerScript
 from nodewright.agent.state.agent_state import PodSource, PodStage
-from nodewright.agent.store.agent_store import JOURNAL, OLD_JOURNALS, PODS
+from nodewright.agent.store.store_files import JOURNAL, OLD_JOURNALS, PODS
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.profiles.scenario_files import scenario_from_file, scenario_node
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.predict.node import Node
-from nodewright.predict.replay.journal_events import action_documents
+from nodewright.predict.replay.scenario_journal import action_documents
 from nodewright.predict.replay.scenario_run import replay
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, a_static_pod

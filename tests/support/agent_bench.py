@@ -13,15 +13,24 @@ from msgspec.structs import replace
 from tests.support.disks import SlowDisk
 from tests.support.fake_host import FakeLocalStorage, FakeMemoryReadings, FakePressureEvents, run_inline
 
+from nodewright.agent.decide.iteration import IterationResult, StateChanges
+from nodewright.agent.decide.record_status import KubeletStatusText
 from nodewright.agent.host.ports import ContainerConfig, ImageStore, PodSandboxConfig
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.pressure_monitor import MonitoredParts, PressureMonitor
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.pods.image_manager import ImageManager
 from nodewright.agent.rules.image_policy import ImageGCPolicy
-from nodewright.agent.rules.lifecycle.pod_actions import spec_hash
+from nodewright.agent.rules.pod_actions import spec_hash
 from nodewright.agent.runtimes.simulated import ContainerScript, FakeCgroups, FakeClock, FakeRuntime, settle
-from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodRecord, PodSource
+from nodewright.agent.state.agent_state import (
+    AgentConstants,
+    AgentState,
+    PodRecord,
+    PodSource,
+    next_due_ns,
+    pod_index,
+)
 from nodewright.agent.state.effects import ReclaimNodeResources
 from nodewright.agent.state.observations import (
     Observation,
@@ -29,9 +38,6 @@ from nodewright.agent.state.observations import (
     PodDeletionRequested,
     SourcePodsListed,
 )
-from nodewright.agent.state.outcome import IterationResult, StateChanges
-from nodewright.agent.state.pod_index import next_due_ns, pod_index
-from nodewright.agent.state.status_text import KubeletStatusText
 from nodewright.agent.store.write_queue import StateWriter
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile

@@ -19,6 +19,7 @@ from tests.support.fault_injection import (
     FaultInjector,
 )
 
+from nodewright.agent.decide.record_status import KubeletStatusText
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.runtimes.simulated import ContainerScript, FakeCgroups, FakeClock, FakeRuntime, settle
@@ -29,9 +30,8 @@ from nodewright.agent.state.observations import (
     PodDeletionRequested,
     SourcePodsListed,
 )
-from nodewright.agent.state.status_text import KubeletStatusText
-from nodewright.agent.store.agent_store import DEFERRED, PODS, AgentStore, StoreSettings
-from nodewright.agent.store.stored_pods import read_deferred_file, read_pod_file
+from nodewright.agent.store.agent_store import AgentStore, StoreSettings
+from nodewright.agent.store.store_files import DEFERRED, PODS, read_deferred_file, read_pod_file
 from nodewright.cluster.tasks.supervision import STATE_NOT_SAVED
 from nodewright.documents.profiles.scenario_files import journal_header
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation

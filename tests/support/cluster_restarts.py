@@ -7,11 +7,11 @@ from tests.support.agent_restarts import AgentRestarts
 from tests.support.fault_injection import FaultInjector
 from tests.support.memory_cluster import NODES, TERMINAL_PHASES, MemoryCluster
 
+from nodewright.agent.decide.iteration import IterationResult
 from nodewright.agent.member.pod_informer import PodInformer
 from nodewright.agent.member.pod_status_writer import PodStatusWriter
 from nodewright.agent.runtimes.simulated import ContainerScript, settle
 from nodewright.agent.state.agent_state import AgentState, PodSource
-from nodewright.agent.state.outcome import IterationResult
 from nodewright.agent.store.agent_store import StoreSettings
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.model.kubernetes.node_profile import NodeProfile

@@ -14,10 +14,10 @@ from tests.support.agent_bench import AgentBench
 
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.runtimes.simulated import ContainerScript, FakeClock, settle
+from nodewright.agent.serving.agent_interface import ServedAgent
 from nodewright.agent.serving.agent_server import serve_agent_api
-from nodewright.agent.serving.api_status_objects import NodeSystemInfo
-from nodewright.agent.serving.node_routes import ProfileRoutes
-from nodewright.agent.serving.served_agent import ServedAgent
+from nodewright.agent.serving.api_objects import NodeSystemInfo
+from nodewright.agent.serving.pod_routes import ProfileRoutes
 from nodewright.cli.app import run
 from nodewright.documents.output.terminal import YES
 from nodewright.testing.nodes import STATIC_CPUS, a_profile

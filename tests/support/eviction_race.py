@@ -17,20 +17,25 @@ import msgspec
 from msgspec.structs import replace
 from tests.support.agent_bench import FakeEventRecorder, FakeProber, FakeStore
 
+from nodewright.agent.decide.record_status import KubeletStatusText
 from nodewright.agent.host.cgroupfs import CgroupFS
-from nodewright.agent.host.local_storage import PodDirectories
-from nodewright.agent.host.memory_readings import HostStatsProvider
+from nodewright.agent.host.eviction_readings import HostStatsProvider, PodDirectories
 from nodewright.agent.host.ports import ContainerConfig, ContainerRuntime, PodSandboxConfig
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.pressure_monitor import MonitoredParts, PressureMonitor
-from nodewright.agent.pods.container_start import ConfigBuilder
+from nodewright.agent.pods.container_lifecycle import ConfigBuilder
 from nodewright.agent.pods.effect_runner import EffectRunner
-from nodewright.agent.rules.lifecycle.pod_actions import spec_hash
+from nodewright.agent.rules.pod_actions import spec_hash
 from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime
-from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodRecord, PodSource, PodStage
+from nodewright.agent.state.agent_state import (
+    AgentConstants,
+    AgentState,
+    PodRecord,
+    PodSource,
+    PodStage,
+)
 from nodewright.agent.state.observations import PodApplied
-from nodewright.agent.state.status_text import KubeletStatusText
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.files.cgroup_files import memory_file_names
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from tests.support.kubelet_api import HTTPSAgent
 
-from nodewright.agent.host.streams import StreamRequest
+from nodewright.agent.host.ports import StreamRequest
 
 SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\n"
 UPGRADE = {"Connection": "Upgrade", "Upgrade": "echo/1"}

@@ -24,18 +24,21 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message
 from tests.support.agent_bench import AgentBench
 
-from nodewright.agent.host.streams import ProcessStreams, StreamingServer
+from nodewright.agent.host.ports import ProcessStreams, StreamingServer
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.runtimes.simulated import ContainerScript, FakeClock
-from nodewright.agent.serving.api_status_objects import NodeSystemInfo
-from nodewright.agent.serving.kubelet_serving import KubeletServingConfig, LoopMetrics, serve_kubelet_api
-from nodewright.agent.serving.served_agent import ServedAgent
-from nodewright.cluster.serving.access import Authorizer, Grants
+from nodewright.agent.serving.agent_interface import ServedAgent
+from nodewright.agent.serving.api_objects import NodeSystemInfo
+from nodewright.agent.serving.kubelet_routes import (
+    KubeletServingConfig,
+    LoopMetrics,
+    serve_kubelet_api,
+)
+from nodewright.cluster.serving.access import Authorizer, Grants, TokenFile
 from nodewright.cluster.serving.http_server import ListenAddress
 from nodewright.cluster.serving.key_pair import KeyPair, make_key_pair
 from nodewright.cluster.serving.routes import AccessRole
 from nodewright.cluster.serving.tls import ReloadingTLS
-from nodewright.cluster.serving.tokens import TokenFile
 from nodewright.model.kubernetes.kubelet_configuration import (
     KubeletAuthentication,
     KubeletConfiguration,

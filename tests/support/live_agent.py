@@ -18,6 +18,7 @@ import pytest
 from tests.support.agent_bench import FakeConfigBuilder, FakeEventRecorder, FakeProber, FakeStore
 from tests.support.runtime_port import RuntimeBench
 
+from nodewright.agent.decide.record_status import KubeletStatusText
 from nodewright.agent.host.cgroupfs import CgroupFS
 from nodewright.agent.host.ports import ContainerConfig, PodSandboxConfig
 from nodewright.agent.loop import AgentLoop
@@ -26,8 +27,7 @@ from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime
 from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodRecord, PodSource
 from nodewright.agent.state.observations import PodApplied, PodDeletionRequested
-from nodewright.agent.state.status_text import KubeletStatusText
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.profiles.machine.captured_machine import capture_this_machine
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile

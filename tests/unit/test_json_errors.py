@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.agent.rules.registry_credentials import logins_of_config
+from nodewright.agent.rules.image_policy import logins_of_config
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.profiles.state_files.pod_resource_state import _parsed
 from nodewright.engine.admission.validation.pod_spec import pod_violations
@@ -19,7 +19,7 @@ DEEP = '{"a":' * 5_000 + "1" + "}" * 5_000
 READERS = ("json.loads", "msgspec.json.decode")
 EXPECTING = ("RecursionError", "JSON_ERRORS", "Exception")
 NOT_FROM_OUTSIDE = {
-    "agent/store/stored_pods.py": "a line has its checksum",
+    "agent/store/store_files.py": "a line has its checksum",
     "testing/conformance/vector_run.py": "the engine's own answer",
     "documents/formats/custom_resources.py": "a file of the package",
     "documents/formats/decode.py": "its callers expect the errors",

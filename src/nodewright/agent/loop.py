@@ -9,9 +9,10 @@ from itertools import count
 from typing import NamedTuple, Protocol
 
 from nodewright.agent.decide.decide import decide
+from nodewright.agent.decide.iteration import IterationResult
+from nodewright.agent.pods.cgroup_reconcile import end_stray_pods
 from nodewright.agent.pods.effect_runner import EffectRunner
-from nodewright.agent.pods.stray_cgroups import end_stray_pods
-from nodewright.agent.state.agent_state import AgentConstants, AgentState, ClockReading
+from nodewright.agent.state.agent_state import AgentConstants, AgentState, ClockReading, next_due_ns
 from nodewright.agent.state.effects import (
     CancelEffect,
     Effect,
@@ -30,12 +31,9 @@ from nodewright.agent.state.observations import (
     RuntimeRelisted,
     Ticked,
 )
-from nodewright.agent.state.outcome import IterationResult
-from nodewright.agent.state.pod_index import next_due_ns
 from nodewright.agent.store.write_queue import QueuedIteration, StateWriter, WriteQueue, bypasses_queue
-from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import STATE_NOT_SAVED, error_text
-from nodewright.cluster.tasks.timing import monotonic_ns
+from nodewright.cluster.tasks.timing import Clock, monotonic_ns
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 

@@ -7,7 +7,7 @@ import click
 from msgspec.structs import replace
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options
+from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.node_query import load_query, print_report
 from nodewright.documents.files.cgroup_files import CGROUP_ROOT, CgroupTree
 from nodewright.documents.output.json_yaml import as_json, as_yaml

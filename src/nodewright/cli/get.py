@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from nodewright.cli.agent_connection import (
+from nodewright.cli.agent.agent_connection import (
     NODE_RESOURCE_NAMES,
     POD_RESOURCE_NAMES,
     decode_pods,

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from nodewright.agent.assembly.kubelet_flag_table import flag_uses
-from nodewright.agent.assembly.kubelet_flags import kubelet_settings, parse_kubelet_flags
+from nodewright.agent.assembly.kubelet_flags import flag_uses, kubelet_settings, parse_kubelet_flags
 from nodewright.cli.agent import start_agent
 from nodewright.cluster.client.agent_client import DEFAULT_SOCKET, SOCKET_VARIABLE
 from nodewright.documents.output.terminal import YES, print_line, print_message

@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options
-from nodewright.cli.lint_options import NEVER, lint_options, unaccepted, write_baseline, write_fixes
-from nodewright.cli.manifest_options import ManifestOptions, filename_options
+from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.lint import NEVER, lint_options, unaccepted, write_baseline, write_fixes
+from nodewright.cli.options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import (
     manifest_inputs,
     nothing_found,

@@ -12,8 +12,8 @@ import click
 from msgspec.structs import replace
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options
-from nodewright.cli.node_capture import capture
+from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.node import capture
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import YES, print_message, print_text, terminal_columns
 from nodewright.documents.output.text_layout import table
@@ -28,16 +28,13 @@ from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.predict.audit.evidence_sources import read_agent_profile, read_pod_resources
 from nodewright.predict.node import Node
-from nodewright.predict.node_report.allocation_tables import placement_tables
-from nodewright.predict.node_report.cpu_legend import CPUOwner, cpu_owners
-from nodewright.predict.node_report.machine_drawing import bytes_text, node_picture
+from nodewright.predict.node_report.machine_drawing import CPUOwner, bytes_text, cpu_owners, node_picture
 from nodewright.predict.node_report.node_resource_topology import (
     TopologySource,
     node_resource_topology,
     topology_source,
 )
-from nodewright.predict.node_report.report_parts import remaining_text
-from nodewright.predict.policy_notices import policy_notices
+from nodewright.predict.node_report.report_parts import placement_tables, policy_notices, remaining_text
 
 
 @click.command("export")

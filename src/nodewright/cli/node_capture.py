@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options, current_session
+from nodewright.cli.cluster.cluster_options import cluster_options, current_session
 from nodewright.documents.output.json_yaml import as_json
 from nodewright.documents.output.terminal import YES, print_message, print_text
 from nodewright.documents.profiles.capture.captured_node import CapturedNode, NodeSources, captured_node

@@ -16,10 +16,9 @@ from nodewright.engine.node.step import Decision
 from nodewright.engine.node.unknowns import unknown_resources
 from nodewright.model.kubernetes.node_profile import NodeProfile, PolicyNames
 from nodewright.model.values.custom_policy import CustomPolicy
-from nodewright.predict.admit.admission_report import AdmissionEntry
-from nodewright.predict.admit.arriving_pods import ArrivingPods, arriving_pods
+from nodewright.predict.admit.admission_report import AdmissionEntry, ArrivingPods, arriving_pods
 from nodewright.predict.node import AdmitResult, Node
-from nodewright.predict.policy_notices import policy_notices
+from nodewright.predict.node_report.report_parts import policy_notices
 
 
 class LoadedQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from nodewright.cli.manifest_options import ManifestOptions, filename_options, size_in_bytes
+from nodewright.cli.options import ManifestOptions, filename_options, size_in_bytes
 from nodewright.documents.output.terminal import ColourMode, set_colour_mode
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import click
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options
-from nodewright.cli.manifest_options import ManifestOptions, filename_options
+from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import option_rules, print_input_notes, read_workloads
 from nodewright.documents.formats.workloads import Workload, release_warnings
 from nodewright.documents.output.json_yaml import as_json, as_yaml
@@ -17,7 +17,7 @@ from nodewright.model.errors import Fault, InputError
 from nodewright.model.releases.feature_gates import default_gates
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.model.values.quantity import Quantity, QuantityError
-from nodewright.predict.admit.requests_text import (
+from nodewright.predict.admit.requests_report import (
     RequestsEntry,
     requests_names,
     requests_table,

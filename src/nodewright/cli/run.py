@@ -4,10 +4,10 @@ from typing import Any
 
 import click
 
-from nodewright.agent.rules.lifecycle.pod_conditions import RESIZE_PENDING
+from nodewright.agent.rules.pod_status import RESIZE_PENDING
 from nodewright.cli import options
-from nodewright.cli.agent_connection import decode_pods, list_route, pod_route, with_agent
-from nodewright.cli.manifest_options import ManifestOptions, filename_options
+from nodewright.cli.agent.agent_connection import decode_pods, list_route, pod_route, with_agent
+from nodewright.cli.options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.cluster.client.agent_client import AgentClient, AgentStatusError
 from nodewright.documents.formats.workloads import Workload

@@ -2,7 +2,7 @@
 
 import click
 
-from nodewright.cli.agent_connection import POD_RESOURCE_NAMES, scope_options, with_agent
+from nodewright.cli.agent.agent_connection import POD_RESOURCE_NAMES, scope_options, with_agent
 from nodewright.cli.options import output_option
 from nodewright.cluster.client.agent_client import AgentClient
 from nodewright.documents.output.json_yaml import as_json, as_yaml

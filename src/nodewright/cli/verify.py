@@ -25,9 +25,14 @@ from nodewright.documents.output.terminal import (
 from nodewright.model.errors import Fault
 from nodewright.model.printable import printable_json
 from nodewright.model.releases.release_table import RELEASE_TABLES
-from nodewright.testing.conformance.release_vectors import vectors_of_release
 from nodewright.testing.conformance.vector_run import ConformanceReport, VectorOutcome, run_vectors
-from nodewright.testing.conformance.vectors import Vector, read_machines, read_vectors, recorded_sample
+from nodewright.testing.conformance.vectors import (
+    Vector,
+    read_machines,
+    read_vectors,
+    recorded_sample,
+    vectors_of_release,
+)
 
 SHOWN_FAULTS = 20
 PROGRESS_INTERVAL_S = 0.2

@@ -15,13 +15,13 @@ from nodewright.documents.profiles.node_profiles import (
     profile_from_bytes,
     profile_from_document,
 )
-from nodewright.engine.node.what_if import explanation as what_if
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.custom_policy import CustomPolicy
 from nodewright.predict import node as engine
+from nodewright.predict.explain import explanation as what_if
 from nodewright.predict.explain.explanation_page import explanation_fragment
-from nodewright.predict.explain.explanation_text import PodExplanation, explanation_text
+from nodewright.predict.explain.explanation_report import PodExplanation, explanation_text
 
 
 class InteractiveExplanation(what_if.Explanation, frozen=True, kw_only=True):

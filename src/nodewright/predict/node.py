@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nodewright.engine.node.node_cgroups import CgroupOverrides
     from nodewright.engine.node.previews import PreemptionPreview
     from nodewright.engine.node.resize.resize_plan import ResizeReport
-    from nodewright.engine.node.what_if.explanation import Explanation
+    from nodewright.predict.explain.explanation import Explanation
 
 
 class AdmitResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -261,7 +261,7 @@ class Node(msgspec.Struct, frozen=True):
         ``budget`` bounds the search for such changes, in decisions about pods.
         """
         from nodewright.engine.node.what_if.counterfactuals import BUDGET  # noqa: PLC0415 - start-up time
-        from nodewright.engine.node.what_if.explanation import explanation  # noqa: PLC0415 - start-up time
+        from nodewright.predict.explain.explanation import explanation  # noqa: PLC0415 - start-up time
 
         return explanation(self.state, with_uid(pod), budget=BUDGET if budget is None else budget)
 
@@ -272,7 +272,7 @@ class Node(msgspec.Struct, frozen=True):
 
     def explain_refusal(self, pod: Pod, because: APIServerRefusal) -> "Explanation":
         """The explanation of a pod that the API server refuses."""
-        from nodewright.engine.node.what_if.explanation import creation_refusal  # noqa: PLC0415 - start-up time
+        from nodewright.predict.explain.explanation import creation_refusal  # noqa: PLC0415 - start-up time
 
         return creation_refusal(self.state, with_uid(pod), because)
 

@@ -14,15 +14,14 @@ from tests.support.agent_bench import AgentBench, FakeConfigBuilder, async_test
 
 from nodewright.agent.decide import pod_sources
 from nodewright.agent.host.volumes import Volumes
-from nodewright.agent.observe import manifest_sources
-from nodewright.agent.observe.manifest_sources import ManifestDirectory
-from nodewright.agent.observe.source_listener import SourceListener
+from nodewright.agent.observe import manifest_sources as manifest_sources
+from nodewright.agent.observe.manifest_sources import ManifestDirectory, SourceListener
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
-from nodewright.agent.pods.container_config import NodeContext
-from nodewright.agent.pods.runtime_configs import ProcessConfigBuilder
+from nodewright.agent.pods.container_config import NodeContext, ProcessConfigBuilder
 from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.state.agent_state import PodSource, PodStage
 from nodewright.agent.state.observations import Observation, SourcePodsListed
+from nodewright.cluster.client.http_get import HTTPFailure, HTTPRequest, http_get
 from nodewright.cluster.tasks.supervision import (
     BackgroundTask,
     LoopErrors,
@@ -30,7 +29,6 @@ from nodewright.cluster.tasks.supervision import (
     report_failure,
     run_supervised,
 )
-from nodewright.documents.files.http_get import HTTPFailure, HTTPRequest, http_get
 from nodewright.documents.files.regular_files import read_stamped_file
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod

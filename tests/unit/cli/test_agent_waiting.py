@@ -13,11 +13,11 @@ import pytest
 
 pytest.importorskip("grpc")
 
-from nodewright.agent.assembly.agent_shutdown import run_unless_stopped
+from nodewright.agent.assembly.node_shutdown import run_unless_stopped
 from nodewright.agent.assembly.runtime_setup import RuntimeParts, wait_for_runtime
 from nodewright.agent.runtimes.cri import CRIChannel, CRIImageStore, CRIRuntime
 from nodewright.agent.runtimes.simulated import FakeClock, FakeRuntime, settle
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.model.errors import HostError
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.support.json_schema import violations
 
+from nodewright.cli.about import schema_of
 from nodewright.cli.app import run
-from nodewright.cli.schema import schema_of
 from nodewright.documents.output.terminal import ERROR, NO, USAGE, YES
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -20,10 +20,9 @@ from nodewright.agent.assembly.agent_settings import (
 )
 from nodewright.agent.assembly.kubelet_flags import overridden
 from nodewright.agent.host.ports import RuntimeFacts
-from nodewright.agent.observe.manifest_sources import watch_directory
+from nodewright.agent.observe.manifest_sources import SourceListener, watch_directory
 from nodewright.agent.observe.manifest_url import watch_url
-from nodewright.agent.observe.source_listener import SourceListener
-from nodewright.agent.serving.api_status_objects import NodeSystemInfo
+from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.observations import SourcePodsListed
 from nodewright.cluster.tasks.supervision import BackgroundTask
@@ -95,7 +94,7 @@ def _joined_spec(settings: AgentSettings, spec: NodeProfileSpec) -> NodeProfileS
     """The node with the labels and taints that its object had last, where it joins a cluster."""
     if settings.kubeconfig is None:
         return spec
-    from nodewright.agent.assembly.node_options import configured_labels, saved_node_object  # noqa: PLC0415 - not without a cluster
+    from nodewright.agent.assembly.agent_node import configured_labels, saved_node_object  # noqa: PLC0415 - not without a cluster
 
     saved = saved_node_object(settings.root_dir)
     labels = {**spec.labels, **configured_labels(settings), **saved.labels}
@@ -137,7 +136,7 @@ def node_address(settings: AgentSettings) -> str:
     """
     if not settings.node_ip:
         return host_address()
-    from nodewright.agent.assembly.node_options import node_addresses  # noqa: PLC0415 - not without a cluster
+    from nodewright.agent.assembly.agent_node import node_addresses  # noqa: PLC0415 - not without a cluster
 
     return next(iter(node_addresses(settings)), "") or host_address()
 

@@ -4,18 +4,18 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from nodewright.agent.decide.termination import COUNTED_STAGES
-from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
-from nodewright.agent.rules.node_shutdown import (
+from nodewright.agent.assembly.node_shutdown import (
     SHUTDOWN_MESSAGE,
     SHUTTING_DOWN_MESSAGE,
     TERMINATED_REASON,
     shutdown_groups,
     shutdown_periods,
 )
+from nodewright.agent.decide.termination import COUNTED_STAGES
+from nodewright.agent.observe.event_recorder import EventRecorder
+from nodewright.agent.rules.pod_status import StatusOverride
 from nodewright.agent.state.observations import DrainRequested, Observation
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 T = TypeVar("T")

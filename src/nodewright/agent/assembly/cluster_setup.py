@@ -11,46 +11,44 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.assembly.agent_node import host_address
-from nodewright.agent.assembly.agent_settings import AgentSettings
-from nodewright.agent.assembly.node_options import (
+from nodewright.agent.assembly.agent_node import (
     NODE_OBJECT,
     SavedNodeObject,
     configured_labels,
     configured_taints,
+    host_address,
     node_addresses,
     saved_node_object,
 )
+from nodewright.agent.assembly.agent_settings import AgentSettings
 from nodewright.agent.assembly.runtime_setup import RuntimeParts
+from nodewright.agent.decide.iteration import IterationResult
 from nodewright.agent.host.ports import RuntimeHealth
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.member.event_writer import EventWriter
 from nodewright.agent.member.mirror_pods import MirrorPods
-from nodewright.agent.member.node_lease import NodeLease
 from nodewright.agent.member.node_object import NodeIdentity, NodeReadings, image_names
-from nodewright.agent.member.node_registration import NODES, NodeRegistration, ReportTimes
+from nodewright.agent.member.node_registration import NODES, NodeLease, NodeRegistration, ReportTimes
 from nodewright.agent.member.persistent_volumes import PersistentVolumes
 from nodewright.agent.member.pod_informer import PodInformer, is_mirror
-from nodewright.agent.member.pod_objects import PodObjects, reduced_service
+from nodewright.agent.member.pod_objects import PodObjects, ReferencedObjects, reduced_service
 from nodewright.agent.member.pod_start_times import PodStartTimes
 from nodewright.agent.member.pod_status_writer import PodStatusWriter
-from nodewright.agent.member.referenced_objects import ReferencedObjects
 from nodewright.agent.member.service_account_tokens import ServiceAccountTokens
-from nodewright.agent.observe.container_counters import machine_ids
+from nodewright.agent.observe.cadvisor_metrics import machine_ids
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.observe.metric_names import HistogramMetric
-from nodewright.agent.serving.api_status_objects import NodeSystemInfo
+from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.state.observations import NodeObjectObserved
-from nodewright.agent.state.outcome import IterationResult
 from nodewright.cluster.client.access import ClusterAccess
+from nodewright.cluster.client.api_client import PlainAccess
 from nodewright.cluster.client.cluster_api import ClusterAPI
-from nodewright.cluster.client.plain_access import PlainAccess
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.objects.object_names import name_selector
-from nodewright.cluster.tasks.clock import Clock
-from nodewright.cluster.tasks.free_memory import limit_tls_buffers
 from nodewright.cluster.tasks.supervision import BackgroundTask, error_text
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.files.file_store import write_atomically
+from nodewright.documents.files.process_tuning import limit_tls_buffers
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.profiles.machine.host_facts import kubernetes_architecture
 from nodewright.engine.node.node_config import NodeConfig

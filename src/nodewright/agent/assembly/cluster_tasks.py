@@ -13,7 +13,7 @@ from nodewright.agent.assembly.agent_settings import AgentSettings
 from nodewright.agent.assembly.runtime_setup import RuntimeParts
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.agent.serving.served_agent import ServedAgent
+from nodewright.agent.serving.agent_interface import ServedAgent
 from nodewright.cluster.tasks.supervision import BackgroundTask
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration

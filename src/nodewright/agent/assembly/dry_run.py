@@ -7,27 +7,26 @@ from typing import Any
 
 from nodewright.agent.assembly.agent_node import WATCHED_SOURCES, node_system_info, watch_sources
 from nodewright.agent.assembly.agent_settings import AgentSettings
-from nodewright.agent.host.memory_readings import HostStatsProvider
+from nodewright.agent.decide.iteration import IterationResult, StateChanges
+from nodewright.agent.decide.record_status import KubeletStatusText
+from nodewright.agent.host.eviction_readings import HostStatsProvider
 from nodewright.agent.host.ports import ContainerConfig, PodSandboxConfig
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.event_recorder import EventRecorder
+from nodewright.agent.observe.manifest_sources import SourceListener
 from nodewright.agent.observe.pressure_monitor import pods_cgroup
-from nodewright.agent.observe.source_listener import SourceListener
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.effect_runner import EffectRunner
-from nodewright.agent.rules.lifecycle.pod_actions import spec_hash
+from nodewright.agent.rules.pod_actions import spec_hash
 from nodewright.agent.runtimes.simulated import FakeCgroups, FakeRuntime
+from nodewright.agent.serving.agent_interface import ServedAgent
 from nodewright.agent.serving.agent_server import serve_agent_api
 from nodewright.agent.serving.dashboard.agent_view import AgentView
 from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes
-from nodewright.agent.serving.served_agent import ServedAgent
 from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodStage
-from nodewright.agent.state.effect_text import effect_lines, event_line
-from nodewright.agent.state.outcome import IterationResult, StateChanges
-from nodewright.agent.state.status_text import KubeletStatusText
-from nodewright.cluster.tasks.clock import HostClock
-from nodewright.cluster.tasks.stop_signal import stop_event
-from nodewright.cluster.tasks.supervision import run_supervised
+from nodewright.agent.state.effects import effect_lines, event_line
+from nodewright.cluster.tasks.supervision import run_supervised, stop_event
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.output.terminal import NO, YES, print_line, print_message
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile

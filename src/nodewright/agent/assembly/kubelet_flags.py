@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from nodewright.agent.assembly.agent_settings import AgentSettings
-from nodewright.agent.assembly.kubelet_flag_table import (
+from nodewright.agent.assembly.kubelet_flags import (
     FLAG_KINDS,
     FLAG_PATHS,
     HARMLESS_FLAGS,

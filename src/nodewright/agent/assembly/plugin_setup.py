@@ -16,11 +16,11 @@ from nodewright.agent.devices.protocols import (
     PluginRegistration,
     PluginRegistrationClient,
 )
-from nodewright.agent.devices.registration_server import RegistrationServer
+from nodewright.agent.devices.registration import RegistrationServer
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.cluster.tasks.clock import HostClock
 from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.values.idset import NUMASet

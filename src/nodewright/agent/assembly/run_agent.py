@@ -18,48 +18,51 @@ from nodewright.agent.assembly.agent_node import (
     node_system_info,
     watch_sources,
 )
-from nodewright.agent.assembly.agent_settings import AgentSettings, pod_resources_socket
-from nodewright.agent.assembly.agent_shutdown import drain, run_unless_stopped
-from nodewright.agent.assembly.cluster_tasks import NodeCredentials, cluster_credentials, cluster_tasks
-from nodewright.agent.assembly.plugin_setup import create_plugin_endpoints, serve_registration
+from nodewright.agent.assembly.agent_settings import AgentSettings, NodeCredentials, pod_resources_socket
+from nodewright.agent.assembly.node_shutdown import drain, run_unless_stopped
+from nodewright.agent.assembly.run_agent import cluster_credentials, cluster_tasks
 from nodewright.agent.assembly.runtime_setup import (
     RuntimeParts,
+    create_plugin_endpoints,
     create_runtime_parts,
     log_root,
     log_rotate_policy,
+    serve_registration,
     wait_for_runtime,
 )
+from nodewright.agent.decide.record_status import KubeletStatusText
 from nodewright.agent.devices.plugin_endpoints import PluginEndpoints
+from nodewright.agent.host.agent_process import (
+    is_shutting_down,
+    notify,
+    notify_watchdog,
+    raise_descriptor_limit,
+)
 from nodewright.agent.host.cgroupfs import CgroupFS
-from nodewright.agent.host.descriptors import raise_descriptor_limit
 from nodewright.agent.host.prober import HostProber
-from nodewright.agent.host.systemd import is_shutting_down, notify, notify_watchdog
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.event_recorder import EventRecorder
+from nodewright.agent.observe.manifest_sources import SourceListener
 from nodewright.agent.observe.pressure_monitor import MonitoredParts, PressureMonitor
-from nodewright.agent.observe.source_listener import SourceListener
 from nodewright.agent.pods.cgroup_reconcile import run_cgroup_reconciler
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.pods.log_rotation import LogRotatePolicy, rotate_logs
-from nodewright.agent.serving.agent_server import serve_agent_api
-from nodewright.agent.serving.api_status_objects import NodeSystemInfo
+from nodewright.agent.serving.agent_interface import ServedAgent
+from nodewright.agent.serving.agent_server import ServerFactory, serve_agent_api, serve_on_demand
+from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.serving.dashboard.agent_view import AgentView
 from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes
-from nodewright.agent.serving.node_routes import ProfileRoutes
-from nodewright.agent.serving.served_agent import ServedAgent
-from nodewright.agent.serving.unix_sockets import ServerFactory, serve_on_demand
+from nodewright.agent.serving.pod_routes import ProfileRoutes
 from nodewright.agent.state.agent_state import AgentConstants, PodSource, PodStage
-from nodewright.agent.state.effect_text import event_line
-from nodewright.agent.state.status_text import KubeletStatusText
-from nodewright.agent.store.agent_store import JOURNAL, OpenedStore, open_store
+from nodewright.agent.state.effects import event_line
+from nodewright.agent.store.agent_store import OpenedStore, open_store
+from nodewright.agent.store.store_files import JOURNAL
 from nodewright.cluster.serving.http_server import log_to_stderr
 from nodewright.cluster.serving.routes import AuthorizedRoute
-from nodewright.cluster.tasks.clock import HostClock
-from nodewright.cluster.tasks.free_memory import return_memory_regularly
-from nodewright.cluster.tasks.stop_signal import stop_event
-from nodewright.cluster.tasks.supervision import BackgroundTask, LoopErrors, run_supervised
-from nodewright.cluster.tasks.timing import ShortCollections
+from nodewright.cluster.tasks.supervision import BackgroundTask, LoopErrors, run_supervised, stop_event
+from nodewright.cluster.tasks.timing import HostClock
+from nodewright.documents.files.process_tuning import ShortCollections, return_memory_regularly
 from nodewright.documents.files.root_directory import prepare_root_directory
 from nodewright.documents.output.terminal import ERROR, YES, print_log_line, print_message
 from nodewright.documents.profiles.scenario_files import journal_header
@@ -73,7 +76,7 @@ from nodewright.model.reasons.verdict import Refused
 from nodewright.predict.replay.scenario_journal import JournalEncoder
 
 if TYPE_CHECKING:
-    from nodewright.agent.serving.kubelet_serving import KubeletServingConfig
+    from nodewright.agent.serving.kubelet_routes import KubeletServingConfig
 
 NICE_VALUE = -10
 """The agent's nice value, where it may set one."""
@@ -195,8 +198,11 @@ async def _serve_kubelet_api(
     kubelet_api: "KubeletServingConfig",
     routes: Sequence[AuthorizedRoute],
 ) -> None:
-    from nodewright.agent.serving.agent_export import agent_export_routes  # noqa: PLC0415 - as above
-    from nodewright.agent.serving.kubelet_serving import LoopMetrics, serve_kubelet_api  # noqa: PLC0415 - as above
+    from nodewright.agent.serving.kubelet_routes import (  # noqa: PLC0415 - as above
+        LoopMetrics,
+        agent_export_routes,  # noqa: PLC0415 - as above
+        serve_kubelet_api,
+    )
 
     routes = (*routes, *agent_export_routes(parts.served_agent, parts.profile))
     metrics = LoopMetrics(parts.loop, parts.pressure, parts.settings.root_dir / JOURNAL)

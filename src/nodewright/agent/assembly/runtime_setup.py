@@ -9,21 +9,23 @@ import msgspec
 from nodewright.agent.assembly.agent_node import node_address
 from nodewright.agent.assembly.agent_settings import AgentSettings
 from nodewright.agent.host.cgroupfs import CgroupFS
-from nodewright.agent.host.mounts import KernelMounter
-from nodewright.agent.host.ports import ContainerRuntime, ImageStore, RuntimeFacts, RuntimeHealth
-from nodewright.agent.host.streams import ProcessStreams, StreamingServer
-from nodewright.agent.host.volumes import Volumes
-from nodewright.agent.observe.call_metrics import CallMetrics
+from nodewright.agent.host.ports import (
+    ContainerRuntime,
+    ImageStore,
+    ProcessStreams,
+    RuntimeFacts,
+    RuntimeHealth,
+    StreamingServer,
+)
+from nodewright.agent.host.volumes import KernelMounter, Volumes
+from nodewright.agent.observe.metric_names import CallMetrics
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
-from nodewright.agent.pods.container_config import NodeContext
-from nodewright.agent.pods.image_manager import ImageManager
-from nodewright.agent.pods.log_links import CONTAINER_LOGS, LogLinks
-from nodewright.agent.pods.log_rotation import LogRotatePolicy
-from nodewright.agent.pods.pull_secrets import PullSecrets
-from nodewright.agent.pods.runtime_configs import ContainerConfigBuilder, ProcessConfigBuilder
+from nodewright.agent.pods.container_config import ContainerConfigBuilder, NodeContext, ProcessConfigBuilder
+from nodewright.agent.pods.image_manager import ImageManager, PullSecrets
+from nodewright.agent.pods.log_rotation import CONTAINER_LOGS, LogLinks, LogRotatePolicy
 from nodewright.agent.runtimes.processes.exec_session import PlainProcessStreams
 from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration

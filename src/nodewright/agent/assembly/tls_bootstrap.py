@@ -12,14 +12,20 @@ import msgspec
 import yaml
 from msgspec.structs import replace
 
-from nodewright.agent.assembly.agent_settings import AgentSettings
-from nodewright.agent.assembly.cluster_tasks import NodeCredentials
+from nodewright.agent.assembly.agent_settings import AgentSettings, NodeCredentials
 from nodewright.agent.assembly.runtime_setup import RuntimeParts
-from nodewright.agent.host.certificates import CertificateSubject, certificate_facts, expiry_s
 from nodewright.agent.loop import AgentLoop
-from nodewright.agent.member.certificate_rotation import CertificateRotation
-from nodewright.agent.member.certificate_store import CLIENT, SERVER, CertificateStore
-from nodewright.agent.member.signing_requests import CLIENT_SIGNER, SERVING_SIGNER
+from nodewright.agent.member.certificates import (
+    CLIENT,
+    CLIENT_SIGNER,
+    SERVER,
+    SERVING_SIGNER,
+    CertificateRotation,
+    CertificateStore,
+    CertificateSubject,
+    certificate_facts,
+    expiry_s,
+)
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.cluster.client.access import (
     AccessOptions,
@@ -28,11 +34,11 @@ from nodewright.cluster.client.access import (
     TLSSettings,
     UserCredentials,
 )
+from nodewright.cluster.client.api_client import PlainAccess
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.kubeconfig import load_access
-from nodewright.cluster.client.plain_access import PlainAccess
-from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import BackgroundTask
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.files.file_store import write_atomically
 from nodewright.model.errors import InputError
 

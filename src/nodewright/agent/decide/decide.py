@@ -5,9 +5,13 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from nodewright.agent.decide.adoption import adopt_runtime_pods, terminate_orphans, with_runtime_status
+from nodewright.agent.decide.decide import (
+    adopt_runtime_pods,
+    terminate_orphans,
+    with_runtime_status,
+)
 from nodewright.agent.decide.device_admission import observe_devices, with_allocation_result
-from nodewright.agent.decide.iteration import Iteration
+from nodewright.agent.decide.iteration import Iteration, IterationResult
 from nodewright.agent.decide.pod_events import failure_events
 from nodewright.agent.decide.pod_resize import RESIZE_ERROR, apply_resize_decisions, with_resize_result
 from nodewright.agent.decide.pod_sources import (
@@ -26,15 +30,16 @@ from nodewright.agent.decide.termination import (
     report_overdue_terminations,
     terminate_pod,
 )
-from nodewright.agent.rules.lifecycle.pod_actions import ProbeResult
-from nodewright.agent.rules.lifecycle.probe_state import ProbeState, probe_state_after
+from nodewright.agent.rules.pod_actions import ProbeResult
+from nodewright.agent.rules.probe_state import ProbeState, probe_state_after
 from nodewright.agent.state.agent_state import AgentConstants, AgentState, ClockReading, PodRecord, PodStage
-from nodewright.agent.state.device_observations import (
+from nodewright.agent.state.effects import (
     AllocateDevices,
-    PluginDevicesListed,
-    PreferredAllocationReceived,
+    CleanUpPod,
+    ReclaimNodeResources,
+    SyncPod,
+    TerminatePod,
 )
-from nodewright.agent.state.effects import CleanUpPod, ReclaimNodeResources, SyncPod, TerminatePod
 from nodewright.agent.state.observations import (
     HOOK_ERROR,
     MOUNT_ERROR,
@@ -44,17 +49,18 @@ from nodewright.agent.state.observations import (
     NodeObjectObserved,
     NodeUsageObserved,
     Observation,
+    PluginDevicesListed,
     PodApplied,
     PodDeletionRequested,
     PodEffectCompleted,
     PodReferencesChanged,
     PodStatusObserved,
+    PreferredAllocationReceived,
     ProbeCompleted,
     RuntimeRelisted,
     SourcePodsListed,
     Ticked,
 )
-from nodewright.agent.state.outcome import IterationResult
 from nodewright.cluster.tasks.supervision import error_text
 from nodewright.engine.core.eviction.eviction_manager import begin_pass, finish_pass
 from nodewright.engine.core.eviction.eviction_state import Eviction, PendingPass

@@ -4,17 +4,18 @@ from msgspec.structs import replace
 
 from nodewright.agent.decide.iteration import Iteration
 from nodewright.agent.decide.termination import rejected_stage
-from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
-from nodewright.agent.state.device_observations import (
+from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage, PreferenceQuery
+from nodewright.agent.state.effects import (
     AllocatedDevices,
     AllocateDevices,
-    DeviceObservation,
-    PluginDevicesListed,
-    PreferenceQuery,
-    PreferredAllocationReceived,
     QueryPreferredAllocation,
 )
-from nodewright.agent.state.observations import PodEffectCompleted
+from nodewright.agent.state.observations import (
+    DeviceObservation,
+    PluginDevicesListed,
+    PodEffectCompleted,
+    PreferredAllocationReceived,
+)
 from nodewright.engine.core.devices.device_assignment import container_device_ids
 from nodewright.engine.node.actions import GetPreferredAllocation
 from nodewright.engine.node.events import DevicesAllocated, DevicesObserved, PodAdded

@@ -4,20 +4,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from nodewright.agent.decide.iteration import IterationResult, StateChanges
 from nodewright.agent.decide.record_status import record_status, status_before_restart
 from nodewright.agent.decide.resource_updates import node_level_cgroups, with_updates
 from nodewright.agent.state.agent_state import (
     AgentConstants,
     AgentState,
     ClockReading,
+    IndexedPods,
     PodRecord,
     PodSource,
     PodStage,
+    PreferenceQuery,
 )
-from nodewright.agent.state.device_observations import PreferenceQuery
 from nodewright.agent.state.effects import CancelEffect, Effect, WriteCgroups
-from nodewright.agent.state.outcome import IterationResult, StateChanges
-from nodewright.agent.state.pod_index import IndexedPods
 from nodewright.engine.core.cgroups.cgroup_plan import PlannedCgroup
 from nodewright.engine.core.eviction.eviction_state import Eviction, EvictionState
 from nodewright.engine.node.actions import GetPreferredAllocation

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from nodewright.agent.decide.pod_sync import CRASH_LOOP
 from nodewright.agent.rules.image_policy import IMAGE_MISSING_REASONS
-from nodewright.agent.rules.lifecycle.pod_actions import KillReason
+from nodewright.agent.rules.pod_actions import KillReason
 from nodewright.agent.state.agent_state import PodRecord
 from nodewright.agent.state.effects import Effect, SyncPod, TerminatePod
 from nodewright.agent.state.observations import (

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from nodewright.agent.decide.iteration import Iteration
 from nodewright.agent.decide.termination import ADMITTED_STAGES, preempt_pod
-from nodewright.agent.rules.lifecycle.pod_actions import ContainerToKill, KillReason, PodActions
-from nodewright.agent.rules.lifecycle.pod_conditions import PodResizeStatus
+from nodewright.agent.rules.pod_actions import ContainerToKill, KillReason, PodActions
+from nodewright.agent.rules.pod_status import PodResizeStatus
 from nodewright.agent.state.agent_state import PodRecord, PodSource
 from nodewright.agent.state.effects import SyncPod
 from nodewright.agent.state.observations import PodEffectCompleted

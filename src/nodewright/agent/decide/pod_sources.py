@@ -20,7 +20,7 @@ from nodewright.agent.decide.termination import (
     rejected_stage,
     terminate_pod,
 )
-from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
+from nodewright.agent.rules.pod_status import StatusOverride
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.state.observations import DrainRequested
 from nodewright.cluster.tasks.supervision import error_text

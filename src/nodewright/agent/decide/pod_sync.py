@@ -10,16 +10,15 @@ from nodewright.agent.decide.pod_resize import with_restarts
 from nodewright.agent.decide.record_status import containers_awaiting_hook, has_post_start_hook, probe_results
 from nodewright.agent.decide.resource_updates import cgroups_of_record, pending_updates, pod_cgroup
 from nodewright.agent.decide.termination import ADMITTED_STAGES, COUNTED_STAGES, forget_pod
-from nodewright.agent.rules.lifecycle.pod_actions import PodActions, pod_actions
-from nodewright.agent.rules.lifecycle.pod_termination import deadline_exceeded_status
-from nodewright.agent.rules.lifecycle.probe_state import (
+from nodewright.agent.rules.pod_actions import BackOff, PodActions, pod_actions
+from nodewright.agent.rules.pod_status import deadline_exceeded_status
+from nodewright.agent.rules.probe_state import (
     ProbeKind,
     ProbeState,
     initial_probe_state,
     is_probe_due,
     probes_of,
 )
-from nodewright.agent.rules.lifecycle.restart_policy import BackOff
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.state.effects import (
     CleanUpPod,

@@ -2,10 +2,9 @@
 
 from msgspec.structs import replace
 
-from nodewright.agent.rules.lifecycle.pod_actions import ProbeResult, ProbeResults
-from nodewright.agent.rules.lifecycle.pod_level_resources import pod_level_status
-from nodewright.agent.rules.lifecycle.pod_status import StatusContext, pod_status
-from nodewright.agent.rules.lifecycle.probe_state import ProbeKind
+from nodewright.agent.rules.pod_actions import ProbeResult, ProbeResults
+from nodewright.agent.rules.pod_status import StatusContext, pod_level_status, pod_status
+from nodewright.agent.rules.probe_state import ProbeKind
 from nodewright.agent.state.agent_state import AgentConstants, PodRecord, PodStage
 from nodewright.engine.core.requests.effective_resources import pod_requests
 from nodewright.engine.core.requests.qos_and_priority import qos_class

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from nodewright.agent.decide.iteration import Iteration
-from nodewright.agent.rules.lifecycle.pod_conditions import NO_RESIZE
-from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
+from nodewright.agent.rules.pod_status import NO_RESIZE, StatusOverride
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.engine.node.actions import KillPod
 from nodewright.model.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod

@@ -6,13 +6,12 @@ from msgspec.structs import replace
 
 from nodewright.agent.devices.protocols import DevicePlugins, DeviceRunContainerOptions
 from nodewright.agent.host.ports import ContainerConfig
-from nodewright.agent.state.device_observations import (
+from nodewright.agent.state.effects import (
     AllocatedDevices,
     AllocateDevices,
-    DeviceAllocationResult,
-    PreferredAllocationReceived,
     QueryPreferredAllocation,
 )
+from nodewright.agent.state.observations import DeviceAllocationResult, PreferredAllocationReceived
 from nodewright.engine.core.devices.device_manager import DevicePluginError
 from nodewright.model.errors import HostError
 from nodewright.model.reasons.devices import DeviceAllocationFailed
@@ -78,7 +77,7 @@ class DeviceAllocator:
                 raise DeviceAllocationError(error.error) from None
         if not allocations_of_container:
             return config
-        from nodewright.agent.devices.allocation import run_container_options  # noqa: PLC0415 - protobuf, which few nodes need
+        from nodewright.agent.devices.device_allocation import run_container_options  # noqa: PLC0415 - protobuf, which few nodes need
 
         device_options = run_container_options(
             [allocation.response for allocation in allocations_of_container]

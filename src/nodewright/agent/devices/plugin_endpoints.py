@@ -15,11 +15,9 @@ from nodewright.agent.devices.protocols import (
     PluginRegistration,
     PluginRegistrationError,
 )
-from nodewright.agent.state.device_observations import PluginDevicesListed
-from nodewright.agent.state.observations import Observation
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.agent.state.observations import Observation, PluginDevicesListed
 from nodewright.cluster.tasks.supervision import error_text
-from nodewright.cluster.tasks.timing import with_timeout
+from nodewright.cluster.tasks.timing import Clock, with_timeout
 from nodewright.engine.core.devices.device_manager import ASK_PLUGIN
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import Device

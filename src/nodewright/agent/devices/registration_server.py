@@ -108,7 +108,7 @@ class RegistrationServer:
     async def _start_service(self) -> None:
         async with self._start_lock:
             if self._server is None:
-                from nodewright.agent.devices.registration_service import start_registration_service  # noqa: PLC0415 - 24 MiB, if nobody comes
+                from nodewright.agent.devices.plugin_client import start_registration_service  # noqa: PLC0415 - 24 MiB, if nobody comes
 
                 self._server = await start_registration_service(
                     self.directory / INNER_SOCKET_NAME, self.directory, self._register

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from nodewright.agent.host.streams import STDERR, STDOUT
+from nodewright.agent.host.ports import STDERR, STDOUT
 from nodewright.documents.files.regular_files import open_regular_file
 from nodewright.model.errors import HostError
 

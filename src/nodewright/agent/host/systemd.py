@@ -6,7 +6,7 @@ import socket
 import subprocess
 from pathlib import Path
 
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 
 _SYSTEMD_DIRECTORY = Path("/run/systemd/system")
 _SYSTEMCTL_TIMEOUT_S = 5.0

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from nodewright.agent.host.mounts import mount_points_below
-from nodewright.agent.rules.environment.volume_payload import FileContent
+from nodewright.agent.host.volumes import mount_points_below
+from nodewright.agent.rules.volume_payload import FileContent
 from nodewright.documents.files.openat2 import (
     directory_beneath,
     mkdir_beneath,

@@ -5,17 +5,19 @@ import random
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
-from nodewright.agent.host.certificates import CertificateFacts, CertificateSubject, certificate_request
-from nodewright.agent.member.certificate_metrics import CertificateCounts
-from nodewright.agent.member.certificate_store import CertificateStore
-from nodewright.agent.member.signing_requests import (
+from nodewright.agent.member.certificates import (
     CLIENT_SIGNER,
+    CertificateCounts,
+    CertificateFacts,
+    CertificateStore,
+    CertificateSubject,
     RequestRejectedError,
     Signer,
+    certificate_request,
     issued_certificate,
 )
 from nodewright.cluster.client.cluster_api import ClusterAPI
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.values.instant import Instant

@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from nodewright.agent.host.certificates import CertificateFacts, certificate_facts, new_key
+from nodewright.agent.member.certificates import CertificateFacts, certificate_facts, new_key
 from nodewright.documents.files.file_store import write_atomically
 from nodewright.model.errors import HostError
 

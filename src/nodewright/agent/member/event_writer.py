@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from nodewright.agent.member.event_correlator import (
+from nodewright.agent.member.event_writer import (
     CorrelatedEvent,
     EventCorrelator,
     EventObject,
@@ -14,9 +14,8 @@ from nodewright.agent.member.event_correlator import (
     TokenBucket,
 )
 from nodewright.agent.state.agent_state import PodRecord, PodSource
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.cluster_api import ClusterAPI
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.values.instant import Instant

@@ -8,7 +8,7 @@ import msgspec
 from nodewright.agent.decide.termination import COUNTED_STAGES
 from nodewright.agent.host.ports import RuntimeHandler
 from nodewright.agent.member.merge_patch import NODE_LISTS, merge_patch
-from nodewright.agent.serving.api_status_objects import PRESSURE_CONDITION_TEXTS, NodeSystemInfo
+from nodewright.agent.serving.api_objects import PRESSURE_CONDITION_TEXTS, NodeSystemInfo
 from nodewright.agent.state.agent_state import AgentState, PodSource
 from nodewright.documents.output.json_yaml import plain_value
 from nodewright.documents.profiles.profile_yaml import object_document

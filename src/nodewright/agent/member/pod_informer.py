@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.agent.decide.pod_resize import without_api_fields
-from nodewright.agent.member.pod_status_patch import without_runtime_name
+from nodewright.agent.member.pod_status_writer import without_runtime_name
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.observations import Observation, SourcePodsListed
 from nodewright.cluster.client.reflector import Reflector

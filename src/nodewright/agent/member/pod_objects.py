@@ -6,19 +6,22 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from nodewright.agent.decide.iteration import IterationResult
 from nodewright.agent.member.persistent_volumes import PersistentVolumes
-from nodewright.agent.member.referenced_objects import WAIT_S, ReferencedObjects
+from nodewright.agent.member.pod_objects import WAIT_S, ReferencedObjects
 from nodewright.agent.member.service_account_tokens import ServiceAccountTokens
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
-from nodewright.agent.rules.environment.pod_references import CONFIG_MAPS, SECRETS
-from nodewright.agent.rules.environment.service_variables import service_variables
-from nodewright.agent.rules.environment.value_sources import ReferenceSources, UnresolvedReference
+from nodewright.agent.rules.environment_variables import service_variables
+from nodewright.agent.rules.value_sources import (
+    CONFIG_MAPS,
+    SECRETS,
+    ReferenceSources,
+    UnresolvedReference,
+)
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
 from nodewright.agent.state.observations import Observation, PodReferencesChanged
-from nodewright.agent.state.outcome import IterationResult
 from nodewright.cluster.client.reflector import Reflector
-from nodewright.cluster.tasks.clock import Clock
-from nodewright.cluster.tasks.timing import elapsed_s
+from nodewright.cluster.tasks.timing import Clock, elapsed_s
 from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.cluster_objects import RuntimeClass
 from nodewright.model.kubernetes.namespace_objects import Service

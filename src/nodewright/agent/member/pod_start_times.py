@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from nodewright.agent.observe.call_metrics import CallMetrics
-from nodewright.agent.observe.metric_names import HistogramMetric
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.agent.observe.metric_names import CallMetrics, HistogramMetric
+from nodewright.cluster.tasks.timing import Clock
 
 _STATELESS = frozenset(("name", "secret", "configMap", "downwardAPI", "emptyDir", "projected"))
 """Volumes that leave a pod stateless, beside their name."""

@@ -6,8 +6,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodewright.agent.member.merge_patch import POD_LISTS, merge_patch
-from nodewright.agent.rules.lifecycle.pod_conditions import DISRUPTION_TARGET, KUBELET_CONDITIONS
-from nodewright.agent.rules.lifecycle.pod_status import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE
+from nodewright.agent.rules.pod_status import (
+    DISRUPTION_TARGET,
+    KUBELET_CONDITIONS,
+    STATUS_UNKNOWN,
+    UNKNOWN_EXIT_CODE,
+)
 from nodewright.agent.state.agent_state import PodRecord, PodStage
 from nodewright.model.kubernetes.objects import Container, ContainerState, ContainerStatus, PodStatus
 from nodewright.model.kubernetes.runtime_status import ContainerPhase

@@ -4,18 +4,17 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from nodewright.agent.member.pod_status_patch import (
+from nodewright.agent.decide.iteration import IterationResult
+from nodewright.agent.member.pod_status_writer import (
     can_be_deleted,
     merged_status,
     pod_status_patch,
 )
-from nodewright.agent.serving.api_status_objects import pod_status_document
+from nodewright.agent.serving.api_objects import pod_status_document
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource
-from nodewright.agent.state.outcome import IterationResult
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.reflector import BackOffDelay, Reflector
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 _MAX_WRITES = 4

@@ -5,19 +5,18 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from nodewright.agent.rules.environment.pod_references import (
+from nodewright.agent.rules.value_sources import (
     CONFIG_MAPS,
     ObjectReference,
+    UnresolvedReference,
     referenced_objects,
     volume_objects,
 )
-from nodewright.agent.rules.environment.value_sources import UnresolvedReference
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.objects.object_names import name_selector
-from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised
-from nodewright.cluster.tasks.timing import elapsed_s, gather_all
+from nodewright.cluster.tasks.timing import Clock, elapsed_s, gather_all
 from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.objects import Pod

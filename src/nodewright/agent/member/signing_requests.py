@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from nodewright.agent.host.certificates import CertificateRequest, is_request_of_key
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.agent.member.certificates import CertificateRequest, is_request_of_key
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.objects.object_names import name_selector
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 
 SIGNING_REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 

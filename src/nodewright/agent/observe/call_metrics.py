@@ -8,8 +8,11 @@ Follows: v1.36, kubelet/metrics/metrics.go; kubelet/kuberuntime/instrumented_ser
 
 import re
 
-from nodewright.agent.observe.metric_names import CounterMetric, GaugeMetric, HistogramMetric, MetricValues
-from nodewright.agent.observe.metric_text import (
+from nodewright.agent.observe.metric_names import (
+    CounterMetric,
+    GaugeMetric,
+    HistogramMetric,
+    MetricValues,
     counter_families,
     counters_text,
     gauge_families,

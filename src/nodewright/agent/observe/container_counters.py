@@ -10,17 +10,19 @@ import msgspec
 
 from nodewright.agent.decide.resource_updates import pod_cgroup
 from nodewright.agent.decide.termination import LISTED_STAGES
-from nodewright.agent.host.cgroup_counters import CgroupCounters, cgroup_counters
-from nodewright.agent.host.disk_counters import DiskCounters, disk_counters
-from nodewright.agent.host.process_counters import (
+from nodewright.agent.host.counters import (
+    CgroupCounters,
+    DiskCounters,
     InterfaceCounters,
     ProcessCounters,
+    cgroup_counters,
     counters_of_processes,
+    disk_counters,
     interface_counters,
 )
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.pressure_monitor import PressureMonitor
-from nodewright.agent.observe.summary_provider import root_fs_stats
+from nodewright.agent.observe.summary import root_fs_stats
 from nodewright.agent.state.agent_state import PodRecord
 from nodewright.documents.files.cgroup_files import ContainerUsage
 from nodewright.documents.files.file_store import boot_id

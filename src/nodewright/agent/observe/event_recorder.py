@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.agent.decide.iteration import IterationResult
 from nodewright.agent.decide.pod_events import pod_events
 from nodewright.agent.state.agent_state import AgentState, PodRecord
 from nodewright.agent.state.effects import ReclaimNodeResources
-from nodewright.agent.state.outcome import IterationResult
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 

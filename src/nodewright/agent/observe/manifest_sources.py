@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from nodewright.agent.observe.source_listener import SourceListener
+from nodewright.agent.observe.manifest_sources import SourceListener
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.cluster.tasks.supervision import error_text
 from nodewright.documents.files.directory_watch import DirectoryWatch

@@ -1,9 +1,9 @@
 """Counts and times of what the agent has decided and done since it started; reads every iteration, changes nothing."""
 
 from nodewright.agent.loop import IterationTrace
-from nodewright.agent.observe.manager_metrics import manager_counts, reached_managers
 from nodewright.agent.observe.metric_names import CounterMetric, HistogramMetric, MetricValues
-from nodewright.agent.rules.lifecycle.pod_actions import ProbeResult
+from nodewright.agent.observe.metrics import manager_counts, reached_managers
+from nodewright.agent.rules.pod_actions import ProbeResult
 from nodewright.agent.state.agent_state import PodRecord, PodStage
 from nodewright.agent.state.effects import CleanUpPod, SyncPod, TerminatePod
 from nodewright.agent.state.observations import (

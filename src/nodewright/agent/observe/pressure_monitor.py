@@ -10,18 +10,20 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.agent.decide.termination import pending_evictions
-from nodewright.agent.host.local_storage import DiskStorageStats, PodDirectories
-from nodewright.agent.host.memory_readings import HostStatsProvider
+from nodewright.agent.host.eviction_readings import (
+    DiskStorageStats,
+    HostStatsProvider,
+    KernelPressureNotifier,
+    PodDirectories,
+)
 from nodewright.agent.host.ports import (
     THRESHOLD_NOTIFICATION,
     EphemeralStorageStats,
     NodeStatsProvider,
     PressureNotifier,
 )
-from nodewright.agent.host.pressure_events import KernelPressureNotifier
 from nodewright.agent.loop import AgentLoop
-from nodewright.agent.observe.node_reclaim import reclaim_node_resources
-from nodewright.agent.observe.pod_usage import PodUsageReader
+from nodewright.agent.observe.pressure_monitor import PodUsageReader, reclaim_node_resources
 from nodewright.agent.pods.image_manager import ImageManager
 from nodewright.agent.state.effects import ReclaimNodeResources
 from nodewright.agent.state.observations import NodeUsageObserved

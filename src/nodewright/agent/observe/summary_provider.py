@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nodewright.agent.decide.resource_updates import pod_cgroup
 from nodewright.agent.decide.termination import LISTED_STAGES
-from nodewright.agent.host.cgroup_counters import MemoryCounters, memory_counters
+from nodewright.agent.host.counters import MemoryCounters, memory_counters
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.pressure_monitor import PressureMonitor
 from nodewright.agent.state.agent_state import PodRecord

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol, TypeVar
 
-from nodewright.agent.rules.environment.value_sources import ReferenceSources
+from nodewright.agent.rules.value_sources import ReferenceSources
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.model.kubernetes.cluster_objects import RuntimeClass
 from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret

@@ -9,17 +9,21 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.host.local_storage import PodDirectories
+from nodewright.agent.host.eviction_readings import PodDirectories
 from nodewright.agent.host.ports import ContainerConfig, Mount
 from nodewright.agent.host.volumes import MEMORY_VOLUME_TYPES, VolumeError, Volumes, volume_path
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
-from nodewright.agent.pods.container_start import ContainerConfigError
+from nodewright.agent.pods.container_lifecycle import ContainerConfigError
 from nodewright.agent.pods.log_rotation import log_directory
 from nodewright.agent.pods.volume_setup import VolumeSetup, mounted_volumes, volumes_by_name
-from nodewright.agent.rules.environment.value_sources import ReferenceSources, UnresolvedReference
-from nodewright.agent.rules.environment.variables import command_and_args, environment_variables, sub_path
-from nodewright.agent.rules.lifecycle.pod_actions import spec_hash
-from nodewright.agent.rules.lifecycle.pod_addresses import sorted_pod_ips
+from nodewright.agent.rules.environment_variables import (
+    command_and_args,
+    environment_variables,
+    sub_path,
+)
+from nodewright.agent.rules.pod_actions import spec_hash
+from nodewright.agent.rules.pod_status import sorted_pod_ips
+from nodewright.agent.rules.value_sources import ReferenceSources, UnresolvedReference
 from nodewright.documents.files.openat2 import path_beneath, read_beneath
 from nodewright.documents.formats.pod_files import is_safe_uid
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings

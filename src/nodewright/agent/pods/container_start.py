@@ -5,9 +5,9 @@ from typing import NamedTuple, Protocol
 
 from nodewright.agent.devices.device_allocation import DeviceAllocationError, DeviceAllocator
 from nodewright.agent.host.ports import ContainerConfig, ContainerRuntime, PodSandboxConfig, Prober
-from nodewright.agent.pods.hooks import HookError, run_post_start
-from nodewright.agent.pods.log_links import LogLinks
-from nodewright.agent.rules.lifecycle.pod_termination import grace_period_s
+from nodewright.agent.pods.container_lifecycle import HookError, run_post_start
+from nodewright.agent.pods.log_rotation import LogLinks
+from nodewright.agent.rules.pod_actions import grace_period_s
 from nodewright.agent.state.effects import SyncPod, UpdateStartingContainer
 from nodewright.agent.state.observations import (
     CONFIG_ERROR,

@@ -4,16 +4,14 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from nodewright.agent.host.ports import ContainerRuntime, Prober
-from nodewright.agent.pods.container_start import pod_ip
-from nodewright.agent.pods.hooks import HookError, container_named, run_pre_stop
-from nodewright.agent.rules.lifecycle.pod_actions import KillReason
-from nodewright.agent.rules.lifecycle.pod_termination import (
+from nodewright.agent.pods.container_lifecycle import HookError, container_named, pod_ip, run_pre_stop
+from nodewright.agent.rules.pod_actions import (
     MIN_GRACE_PERIOD_S,
+    KillReason,
     grace_period_s,
     termination_ordering,
 )
-from nodewright.cluster.tasks.clock import Clock
-from nodewright.cluster.tasks.timing import elapsed_s, gather_all
+from nodewright.cluster.tasks.timing import Clock, elapsed_s, gather_all
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent

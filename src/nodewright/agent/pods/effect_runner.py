@@ -7,23 +7,24 @@ from typing import Any
 from nodewright.agent.devices.device_allocation import DeviceAllocator
 from nodewright.agent.devices.protocols import SimulatedDevicePlugins
 from nodewright.agent.host.ports import ContainerRuntime, Prober
-from nodewright.agent.pods.apply_resize import apply_resize
-from nodewright.agent.pods.container_start import (
+from nodewright.agent.pods.container_lifecycle import (
     ConfigBuilder,
     ContainerConfigError,
     ContainerStarter,
+    ContainerStopper,
     StartDependencies,
+    container_named,
+    run_probe,
 )
-from nodewright.agent.pods.container_stop import ContainerStopper
-from nodewright.agent.pods.hooks import container_named, run_probe
-from nodewright.agent.pods.log_links import LogLinks
-from nodewright.agent.pods.runtime_timeouts import TimeLimitedRuntime
-from nodewright.agent.state.device_observations import AllocateDevices, QueryPreferredAllocation
+from nodewright.agent.pods.effect_runner import TimeLimitedRuntime, apply_resize
+from nodewright.agent.pods.log_rotation import LogLinks
 from nodewright.agent.state.effects import (
+    AllocateDevices,
     CancelEffect,
     CleanUpPod,
     PodEffect,
     QueryEffect,
+    QueryPreferredAllocation,
     RunProbe,
     SyncPod,
     TerminatePod,
@@ -41,9 +42,8 @@ from nodewright.agent.state.observations import (
     Observation,
     PodEffectCompleted,
 )
-from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import error_text, report_failure
-from nodewright.cluster.tasks.timing import monotonic_ns
+from nodewright.cluster.tasks.timing import Clock, monotonic_ns
 from nodewright.documents.files.cgroup_files import CgroupManager
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
 from nodewright.model.errors import HostError

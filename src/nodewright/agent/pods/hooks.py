@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodewright.agent.host.ports import Prober, ProbeWarning
-from nodewright.agent.rules.environment.value_sources import UnresolvedReference
-from nodewright.agent.rules.environment.variables import probe_handler, resolved_handler
-from nodewright.agent.rules.lifecycle.pod_actions import ProbeResult
+from nodewright.agent.rules.environment_variables import probe_handler, resolved_handler
+from nodewright.agent.rules.pod_actions import ProbeResult
+from nodewright.agent.rules.value_sources import UnresolvedReference
 from nodewright.agent.state.effects import RunProbe
 from nodewright.agent.state.observations import ProbeCompleted
-from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import error_text
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.objects import Container, Pod
 
 _POST_START_TIMEOUT_S = 120.0

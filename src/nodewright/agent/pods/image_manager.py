@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from nodewright.agent.host.ports import Credentials, ImageStore
-from nodewright.agent.pods.container_start import ContainerConfigError
+from nodewright.agent.pods.container_lifecycle import ContainerConfigError
 from nodewright.agent.rules.image_policy import (
     ALWAYS,
     NEVER,
@@ -26,8 +26,8 @@ from nodewright.agent.rules.image_policy import (
     unused_images,
     updated_image_records,
 )
-from nodewright.agent.rules.lifecycle.restart_policy import BackOff, BackOffRule
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.agent.rules.pod_actions import BackOff, BackOffRule
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.objects import Container, Pod

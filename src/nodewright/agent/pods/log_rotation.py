@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from nodewright.agent.host.ports import ContainerRuntime
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.files.openat2 import path_beneath
 from nodewright.documents.files.regular_files import open_regular_file
 from nodewright.model.errors import HostError

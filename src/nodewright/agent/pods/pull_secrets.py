@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nodewright.agent.host.ports import Credentials
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
-from nodewright.agent.rules.registry_credentials import (
+from nodewright.agent.rules.image_policy import (
     RegistryLogin,
     logins_of_config,
     logins_of_secret,

@@ -18,13 +18,13 @@ from nodewright.agent.pods.container_config import (
     read_text,
     run_host_operation,
 )
-from nodewright.agent.pods.container_start import ContainerConfigError
+from nodewright.agent.pods.container_lifecycle import ContainerConfigError
 from nodewright.agent.rules.container_security import (
     effective_setting,
     run_as_non_root_violation,
     unsupported_settings,
 )
-from nodewright.agent.rules.environment.hosts_and_dns import (
+from nodewright.agent.rules.hosts_and_dns import (
     MISSING_CLUSTER_DNS,
     NO_CLUSTER_DNS,
     OverlongHostname,
@@ -35,7 +35,7 @@ from nodewright.agent.rules.environment.hosts_and_dns import (
     pod_hostname,
     resolv_conf_text,
 )
-from nodewright.agent.rules.lifecycle.pod_addresses import sorted_pod_ips
+from nodewright.agent.rules.pod_status import sorted_pod_ips
 from nodewright.documents.files.root_directory import CLOSED
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent

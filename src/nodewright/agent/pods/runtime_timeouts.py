@@ -10,8 +10,7 @@ from nodewright.agent.host.ports import (
     PodSandboxConfig,
     RuntimeFacts,
 )
-from nodewright.cluster.tasks.clock import Clock
-from nodewright.cluster.tasks.timing import with_timeout
+from nodewright.cluster.tasks.timing import Clock, with_timeout
 from nodewright.documents.files.cgroup_files import ContainerUsage
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile

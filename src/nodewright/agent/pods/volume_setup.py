@@ -16,9 +16,9 @@ from nodewright.agent.host.volumes import (
     volume_path,
     volume_plugin,
 )
-from nodewright.agent.pods.container_start import ContainerConfigError
-from nodewright.agent.rules.environment.value_sources import NodeVolume, ReferenceSources, UnresolvedReference
-from nodewright.agent.rules.environment.volume_payload import volume_payload
+from nodewright.agent.pods.container_lifecycle import ContainerConfigError
+from nodewright.agent.rules.value_sources import NodeVolume, ReferenceSources, UnresolvedReference
+from nodewright.agent.rules.volume_payload import volume_payload
 from nodewright.agent.state.observations import MOUNT_ERROR
 from nodewright.documents.files.openat2 import path_beneath
 from nodewright.engine.core.requests.effective_resources import pod_limits

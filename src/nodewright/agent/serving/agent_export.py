@@ -4,9 +4,14 @@ import asyncio
 
 from msgspec.structs import replace
 
-from nodewright.agent.serving.served_agent import ServedAgent
-from nodewright.cluster.exports.export_feed import ExportFeed, ExportReading, ServedExport, SourceReading
-from nodewright.cluster.exports.export_routes import ExportRoutes
+from nodewright.agent.serving.agent_interface import ServedAgent
+from nodewright.cluster.exports.export_routes import (
+    ExportFeed,
+    ExportReading,
+    ExportRoutes,
+    ServedExport,
+    SourceReading,
+)
 from nodewright.cluster.serving.routes import AuthorizedRoute
 from nodewright.documents.profiles.node_export import SourceState
 from nodewright.engine.node.node_state import NodeState

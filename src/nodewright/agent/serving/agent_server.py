@@ -13,11 +13,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nodewright.agent.serving.agent_interface import ServedAgent
+from nodewright.agent.serving.agent_server import prepare_socket_path, remove_socket
 from nodewright.agent.serving.container_routes import LogRoutes
-from nodewright.agent.serving.node_routes import NodeRoutes
-from nodewright.agent.serving.pod_routes import PodRoutes
-from nodewright.agent.serving.served_agent import ServedAgent
-from nodewright.agent.serving.unix_sockets import prepare_socket_path, remove_socket
+from nodewright.agent.serving.pod_routes import NodeRoutes, PodRoutes
 from nodewright.cluster.serving.http_server import LISTEN_BACKLOG, serve_unix_socket
 from nodewright.cluster.serving.middleware import RefusalLog
 from nodewright.cluster.serving.routes import (

@@ -9,10 +9,8 @@ Departs: the counters of a pod's network have the cgroup of the pod, not that of
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from nodewright.agent.host.cgroup_counters import CgroupCounters, DeviceIO
-from nodewright.agent.host.disk_counters import DiskCounters
-from nodewright.agent.host.process_counters import InterfaceCounters
-from nodewright.agent.observe.container_counters import GroupCounters, MachineIds
+from nodewright.agent.host.counters import CgroupCounters, DeviceIO, DiskCounters, InterfaceCounters
+from nodewright.agent.observe.cadvisor_metrics import GroupCounters, MachineIds
 from nodewright.documents.output.exposition import MetricFamily, MetricSample, MetricType, family_text
 from nodewright.model.hardware.machine_info import MachineInfo
 

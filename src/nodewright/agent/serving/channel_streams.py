@@ -24,7 +24,7 @@ from wsproto.events import (
 from wsproto.events import Request as WebSocketRequest
 from wsproto.utilities import ProtocolError
 
-from nodewright.agent.host.streams import STDOUT, ProcessSession
+from nodewright.agent.host.ports import STDOUT, ProcessSession
 from nodewright.agent.serving.upgrade_proxy import is_websocket_request
 from nodewright.cluster.serving.middleware import TAKE_OVER_CONNECTION
 from nodewright.cluster.serving.routes import BAD_REQUEST, INTERNAL_ERROR, APIError

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from nodewright.agent.host.container_logs import LogOptions, follow_log, read_log
 from nodewright.agent.host.ports import ExecResult
-from nodewright.agent.serving.served_agent import ServedAgent
+from nodewright.agent.serving.agent_interface import ServedAgent
 from nodewright.agent.state.agent_state import PodRecord
 from nodewright.cluster.serving.routes import (
     BAD_REQUEST,

@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from nodewright.agent.serving.api_status_objects import pod_object
+from nodewright.agent.observe.summary import cpu_and_memory, resource_metrics, summary_document
+from nodewright.agent.serving.agent_interface import ServedAgent
+from nodewright.agent.serving.api_objects import pod_object
 from nodewright.agent.serving.container_routes import ContainerRoutes
-from nodewright.agent.serving.served_agent import ServedAgent
 from nodewright.agent.serving.stream_routes import StreamRoutes
-from nodewright.agent.serving.summary_document import cpu_and_memory, resource_metrics, summary_document
 from nodewright.agent.state.agent_state import PodRecord
 from nodewright.cluster.serving.routes import (
     AccessRole,

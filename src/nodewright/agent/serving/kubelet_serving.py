@@ -9,15 +9,18 @@ from typing import Any
 import msgspec
 
 from nodewright.agent.loop import AgentLoop
-from nodewright.agent.observe.container_counters import ContainerCounters, machine_ids
+from nodewright.agent.observe.cadvisor_metrics import (
+    ContainerCounters,
+    cadvisor_metrics,
+    failed_cadvisor_metrics,
+    machine_ids,
+)
 from nodewright.agent.observe.metrics import AgentMetrics
 from nodewright.agent.observe.pressure_monitor import PressureMonitor
-from nodewright.agent.observe.summary_provider import SummaryProvider
-from nodewright.agent.serving.cadvisor_metrics import cadvisor_metrics, failed_cadvisor_metrics
+from nodewright.agent.observe.summary import SummaryProvider
+from nodewright.agent.serving.agent_interface import ServedAgent
 from nodewright.agent.serving.kubelet_routes import KubeletRoutes, kubelet_application
-from nodewright.agent.serving.metrics_pages import AgentMetricsPages
-from nodewright.agent.serving.node_gauges import GaugeInputs, ThresholdDistance
-from nodewright.agent.serving.served_agent import ServedAgent
+from nodewright.agent.serving.node_metrics import AgentMetricsPages, GaugeInputs, ThresholdDistance
 from nodewright.cluster.serving.access import Authorizer
 from nodewright.cluster.serving.http_server import ListenAddress, TLSContextSource, serve_network
 from nodewright.cluster.serving.middleware import AuthMiddleware, RefusalLog, RequestMetrics

@@ -5,9 +5,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from nodewright.agent.observe.metrics import AgentMetrics
-from nodewright.agent.serving.node_gauges import GaugeInputs
-from nodewright.agent.serving.node_metrics import node_metrics, probe_metrics
-from nodewright.agent.serving.served_agent import ServedAgent
+from nodewright.agent.serving.agent_interface import ServedAgent
+from nodewright.agent.serving.node_metrics import GaugeInputs, node_metrics, probe_metrics
 from nodewright.cluster.serving.middleware import RefusalLog, RequestMetrics
 from nodewright.cluster.serving.process_metrics import kubernetes_metrics, own_process_metrics
 from nodewright.documents.output.exposition import (

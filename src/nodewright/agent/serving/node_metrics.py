@@ -8,9 +8,16 @@ Departs: preemptions are counted at the decision, not when the pod has ended; th
 from collections import Counter
 from collections.abc import Mapping
 
-from nodewright.agent.observe.metric_names import CounterMetric, HistogramMetric, Labels, MetricValues
-from nodewright.agent.observe.metric_text import counter_families, histogram_families, histograms_text
-from nodewright.agent.serving.node_gauges import GaugeInputs, node_gauges
+from nodewright.agent.observe.metric_names import (
+    CounterMetric,
+    HistogramMetric,
+    Labels,
+    MetricValues,
+    counter_families,
+    histogram_families,
+    histograms_text,
+)
+from nodewright.agent.serving.node_metrics import GaugeInputs, node_gauges
 from nodewright.agent.state.agent_state import AgentState
 from nodewright.documents.output.exposition import MetricFamily, MetricSample, MetricType, family_text
 

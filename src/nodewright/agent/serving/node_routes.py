@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nodewright.agent.serving.api_status_objects import event_list, node_object
-from nodewright.agent.serving.served_agent import ServedAgent
+from nodewright.agent.serving.agent_interface import ServedAgent
+from nodewright.agent.serving.api_objects import event_list, node_object
 from nodewright.cluster.client.agent_client import PROFILE_ROUTE
 from nodewright.cluster.serving.routes import NOT_FOUND, APIError, AuthorizedRoute, json_response
 from nodewright.documents.files.cgroup_files import ContainerUsage

@@ -14,7 +14,7 @@ from nodewright.model.printable import printable_lines
 from nodewright.model.reasons.texts import sentence
 
 if TYPE_CHECKING:
-    from nodewright.engine.node.what_if.explanation import Explanation
+    from nodewright.predict.explain.explanation import Explanation
 
 STAGE_TEXTS = {
     PodStage.ALLOCATING: "admitted, waiting for its device plugins",
@@ -65,9 +65,9 @@ def placement_reason_document(evidence: PlacementEvidence, *, width: int = 100) 
 
 
 def _text(evidence: PlacementEvidence, width: int) -> str:
-    from nodewright.predict.explain.explanation_text import PodExplanation, explanation_text  # noqa: PLC0415 - as above
-    from nodewright.predict.node_report.allocation_tables import placement_tables  # noqa: PLC0415 - as above
+    from nodewright.predict.explain.explanation_report import PodExplanation, explanation_text  # noqa: PLC0415 - as above
     from nodewright.predict.node_report.cgroup_report import group_text  # noqa: PLC0415 - as above
+    from nodewright.predict.node_report.report_parts import placement_tables  # noqa: PLC0415 - as above
 
     record = evidence.record
     lines = [f"decision: {STAGE_TEXTS[record.stage]}"]

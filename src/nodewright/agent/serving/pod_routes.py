@@ -12,9 +12,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from nodewright.agent.decide.pod_resize import differs_only_in_resources
-from nodewright.agent.serving.api_status_objects import pod_list, pod_object
-from nodewright.agent.serving.placement_reason import PlacementEvidence, placement_reason_document
-from nodewright.agent.serving.served_agent import ServedAgent
+from nodewright.agent.serving.agent_interface import ServedAgent
+from nodewright.agent.serving.api_objects import pod_list, pod_object
+from nodewright.agent.serving.pod_routes import PlacementEvidence, placement_reason_document
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.state.observations import PodApplied, PodDeletionRequested
 from nodewright.cluster.serving.routes import (
@@ -167,7 +167,7 @@ class PodRoutes:
         waits_for = [state.pods[uid].pod.full_name for uid in sorted(record.waits_for) if uid in state.pods]
         explained = None
         if record.stage is PodStage.REJECTED:
-            from nodewright.engine.node.what_if.explanation import explanation  # noqa: PLC0415 - 2 MiB, if nobody asks
+            from nodewright.predict.explain.explanation import explanation  # noqa: PLC0415 - 2 MiB, if nobody asks
 
             # It may take seconds on a full node; a thread keeps the loop running.
             explained = await asyncio.to_thread(explanation, state.node, record.pod)

@@ -7,15 +7,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nodewright.agent.host.streams import (
+from nodewright.agent.host.ports import (
     AttachStreamRequest,
     ExecStreamRequest,
     PortForwardStreamRequest,
     StandardStreams,
     StreamRequest,
 )
+from nodewright.agent.serving.agent_interface import ServedAgent
 from nodewright.agent.serving.container_routes import running_container
-from nodewright.agent.serving.served_agent import ServedAgent
 from nodewright.agent.serving.upgrade_proxy import UpgradeProxy, is_websocket_request
 from nodewright.agent.state.agent_state import PodRecord
 from nodewright.cluster.serving.routes import (

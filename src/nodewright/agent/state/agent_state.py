@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from nodewright.agent.rules.lifecycle.pod_conditions import NO_RESIZE, PodResizeStatus
-from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
-from nodewright.agent.rules.lifecycle.probe_state import ProbeKind, ProbeState
-from nodewright.agent.rules.lifecycle.restart_policy import BackOff, BackOffRule
-from nodewright.agent.state import device_observations
-from nodewright.agent.state.status_text import StatusText
+from nodewright.agent.rules.pod_actions import BackOff, BackOffRule
+from nodewright.agent.rules.pod_status import NO_RESIZE, PodResizeStatus, StatusOverride
+from nodewright.agent.rules.probe_state import ProbeKind, ProbeState
+from nodewright.agent.state import observations as device_observations
+from nodewright.agent.state.agent_state import StatusText
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, PlannedCgroup
 from nodewright.engine.core.eviction.eviction_state import EvictionState
 from nodewright.engine.core.memory.memory_state import MemoryState

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
 from nodewright.agent.state.agent_state import PodRecord
-from nodewright.agent.state.device_observations import AllocateDevices, QueryPreferredAllocation
 from nodewright.agent.state.effects import (
+    AllocateDevices,
     CancelEffect,
     CleanUpPod,
     Effect,
+    QueryPreferredAllocation,
     ReclaimNodeResources,
     RunProbe,
     SyncPod,

@@ -5,9 +5,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from nodewright.agent.rules.lifecycle.pod_actions import PodActions
-from nodewright.agent.rules.lifecycle.probe_state import Probe
-from nodewright.agent.state import device_observations
+from nodewright.agent.rules.pod_actions import PodActions
+from nodewright.agent.rules.probe_state import Probe
+from nodewright.agent.state import observations as device_observations
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, PlannedCgroup
 from nodewright.engine.core.eviction.eviction_state import NodeReclaim

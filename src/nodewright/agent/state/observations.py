@@ -5,10 +5,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from nodewright.agent.rules.lifecycle.pod_actions import ProbeResult
-from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
-from nodewright.agent.rules.lifecycle.probe_state import Probe
-from nodewright.agent.state import device_observations
+from nodewright.agent.rules.pod_actions import ProbeResult
+from nodewright.agent.rules.pod_status import StatusOverride
+from nodewright.agent.rules.probe_state import Probe
+from nodewright.agent.state import observations as device_observations
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.effects import PodEffect
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation

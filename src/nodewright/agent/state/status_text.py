@@ -3,7 +3,7 @@
 import json
 from typing import Any, Protocol
 
-from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
+from nodewright.agent.rules.pod_status import StatusOverride
 from nodewright.documents.output.json_yaml import plain_value
 from nodewright.documents.profiles.profile_yaml import object_document
 from nodewright.engine.core.eviction.eviction_state import Eviction

@@ -8,17 +8,18 @@ from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource
-from nodewright.agent.state.outcome import StateChanges
-from nodewright.agent.state.status_text import StatusText
-from nodewright.agent.store.journal_file import JOURNAL_END, JournalFormat, journal_line, repaired_journal
-from nodewright.agent.store.restore_state import RestoredState, SavedState, restored_state
-from nodewright.agent.store.stored_pods import (
+from nodewright.agent.decide.iteration import StateChanges
+from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, StatusText
+from nodewright.agent.store.agent_store import RestoredState, SavedState, restored_state
+from nodewright.agent.store.store_files import (
+    JOURNAL_END,
     DamagedRecordError,
     FileChanges,
+    JournalFormat,
     StoreHeader,
     deferred_file,
     header_file,
+    journal_line,
     log_commit_mark,
     log_line,
     pending_changes,
@@ -26,6 +27,7 @@ from nodewright.agent.store.stored_pods import (
     read_deferred_file,
     read_header_file,
     read_pod_file,
+    repaired_journal,
 )
 from nodewright.cluster.tasks.supervision import STATE_NOT_SAVED, error_text
 from nodewright.documents.files.file_store import FileStore, LocalFileStore, boot_id

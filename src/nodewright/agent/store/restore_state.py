@@ -6,9 +6,8 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.agent.decide.termination import COUNTED_STAGES, preempted_status
-from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
-from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
-from nodewright.agent.state.status_text import StatusText
+from nodewright.agent.rules.pod_status import StatusOverride
+from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage, StatusText
 from nodewright.engine.node.actions import KillPod
 from nodewright.engine.node.managers.device_updates import without_listed_devices
 from nodewright.engine.node.node_config import NodeParts

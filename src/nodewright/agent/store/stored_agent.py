@@ -6,8 +6,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nodewright.agent.state.agent_state import PodStage
-from nodewright.agent.store.agent_store import HEADER, JOURNAL, PODS
-from nodewright.agent.store.stored_pods import read_pod_file
+from nodewright.agent.store.store_files import HEADER, JOURNAL, PODS, read_pod_file
 from nodewright.documents.files.regular_files import read_regular_file
 from nodewright.documents.profiles.node_profiles import profile_from_bytes
 from nodewright.model.errors import JSON_ERRORS, Fault, InputError

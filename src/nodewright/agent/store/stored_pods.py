@@ -9,9 +9,8 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.rules.lifecycle.pod_conditions import NO_RESIZE, PodResizeStatus
-from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
-from nodewright.agent.rules.lifecycle.restart_policy import BackOff
+from nodewright.agent.rules.pod_actions import BackOff
+from nodewright.agent.rules.pod_status import NO_RESIZE, PodResizeStatus, StatusOverride
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.model.errors import Fault, InputError

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from nodewright.agent.decide.iteration import IterationResult, StateChanges
 from nodewright.agent.state.agent_state import AgentState
 from nodewright.agent.state.effects import (
     CancelEffect,
@@ -18,7 +19,6 @@ from nodewright.agent.state.effects import (
     TerminatePod,
     WriteCgroups,
 )
-from nodewright.agent.state.outcome import IterationResult, StateChanges
 from nodewright.cluster.tasks.supervision import error_text
 from nodewright.cluster.tasks.timing import ThreadRunner
 

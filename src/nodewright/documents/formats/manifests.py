@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.files.garbage import rare_collections
+from nodewright.documents.files.process_tuning import rare_collections
 from nodewright.documents.formats.controllers import (
     POD_KIND,
     POD_TEMPLATES,

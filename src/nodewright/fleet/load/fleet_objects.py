@@ -29,6 +29,7 @@ from nodewright.engine.admission.admission_plugins import with_canonical_quantit
 from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.fleet.load.assembled_nodes import NodeEntry, missing_node_facts, node_images, node_release
+from nodewright.fleet.load.fleet_objects import copy_names
 from nodewright.fleet.load.gpu_annotations import GPUAnnotations
 from nodewright.fleet.load.pod_controllers import (
     PodController,
@@ -37,7 +38,6 @@ from nodewright.fleet.load.pod_controllers import (
     controller_of,
     started_s,
 )
-from nodewright.fleet.load.pod_names import copy_names
 from nodewright.fleet.load.yaml_chunks import NAME_PLACEHOLDER, YAMLChunk, with_name, yaml_chunks
 from nodewright.fleet.workload import FleetPod
 from nodewright.model.errors import ENCODING_ERRORS, Fault, InputError

@@ -16,9 +16,10 @@ from nodewright.documents.output.html_page import (
 )
 from nodewright.fleet.fleet_summary import FleetSummary
 from nodewright.fleet.report.fleet_page import BAR_STYLE, SEED, ShareCurve, axis_top, shares_svg
-from nodewright.fleet.report.fleet_text import duration_text, percent_text, short_name
+from nodewright.fleet.report.fleet_text import percent_text, short_name
 from nodewright.fleet.report.sweep_report import SweepSummaries
 from nodewright.fleet.simulation.outcomes import PodOutcome
+from nodewright.fleet.workload import duration_text
 from nodewright.model.kubernetes.resource_names import PODS, resource_sort_key
 
 _CURVES = 4

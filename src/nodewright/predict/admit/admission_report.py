@@ -21,7 +21,6 @@ from nodewright.model.printable import printable_lines
 from nodewright.model.reasons.fact import KubeletText
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.texts import kubelet_text, sentence
-from nodewright.predict.node_report.allocation_tables import placement_tables
 from nodewright.predict.node_report.report_parts import (
     NamedPod,
     NodeOfReport,
@@ -29,13 +28,14 @@ from nodewright.predict.node_report.report_parts import (
     RemainingResources,
     ReportedAllocations,
     ReportedUnknownResource,
+    message_origin,
     named_pods,
     open_questions,
+    placement_tables,
     pod_allocations,
     remaining_text,
     reported_unknown_resources,
 )
-from nodewright.predict.policy_notices import message_origin
 
 if TYPE_CHECKING:
     from nodewright.documents.output.ci_formats import WorkflowCommand

@@ -49,7 +49,7 @@ from nodewright.predict.audit.audit_evidence import (
     UncomparedItem,
     UncomparedReason,
 )
-from nodewright.predict.audit.cgroup_check import cgroups_to_read, file_names_to_read
+from nodewright.predict.audit.container_check import cgroups_to_read, file_names_to_read
 from nodewright.predict.node import Node
 
 

@@ -6,8 +6,8 @@ from nodewright.documents.output.ci_formats import SourcePosition
 from nodewright.engine.admission.api_server.apply import apply
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
 from nodewright.model.releases.release import AppliedRules
+from nodewright.predict.quota.applied_inventory import AppliedObject, QuotaReport
 from nodewright.predict.quota.fixes import pod_headroom, smallest_fixes
-from nodewright.predict.quota.quota_text import AppliedObject, QuotaReport
 
 
 def applied_inventory(

@@ -26,8 +26,7 @@ from nodewright.model.reasons.limit_ranges import LimitReason
 from nodewright.model.reasons.quota import MustSpecify, QuotaExceeded
 from nodewright.model.releases.release import RELEASES_WITH_RULES
 from nodewright.model.values.quantity import Quantity
-from nodewright.predict.quota.fixes import ReplicaReduction
-from nodewright.predict.quota.quota_text import (
+from nodewright.predict.quota.applied_inventory import (
     AppliedObject,
     QuotaReport,
     derivation_texts,
@@ -36,6 +35,7 @@ from nodewright.predict.quota.quota_text import (
     reason_text,
     refusal_text,
 )
+from nodewright.predict.quota.fixes import ReplicaReduction
 
 
 class ReportedSubject(Inlined, frozen=True, kw_only=True):

@@ -23,15 +23,15 @@ from nodewright.documents.output.html_page import (
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.kubernetes.resource_names import readable_amount
 from nodewright.model.values.duration import Duration
-from nodewright.predict.timeline.advice import ThresholdAdvice
-from nodewright.predict.timeline.moments import (
+from nodewright.predict.timeline.pressure_simulation import ThresholdAdvice
+from nodewright.predict.timeline.timeline_model import (
     EvictionBegun,
     EvictionDone,
     KernelKilled,
     ThresholdCrossed,
     Timeline,
 )
-from nodewright.predict.timeline.timeline_text import (
+from nodewright.predict.timeline.timeline_report import (
     MODEL,
     TimelineReport,
     advice_sentences,

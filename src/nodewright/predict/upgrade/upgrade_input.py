@@ -26,11 +26,7 @@ from nodewright.model.releases.release import Release, ReleaseError, release_war
 from nodewright.model.releases.release_table import RELEASE_TABLES, ReleaseTable
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import DEFAULT_NAME, node_parts, profile_release
-from nodewright.predict.rehearse.kubelet_directory import (
-    allocation_conflicts,
-    pods_as_admitted,
-    state_files_of,
-)
+from nodewright.predict.rehearsal import allocation_conflicts, pods_as_admitted, state_files_of
 from nodewright.predict.upgrade.release_facts import UpgradeCase, with_accepted_settings
 
 KUBEADM_FLAGS = "kubeadm-flags.env"

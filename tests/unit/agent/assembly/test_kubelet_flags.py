@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.agent.assembly.kubelet_flag_table import flag_uses
-from nodewright.agent.assembly.kubelet_flags import kubelet_settings, overridden, parse_kubelet_flags
+from nodewright.agent.assembly.kubelet_flags import (
+    flag_uses,
+    kubelet_settings,
+    overridden,
+    parse_kubelet_flags,
+)
 from nodewright.cli.app import run
 from nodewright.documents.output.terminal import ERROR
 from nodewright.model.errors import InputError

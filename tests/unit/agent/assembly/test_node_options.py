@@ -6,21 +6,21 @@ from typing import Any
 import pytest
 from tests.support.agent_bench import AgentBench
 
-from nodewright.agent.assembly import plugin_setup
-from nodewright.agent.assembly.agent_node import agent_node
-from nodewright.agent.assembly.agent_settings import AgentSettings
-from nodewright.agent.assembly.node_options import (
+from nodewright.agent.assembly import runtime_setup as plugin_setup
+from nodewright.agent.assembly.agent_node import (
     NODE_OBJECT,
     SavedNodeObject,
+    agent_node,
     configured_labels,
     configured_taints,
     node_addresses,
     saved_node_object,
 )
+from nodewright.agent.assembly.agent_settings import AgentSettings
 from nodewright.agent.devices.device_allocation import DeviceAllocator
 from nodewright.agent.devices.protocols import DevicePlugins
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import Taint
 

@@ -12,9 +12,9 @@ from tests.support.signing_cluster import SigningCluster
 from tests.unit.agent.assembly.test_node_options import settings
 
 from nodewright.agent.assembly.agent_settings import AgentSettings
-from nodewright.agent.assembly.cluster_tasks import cluster_credentials
+from nodewright.agent.assembly.run_agent import cluster_credentials
 from nodewright.agent.assembly.tls_bootstrap import node_credentials, serving_subject
-from nodewright.agent.host.certificates import CertificateSubject, certificate_facts, new_key
+from nodewright.agent.member.certificates import CertificateSubject, certificate_facts, new_key
 from nodewright.agent.runtimes.simulated import FakeClock
 from nodewright.cluster.client.tls import tls_context
 from nodewright.model.errors import InputError

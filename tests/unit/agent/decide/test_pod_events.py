@@ -7,9 +7,9 @@ from tests.unit.agent.pods.test_drain import with_event_recorder
 from tests.unit.agent.test_loop import CHECK, with_main
 
 from nodewright.agent.decide.pod_events import failure_events
-from nodewright.agent.rules.lifecycle.pod_actions import ProbeResult
-from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
-from nodewright.agent.rules.lifecycle.probe_state import probes_of
+from nodewright.agent.rules.pod_actions import ProbeResult
+from nodewright.agent.rules.pod_status import StatusOverride
+from nodewright.agent.rules.probe_state import probes_of
 from nodewright.agent.runtimes.simulated import ContainerScript, settle
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.state.observations import DrainRequested, EffectFailure, ProbeCompleted

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, async_test
 
-from nodewright.agent.pods.apply_resize import apply_resize
+from nodewright.agent.pods.effect_runner import apply_resize
 from nodewright.agent.runtimes.simulated import FakeCgroups, FakeClock, FakeRuntime, settle
 from nodewright.agent.state.agent_state import PodSource, PodStage
 from nodewright.agent.state.effects import UpdateContainerResources

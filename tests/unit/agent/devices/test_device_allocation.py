@@ -13,7 +13,7 @@ from nodewright.agent.devices.device_allocation import (
 )
 from nodewright.agent.devices.protocols import DeviceRunContainerOptions, SimulatedDevicePlugins
 from nodewright.agent.host.ports import ContainerConfig, DeviceSpec, Mount
-from nodewright.agent.state.device_observations import AllocatedDevices
+from nodewright.agent.state.effects import AllocatedDevices
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.model.kubernetes.objects import Container, Pod
 

@@ -19,7 +19,7 @@ from nodewright.agent.devices.plugin_endpoints import ENDPOINT_STOP_GRACE_PERIOD
 from nodewright.agent.devices.protocols import DevicePluginOptions, PluginRegistrationError
 from nodewright.agent.runtimes.simulated import ContainerScript, settle
 from nodewright.agent.state.agent_state import PodStage
-from nodewright.agent.state.device_observations import PluginDevicesListed
+from nodewright.agent.state.observations import PluginDevicesListed
 from nodewright.engine.node.events import PodAdded
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import Device

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.agent.devices.plugin_watcher import plugin_info_error, registration
 from nodewright.agent.devices.protocols import PluginInfo, PluginRegistration
+from nodewright.agent.devices.registration import plugin_info_error, registration
 
 SOCKET = Path("/registry/gpu.sock")
 GOOD = PluginInfo("DevicePlugin", "example.com/gpu", "", ("v1alpha1", "v1beta1"))

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from tests.support.agent_bench import AgentBench, async_test
 
-from nodewright.agent.assembly.plugin_setup import _plugin_client, _registration_client
+from nodewright.agent.assembly.runtime_setup import _plugin_client, _registration_client
 from nodewright.agent.devices.device_allocation import DeviceAllocator
 from nodewright.agent.devices.plugin_endpoints import PluginEndpoints
 from nodewright.agent.devices.plugin_watcher import PluginWatcher
 from nodewright.agent.devices.protocols import PluginRegistration
-from nodewright.agent.devices.registration_server import RegistrationServer, remove_sockets
+from nodewright.agent.devices.registration import RegistrationServer, remove_sockets
 from nodewright.agent.state.agent_state import PodSource, PodStage
 from nodewright.agent.state.observations import PodApplied
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.model.errors import HostError
 from nodewright.model.values.idset import NUMASet
 from nodewright.testing.objects import a_guaranteed_pod

@@ -3,7 +3,7 @@
 import pytest
 from cryptography import x509
 
-from nodewright.agent.host.certificates import (
+from nodewright.agent.member.certificates import (
     CertificateFacts,
     CertificateSubject,
     certificate_facts,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from nodewright.agent.host.cgroup_counters import (
+from nodewright.agent.host.counters import (
     CgroupCounters,
     CPUCounters,
     DeviceIO,

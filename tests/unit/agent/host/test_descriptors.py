@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.agent.host.descriptors import DescriptorBudget
+from nodewright.agent.host.agent_process import DescriptorBudget
 from nodewright.model.errors import HostError
 
 SCRIPT = """
 import os
-from nodewright.agent.host.descriptors import raise_descriptor_limit, restore_initial_limit
+from nodewright.agent.host.agent_process import raise_descriptor_limit, restore_initial_limit
 print(raise_descriptor_limit(), flush=True)
 read_end, write_end = os.pipe()
 actions = [(os.POSIX_SPAWN_DUP2, read_end, 0)]

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from nodewright.agent.host.disk_counters import DiskCounters, disk_counters
+from nodewright.agent.host.counters import DiskCounters, disk_counters
 
 
 def test_the_line_of_the_device_counts(tmp_path: Path) -> None:

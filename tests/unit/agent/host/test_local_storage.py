@@ -4,7 +4,11 @@ import os
 import subprocess
 from pathlib import Path
 
-from nodewright.agent.host.local_storage import DiskStorageStats, PodDirectories, directory_usage
+from nodewright.agent.host.eviction_readings import (
+    DiskStorageStats,
+    PodDirectories,
+    directory_usage,
+)
 from nodewright.testing.objects import a_pod
 
 

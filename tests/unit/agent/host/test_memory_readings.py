@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.agent.host.memory_readings import HostStatsProvider, PolledFile
+from nodewright.agent.host.eviction_readings import HostStatsProvider, PolledFile
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.eviction_thresholds import Signal

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nodewright.agent.host.eviction_readings import KernelPressureNotifier
 from nodewright.agent.host.ports import THRESHOLD_NOTIFICATION
-from nodewright.agent.host.pressure_events import KernelPressureNotifier
 
 MIB = 1 << 20
 FILES = Path("/proc/self/fd")

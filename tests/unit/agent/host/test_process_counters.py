@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nodewright.agent.host.process_counters import (
+from nodewright.agent.host.counters import (
     InterfaceCounters,
     ProcessCounters,
     counters_of_processes,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.agent_bench import async_test
 
-from nodewright.agent.host import systemd
+from nodewright.agent.host import agent_process as systemd
 from nodewright.agent.runtimes.simulated import FakeClock, settle
 
 UNIT = Path(__file__).parents[4] / "packaging" / "nodewright-agent.service"

@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.agent.host.mounts import KernelMounter, mount_points_below
-from nodewright.agent.host.volumes import VolumeError, Volumes, volume_path, write_volume_files
-from nodewright.agent.rules.environment.volume_payload import FileContent
+from nodewright.agent.host.volumes import (
+    KernelMounter,
+    VolumeError,
+    Volumes,
+    mount_points_below,
+    volume_path,
+    write_volume_files,
+)
+from nodewright.agent.rules.volume_payload import FileContent
 from nodewright.documents.files.openat2 import open_beneath, read_beneath
 from nodewright.model.errors import HostError
 

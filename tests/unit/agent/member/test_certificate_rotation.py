@@ -8,12 +8,17 @@ from pathlib import Path
 import pytest
 from tests.support.signing_cluster import SigningCluster
 
-from nodewright.agent.host.certificates import CertificateSubject, new_key
-from nodewright.agent.member.certificate_rotation import CertificateRotation
-from nodewright.agent.member.certificate_store import CLIENT, CertificateStore
-from nodewright.agent.member.signing_requests import CLIENT_SIGNER, SERVING_SIGNER
+from nodewright.agent.member.certificates import (
+    CLIENT,
+    CLIENT_SIGNER,
+    SERVING_SIGNER,
+    CertificateRotation,
+    CertificateStore,
+    CertificateSubject,
+    new_key,
+)
 from nodewright.agent.runtimes.simulated import FakeClock, settle
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 

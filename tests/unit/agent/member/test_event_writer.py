@@ -9,8 +9,14 @@ from msgspec.structs import replace
 from tests.support.memory_cluster import MemoryCluster
 from tests.unit.agent.member.test_pod_objects import a_record
 
-from nodewright.agent.member.event_correlator import EventCorrelator, EventObject, ObjectEvent, TokenBucket
-from nodewright.agent.member.event_writer import EventWriter, pod_object
+from nodewright.agent.member.event_writer import (
+    EventCorrelator,
+    EventObject,
+    EventWriter,
+    ObjectEvent,
+    TokenBucket,
+    pod_object,
+)
 from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.state.agent_state import PodRecord, PodSource
 from nodewright.model.kubernetes.recorded_events import RecordEvent

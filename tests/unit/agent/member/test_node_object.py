@@ -19,7 +19,7 @@ from nodewright.agent.member.node_object import (
     reconciled_node,
     reported_annotations,
 )
-from nodewright.agent.serving.api_status_objects import NodeSystemInfo
+from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition

@@ -7,7 +7,7 @@ import pytest
 from tests.support.memory_cluster import MemoryCluster
 
 from nodewright.agent.member.persistent_volumes import PersistentVolumes, claim_fault, node_volume
-from nodewright.agent.rules.environment.value_sources import NodeVolume, UnresolvedReference
+from nodewright.agent.rules.value_sources import NodeVolume, UnresolvedReference
 from nodewright.agent.runtimes.simulated import FakeClock
 from nodewright.testing.objects import a_pod
 

@@ -9,16 +9,15 @@ from msgspec.structs import replace
 from tests.support.memory_cluster import MemoryCluster
 from tests.unit.agent.member.test_node_object import STATE
 
+from nodewright.agent.decide.iteration import IterationResult, StateChanges
 from nodewright.agent.member.persistent_volumes import PersistentVolumes
-from nodewright.agent.member.pod_objects import PodObjects, reduced_service
-from nodewright.agent.member.referenced_objects import ReferencedObjects
+from nodewright.agent.member.pod_objects import PodObjects, ReferencedObjects, reduced_service
 from nodewright.agent.member.service_account_tokens import ServiceAccountTokens
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
-from nodewright.agent.rules.environment.value_sources import ReferenceSources, TokenSpec, UnresolvedReference
+from nodewright.agent.rules.value_sources import ReferenceSources, TokenSpec, UnresolvedReference
 from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.state.observations import Observation, PodReferencesChanged
-from nodewright.agent.state.outcome import IterationResult, StateChanges
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from nodewright.agent.member.pod_start_times import PodStartTimes
-from nodewright.agent.observe.call_metrics import CallMetrics
-from nodewright.agent.observe.metric_names import HistogramMetric
+from nodewright.agent.observe.metric_names import CallMetrics, HistogramMetric
 from nodewright.agent.runtimes.simulated import FakeClock
 
 RUNNING = {"state": {"running": {"startedAt": "2026-01-01T00:00:09Z"}}}

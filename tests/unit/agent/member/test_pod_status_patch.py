@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.agent.member.pod_status_patch import (
+from nodewright.agent.member.pod_status_writer import (
     can_be_deleted,
     merged_status,
     pod_status_patch,

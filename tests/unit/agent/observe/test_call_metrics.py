@@ -8,12 +8,12 @@ import pytest
 from tests.support.cluster_access import NODES, access_to
 from tests.support.fake_api_server import fake_api_server
 
-from nodewright.agent.observe.call_metrics import CallMetrics
+from nodewright.agent.observe.metric_names import CallMetrics
 from nodewright.agent.runtimes.cri import CRIChannel
 from nodewright.agent.runtimes.cri import api_pb2 as cri
 from nodewright.agent.runtimes.cri.channel import VERSION
 from nodewright.cluster.client.api_client import ApiClient
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.model.errors import HostError
 
 

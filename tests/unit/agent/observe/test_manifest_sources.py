@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.agent.observe import manifest_sources
-from nodewright.agent.observe.manifest_sources import ManifestDirectory, watch_directory
+from nodewright.agent.observe import manifest_sources as manifest_sources
+from nodewright.agent.observe.manifest_sources import (
+    ManifestDirectory,
+    SourceListener,
+    watch_directory,
+)
 from nodewright.agent.observe.manifest_url import ManifestURL
-from nodewright.agent.observe.source_listener import SourceListener
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.observations import Observation, SourcePodsListed

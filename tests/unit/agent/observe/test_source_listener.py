@@ -1,6 +1,6 @@
 import asyncio
 
-from nodewright.agent.observe.source_listener import SourceListener
+from nodewright.agent.observe.manifest_sources import SourceListener
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.observations import SourcePodsListed

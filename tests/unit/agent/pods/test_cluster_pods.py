@@ -7,9 +7,9 @@ from typing import Any
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, FakeConfigBuilder
 
-from nodewright.agent.pods.container_start import ContainerConfigError
+from nodewright.agent.pods.container_lifecycle import ContainerConfigError
 from nodewright.agent.runtimes.simulated import ContainerScript, settle
-from nodewright.agent.serving.api_status_objects import pod_status_document
+from nodewright.agent.serving.api_objects import pod_status_document
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.state.observations import (
     MOUNT_ERROR,
@@ -17,7 +17,7 @@ from nodewright.agent.state.observations import (
     PodReferencesChanged,
     SourcePodsListed,
 )
-from nodewright.agent.store.stored_pods import pod_file, read_pod_file
+from nodewright.agent.store.store_files import pod_file, read_pod_file
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, EphemeralContainer, Pod, PodStatus

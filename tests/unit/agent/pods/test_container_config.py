@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.agent.pods.test_runtime_configs import SETTINGS, Bench, a_pod_with, facts, run
 
-from nodewright.agent.pods.container_start import ContainerConfigError
+from nodewright.agent.pods.container_lifecycle import ContainerConfigError
 from nodewright.agent.pods.volume_setup import tmpfs_size_bytes
 from nodewright.model.kubernetes.objects import EphemeralContainer
 from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus

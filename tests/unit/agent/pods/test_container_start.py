@@ -6,7 +6,7 @@ from tests.support.agent_bench import AgentBench, async_test
 from nodewright.agent.runtimes.simulated import settle
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.observations import RuntimeRelisted
-from nodewright.agent.store.stored_pods import stored_part
+from nodewright.agent.store.store_files import stored_part
 from nodewright.cluster.tasks.timing import monotonic_ns
 from nodewright.model.kubernetes.objects import Container, ContainerStateWaiting, Pod
 from nodewright.testing.nodes import STATIC_CPUS, a_profile

@@ -5,7 +5,7 @@ import asyncio
 from tests.support.agent_bench import AgentBench, async_test
 from tests.unit.agent.test_loop import CHECK, with_main
 
-from nodewright.agent.assembly.agent_shutdown import drain
+from nodewright.agent.assembly.node_shutdown import drain
 from nodewright.agent.observe.event_recorder import EVENT_TTL_NS, MAX_EVENTS, EventRecorder
 from nodewright.agent.runtimes.simulated import ContainerScript, settle
 from nodewright.agent.state.agent_state import PodStage

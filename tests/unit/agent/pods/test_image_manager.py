@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 import pytest
 
 from nodewright.agent.host.ports import Credentials, ImageFsStats, StoredImage
-from nodewright.agent.pods.container_start import ContainerConfigError
+from nodewright.agent.pods.container_lifecycle import ContainerConfigError
 from nodewright.agent.pods.image_manager import IMAGE_GC_PERIOD_S, ImageGCResult, ImageManager
 from nodewright.agent.rules.image_policy import ImageGCPolicy
 from nodewright.agent.runtimes.simulated import FakeClock, settle

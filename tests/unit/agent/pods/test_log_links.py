@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.agent.host.ports import ContainerConfig
-from nodewright.agent.pods.log_links import LogLinks
+from nodewright.agent.pods.log_rotation import LogLinks
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.model.kubernetes.runtime_status import (
     ContainerPhase,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
-from nodewright.agent.pods.pull_secrets import PullSecrets
+from nodewright.agent.pods.image_manager import PullSecrets
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.model.kubernetes.namespace_objects import Secret
 from nodewright.model.kubernetes.objects import ObjectMeta

@@ -8,13 +8,18 @@ import pytest
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench
 
-from nodewright.agent.host.local_storage import DiskStorageStats
+from nodewright.agent.host.eviction_readings import DiskStorageStats
 from nodewright.agent.host.ports import ContainerConfig, Mount, PodSandboxConfig
 from nodewright.agent.host.volumes import Volumes
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
-from nodewright.agent.pods.container_config import NO_RECURSIVE_READ_ONLY, NodeContext
-from nodewright.agent.pods.container_start import ContainerConfigError
-from nodewright.agent.pods.runtime_configs import PATH, ContainerConfigBuilder, ProcessConfigBuilder
+from nodewright.agent.pods.container_config import (
+    NO_RECURSIVE_READ_ONLY,
+    PATH,
+    ContainerConfigBuilder,
+    NodeContext,
+    ProcessConfigBuilder,
+)
+from nodewright.agent.pods.container_lifecycle import ContainerConfigError
 from nodewright.agent.runtimes.simulated import settle
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.documents.formats.decode import decode

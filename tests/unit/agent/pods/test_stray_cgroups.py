@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, async_test
 
-from nodewright.agent.pods.stray_cgroups import end_stray_pods, stray_pod_cgroups
+from nodewright.agent.pods.cgroup_reconcile import end_stray_pods, stray_pod_cgroups
 from nodewright.agent.runtimes.simulated import FakeCgroups
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
 from nodewright.model.errors import HostError

@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.agent.host.volumes import Volumes
-from nodewright.agent.pods.container_start import ContainerConfigError
+from nodewright.agent.pods.container_lifecycle import ContainerConfigError
 from nodewright.agent.pods.volume_setup import VolumeSetup, set_group_of_files
-from nodewright.agent.rules.environment.value_sources import NodeVolume, ReferenceSources, UnresolvedReference
+from nodewright.agent.rules.value_sources import NodeVolume, ReferenceSources, UnresolvedReference
 from nodewright.model.kubernetes.objects import Container
 from nodewright.testing.objects import a_pod
 

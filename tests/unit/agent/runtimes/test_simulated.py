@@ -11,7 +11,7 @@ from nodewright.agent.host.ports import (
     PodSandboxConfig,
 )
 from nodewright.agent.runtimes.simulated import ContainerScript, FakeCgroups, FakeClock, FakeRuntime, settle
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.files.cgroup_files import CgroupManager
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, ContainerSettings, CPUShares
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile

@@ -4,7 +4,7 @@ import asyncio
 
 from tests.support.kubelet_api import HTTPSAgent, with_served_agent
 
-from nodewright.agent.serving.agent_export import AgentExport
+from nodewright.agent.serving.kubelet_routes import AgentExport
 from nodewright.documents.profiles.node_export import encode_node_export, read_node_export
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, a_profile

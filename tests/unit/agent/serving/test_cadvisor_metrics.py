@@ -2,11 +2,22 @@
 
 from msgspec.structs import replace
 
-from nodewright.agent.host.cgroup_counters import CgroupCounters, CPUCounters, DeviceIO, MemoryCounters
-from nodewright.agent.host.disk_counters import DiskCounters
-from nodewright.agent.host.process_counters import InterfaceCounters, ProcessCounters
-from nodewright.agent.observe.container_counters import CountedGroup, GroupCounters, MachineIds
-from nodewright.agent.serving.cadvisor_metrics import cadvisor_metrics, failed_cadvisor_metrics
+from nodewright.agent.host.counters import (
+    CgroupCounters,
+    CPUCounters,
+    DeviceIO,
+    DiskCounters,
+    InterfaceCounters,
+    MemoryCounters,
+    ProcessCounters,
+)
+from nodewright.agent.observe.cadvisor_metrics import (
+    CountedGroup,
+    GroupCounters,
+    MachineIds,
+    cadvisor_metrics,
+    failed_cadvisor_metrics,
+)
 from nodewright.model.hardware.machine_info import MachineInfo
 from nodewright.model.kubernetes.stats_summary import FsStats
 

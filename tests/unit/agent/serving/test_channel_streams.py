@@ -14,7 +14,7 @@ pytest.importorskip("wsproto", reason="wsproto is not installed: `make setup` in
 from tests.support.channel_client import CLOSE, STDIN, channels
 from tests.support.kubelet_api import HTTPSAgent, http_request
 
-from nodewright.agent.host.streams import (
+from nodewright.agent.host.ports import (
     STDERR,
     STDOUT,
     AttachStreamRequest,

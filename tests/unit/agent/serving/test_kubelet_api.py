@@ -10,7 +10,7 @@ from tests.support.kubelet_api import HTTPSAgent, http_request, with_served_agen
 
 from nodewright.agent.host.volumes import volume_plugin
 from nodewright.agent.runtimes.simulated import ContainerScript
-from nodewright.agent.serving.metrics_pages import FRESH_S
+from nodewright.agent.serving.node_metrics import FRESH_S
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.observations import PodDeletionRequested
 from nodewright.cluster.serving.http_server import ListenAddress

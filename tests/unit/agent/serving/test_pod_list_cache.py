@@ -9,9 +9,9 @@ from tests.support.fake_plugins import GPU, GPUS, DeviceBench, FakePluginClient,
 
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.runtimes.simulated import settle
-from nodewright.agent.serving.api_status_objects import NodeSystemInfo
+from nodewright.agent.serving.agent_interface import ServedAgent
+from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.serving.kubelet_routes import PodListCache
-from nodewright.agent.serving.served_agent import ServedAgent
 from nodewright.testing.objects import a_pod
 
 

@@ -16,10 +16,10 @@ from tests.support.agent_bench import AgentBench, async_test
 
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.runtimes.simulated import FakeClock, settle
-from nodewright.agent.serving.api_status_objects import NodeSystemInfo
+from nodewright.agent.serving.agent_interface import ServedAgent
+from nodewright.agent.serving.agent_server import serve_on_demand
+from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.serving.pod_resources_server import RateLimit, serve_pod_resources
-from nodewright.agent.serving.served_agent import ServedAgent
-from nodewright.agent.serving.unix_sockets import serve_on_demand
 from nodewright.cluster.pod_resources import api_pb2 as v1
 from nodewright.cluster.pod_resources.lister import PodResourcesClient
 from nodewright.model.errors import HostError

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodewright.agent.serving.summary_document import resource_metrics
+from nodewright.agent.observe.summary import resource_metrics
 from nodewright.documents.output.exposition import CONTENT_TYPE
 from nodewright.model.kubernetes.stats_summary import (
     ContainerStats,

@@ -10,7 +10,7 @@ import pytest
 from tests.support.fake_streams import SWITCHING, UPGRADE, FakeStreamingServer, Talk, echo, upgraded
 from tests.support.kubelet_api import HTTPSAgent, http_request
 
-from nodewright.agent.host.streams import (
+from nodewright.agent.host.ports import (
     AttachStreamRequest,
     ExecStreamRequest,
     PortForwardStreamRequest,

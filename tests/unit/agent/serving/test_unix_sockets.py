@@ -13,11 +13,15 @@ from tests.support.agent_bench import AgentBench, async_test
 
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.runtimes.simulated import settle
-from nodewright.agent.serving import unix_sockets
-from nodewright.agent.serving.agent_server import serve_agent_api
-from nodewright.agent.serving.api_status_objects import NodeSystemInfo
-from nodewright.agent.serving.served_agent import ServedAgent
-from nodewright.agent.serving.unix_sockets import ServerFactory, remove_socket, serve_on_demand
+from nodewright.agent.serving import agent_server as unix_sockets
+from nodewright.agent.serving.agent_interface import ServedAgent
+from nodewright.agent.serving.agent_server import (
+    ServerFactory,
+    remove_socket,
+    serve_agent_api,
+    serve_on_demand,
+)
+from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.cluster.serving import http_server
 from nodewright.cluster.serving.http_server import serve_unix_socket
 from nodewright.cluster.serving.middleware import Receive, RefusalLog, Scope, Send

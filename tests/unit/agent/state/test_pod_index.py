@@ -1,9 +1,16 @@
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, async_test
 
-from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
+from nodewright.agent.state.agent_state import (
+    AgentState,
+    IndexedPods,
+    PodRecord,
+    PodSource,
+    PodStage,
+    next_due_ns,
+    pod_index,
+)
 from nodewright.agent.state.observations import SourcePodsListed
-from nodewright.agent.state.pod_index import IndexedPods, next_due_ns, pod_index
 from nodewright.testing.objects import a_pod
 
 NODE = AgentBench().node

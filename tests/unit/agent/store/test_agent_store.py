@@ -11,22 +11,28 @@ from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench
 from tests.support.disks import FakeDisk
 
+from nodewright.agent.decide.iteration import StateChanges
+from nodewright.agent.decide.record_status import KubeletStatusText
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
-from nodewright.agent.state.outcome import StateChanges
-from nodewright.agent.state.status_text import KubeletStatusText
 from nodewright.agent.store import agent_store
 from nodewright.agent.store.agent_store import (
+    AgentStore,
+    OpenedStore,
+    SavedState,
+    StoreSettings,
+    open_store,
+    restored_state,
+)
+from nodewright.agent.store.store_files import (
     HEADER,
     JOURNAL,
     LOG,
     OLD_JOURNALS,
-    AgentStore,
-    OpenedStore,
-    StoreSettings,
-    open_store,
+    deferred_file,
+    pod_file,
+    read_pod_file,
+    stored_part,
 )
-from nodewright.agent.store.restore_state import SavedState, restored_state
-from nodewright.agent.store.stored_pods import deferred_file, pod_file, read_pod_file, stored_part
 from nodewright.documents.files.file_store import FileStore, LocalFileStore
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.profiles.scenario_files import journal_header, scenario_from_file, scenario_node
@@ -36,8 +42,7 @@ from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.reasons.state_files import StateFile, StatePolicyDiffers
 from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.predict.node import Node
-from nodewright.predict.replay.journal_events import action_documents
-from nodewright.predict.replay.scenario_journal import JournalEncoder
+from nodewright.predict.replay.scenario_journal import JournalEncoder, action_documents
 from nodewright.predict.replay.scenario_run import replay
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod

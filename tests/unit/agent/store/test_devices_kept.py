@@ -8,11 +8,12 @@ from msgspec.structs import replace
 from tests.support.disks import FakeDisk
 from tests.support.fake_plugins import GPU, GPUS, PREFERENCE_OPTIONS, DeviceBench, FakePluginClient, a_gpu_pod
 
+from nodewright.agent.decide.record_status import KubeletStatusText
 from nodewright.agent.devices.plugin_endpoints import ENDPOINT_STOP_GRACE_PERIOD_S
 from nodewright.agent.runtimes.simulated import FakeCgroups, FakeRuntime, settle
 from nodewright.agent.state.agent_state import PodStage
-from nodewright.agent.state.status_text import KubeletStatusText
-from nodewright.agent.store.agent_store import JOURNAL, AgentStore, StoreSettings
+from nodewright.agent.store.agent_store import AgentStore, StoreSettings
+from nodewright.agent.store.store_files import JOURNAL
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.profiles.scenario_files import journal_header, scenario_from_file, scenario_node
 from nodewright.documents.profiles.state_files.device_checkpoint import read_device_checkpoint
@@ -21,8 +22,7 @@ from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.reasons.verdict import Granted
 from nodewright.predict.node import Node
-from nodewright.predict.replay.journal_events import action_documents
-from nodewright.predict.replay.scenario_journal import JournalEncoder
+from nodewright.predict.replay.scenario_journal import JournalEncoder, action_documents
 from nodewright.predict.replay.scenario_run import replay
 from nodewright.testing.nodes import a_profile
 

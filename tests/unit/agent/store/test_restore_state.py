@@ -8,7 +8,7 @@ from tests.support.disks import FakeDisk
 from tests.unit.agent.pods.test_drain import with_event_recorder
 from tests.unit.agent.store.test_agent_store import PROFILE, opened
 
-from nodewright.agent.assembly.agent_shutdown import drain
+from nodewright.agent.assembly.node_shutdown import drain
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.testing.objects import a_pod, a_static_pod
 

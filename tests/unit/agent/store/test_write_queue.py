@@ -5,11 +5,11 @@ import asyncio
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, async_test
 
+from nodewright.agent.decide.iteration import StateChanges
 from nodewright.agent.runtimes.simulated import settle
 from nodewright.agent.state.agent_state import PodSource, PodStage
 from nodewright.agent.state.observations import NodeUsageObserved, PodApplied, PodDeletionRequested
-from nodewright.agent.state.outcome import StateChanges
-from nodewright.agent.store.stored_pods import stored_part
+from nodewright.agent.store.store_files import stored_part
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation
 from nodewright.engine.node.events import PodAdded
 from nodewright.engine.node.eviction_pass import eviction_claims

@@ -11,7 +11,7 @@ import yaml
 from msgspec import UNSET, UnsetType
 from tests.support.json_schema import violations
 
-from nodewright.cli.schema import OBJECTS, REPORTS, schema_of
+from nodewright.cli.about import OBJECTS, REPORTS, schema_of
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument, as_json
 from nodewright.documents.output.report_schemas import report_schema
 from nodewright.documents.output.terminal import ERROR

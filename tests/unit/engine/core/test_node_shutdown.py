@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.agent.rules.node_shutdown import (
+from nodewright.agent.assembly.node_shutdown import (
     ShutdownGroup,
     ShutdownPeriod,
     shutdown_groups,

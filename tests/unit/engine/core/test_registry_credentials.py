@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodewright.agent.rules.registry_credentials import (
+from nodewright.agent.rules.image_policy import (
     RegistryLogin,
     logins_of_config,
     logins_of_secret,

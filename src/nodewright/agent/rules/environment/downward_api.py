@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodewright.agent.rules.environment.value_sources import ReferenceSources, UnresolvedReference
+from nodewright.agent.rules.value_sources import ReferenceSources, UnresolvedReference
 from nodewright.model.kubernetes.field_labels import SUBSCRIPTED_FIELDS, field_label_error, split_subscript
 from nodewright.model.kubernetes.name_validation import is_label_key
 from nodewright.model.kubernetes.objects import Container, Pod, ResourceList

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.agent.rules.environment.value_sources import DEFAULT_TOKEN_LIFETIME_S, TokenSpec
+from nodewright.agent.rules.value_sources import DEFAULT_TOKEN_LIFETIME_S, TokenSpec
 from nodewright.model.kubernetes.objects import Pod
 
 CONFIG_MAPS, SECRETS = "configmaps", "secrets"

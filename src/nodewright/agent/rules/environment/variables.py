@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from nodewright.agent.rules.environment.downward_api import env_field, env_resource
-from nodewright.agent.rules.environment.value_sources import (
+from nodewright.agent.rules.environment_variables import env_field, env_resource
+from nodewright.agent.rules.value_sources import (
     ReferenceSources,
     UnresolvedReference,
     config_map,

@@ -3,14 +3,15 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from nodewright.agent.rules.environment.downward_api import volume_field, volume_resource
-from nodewright.agent.rules.environment.pod_references import common_user, token_spec
-from nodewright.agent.rules.environment.value_sources import (
+from nodewright.agent.rules.environment_variables import volume_field, volume_resource
+from nodewright.agent.rules.value_sources import (
     ReferenceSources,
     UnresolvedReference,
+    common_user,
     config_map,
     is_omitted,
     secret,
+    token_spec,
 )
 from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.objects import Pod

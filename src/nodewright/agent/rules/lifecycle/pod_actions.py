@@ -6,7 +6,7 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.rules.lifecycle.restart_policy import (
+from nodewright.agent.rules.pod_actions import (
     is_init_container_failed,
     restarts_all_containers,
     should_be_started,

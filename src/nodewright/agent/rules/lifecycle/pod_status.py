@@ -5,16 +5,20 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.rules.lifecycle.pod_actions import ProbeResult, ProbeResults
-from nodewright.agent.rules.lifecycle.pod_addresses import with_addresses
-from nodewright.agent.rules.lifecycle.pod_conditions import (
+from nodewright.agent.rules.pod_actions import (
+    ProbeResult,
+    ProbeResults,
+    should_be_started,
+    should_restart,
+)
+from nodewright.agent.rules.pod_status import (
     NO_RESIZE,
     PodResizeStatus,
     pod_conditions,
     resize_conditions,
+    with_addresses,
     with_transition_times,
 )
-from nodewright.agent.rules.lifecycle.restart_policy import should_be_started, should_restart
 from nodewright.engine.core.requests.qos_and_priority import qos_class
 from nodewright.model.kubernetes.objects import (
     Container,

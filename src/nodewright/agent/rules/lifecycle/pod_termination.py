@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Mapping
 
-from nodewright.agent.rules.lifecycle.pod_actions import KillReason
-from nodewright.agent.rules.lifecycle.pod_status import StatusOverride
+from nodewright.agent.rules.pod_actions import KillReason
+from nodewright.agent.rules.pod_status import StatusOverride
 from nodewright.model.kubernetes.objects import Container, Pod, PodStatus
 from nodewright.model.values.instant import Instant, InstantError
 

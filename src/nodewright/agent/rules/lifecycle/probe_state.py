@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.rules.lifecycle.pod_actions import ProbeResult
+from nodewright.agent.rules.pod_actions import ProbeResult
 from nodewright.model.kubernetes.objects import Container, ContainerStatus
 
 _NS_PER_S = 10**9

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from nodewright.agent.host.ports import ContainerConfig, DeviceSpec, Mount, PodSandboxConfig
 from nodewright.agent.runtimes.cri import api_pb2 as cri
-from nodewright.agent.runtimes.cri.security_context import container_security, sandbox_security
+from nodewright.agent.runtimes.cri.configs import container_security, sandbox_security
 from nodewright.engine.core.cgroups.cgroup_config import huge_page_size_name
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings, unified_file
 from nodewright.model.kubernetes.objects import Container, Pod, ResourceList

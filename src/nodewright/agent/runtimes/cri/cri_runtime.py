@@ -31,7 +31,7 @@ from nodewright.agent.runtimes.cri.channel import (
     DeadlineExceededError,
     NotFoundError,
 )
-from nodewright.agent.runtimes.cri.image_service import image_status
+from nodewright.agent.runtimes.cri.cri_runtime import image_status
 from nodewright.agent.runtimes.cri.status import detect_runtime_facts
 from nodewright.documents.files.cgroup_files import ContainerUsage
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings

@@ -1,6 +1,6 @@
 """The URLs at which a container runtime serves interactive streams: exec, attach and port-forward."""
 
-from nodewright.agent.host.streams import (
+from nodewright.agent.host.ports import (
     AttachStreamRequest,
     ExecStreamRequest,
     PortForwardStreamRequest,

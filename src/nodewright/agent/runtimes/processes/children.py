@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nodewright.agent.host import process_kill
-from nodewright.agent.host.descriptors import CONTAINER_BUDGET, restore_initial_limit
+from nodewright.agent.host.agent_process import CONTAINER_BUDGET, restore_initial_limit
 from nodewright.agent.host.ports import ExecResult
 from nodewright.agent.runtimes.processes import shim
 

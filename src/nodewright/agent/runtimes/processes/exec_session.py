@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from nodewright.agent.host.container_logs import follow_streams
-from nodewright.agent.host.streams import (
+from nodewright.agent.host.ports import (
     STDERR,
     STDOUT,
     AttachStreamRequest,
@@ -22,8 +22,8 @@ from nodewright.agent.host.streams import (
     StandardStreams,
 )
 from nodewright.agent.runtimes.processes import children
-from nodewright.agent.runtimes.processes.container_records import shim_spec
 from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime
+from nodewright.agent.runtimes.processes.records import shim_spec
 from nodewright.model.errors import HostError
 
 _CHUNK_BYTES = 1 << 15

@@ -9,23 +9,21 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from nodewright.agent.host.agent_process import CONTAINER_BUDGET
 from nodewright.agent.host.cgroupfs import CgroupFS
-from nodewright.agent.host.descriptors import CONTAINER_BUDGET
 from nodewright.agent.host.ports import ContainerConfig, ExecResult, PodSandboxConfig, RuntimeFacts
 from nodewright.agent.runtimes.processes import children
-from nodewright.agent.runtimes.processes.container_records import (
-    can_lower_oom_scores,
-    container_facts,
-    container_record,
-    shim_spec,
-    termination_log_path,
-)
 from nodewright.agent.runtimes.processes.records import (
     ContainerId,
     ContainerRecord,
     ExitRecord,
     RecordDirectory,
     SandboxRecord,
+    can_lower_oom_scores,
+    container_facts,
+    container_record,
+    shim_spec,
+    termination_log_path,
 )
 from nodewright.documents.files.cgroup_files import ContainerUsage, cgroup_usage
 from nodewright.documents.files.file_store import boot_id

@@ -10,11 +10,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodewright.agent.host.ports import NodeStatsProvider
-from nodewright.agent.observe.pod_usage import PodUsageReader
-from nodewright.agent.serving.dashboard.sections.samples import MachineSample, charts_section, sample_document
-from nodewright.agent.serving.placement_reason import STAGE_TEXTS
-from nodewright.agent.serving.pod_routes import cgroups_of_record
-from nodewright.agent.serving.served_agent import ServedAgent
+from nodewright.agent.observe.pressure_monitor import PodUsageReader
+from nodewright.agent.serving.agent_interface import ServedAgent
+from nodewright.agent.serving.dashboard.agent_view import (
+    MachineSample,
+    charts_section,
+    sample_document,
+)
+from nodewright.agent.serving.pod_routes import STAGE_TEXTS, cgroups_of_record
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
 from nodewright.documents.files.cgroup_files import CgroupManager
 from nodewright.documents.profiles.machine.machine_usage import (
@@ -64,9 +67,9 @@ class AgentView:
 
     async def sections(self) -> Mapping[str, Any]:
         """The current state of the agent."""
-        from nodewright.agent.serving.dashboard.sections.pod_cards import pod_marks  # noqa: PLC0415 - see above
-        from nodewright.agent.serving.dashboard.sections.view_sections import (  # noqa: PLC0415 - as above
+        from nodewright.agent.serving.dashboard.view_sections import (
             agent_sections,
+            pod_marks,  # noqa: PLC0415 - see above
             pods_to_mark,
         )
 
@@ -109,8 +112,8 @@ class AgentView:
 
     async def placement_reason(self, key: str) -> Mapping[str, Any] | None:
         """The reasons for a pod's placement. A pod on the node is evaluated as if it arrived last."""
-        from nodewright.agent.serving.dashboard.sections.explanations import explanation_section  # noqa: PLC0415 - see above
-        from nodewright.engine.node.what_if.explanation import explanation  # noqa: PLC0415 - as above
+        from nodewright.agent.serving.dashboard.view_sections import explanation_section  # noqa: PLC0415 - see above
+        from nodewright.predict.explain.explanation import explanation  # noqa: PLC0415 - as above
 
         state = self._agent.event_recorder.state
         record = state.pods.get(key)
@@ -134,9 +137,7 @@ class AgentView:
 
     async def eviction_ranking(self) -> Mapping[str, Any] | None:
         """The eviction ranking at the current usage."""
-        from nodewright.agent.serving.dashboard.sections.explanations import (  # noqa: PLC0415 - see above
-            eviction_ranking_section,
-        )
+        from nodewright.agent.serving.dashboard.view_sections import eviction_ranking_section
 
         if self._stats_provider is None or self._readings is None:
             return None
@@ -149,7 +150,7 @@ class AgentView:
         )
 
     def _cgroups(self, record: PodRecord, node: NodeState) -> list[dict[str, Any]]:
-        from nodewright.agent.serving.dashboard.sections.explanations import cgroups_section  # noqa: PLC0415 - see above
+        from nodewright.agent.serving.dashboard.view_sections import cgroups_section  # noqa: PLC0415 - see above
         from nodewright.predict.node_report.cgroup_report import reported_cgroup  # noqa: PLC0415 - as above
 
         version = node.config.facts.cgroup_version

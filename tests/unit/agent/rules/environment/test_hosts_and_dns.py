@@ -1,6 +1,6 @@
 """Names of pods, and whom they ask for those of others."""
 
-from nodewright.agent.rules.environment.hosts_and_dns import (
+from nodewright.agent.rules.hosts_and_dns import (
     OverlongHostname,
     PodDNS,
     PodHostname,

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from nodewright.agent.rules.environment.pod_references import (
+from nodewright.agent.rules.value_sources import (
     ObjectReference,
+    TokenSpec,
     common_user,
     is_refresh_due,
     referenced_objects,
@@ -13,7 +14,6 @@ from nodewright.agent.rules.environment.pod_references import (
     token_specs,
     volume_objects,
 )
-from nodewright.agent.rules.environment.value_sources import TokenSpec
 from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.objects import Pod
 

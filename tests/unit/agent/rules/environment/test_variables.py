@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from nodewright.agent.rules.environment.value_sources import (
-    ReferenceSources,
-    UnresolvedReference,
-    env_file_value,
-)
-from nodewright.agent.rules.environment.variables import (
+from nodewright.agent.rules.environment_variables import (
     command_and_args,
     environment_variables,
     expand,
     probe_handler,
     resolved_handler,
     sub_path,
+)
+from nodewright.agent.rules.value_sources import (
+    ReferenceSources,
+    UnresolvedReference,
+    env_file_value,
 )
 from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from nodewright.agent.rules.environment.value_sources import ReferenceSources, TokenSpec, UnresolvedReference
-from nodewright.agent.rules.environment.volume_payload import FileContent, volume_payload
+from nodewright.agent.rules.value_sources import ReferenceSources, TokenSpec, UnresolvedReference
+from nodewright.agent.rules.volume_payload import FileContent, volume_payload
 from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
 from nodewright.testing.objects import a_pod, amounts
 

@@ -4,7 +4,7 @@ A pod: `Always: init a, ~proxy, app` (`~` a sidecar, `init` an init container th
 startup probe, `+` an ephemeral container). What runs: `a=0` (ended with 0), `a=137!` (killed for want of memory), `app=run`, `app=made`, `app=lost`; `no sandbox`, `dead sandbox`.
 """
 
-from nodewright.agent.rules.lifecycle.pod_actions import PodActions, spec_hash
+from nodewright.agent.rules.pod_actions import PodActions, spec_hash
 from nodewright.model.kubernetes.objects import Container, EphemeralContainer, ObjectMeta, Pod, PodSpec
 from nodewright.model.kubernetes.runtime_status import (
     ContainerPhase,

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.agent.rules.lifecycle.pods import actions_text, facts_of, pod_of
 
-from nodewright.agent.rules.lifecycle.pod_actions import ProbeResult, ProbeResults, pod_actions, spec_hash
+from nodewright.agent.rules.pod_actions import ProbeResult, ProbeResults, pod_actions, spec_hash
 from nodewright.model.kubernetes.objects import Container
 from nodewright.model.values.instant import Instant
 

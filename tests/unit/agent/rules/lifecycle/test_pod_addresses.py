@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodewright.agent.rules.lifecycle.pod_addresses import sorted_pod_ips, with_addresses
+from nodewright.agent.rules.pod_status import sorted_pod_ips, with_addresses
 from nodewright.model.kubernetes.objects import PodStatus
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus, RuntimeSandboxStatus
 from nodewright.testing.objects import a_pod

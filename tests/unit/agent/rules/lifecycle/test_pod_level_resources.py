@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.agent.rules.lifecycle.pod_level_resources import pod_level_status
+from nodewright.agent.rules.pod_status import pod_level_status
 from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.objects import Pod, ResourceList
 

@@ -4,9 +4,18 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.agent.rules.lifecycle.pods import facts_of, pod_of
 
-from nodewright.agent.rules.lifecycle.pod_actions import KillReason, ProbeResult, ProbeResults
-from nodewright.agent.rules.lifecycle.pod_status import StatusContext, StatusOverride, pod_status
-from nodewright.agent.rules.lifecycle.pod_termination import deadline_exceeded_status, grace_period_s
+from nodewright.agent.rules.pod_actions import (
+    KillReason,
+    ProbeResult,
+    ProbeResults,
+    grace_period_s,
+)
+from nodewright.agent.rules.pod_status import (
+    StatusContext,
+    StatusOverride,
+    deadline_exceeded_status,
+    pod_status,
+)
 from nodewright.model.kubernetes.objects import (
     ContainerState,
     ContainerStateWaiting,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodewright.agent.rules.lifecycle.pod_actions import ProbeResult
-from nodewright.agent.rules.lifecycle.probe_state import (
+from nodewright.agent.rules.pod_actions import BackOff, BackOffRule, ProbeResult
+from nodewright.agent.rules.probe_state import (
     Probe,
     ProbeKind,
     ProbeState,
@@ -12,7 +12,6 @@ from nodewright.agent.rules.lifecycle.probe_state import (
     probe_state_after,
     probes_of,
 )
-from nodewright.agent.rules.lifecycle.restart_policy import BackOff, BackOffRule
 from nodewright.model.kubernetes.kubelet_configuration import CrashLoopBackOffConfig, KubeletConfiguration
 from nodewright.model.kubernetes.objects import (
     Container,

@@ -8,10 +8,12 @@ from nodewright.agent.runtimes.cri import api_pb2 as cri
 from nodewright.agent.runtimes.cri.configs import (
     OWNER,
     container_config,
+    container_security,
     linux_container_resources,
+    namespaces,
     sandbox_config,
+    sandbox_security,
 )
-from nodewright.agent.runtimes.cri.security_context import container_security, namespaces, sandbox_security
 from nodewright.engine.core.cgroups.cgroup_facts import (
     AmountOrigin,
     ContainerSettings,

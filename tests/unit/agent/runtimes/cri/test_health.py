@@ -4,7 +4,7 @@ import pytest
 
 from nodewright.agent.host.ports import RuntimeHandler, RuntimeHealth
 from nodewright.agent.runtimes.cri import api_pb2 as cri
-from nodewright.agent.runtimes.cri.health import health_of
+from nodewright.agent.runtimes.cri.channel import health_of
 
 
 def condition(kind: str, *, status: bool = True, reason: str = "", message: str = "") -> cri.RuntimeCondition:

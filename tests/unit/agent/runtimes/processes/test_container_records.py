@@ -7,14 +7,17 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.agent.host.ports import ContainerConfig, Mount
-from nodewright.agent.runtimes.processes.container_records import (
+from nodewright.agent.runtimes.processes.records import (
+    ContainerId,
+    ContainerRecord,
+    ExitRecord,
     ProcessIdentity,
+    StartRecord,
     container_facts,
     container_record,
     process_identity,
     termination_log_path,
 )
-from nodewright.agent.runtimes.processes.records import ContainerId, ContainerRecord, ExitRecord, StartRecord
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container

@@ -8,20 +8,19 @@ import msgspec
 from nodewright.engine.core.eviction.eviction_ranking import EvictionCandidate
 from nodewright.engine.node.previews import NodeEvictionForecast
 from nodewright.engine.node.step import Decision
-from nodewright.engine.node.what_if.explanation import Explanation
 from nodewright.model.kubernetes.eviction_thresholds import SIGNAL_RESOURCES
 from nodewright.model.kubernetes.resource_names import PIDS, readable_amount
 from nodewright.model.reasons.texts import kubelet_text
-from nodewright.predict.evict.evict_text import ranking_key_text
-from nodewright.predict.explain.numa_table import numa_tables
-from nodewright.predict.explain.reason_tree import ReasonBranch, reason_tree
+from nodewright.predict.evict.evict_report import ranking_key_text
+from nodewright.predict.explain.explanation import Explanation
+from nodewright.predict.explain.reason_tree import ReasonBranch, numa_tables, reason_tree
 from nodewright.predict.explain.suggestion_text import (
     incomplete_search_text,
     ineffective_text,
     suggestion_text,
 )
 from nodewright.predict.node_report.cgroup_report import ReportedCgroup
-from nodewright.predict.policy_notices import message_origin
+from nodewright.predict.node_report.report_parts import message_origin
 
 
 def explanation_section(explained: Explanation) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from nodewright.engine.node.pod_placement import unallocated_resources
 from nodewright.model.hardware.machine_info import Core, NUMANode
 from nodewright.model.kubernetes.resource_names import MEMORY, readable_amount
 from nodewright.model.values.idset import CPUSet
-from nodewright.predict.node_report.report_parts import requested_and_allocatable
-from nodewright.predict.policy_notices import policy_notices
+from nodewright.predict.node_report.report_parts import policy_notices, requested_and_allocatable
 
 
 def machine_section(config: NodeConfig) -> dict[str, Any]:

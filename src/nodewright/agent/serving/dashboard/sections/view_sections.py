@@ -5,15 +5,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nodewright.agent.observe.event_recorder import RecordedEvent
-from nodewright.agent.serving.api_status_objects import NodeSystemInfo, node_object
-from nodewright.agent.serving.dashboard.sections.node_sections import (
+from nodewright.agent.serving.api_objects import NodeSystemInfo, node_object
+from nodewright.agent.serving.dashboard.view_sections import (
+    PlannedPod,
+    agent_pods,
     holdings_section,
     machine_section,
+    plan_pods,
+    pod_marks,
     pods_by_exclusive_use,
     resources_section,
     setup_section,
 )
-from nodewright.agent.serving.dashboard.sections.pod_cards import PlannedPod, agent_pods, plan_pods, pod_marks
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
 from nodewright.engine.node.node_state import NodeState
 from nodewright.model.kubernetes.node_profile import API_VERSION

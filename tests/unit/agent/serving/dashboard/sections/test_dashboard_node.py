@@ -2,12 +2,13 @@
 
 from collections import Counter
 
-from nodewright.agent.serving.dashboard.sections.node_sections import (
+from nodewright.agent.serving.dashboard.view_sections import (
     holdings_section,
     machine_section,
+    mark_letters,
+    pod_marks,
     resources_section,
 )
-from nodewright.agent.serving.dashboard.sections.pod_cards import mark_letters, pod_marks
 from nodewright.documents.profiles.catalogue import catalogue
 from nodewright.model.values.idset import CPUSet
 from nodewright.predict.node import Node
