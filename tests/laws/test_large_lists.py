@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodewright.documents.formats import alike_pods, documents
-from nodewright.documents.formats.alike_pods import AlikePods
-from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats import documents, workloads
+from nodewright.documents.formats.decode import checked, decode
 from nodewright.documents.formats.documents import InputFile, parse_documents
 from nodewright.documents.formats.json_documents import JSONValueDecoder, quick_json_value
 from nodewright.documents.formats.manifests import ManifestLoader
-from nodewright.documents.formats.schema import checked
+from nodewright.documents.formats.workloads import AlikePods
 from nodewright.engine.core.requests.alike_breakdowns import AlikeBreakdowns
 from nodewright.engine.core.requests.resource_breakdown import pod_resource_breakdown
 from nodewright.model.errors import InputError
@@ -68,7 +67,7 @@ def outcome(content: bytes, *, item_by_item: bool) -> list[Any]:
 @pytest.fixture(autouse=True)
 def _small_lists_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "LARGE_BYTES", 0)
-    monkeypatch.setattr(alike_pods, "_WORTH_COMPILING", 1)
+    monkeypatch.setattr(workloads, "_WORTH_COMPILING", 1)
 
 
 @given(items=st.lists(ITEMS, max_size=4), members=MEMBERS, after=st.sampled_from(("", "{}", " ", "]", ",")))

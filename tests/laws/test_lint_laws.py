@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodewright.documents.formats.inventory import load_inventory
-from nodewright.documents.profiles.node_lookup import find_profile
+from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.engine.admission.admission_plugins import with_uid
 from nodewright.engine.core.requests.alike_breakdowns import decisive_fields
 from nodewright.engine.core.requests.resource_defaults import with_defaults
@@ -18,15 +18,17 @@ from nodewright.engine.node.step import Decision, step
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod
 from nodewright.model.kubernetes.pod_spec_fields import EnvVar
 from nodewright.predict.lint.lint_input import load_lint_input
-from nodewright.predict.lint.lint_report import PAGES, LintFinding
+from nodewright.predict.lint.lint_report import LintFinding
 from nodewright.predict.lint.lint_run import lint_result
 from nodewright.predict.lint.rules import ALL_RULES, RULES_BY_ID, RuleSelection
 from nodewright.predict.node import Node
 from nodewright.testing.strategies import pods
 
 # Manifests that other rules' examples may stand beside: those of pods, without nodes or namespaces' limits.
-NAMES = [rule for rule in sorted(PAGES) if rule[2] == "1"]
-TEXTS = {rule: PAGES[rule].bad.replace("name: web\n", f"name: {rule.lower()}\n", 1) for rule in NAMES}
+NAMES = [rule for rule in sorted(RULES_BY_ID) if rule[2] == "1"]
+TEXTS = {
+    rule: RULES_BY_ID[rule].page.bad.replace("name: web\n", f"name: {rule.lower()}\n", 1) for rule in NAMES
+}
 KUBELET = (
     "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicy: static\n"
     'cpuManagerPolicyOptions: {full-pcpus-only: "true"}\nreservedSystemCPUs: 0-1\n'

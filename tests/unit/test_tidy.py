@@ -39,6 +39,7 @@ SOURCE_OF_A_RULE = re.compile(
     r"(v1\.\d+|[\w.-]+(/[\w.-]+)* v?\d+(\.\d+)*|Go|Linux), \S.*|KEP-\d+(, \S.*)?|Linux, \S.*"
 )
 # What other houses call their sections; ours are those of SECTIONS.
+FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 FOREIGN_SECTION = re.compile(
     r"\s*(Arg|Args|Arguments|Param|Params|Parameters|Return|Returns|Yields|Raises|Unit|Error|Follow|Depart|"
     r"Departure|Note|Notes|Example|Examples|See also):(\s.*)?",
@@ -121,7 +122,7 @@ def test_sections_of_docstrings_have_their_form() -> None:
     bad = []
     for place, docstring in docstrings():
         before = ""
-        for line in inspect.cleandoc(docstring).splitlines():
+        for line in FENCED.sub("", inspect.cleandoc(docstring)).splitlines():
             starts = line.startswith(tuple(f"{name}:" for name in SECTIONS))
             in_section = before.startswith((*(f"{name}:" for name in SECTIONS), " "))
             if FOREIGN_SECTION.fullmatch(line):

@@ -29,7 +29,7 @@ from nodewright.cluster.tasks.supervision import (
     report_failure,
     run_supervised,
 )
-from nodewright.documents.files.bounded_read import read_stamped_file
+from nodewright.documents.files.regular_files import read_stamped_file
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, NO, USAGE, YES
-from nodewright.predict.lint.lint_report import PAGES
+from nodewright.documents.output.terminal import ERROR, NO, USAGE, YES
+from nodewright.predict.lint.rules import RULES_BY_ID
 
 SHOP = Path("examples/lint/shop.yaml").read_text("utf-8")
 BROKEN = "apiVersion: v1\nkind: Pod\nmetadata: {name: a\n"
@@ -42,7 +42,7 @@ def test_a_diff_changes_no_file(shop: Path, capsys: pytest.CaptureFixture[str]) 
         in capsys.readouterr().out
     )
     assert shop.read_text() == SHOP
-    shop.write_text(PAGES["NW118"].good)
+    shop.write_text(RULES_BY_ID["NW118"].page.good)
     assert run(["lint", "-f", "shop.yaml", "--diff"]) == YES
     assert capsys.readouterr().out == ""
 
@@ -50,10 +50,10 @@ def test_a_diff_changes_no_file(shop: Path, capsys: pytest.CaptureFixture[str]) 
 def test_edits_whose_value_the_user_has_to_choose_are_left(
     shop: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shop.write_text(PAGES["NW118"].bad)
+    shop.write_text(RULES_BY_ID["NW118"].page.bad)
     assert run(["lint", "-f", "shop.yaml", "--fix"]) == YES
     assert "NW118" in capsys.readouterr().out
-    assert shop.read_text() == PAGES["NW118"].bad
+    assert shop.read_text() == RULES_BY_ID["NW118"].page.bad
 
 
 def test_a_file_with_a_broken_document_is_never_written(
@@ -100,11 +100,11 @@ def test_items_of_a_list_in_json_are_fixed(shop: Path) -> None:
     assert fixed["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "1Gi"}
 
 
-@pytest.mark.parametrize("rule", sorted(PAGES))
+@pytest.mark.parametrize("rule", sorted(RULES_BY_ID))
 def test_every_complete_edit_of_the_pages_is_applied(
     rule: str, shop: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = PAGES[rule]
+    page = RULES_BY_ID[rule].page
     shop.write_text(page.bad)
     arguments = ["lint", "-f", "shop.yaml", "--only", rule]
     if page.node:

@@ -1,6 +1,7 @@
 """What the sources of manifests report to: their pods, objects and warnings."""
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import stat
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -19,9 +20,8 @@ from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.observations import Observation, SourcePodsListed
 from nodewright.cluster.tasks.supervision import error_text
-from nodewright.documents.files.bounded_read import FileStamp, read_stamped_file, run_in_daemon_thread
 from nodewright.documents.files.directory_watch import DirectoryWatch
-from nodewright.documents.files.file_store import NotRegularFileError
+from nodewright.documents.files.regular_files import FileRefusedError, FileStamp, read_stamped_file
 from nodewright.documents.formats.pod_files import (
     MAX_MANIFEST_BYTES,
     ManifestContent,
@@ -120,6 +120,7 @@ class SourceListener(msgspec.Struct, frozen=True):
         return completed if completed and completed.runtimes == runtimes else CompletedPods(runtimes, {})
 
 
+T = TypeVar("T")
 _MANIFEST_ORIGINS = {
     PodSource.FILE: ManifestOrigin.FILE,
     PodSource.HTTP: ManifestOrigin.HTTP,
@@ -372,7 +373,7 @@ class ManifestDirectory:
             if not content.strip():
                 return _ReadManifest(stamp, fault=f"{path}: the file is empty")
             return _ReadManifest(stamp, read_manifest(content, source))
-        except (FileNotFoundError, NotRegularFileError):
+        except (FileNotFoundError, FileRefusedError):
             return None
         except OSError as error:
             return _ReadManifest(stamp, fault=f"{path}: {error.strerror}")
@@ -474,3 +475,36 @@ def _is_manifest(name: str) -> bool:
 def fault_text(error: Exception, source: object) -> str:
     """The faults of a manifest, or the error of reading it."""
     return str(error) if isinstance(error, InputError) else f"{source}: {error_text(error)}"
+
+
+async def run_in_daemon_thread(operation: Callable[[], T], timeout_s: float) -> T:
+    """The result of a function that may hang, as on a file system that does not answer.
+
+    It runs in a thread of its own, which neither keeps others from running nor the process from ending.
+
+    Errors: TimeoutError; the thread is then left alone. What the function raises.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def set_result(result: T | None, error: Exception | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)  # type: ignore[arg-type] # without an error it is a result
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = operation()
+        except Exception as raised:  # noqa: BLE001 - raised again where the result is awaited
+            error = raised
+        # The loop may have been closed meanwhile.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(set_result, result, error)
+
+    threading.Thread(target=run, daemon=True).start()
+    async with asyncio.timeout(timeout_s):
+        return await future

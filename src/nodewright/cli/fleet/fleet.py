@@ -17,9 +17,8 @@ from nodewright.cli.fleet.fleet_options import FleetQuery, fleet_query_options, 
 from nodewright.cli.options import output_file_option, output_option
 from nodewright.cli.output_files import page_origin, write_page
 from nodewright.documents.files.file_store import write_output
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_line, print_text, terminal_columns
+from nodewright.documents.output.terminal import NO, YES, print_line, print_text, terminal_columns
 from nodewright.fleet import SCORES, Options
 from nodewright.fleet.engines import Engine
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary

@@ -10,9 +10,8 @@ from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.fleet.fleet_options import FleetQuery, fleet_node_query_options
 from nodewright.cli.options import output_option
 from nodewright.cli.workload_input import nothing_found
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_line, print_text
+from nodewright.documents.output.terminal import NO, YES, print_line, print_text
 from nodewright.fleet import SCORES, Options, run
 from nodewright.fleet.capacity import ShapeCapacity, capacity_by_shape, tolerates_and_selects, total_capacity
 from nodewright.fleet.minimise import (

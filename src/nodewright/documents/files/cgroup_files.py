@@ -1,18 +1,67 @@
-"""Reads cgroups of version 1 and 2, from a live hierarchy or a copy of its files; never writes."""
+"""Cgroups of version 1 and 2, read from a live hierarchy or a copy of its files, and the port through which an agent writes them."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from nodewright.documents.files.ports import CgroupManager, ContainerUsage
+import msgspec
+
 from nodewright.documents.files.regular_files import read_regular_file
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.errors import Fault, InputError
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 CONTROLLERS_FILE = "cgroup.controllers"
 """The file that only a hierarchy of version 2 has at its root."""
 STAT, SWAP = "memory.stat", "memory.swap.current"
+
+
+class ContainerUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """The resource usage of a container at a moment. None: not known.
+
+    Units: nanoseconds since 1970; nanoseconds of CPU time; bytes; counts.
+    """
+
+    at_ns: int
+    cpu_ns: int | None = None
+    memory_bytes: int | None = None
+    working_set_bytes: int | None = None
+    rss_bytes: int | None = None
+    swap_bytes: int | None = None
+    processes: int | None = None
+    rootfs_bytes: int | None = None
+    rootfs_inodes: int | None = None
+    logs_bytes: int | None = None
+
+
+class CgroupManager(Protocol):
+    """The cgroups below the agent's root; paths are from the root of the hierarchy, in the driver's naming."""
+
+    version: int
+    unsupported: set[str]
+    """Controllers and files that should have been written but do not exist on the machine."""
+
+    def ensure(self, path: str, files: tuple[CgroupFile, ...]) -> None:
+        """Creates the cgroup if needed, and writes the files whose value differs."""
+
+    def read_files(self, path: str, names: tuple[str, ...]) -> Mapping[str, str] | None:
+        """The content of files of a cgroup; None if the cgroup does not exist."""
+
+    def children(self, path: str) -> tuple[str, ...]:
+        """The paths of the child cgroups."""
+
+    def processes(self, path: str) -> tuple[int, ...]:
+        """The ids of the processes in the cgroup and its descendants."""
+
+    def has_processes(self, path: str) -> bool:
+        """Whether a process is in the cgroup or a descendant."""
+
+    def kill(self, path: str) -> None:
+        """Sends SIGKILL to every process in the cgroup and its descendants, including new children."""
+
+    def remove(self, path: str) -> None:
+        """Removes the cgroup and its descendants; not an error if it does not exist, but one if processes remain."""
 
 
 def is_unified(root: Path) -> bool:

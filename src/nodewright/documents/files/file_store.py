@@ -1,15 +1,15 @@
 """Writes files atomically, and keeps a directory of files that one process at a time uses."""
 
 import contextlib
-import errno
 import os
 import stat
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, Protocol, TypeVar
 
+from nodewright.documents.files.regular_files import open_regular_file
 from nodewright.model.errors import HostError
 from nodewright.model.values.path_component import PathComponent, PathComponentError
 
@@ -38,7 +38,7 @@ def replaced_file(path: Path, *, mode: int = 0o600, synced: bool = True) -> Iter
 
     Errors: HostError where it cannot be opened or put in place; errors inside the context pass.
     """
-    # A name that nobody can guess, and no file that is there already: no link of another user is followed.
+    # An unpredictable name of a new file: no link of another user is followed.
     from secrets import token_hex  # noqa: PLC0415 - start-up time
 
     temporary = path.with_name(f".{path.name[:_LONGEST_PREFIX]}.{token_hex(8)}.tmp")
@@ -112,37 +112,6 @@ def _status(path: Path) -> os.stat_result | None:
         raise HostError("write", str(path), getattr(error, "strerror", None) or str(error)) from None
 
 
-class NotRegularFileError(OSError):
-    """A directory, device, FIFO or socket stands where a file should be."""
-
-
-def read_regular_file(path: Path, max_bytes: int = -1) -> bytes:
-    """The content of a regular file, or its first bytes; errors as of `open_regular_file`."""
-    with open_regular_file(path) as file:
-        return file.read(max_bytes)
-
-
-def open_regular_file(path: Path) -> BinaryIO:
-    """A regular file, open for reading; anything else is refused and never waited for.
-
-    Errors: OSError; NotRegularFileError.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | _NONBLOCK | _CLOEXEC | _BINARY)
-    except OSError as error:
-        if error.errno in (errno.ENXIO, errno.ELOOP):
-            raise _not_regular(path) from None
-        raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise _not_regular(path)
-    return os.fdopen(descriptor, "rb")
-
-
-def _not_regular(path: Path) -> NotRegularFileError:
-    return NotRegularFileError(errno.EINVAL, "is not a regular file", str(path))
-
-
 def sync(path: Path) -> None:
     """Flushes a file or a directory to the disk.
 
@@ -183,6 +152,31 @@ T = TypeVar("T")
 _LOCK = "lock"
 
 
+class FileStore(Protocol):
+    """A directory of files that one process at a time uses; names are paths in it."""
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file; None if it does not exist."""
+
+    def names(self, folder: str = "") -> tuple[str, ...]:
+        """The paths of the files in a folder, sorted; empty if the folder does not exist."""
+
+    def write(self, name: str, content: bytes) -> None:
+        """Replaces the content of a file atomically."""
+
+    def write_at(self, name: str, at: int, content: bytes) -> None:
+        """Writes from that offset on, and truncates the file after it."""
+
+    def rename(self, name: str, to: str) -> None:
+        """Renames a file; not an error if it does not exist."""
+
+    def remove(self, name: str) -> None:
+        """Removes a file; not an error if it does not exist."""
+
+    def sync(self, name: str = "") -> None:
+        """Flushes changes of a file to the disk; without a name, those of all files."""
+
+
 class LocalFileStore:
     """Fulfils the port `FileStore` with a directory of this machine.
 
@@ -196,8 +190,8 @@ class LocalFileStore:
         _with_host_error("make", path, lambda: path.mkdir(parents=True, exist_ok=True, mode=0o700))
         self._lock = _lock(path / _LOCK)
         # Left by a process that was killed while it wrote.
-        for stray in (*path.glob(".*.tmp"), *path.glob("*/.*.tmp")):
-            _with_host_error("remove", stray, stray.unlink)
+        for leftover in (*path.glob(".*.tmp"), *path.glob("*/.*.tmp")):
+            _with_host_error("remove", leftover, leftover.unlink)
 
     @property
     def path(self) -> Path:
@@ -207,7 +201,7 @@ class LocalFileStore:
     def read(self, name: str) -> bytes | None:
         """The content of a file; None if it does not exist."""
         path = self._path_of(name)
-        return _with_host_error("read", path, lambda: read_regular_file(path) if path.exists() else None)
+        return _with_host_error("read", path, lambda: _content(path) if path.exists() else None)
 
     def names(self, folder: str = "") -> tuple[str, ...]:
         """The paths of the files in a folder, sorted."""
@@ -278,6 +272,11 @@ class LocalFileStore:
     def close(self) -> None:
         """Releases the directory."""
         os.close(self._lock)
+
+
+def _content(path: Path) -> bytes:
+    with open_regular_file(path) as file:
+        return file.read()
 
 
 def _lock(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""Reads files of which somebody else may have made the content: nothing but regular files, and bounded in size.
+"""Reads files that other programs may have written: nothing but regular files, and bounded in size.
 
 A copied directory can hold a FIFO that nobody writes to, a link to a device that never ends, or a file of any size.
 """
@@ -7,10 +7,11 @@ import errno
 import io
 import os
 import stat
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 # A FIFO is not waited for, and a terminal does not become ours; other systems than Linux have not all of these.
 _NEVER_WAITING = 0
@@ -21,6 +22,7 @@ MAX_FILE_BYTES = 256 << 20
 """Limit for files without an option: beyond every file of a kubelet and every report of a tool."""
 _CHUNK_BYTES = 64 << 10
 """The kernel rejects large reads of /proc/sys."""
+_BLOCK_BYTES = 1 << 20
 
 
 def error_text(error: Exception) -> str:
@@ -51,6 +53,19 @@ def read_regular_file(path: "str | Path", max_bytes: int = MAX_FILE_BYTES) -> by
         return read_bounded(file, max_bytes, str(path), size=os.fstat(file.fileno()).st_size)
 
 
+def open_regular_file(path: "str | Path") -> BinaryIO:
+    """A regular file, open for reading; anything else is refused and never waited for.
+
+    Errors: OSError; FileRefusedError, also of directories and sockets.
+    """
+    try:
+        return os.fdopen(open_regular(str(path)), "rb")
+    except OSError as error:
+        if error.errno in (errno.EISDIR, errno.ENXIO, errno.ELOOP):
+            raise _not_regular(path) from None
+        raise
+
+
 def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
     """The descriptor of a regular file, as an opener for `open`.
 
@@ -66,7 +81,11 @@ def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
     os.close(descriptor)
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    raise FileRefusedError(errno.EINVAL, "is not a regular file", path)
+    raise _not_regular(path)
+
+
+def _not_regular(path: "str | Path") -> FileRefusedError:
+    return FileRefusedError(errno.EINVAL, "is not a regular file", str(path))
 
 
 def is_there(path: "str | Path") -> bool:
@@ -101,3 +120,35 @@ def read_bounded(file: ByteSource, max_bytes: int, path: str, *, size: int = 0, 
 
 def _too_large(max_bytes: int, path: str) -> FileRefusedError:
     return FileRefusedError(errno.EFBIG, f"has more than {max_bytes} bytes, which is the limit", path)
+
+
+class FileStamp(NamedTuple):
+    """What distinguishes a file from another one of its name, and from itself after a change."""
+
+    inode: int
+    size: int
+    changed_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> "FileStamp":
+        """The stamp of a file with this status."""
+        return cls(status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def read_stamped_file(path: "Path", max_bytes: int) -> tuple[FileStamp, bytes]:
+    """The content of a regular file, and its stamp.
+
+    Errors: OSError, also for a file that is larger, or that has no data at present, as some in /proc;
+        FileRefusedError.
+    """
+    with open_regular_file(path) as file:
+        stamp = FileStamp.of(os.fstat(file.fileno()))
+        blocks, size = list[bytes](), 0
+        if stamp.size <= max_bytes:
+            while size <= max_bytes and (block := os.read(file.fileno(), _BLOCK_BYTES)):
+                blocks.append(block)
+                size += len(block)
+        if max(size, stamp.size) > max_bytes:
+            shown = f"{stamp.size} bytes" if stamp.size else f"more than {max_bytes} bytes"
+            raise OSError(errno.EFBIG, f"{shown}, at most {max_bytes}", str(path))
+        return stamp, b"".join(blocks)

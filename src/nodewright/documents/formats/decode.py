@@ -1,14 +1,20 @@
 """Decodes plain documents, as JSON and YAML parsers return them, into objects."""
 
-from functools import lru_cache
-from typing import Any, TypeVar
+import copy
+import os
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache, cached_property, lru_cache
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 
 from nodewright.documents.formats.kubectl_yaml import number_text
-from nodewright.model.errors import ENCODING_ERRORS
+from nodewright.model.errors import ENCODING_ERRORS, Fault
+from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.values.instant import Instant, InstantError
 from nodewright.model.values.quantity import Quantity, QuantityError
+from nodewright.model.values.units import INT64_MAX, INT64_MIN
 
 T = TypeVar("T")
 _CONTAINERS = frozenset({dict, list})
@@ -85,3 +91,486 @@ def _decode_custom_type(kind: type, value: Any) -> Any:
 # Both are immutable, and objects have many equal ones.
 _instant = lru_cache(maxsize=4096)(Instant.parse)
 _quantity = lru_cache(maxsize=4096)(parse_quantity)
+
+
+KUBERNETES = "kubernetes-1.36"
+NODEWRIGHT = "nodewright-v1alpha1"
+
+Path: TypeAlias = "tuple[Path, str | int] | None"
+"""A path in a document: the parent's path, and the key or index in the parent; None at the top."""
+
+
+def schema_faults(document: Any, type_name: str) -> list[Fault]:
+    """The schema faults of the document: unknown fields, wrong types, invalid quantities.
+
+    Nulls count as absent in structures, and as empty values in mappings, as when Kubernetes decodes them. The faults
+    are in the document's order and name the field, not the file.
+    Follows: v1.36, core/v1/types.go and its kin for names and types; unknown fields are refused as by
+             `kubectl apply --validate=strict`.
+
+    >>> for fault in schema_faults({"spec": {"containers": [{"resorces": {}, "tty": 1}]}}, "Pod"):
+    ...     print(fault)
+    spec.containers[0].resorces: unknown field; did you mean "resources"?
+    spec.containers[0].tty: Invalid value: 1: must be true or false, not a number
+    """
+    return checked(document, type_name).faults
+
+
+def type_faults(document: Any, type_name: str) -> list[Fault]:
+    """The faults of a document that another release may have written: wrong types, but no unknown fields.
+
+    >>> [str(fault) for fault in type_faults({"new": 1, "volumes": [{"name": "a", "secret": 5}]}, "PodSpec")]
+    ['volumes[0].secret: Invalid value: 5: must be a mapping, not a number']
+    """
+    located_faults = checked(document, type_name).located_faults
+    return [located.fault for located in located_faults if located.expected is not None]
+
+
+def checked(document: Any, type_name: str) -> "CheckedDocument":
+    """The document with its schema faults."""
+    findings = _Findings()
+    _check(document, schema_type(type_name), None, findings)
+    return CheckedDocument(document, findings.faults, findings.null_members, findings.may_have_nulls)
+
+
+class CheckedDocument(msgspec.Struct, frozen=True):
+    """A document, the schema faults in it, the null members of its mappings, and whether it may have other nulls."""
+
+    document: Any
+    located_faults: "list[_SchemaFault]"
+    null_members: "list[tuple[Path, SchemaType]]"
+    may_have_nulls: bool = True
+
+    @property
+    def faults(self) -> list[Fault]:
+        """The faults, in the document's order."""
+        return [located.fault for located in self.located_faults]
+
+    def valid_part(self) -> Any:
+        """The document without faulty members, and with empty values in place of faulty list items.
+
+        It can be decoded, so that the rest of the document can be validated, too. A null in a mapping is an empty value
+        there: `requests: {memory: null}` requests 0 bytes.
+        Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, Quantity.UnmarshalJSON.
+        """
+        if not self.located_faults and not self.null_members:
+            return self.document
+        valid_document = copy.deepcopy(self.document)
+        for path, item_schema in self.null_members:
+            _put(valid_document, path, item_schema.empty_value())
+        for fault in self.located_faults:
+            _remove(valid_document, fault)
+        return valid_document
+
+
+class SchemaType(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """A type: a scalar (`accepts`, `expected`), a list or mapping of `item`, or a structure of `fields`."""
+
+    expected: str
+    accepts: frozenset[type] = frozenset()
+    """Python types of values that need no further check."""
+    kind: str = ""
+    item: "SchemaType | None" = None
+    type_names: Mapping[str, str] | None = None
+    """The names of the types of a structure's fields."""
+    required: tuple[str, ...] = ()
+    is_open: bool = False
+
+    @cached_property
+    def fields(self) -> Mapping[str, "SchemaType"] | None:
+        """The types of a structure's fields, described when a document has such a structure."""
+        names = self.type_names
+        return None if names is None else {field: schema_type(name) for field, name in names.items()}
+
+    def empty_value(self) -> Any:
+        """The emptiest value of this type."""
+        if self.fields is not None or self.kind == "map":
+            return {}
+        plain: dict[str, Any] = {
+            "bool": False,
+            **dict.fromkeys(("int32", "int64", "uint64", "float"), 0),
+            "quantity": "0",
+            "condition": NodeCondition.MEMORY_PRESSURE.value,
+        }
+        return plain.get(self.kind, "")
+
+
+class _SchemaFault(msgspec.Struct, frozen=True):
+    path: Path
+    fault: Fault
+    expected: SchemaType | None = None
+    """The type that the value should have; None where no value is allowed."""
+
+
+class _Findings(msgspec.Struct, eq=False):
+    """What is collected while a document is checked."""
+
+    faults: list[_SchemaFault] = []
+    null_members: list[tuple[Path, SchemaType]] = []
+    may_have_nulls: bool = False
+    """Whether a null was found, or a part that has no schema."""
+
+
+_SCALARS = {
+    "str": SchemaType("a string", frozenset({str}), "str"),
+    "bool": SchemaType("true or false", frozenset({bool}), "bool"),
+    "int32": SchemaType("a 32-bit integer", kind="int32"),
+    "int64": SchemaType("a 64-bit integer", kind="int64"),
+    "uint64": SchemaType("a 64-bit integer", kind="uint64"),
+    "float": SchemaType("a number", frozenset({int, float}), "float"),
+    "intstr": SchemaType("an integer or a string", frozenset({str}), "int32"),
+    "quantity": SchemaType("a quantity", kind="quantity"),
+    "condition": SchemaType(f"one of {', '.join(NodeCondition)}", kind="condition"),
+    "time": SchemaType("a time such as 2026-01-31T12:00:00Z", kind="time"),
+    "any": SchemaType("anything", frozenset({str, bool, int, float, list, dict}), "any"),
+}
+INTEGER_BOUNDS = {"int32": (-(2**31), 2**31 - 1), "int64": (INT64_MIN, INT64_MAX), "uint64": (0, 2**64 - 1)}
+"""The least and the largest number of each kind of integer."""
+_TYPE_TEXTS = {
+    str: "a string",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    list: "a list",
+    dict: "a mapping",
+}
+
+
+def _check(value: Any, schema: SchemaType, path: Path, findings: _Findings) -> None:
+    if value is None or type(value) in schema.accepts:
+        return
+    if schema.fields is not None and isinstance(value, dict):
+        _check_fields(value, schema, path, findings)
+    elif schema.kind == "list" and isinstance(value, list):
+        _check_items(value, schema, path, findings)
+    elif schema.kind == "map" and isinstance(value, dict):
+        item_schema = schema.item
+        assert item_schema is not None
+        findings.may_have_nulls |= item_schema.kind == "any"
+        for key, item in value.items():
+            if type(item) in item_schema.accepts:
+                continue
+            if item is not None:
+                _check(item, item_schema, (path, f"[{key}]"), findings)
+                continue
+            findings.may_have_nulls = True
+            if item_schema.kind in ("str", "quantity"):
+                findings.null_members.append(((path, f"[{key}]"), item_schema))
+    else:
+        rule = _scalar_rule(value, schema)
+        if rule:
+            findings.faults.append(_schema_fault(path, rule, schema, _shown(value)))
+
+
+def _check_fields(value: dict[str, Any], schema: SchemaType, path: Path, findings: _Findings) -> None:
+    fields = schema.fields
+    assert fields is not None
+    for key, item in value.items():
+        field_schema = fields.get(key)
+        if field_schema is None:
+            if not schema.is_open:
+                findings.faults.append(_schema_fault((path, key), _unknown(key, fields)))
+            findings.may_have_nulls = True
+        elif type(item) in field_schema.accepts:
+            if field_schema.kind == "any":
+                findings.may_have_nulls = True
+        elif item is None:
+            findings.may_have_nulls = True
+        elif field_schema.fields is not None and type(item) is dict:
+            _check_fields(item, field_schema, (path, key), findings)
+        else:
+            _check(item, field_schema, (path, key), findings)
+    if schema.required:
+        missing = (name for name in schema.required if value.get(name) is None)
+        findings.faults.extend(_schema_fault((path, name), "", error="Required value") for name in missing)
+
+
+def _check_items(value: list[Any], schema: SchemaType, path: Path, findings: _Findings) -> None:
+    item_schema = schema.item
+    assert item_schema is not None
+    for index, item in enumerate(value):
+        if item is None:
+            findings.may_have_nulls = True
+            if item_schema.kind == "any":
+                continue
+            findings.faults.append(
+                _schema_fault((path, index), f"must be {item_schema.expected}, not null", item_schema)
+            )
+        elif item_schema.fields is not None and type(item) is dict:
+            _check_fields(item, item_schema, (path, index), findings)
+        elif type(item) not in item_schema.accepts:
+            _check(item, item_schema, (path, index), findings)
+        elif item_schema.kind == "any":
+            findings.may_have_nulls = True
+
+
+def _scalar_rule(value: Any, schema: SchemaType) -> str:
+    """The rule that the scalar violates; empty if none."""
+    if schema.kind in INTEGER_BOUNDS:
+        if type(value) is not int:
+            return _wrong_type(schema, value)
+        low, high = INTEGER_BOUNDS[schema.kind]
+        return "" if low <= value <= high else f"must be {schema.expected}, {low} to {high}"
+    if schema.kind == "quantity":
+        if type(value) not in (str, int, float):
+            return _wrong_type(schema, value)
+        try:
+            parse_quantity(value)
+        except QuantityError as error:
+            return str(error)
+        return ""
+    if schema.kind == "condition" and isinstance(value, str):
+        return "" if value in set(NodeCondition) else f"must be {schema.expected}"
+    if schema.kind == "time" and isinstance(value, str):
+        try:
+            Instant.parse(value)
+        except InstantError:
+            return f"must be {schema.expected}"
+        return ""
+    return _wrong_type(schema, value)
+
+
+def _wrong_type(schema: SchemaType, value: Any) -> str:
+    rule = f"must be {schema.expected}, not {_TYPE_TEXTS[type(value)]}"
+    if schema.kind == "str" and isinstance(value, bool | int | float):
+        return f"{rule}: put it in quotes"
+    if schema.kind in ("int32", "int64", "bool") and isinstance(value, str) and _reads_as(value, schema):
+        return f"{rule}: remove the quotes"
+    return rule
+
+
+def _reads_as(text: str, schema: SchemaType) -> bool:
+    if schema.kind == "bool":
+        return text in ("true", "false")
+    return re.fullmatch(r"-?[0-9]{1,19}", text, re.ASCII) is not None
+
+
+def _unknown(key: str, fields: Mapping[str, SchemaType]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - start-up time
+
+    name_of_lower = {name.lower(): name for name in fields}
+    matches = get_close_matches(key.lower(), name_of_lower, n=1, cutoff=0.7)
+    return f'unknown field; did you mean "{name_of_lower[matches[0]]}"?' if matches else "unknown field"
+
+
+def _schema_fault(
+    path: Path, rule: str, expected: SchemaType | None = None, value: object = None, *, error: str = ""
+) -> _SchemaFault:
+    return _SchemaFault(path, Fault(rule=rule, path=_path_text(path), value=value, error=error), expected)
+
+
+def _shown(value: Any) -> object:
+    """The value, if it is short enough for a message."""
+    return None if isinstance(value, dict | list) and value else value
+
+
+def _remove(document: Any, fault: _SchemaFault) -> None:
+    holder, last = _holder(document, fault.path)
+    if isinstance(holder, list):
+        assert fault.expected is not None
+        assert isinstance(last, int)
+        holder[last] = fault.expected.empty_value()
+    else:
+        holder.pop(_key(last, holder), None)
+
+
+def _put(document: Any, path: Path, value: Any) -> None:
+    holder, last = _holder(document, path)
+    holder[_key(last, holder)] = value
+
+
+def _holder(document: Any, path: Path) -> tuple[Any, str | int]:
+    """The list or mapping that the path leads to, and the last step."""
+    steps: list[str | int] = []
+    while path is not None:
+        path, step = path
+        steps.append(step)
+    last, *parents = steps
+    holder = document
+    for step in reversed(parents):
+        holder = holder[_key(step, holder)]
+    return holder, last
+
+
+def _key(step: str | int, holder: Any) -> Any:
+    """The key that the step stands for: keys of mappings are written in brackets."""
+    if isinstance(step, str) and step not in holder:
+        return step[1:-1]
+    return step
+
+
+def _path_text(path: Path) -> str:
+    """The path as Kubernetes writes it, e.g. `spec.containers[0].resources.requests[cpu]`."""
+    steps: list[str] = []
+    while path is not None:
+        path, step = path
+        if isinstance(step, int):
+            steps.append(f"[{step}]")
+        elif step.startswith("["):
+            steps.append(step)
+        else:
+            steps.append(f"[{step}]" if "." in step or "[" in step else f".{step}")
+    return "".join(reversed(steps)).removeprefix(".")
+
+
+# ------------------------------------------------------------ reading the tables
+
+
+def schema_type(name: str) -> SchemaType:
+    """The type of that name in the schema tables."""
+    return _tables().type_named(name)
+
+
+@cache
+def _tables() -> "_SchemaTables":
+    return _SchemaTables()
+
+
+class _SchemaTables:
+    """The types that the tables describe: each is created once, when a document is compared with what contains it."""
+
+    def __init__(self) -> None:
+        self._lines = {**table_lines(KUBERNETES), **table_lines(NODEWRIGHT)}
+        self._types: dict[str, SchemaType] = dict(_SCALARS)
+
+    def type_named(self, name: str) -> SchemaType:
+        schema = self._types.get(name)
+        if schema is None:
+            schema = self._types[name] = self._described(name)
+        return schema
+
+    def _described(self, name: str) -> SchemaType:
+        if name.startswith("["):
+            return SchemaType("a list", kind="list", item=self.type_named(name[1:-1]))
+        if name.startswith("{"):
+            return SchemaType("a mapping", kind="map", item=self.type_named(name[1:-1]))
+        entries = list(self._entries(name))
+        names = dict(entry.split(" ") for entry in entries if entry != "...")
+        return SchemaType(
+            "a mapping",
+            type_names={field: kind.removesuffix("!") for field, kind in names.items()},
+            required=tuple(field for field, kind in names.items() if kind.endswith("!")),
+            is_open="..." in entries,
+        )
+
+    def _entries(self, name: str) -> Iterator[str]:
+        for entry in self._lines[name].split(", "):
+            if entry.startswith("+"):
+                yield from self._entries(entry[1:])
+            else:
+                yield entry
+
+
+def table_lines(name: str) -> dict[str, str]:
+    """The names and fields of the types in a table, as its file has them."""
+    # importlib.resources and pathlib take long to import.
+    path = os.path.join(os.path.dirname(__file__), "data", "fields", f"{name}.txt")  # noqa: PTH118, PTH120 - above
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123 - above
+        text = file.read()
+    lines = "\n".join(line for line in text.splitlines() if line and not line.startswith("#"))
+    entries = (line.partition(": ") for line in re.sub(r"\n\s+", " ", lines).splitlines())
+    return {name: fields for name, _, fields in entries}
+
+
+def is_plain(document: Any, type_name: str) -> bool:
+    """Whether the document is known to have no faults, no nulls and no parts without a schema; False: it may have some."""
+    try:
+        msgspec.convert(document, _compiled(type_name), dec_hook=_accept_scalar)
+    except (msgspec.ValidationError, RecursionError, OverflowError):
+        return False
+    return True
+
+
+class _Amount:
+    """A quantity."""
+
+
+class _Time:
+    """A time as Kubernetes writes it."""
+
+
+class _Unknown:
+    """A value that is not described, or only by `schema`: no document with one is known to have no faults."""
+
+
+def _accept_scalar(kind: type, value: Any) -> object:
+    """A placeholder for a value of the kind.
+
+    Errors: ValueError, which makes the document one that `schema` has to check.
+    """
+    if type(value) is str:
+        if kind is _Time:
+            return _accept_time(value)
+        if kind is _Amount:
+            return _accept_amount(value)
+    raise ValueError(value)
+
+
+@lru_cache(maxsize=4096)
+def _accept_time(text: str, accepted: _Time = _Time()) -> _Time:  # noqa: B008 - one placeholder for all
+    Instant.parse(text)
+    return accepted
+
+
+@lru_cache(maxsize=4096)
+def _accept_amount(text: str, accepted: _Amount = _Amount()) -> _Amount:  # noqa: B008 - as above
+    parse_quantity(text)
+    return accepted
+
+
+@cache
+def _compiled(type_name: str) -> Any:
+    return _Compiler().type_of(schema_type(type_name))
+
+
+class _Compiler:
+    """Compiles each type once; a type that contains itself is left to `schema`."""
+
+    def __init__(self) -> None:
+        self._types: dict[int, Any] = {}
+
+    def type_of(self, schema: SchemaType) -> Any:
+        """The type that accepts plain values of the schema only."""
+        if id(schema) not in self._types:
+            self._types[id(schema)] = _Unknown  # while it is compiled
+            self._types[id(schema)] = self._compile(schema)
+        return self._types[id(schema)]
+
+    def _compile(self, schema: SchemaType) -> Any:
+        if schema.fields is not None:
+            return self._struct(schema, schema.fields)
+        if schema.kind == "list" and schema.item is not None:
+            return _LIST[self.type_of(schema.item)]
+        if schema.kind == "map" and schema.item is not None:
+            # `schema` notes of every mapping of anything that it may have nulls, also of an empty one.
+            return _Unknown if schema.item.kind == "any" else _MAPPING[str, self.type_of(schema.item)]
+        scalar = _SCALAR_TYPES.get(schema.kind, _Unknown)
+        is_union = schema.kind in INTEGER_BOUNDS and str in schema.accepts and scalar is not _Unknown
+        return scalar | str if is_union else scalar
+
+    def _struct(self, schema: SchemaType, fields: Mapping[str, SchemaType]) -> Any:
+        names = {f"field{number}": name for number, name in enumerate(fields)}
+        members = [
+            (field, self.type_of(fields[name]))
+            if name in schema.required
+            else (field, self.type_of(fields[name]), None)
+            for field, name in names.items()
+        ]
+        return msgspec.defstruct(
+            "Compiled", members, kw_only=True, forbid_unknown_fields=True, gc=False, rename=names
+        )
+
+
+_LIST: Any = list
+_MAPPING: Any = dict
+_SCALAR_TYPES: dict[str, Any] = {
+    "str": str,
+    "bool": bool,
+    "float": float,
+    **{
+        kind: Annotated[int, msgspec.Meta(ge=INTEGER_BOUNDS[kind][0], le=INTEGER_BOUNDS[kind][1])]
+        for kind in ("int32", "int64")
+    },
+    "quantity": _Amount,
+    "time": _Time,
+}

@@ -1,6 +1,8 @@
 """Reads the files that `-f` names and parses them into plain documents.
 
-Files, directories as kubectl walks them and standard input; YAML or JSON in UTF-8, UTF-16 or UTF-32.
+Files, directories as kubectl walks them and standard input; YAML or JSON in UTF-8, UTF-16 or UTF-32. A command that has
+read `node/worker-3` from a cluster provides it under this name; from then on every feature reads it as it reads a file, so
+that it answers exactly as from files.
 """
 
 import codecs
@@ -8,6 +10,8 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, BinaryIO, NamedTuple
 
@@ -17,10 +21,13 @@ from nodewright.documents.files.regular_files import (
     read_bounded,
     read_regular_file,
 )
-from nodewright.documents.formats.json_documents import JSON_BLANKS, NotJSONError, json_documents
-from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES, YAMLDocument, read_documents
-from nodewright.documents.formats.large_lists import large_list
-from nodewright.documents.formats.provided_files import provided_content
+from nodewright.documents.formats.json_documents import JSON_BLANKS, NotJSONError, json_documents, large_list
+from nodewright.documents.formats.kubectl_yaml import (
+    MAX_YAML_BYTES,
+    YAMLDocument,
+    read_alike_documents,
+    read_documents,
+)
 from nodewright.model.errors import Fault, InputError, shortened
 
 _BYTE_ORDER_MARKS = (
@@ -51,8 +58,6 @@ def parse_documents(
     if text.lstrip(JSON_BLANKS)[:1] != "{":
         if text.count("\n---") < MANY_DOCUMENTS:
             return read_documents(text, source, max_bytes=max_bytes)
-        from nodewright.documents.formats.alike_documents import read_alike_documents  # noqa: PLC0415 - start-up time
-
         return read_alike_documents(text, source, max_bytes=max_bytes)
     try:
         return json_documents(text, source)
@@ -255,7 +260,7 @@ def _entries(value: Any) -> list[Any]:
 def read_file(path: str, *, max_bytes: int = MAX_YAML_BYTES, is_found: bool = False) -> InputFile:
     """The file's content; `-` is standard input.
 
-    ``is_found``: nobody named the file, it was found in a directory and must be a regular one.
+    ``is_found``: the file was not named but found in a directory, and must be a regular one.
     Units:  max_bytes in bytes of YAML; JSON may be larger.
     Errors: InputError with the system's error, or if a file that is not JSON exceeds the limit.
     """
@@ -329,3 +334,27 @@ def _manifests_in(directory: str, *, recursive: bool) -> list[str]:
         raise InputError(
             [Fault(rule=f"cannot be read: {error.strerror}", source=str(error.filename or directory))]
         ) from None
+
+
+_CONTENTS: ContextVar[Mapping[str, bytes]] = ContextVar("provided documents", default={})  # noqa: B039 - never changed
+
+
+def provided_content(name: str) -> bytes | None:
+    """The document of that name; None: none was provided."""
+    return _CONTENTS.get().get(name)
+
+
+@contextmanager
+def provide_files(contents: Mapping[str, bytes]) -> Iterator[None]:
+    """Provides documents by their names, in addition to those provided already.
+
+    >>> with provide_files({"pod/web-0": b"{}"}):
+    ...     provided_content("pod/web-0")
+    b'{}'
+    >>> provided_content("pod/web-0")
+    """
+    token = _CONTENTS.set({**_CONTENTS.get(), **contents})
+    try:
+        yield
+    finally:
+        _CONTENTS.reset(token)

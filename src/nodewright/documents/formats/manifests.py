@@ -1,18 +1,21 @@
 """Loads workloads from manifests: pods, and the first pod of each controller."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from nodewright.documents.files.process_tuning import rare_collections
-from nodewright.documents.formats.alike_pods import AlikePods, CheckedPod
 from nodewright.documents.formats.controllers import (
     POD_KIND,
     POD_TEMPLATES,
     controller_violations,
     derived_uid,
+    stored_pod_violations,
+    submitted_controller,
+    submitted_pod,
+    with_own_defaults,
 )
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.formats.documents import (
@@ -22,8 +25,8 @@ from nodewright.documents.formats.documents import (
     input_files,
     readable_documents,
 )
+from nodewright.documents.formats.json_documents import NoteProgress, noted
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
-from nodewright.documents.formats.large_lists import NoteProgress, noted
 from nodewright.documents.formats.object_location import (
     ObjectLocation,
     listed_items,
@@ -32,13 +35,9 @@ from nodewright.documents.formats.object_location import (
     with_type_meta,
 )
 from nodewright.documents.formats.object_selection import ALL_OBJECTS, ObjectSelection
-from nodewright.documents.formats.submitted_workloads import (
-    stored_pod_violations,
-    submitted_controller,
-    submitted_pod,
-    with_own_defaults,
-)
 from nodewright.documents.formats.workloads import (
+    AlikePods,
+    CheckedPod,
     LoadedWorkloads,
     UnadmittedWorkload,
     admitted_workload,
@@ -49,13 +48,19 @@ from nodewright.documents.formats.workloads import (
     remaining_faults,
     terminating_namespace,
 )
+from nodewright.engine.admission.admission_plugins import (
+    HIGHEST_USER_DEFINABLE_PRIORITY,
+    SYSTEM_PRIORITY_CLASS_PREFIX,
+    SYSTEM_PRIORITY_CLASSES,
+)
 from nodewright.engine.admission.api_server.pod_creation import ClusterObjects
-from nodewright.engine.admission.validation.violation import Violation
+from nodewright.engine.admission.validation.pod_spec import pod_violations
+from nodewright.engine.admission.validation.violation import ErrorType, Violation, metadata_violations
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.api_request import APIObject
 from nodewright.model.kubernetes.cluster_objects import PriorityClass, RuntimeClass
 from nodewright.model.kubernetes.namespace_objects import LimitRange, ResourceQuota
-from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod, PodSpec
 
 if TYPE_CHECKING:
     from nodewright.documents.formats.api_objects import OtherObjects
@@ -328,11 +333,33 @@ class ManifestLoader(msgspec.Struct, eq=False):
             self.faults.extend(located_faults(location, objects.add(value, location)))
         is_judged = False
         if "." in group and group not in _WITHOUT_TEMPLATES:
-            from nodewright.documents.formats.custom_resources import add_custom_pods  # noqa: PLC0415 - rarely needed
-
-            is_judged = add_custom_pods(self, value, location)
+            is_judged = self._add_custom_pods(value, location)
         if objects is None and not is_judged:
             self.count_skipped(_kind_text(kind, group))
+
+    def _add_custom_pods(self, value: dict[str, Any], location: ObjectLocation) -> bool:
+        """Adds the pods of a custom resource, and warnings about those that are not judged; whether any is judged."""
+        from nodewright.documents.formats import custom_resources  # noqa: PLC0415 - rarely needed
+
+        is_judged = False
+        for pod in custom_resources.judged_custom_pods(
+            value, location.label, self.selection.custom_kinds, judges_templates=self.judges_templates
+        ):
+            if isinstance(pod, str):
+                self.warnings.append(pod)
+                continue
+            is_judged = True
+            first, first_fault = len(self.workloads), len(self.faults)
+            template_location = custom_resources.location_of_template(location, pod)
+            self.add_object(custom_resources.pod_template(value, pod), template_location)
+            self.faults[first_fault:] = custom_resources.faults_in_custom_resource(
+                self.faults[first_fault:], location.label, pod.path
+            )
+            self.workloads[first:] = [
+                replace(read, workload=custom_resources.owned_workload(read.workload, value, pod))
+                for read in self.workloads[first:]
+            ]
+        return is_judged
 
     def _add_object_in_order(
         self, value: dict[str, Any], location: ObjectLocation, item: APIObject | int
@@ -349,15 +376,11 @@ class ManifestLoader(msgspec.Struct, eq=False):
             priority_class = decode(value, PriorityClass)
             self.priority_classes.append(priority_class)
             self._add_object_in_order(value, location, priority_class)
-            from nodewright.documents.formats.class_objects import priority_class_violations  # noqa: PLC0415 - start-up time
-
             return priority_class_violations(priority_class)
         if (version, kind) == _RUNTIME_CLASS:
             runtime_class = decode(value, RuntimeClass)
             self.runtime_classes.append(runtime_class)
             self._add_object_in_order(value, location, runtime_class)
-            from nodewright.documents.formats.class_objects import runtime_class_violations  # noqa: PLC0415 - start-up time
-
             return runtime_class_violations(runtime_class)
         submission = submitted_controller(
             value, self.namespace, location, may_have_nulls=may_have_nulls, alike=self._alike
@@ -402,3 +425,43 @@ class ManifestLoader(msgspec.Struct, eq=False):
 def _kind_text(kind: str, group: str) -> str:
     """The kind, with its group where Kubernetes has another kind of that name."""
     return f"{kind}.{group}" if kind in _SERVED and group else kind
+
+
+def priority_class_violations(priority_class: PriorityClass) -> Iterator[Violation]:
+    """The API server's validation errors of a PriorityClass.
+
+    Follows: v1.36, pkg/apis/scheduling/validation/validation.go, ValidatePriorityClass.
+    """
+    yield from metadata_violations(priority_class.metadata)
+    if priority_class.metadata.name.startswith(SYSTEM_PRIORITY_CLASS_PREFIX):
+        if priority_class.metadata.name not in SYSTEM_PRIORITY_CLASSES:
+            rule = "priority class names with 'system-' prefix are reserved for system use only"
+            yield Violation("metadata.name", ErrorType.FORBIDDEN, rule=rule)
+    elif priority_class.value > HIGHEST_USER_DEFINABLE_PRIORITY:
+        rule = f"maximum allowed value of a user defined priority is {HIGHEST_USER_DEFINABLE_PRIORITY}"
+        yield Violation("value", ErrorType.FORBIDDEN, rule=rule)
+
+
+def runtime_class_violations(runtime_class: RuntimeClass) -> Iterator[Violation]:
+    """The API server's validation errors of a RuntimeClass.
+
+    Follows: v1.36, pkg/apis/node/validation/validation.go, ValidateRuntimeClass.
+    """
+    yield from metadata_violations(runtime_class.metadata)
+    scheduling = runtime_class.scheduling
+    spec = PodSpec(
+        overhead=None if runtime_class.overhead is None else runtime_class.overhead.pod_fixed,
+        node_selector=scheduling.node_selector,
+        tolerations=scheduling.tolerations,
+    )
+    for violation in pod_violations(Pod(spec=spec), is_template=True):
+        for pod_path, class_path in _RUNTIME_CLASS_PATHS.items():
+            if violation.path.startswith(pod_path):
+                yield replace(violation, path=class_path + violation.path.removeprefix(pod_path))
+
+
+_RUNTIME_CLASS_PATHS = {
+    "spec.overhead.limits": "overhead.podFixed",
+    "spec.nodeSelector": "scheduling.nodeSelector",
+    "spec.tolerations": "scheduling.tolerations",
+}

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from nodewright.documents.formats.custom_kinds import CustomKind
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.patterns import lazy_pattern
 
@@ -27,6 +26,28 @@ class LabelRequirement(NamedTuple):
         """Whether an object with these labels meets it."""
         is_met = self.key in labels and (self.values is None or labels[self.key] in self.values)
         return is_met != self.is_negated
+
+
+class TemplatePath(msgspec.Struct, frozen=True, kw_only=True):
+    """Where objects of a kind have a pod template."""
+
+    path: str
+    replicas: tuple[str, ...] = ()
+    """The fields whose product is the number of pods: in the list item or member of the path, or from `spec` on."""
+    form: str = "template"
+    """What is there: a pod template, or something that a controller makes pods of (`custom_pod_forms`)."""
+    leader: str = ""
+    """The template of the first pod of each group, which then is none of these."""
+    claims: str = "spec.volumeClaimTemplates"
+    """The templates of the claims that the controller adds to the pods as volumes."""
+
+
+class CustomKind(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of custom resources with pod templates; without a group of any group."""
+
+    kind: str
+    pods: tuple[TemplatePath, ...]
+    group: str | None = None
 
 
 class ObjectSelection(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,3 +94,18 @@ def parsed_selector(text: str) -> tuple[LabelRequirement, ...]:
             )
         )
     return tuple(requirements)
+
+
+def parsed_template_path(text: str) -> CustomKind:
+    """The kind of an option such as `Rollout=spec.template` or `Rollout.argoproj.io=spec.template`.
+
+    Errors: InputError.
+    """
+    name, separator, path = text.partition("=")
+    kind, _, group = name.partition(".")
+    if not separator or not kind or not all(path.split(".")):
+        rule = "must be KIND=PATH, e.g. Rollout=spec.template or JobSet=spec.replicatedJobs[*].template.spec.template"
+        raise InputError([Fault(source="--template-path", value=text, rule=rule)])
+    return CustomKind(
+        kind=kind, group=group or None, pods=(TemplatePath(path=path, replicas=("spec.replicas",)),)
+    )

@@ -5,17 +5,20 @@ terminal or a CI runner raw. Only the progress line, which is ours, has control 
 """
 
 import os
+import re
 import select
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import TYPE_CHECKING, TextIO
 
-from nodewright.documents.output.colours import ColourMode, coloured, has_colours
 from nodewright.model.errors import shortened
+from nodewright.model.patterns import lazy_pattern
 from nodewright.model.printable import printable, printable_text
 
 if TYPE_CHECKING:
-    from nodewright.documents.output.workflow_commands import WorkflowCommand
+    from nodewright.documents.output.ci_formats import WorkflowCommand
+
 
 _MAX_MESSAGE_LENGTH = 10_000
 _ERASE_LINE = "\r\x1b[K"
@@ -58,10 +61,7 @@ def print_log_line(line: str) -> None:
         return
 
 
-_colour_mode = [ColourMode.AUTO]
-
-
-def set_colour_mode(mode: ColourMode) -> None:
+def set_colour_mode(mode: "ColourMode") -> None:
     """Decides when text has colours; machine-readable formats set NEVER."""
     _colour_mode[0] = mode
 
@@ -111,3 +111,77 @@ def _is_ready(stream: TextIO) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     return any(event & select.POLLOUT for _, event in poll.poll(0))
+
+
+_RED, _GREEN, _YELLOW, _CYAN, _BOLD = "31", "32", "33", "36", "1"
+_BY_WORD = {
+    "error": _RED,
+    "Error": _RED,
+    "refused": _RED,
+    "rejected": _RED,
+    "Infeasible": _RED,
+    "warning": _YELLOW,
+    "undecided": _YELLOW,
+    "Deferred": _YELLOW,
+    "info": _CYAN,
+    "admitted": _GREEN,
+    "Done": _GREEN,
+}
+_VERDICTS = "admitted|refused|rejected|undecided|Deferred|Infeasible|Done"
+_WORDS = lazy_pattern(
+    r"^(?P<message>error|Error|warning)(?=: )"
+    r"|(?<=\d: )(?P<severity>error|warning|info)(?=: )"
+    rf"|(?<=: )(?P<verdict>{_VERDICTS})(?= now\b| \(|$)"
+    rf"|(?<=   )(?P<cell>{_VERDICTS})(?=   |$)"
+    r"|(?P<header>^[A-Z][A-Z0-9_]*(?: [A-Z0-9_]+)*(?: {2,}[A-Z][A-Z0-9_]*(?: [A-Z0-9_]+)*)+$)",
+    re.MULTILINE,
+)
+_DIFF_LINES = lazy_pattern(r"^(?:(?P<old>-.*)|(?P<new>\+.*)|(?P<place>@@.*))$", re.MULTILINE)
+
+
+class ColourMode(StrEnum):
+    """When text has colours."""
+
+    AUTO = "auto"
+    """On terminals, unless the environment says no."""
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+_colour_mode = [ColourMode.AUTO]
+
+
+def has_colours(mode: ColourMode, stream: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether text on the stream has colours."""
+    if mode is not ColourMode.AUTO:
+        return mode is ColourMode.ALWAYS
+    if environment.get("NO_COLOR") or environment.get("TERM", "") in ("", "dumb"):
+        return False
+    return stream.isatty()
+
+
+def coloured(text: str) -> str:
+    r"""The text with colours; without them it is the same.
+
+    >>> coloured("shop/web: refused (OutOfcpu)")
+    'shop/web: \x1b[31mrefused\x1b[0m (OutOfcpu)'
+    """
+    if text.startswith(("{", "[", "apiVersion:")):
+        return text  # a document for machines
+    if text.startswith("--- ") and "\n+++ " in text:
+        return _DIFF_LINES.sub(_coloured_diff_line, text)
+    return _WORDS.sub(_coloured_word, text)
+
+
+def _coloured_word(match: re.Match[str]) -> str:
+    colour = _BOLD if match["header"] else _BY_WORD[match.group()]
+    return f"\x1b[{colour}m{match.group()}\x1b[0m"
+
+
+def _coloured_diff_line(match: re.Match[str]) -> str:
+    colour = _RED if match["old"] else _GREEN if match["new"] else _CYAN
+    return f"\x1b[{colour}m{match.group()}\x1b[0m"
+
+
+YES, ERROR, USAGE, NO = 0, 1, 2, 3
+INTERRUPTED = 130

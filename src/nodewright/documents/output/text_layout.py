@@ -74,8 +74,8 @@ def columns_per_row(count: int, block_width: int, width: int) -> int:
     >>> columns_per_row(8, 30, 100), columns_per_row(8, 30, 140), columns_per_row(3, 200, 80), columns_per_row(0, 30, 80)
     (2, 4, 1, 1)
     """
-    fitting = max((width + GAP) // (block_width + GAP), 1)
-    return next((number for number in range(min(count, fitting), 0, -1) if count % number == 0), 1)
+    columns_in_width = max((width + GAP) // (block_width + GAP), 1)
+    return next((number for number in range(min(count, columns_in_width), 0, -1) if count % number == 0), 1)
 
 
 def wrapped(parts: Sequence[str], width: int, *, joint: str, indent: int = 0) -> list[str]:

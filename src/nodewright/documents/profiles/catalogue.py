@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from nodewright.model.errors import Fault, InputError
 from nodewright.model.hardware.machine_info import MachineInfo
 from nodewright.model.hardware.machine_shape import (
     GIB,
@@ -19,9 +20,21 @@ from nodewright.model.hardware.machine_shape import (
     MachineShape,
     machine_from_shape,
 )
-from nodewright.model.kubernetes.node_profile import Device
+from nodewright.model.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec, kubelet_labels
+from nodewright.model.kubernetes.objects import ObjectMeta
 
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+SOURCES_ANNOTATION = "nodewright.dev/sources"
+
+
+ASSUMED_ANNOTATION = "nodewright.dev/assumed"
+"""What a profile from the catalogue says of its figures: where they are from, and which have no source."""
+
+
+DEFAULT_ROOT_FS_BYTES = 500 << 30
+
+
+DEFAULT_PID_MAX = 4_194_304  # set by systemd on 64-bit machines
 
 
 class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -133,6 +146,42 @@ def catalogue_machine(name: str) -> CatalogueMachine | None:
     """The machine of that name, equal to that of `catalogue`, of which it reads no more than needed; None: there is none."""
     entry = _real_machine(name)
     return CatalogueMachine(name, entry) if entry is not None or name in recorded_machines() else None
+
+
+def catalogue_profile(name: str) -> NodeProfile:
+    """The catalogue machine of that name, as a node with typical disks and its devices.
+
+    Errors: InputError if the catalogue has no such name.
+    """
+    machine = catalogue_machine(name)
+    if machine is None:
+        from difflib import get_close_matches  # noqa: PLC0415 - start-up time
+
+        matches = get_close_matches(name, catalogue(), n=3)
+        hint = f" (similar names: {', '.join(matches)})" if matches else ""
+        rule = f"neither a file nor a name of `nodewright node catalogue`{hint}"
+        raise InputError([Fault(source="--node", value=name, rule=rule)])
+    return _profile(machine)
+
+
+def _profile(machine: CatalogueMachine) -> NodeProfile:
+    name = machine.name.lower().replace("_", "-")  # names of nodes have no others
+    spec = NodeProfileSpec(
+        machine_info=machine.machine,
+        root_fs_capacity=DEFAULT_ROOT_FS_BYTES,
+        labels=kubelet_labels(name, machine.architecture) | machine.labels,
+        devices=machine.devices,
+        pid_max=DEFAULT_PID_MAX,
+    )
+    annotations = {
+        key: text
+        for key, text in (
+            (SOURCES_ANNOTATION, "; ".join(machine.sources)),
+            (ASSUMED_ANNOTATION, machine.assumed),
+        )
+        if text
+    }
+    return NodeProfile(metadata=ObjectMeta(name=name, annotations=annotations), spec=spec)
 
 
 @cache

@@ -1,7 +1,7 @@
 """Loads the kubelet's configuration from a file with drop-ins, or from a part of another document."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,7 @@ from nodewright.model.values.quantity import Quantity
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 DROP_IN_SUFFIX = ".conf"
 _SCHEME = "pkg/kubelet/apis/config/scheme/scheme.go:33"
@@ -121,6 +122,35 @@ def config_document(file: "str | Path | None", *, config_dir: "str | Path | None
         decode_kubelet_config(document, str(file))
     assert isinstance(document, dict), "another document is no KubeletConfiguration"
     return document
+
+
+class WrittenConfig(NamedTuple):
+    """The document without apiVersion and kind, and the paths of fields that the kubelet does not know."""
+
+    document: dict[str, Any]
+    unknown_fields: tuple[str, ...] = ()
+
+
+def read_written_config(path: "Path") -> WrittenConfig:
+    """The first document of the file; the kubelet ignores the others.
+
+    Whether the kubelet would start with it is checked when a node is created from the profile.
+
+    Errors: InputError if it is not a KubeletConfiguration, or with every field of a wrong type.
+    """
+    file = read_file(str(path))
+    documents = parse_documents(file.content, file.source)
+    value = documents[0].value if documents else None
+    decoded = decode_kubelet_config(value, file.source)
+    if decoded.faults:
+        raise InputError(
+            [
+                Fault(rule=fault.message, path=fault.path, value=fault.value, source=file.source)
+                for fault in decoded.faults
+            ]
+        )
+    document = {key: item for key, item in value.items() if key not in _TYPE_META} if value else {}
+    return WrittenConfig(document, tuple(decoded.unknown_fields))
 
 
 def decode_kubelet_config(

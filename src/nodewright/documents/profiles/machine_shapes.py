@@ -1,7 +1,10 @@
-"""Chooses the machine of a node: a Node object has amounts, but no topology."""
+"""The machines of nodes that are described in a few words: by rules for Node objects, or by a shape and devices.
+
+A Node object has amounts, but no topology.
+"""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from math import prod
@@ -9,13 +12,21 @@ from math import prod
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.profiles.catalogue import catalogue
+from nodewright.documents.profiles.catalogue import (
+    DEFAULT_PID_MAX,
+    DEFAULT_ROOT_FS_BYTES,
+    catalogue,
+    catalogue_profile,
+)
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode
 from nodewright.model.hardware.machine_shape import MachineShape, machine_from_shape
+from nodewright.model.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec, kubelet_labels
+from nodewright.model.kubernetes.objects import ObjectMeta
+from nodewright.model.kubernetes.resource_names import is_extended
 from nodewright.model.patterns import lazy_pattern
 
-SOURCE = "--shapes"
+SHAPES_OPTION = "--shapes"
 _PAGE_BYTES = 4096
 _TOPOLOGY = lazy_pattern(r"([1-9]\d{0,2})x([1-9]\d{0,2})x([1-9]\d{0,3})x([1-9])", re.ASCII)
 _BY_SIZE = lazy_pattern(r"([1-9]\d{0,4})=(.+)", re.ASCII)
@@ -24,6 +35,12 @@ MAX_CPUS = 8192
 """No machine has more under Linux; a label can ask for any number."""
 _ONE_SOCKET_CPUS = 32
 """Machines with more CPUs are assumed to have two sockets."""
+_BYTES_OF_A_CPU = 4 << 30
+_MAX_DEVICES = 4096
+_SHAPE_OPTION = "--shape"
+_DEVICES = lazy_pattern(
+    r"(?P<resource>[^=@]+)=(?P<count>[0-9]{1,6})(?:@(?P<place>numa|[0-9]{1,4}))?", re.ASCII
+)
 
 
 class ShapeRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +83,7 @@ def parse_shape_rules(texts: Sequence[str]) -> tuple[ShapeRule, ...]:
             faults.append(fault)
         elif rule.cpus is not None and shape_machine(rule.shape).num_cores != rule.cpus:
             cpu_count = shape_machine(rule.shape).num_cores
-            faults.append(Fault(source=SOURCE, value=text, rule=f"{rule.shape} has {cpu_count} CPUs"))
+            faults.append(Fault(source=SHAPES_OPTION, value=text, rule=f"{rule.shape} has {cpu_count} CPUs"))
     if faults:
         raise InputError(faults)
     return tuple(rules)
@@ -83,14 +100,16 @@ def _rule(text: str) -> ShapeRule:
 def _unknown_shape_fault(name: str, text: str) -> Fault | None:
     if match := _TOPOLOGY.fullmatch(name):
         if prod(map(int, match.groups())) > MAX_CPUS:
-            return Fault(source=SOURCE, value=text, rule=f"{name!r} has more than {MAX_CPUS} CPUs, the limit")
+            return Fault(
+                source=SHAPES_OPTION, value=text, rule=f"{name!r} has more than {MAX_CPUS} CPUs, the limit"
+            )
         return None
     if name in catalogue():
         return None
     close = get_close_matches(name, catalogue(), n=3)
     hint = f" (similar: {', '.join(close)})" if close else ""
     rule = f"{name!r} is neither a name of `nodewright node catalogue` nor SOCKETSxNUMAxCORESxTHREADS{hint}"
-    return Fault(source=SOURCE, value=text, rule=rule)
+    return Fault(source=SHAPES_OPTION, value=text, rule=rule)
 
 
 @cache
@@ -148,11 +167,13 @@ def chosen_machine(rules: Sequence[ShapeRule], labels: Mapping[str, str], cpus: 
 def _label_fault(rule: ShapeRule, name: str, cpus: int) -> Fault | None:
     path = f"metadata.labels[{rule.label}]"
     if _unknown_shape_fault(name, rule.text) is not None:
-        return Fault(path=path, value=name, rule=f"{SOURCE} {rule.text}: no such shape exists")
+        return Fault(path=path, value=name, rule=f"{SHAPES_OPTION} {rule.text}: no such shape exists")
     cpu_count = shape_machine(name).num_cores
     if cpu_count != cpus:
         return Fault(
-            path="status.capacity[cpu]", value=cpus, rule=f"{SOURCE} {rule.text}: {name} has {cpu_count} CPUs"
+            path="status.capacity[cpu]",
+            value=cpus,
+            rule=f"{SHAPES_OPTION} {rule.text}: {name} has {cpu_count} CPUs",
         )
     return None
 
@@ -232,3 +253,84 @@ def with_system_core(machine: MachineInfo) -> tuple[MachineInfo, tuple[int, ...]
 
 def _with_core(node: NUMANode, core: Core) -> NUMANode:
     return replace(node, cores=(*node.cores, core))
+
+
+def shape_profile(shape: str, memory_bytes: int | None = None) -> NodeProfile:
+    """A node of the shape `SOCKETSxNUMAxCORESxTHREADS`, or a machine of the catalogue with its devices; with this memory.
+
+    Units:  memory_bytes of the whole machine; None: as much as its shape has, 4 GiB a CPU without a machine.
+    Errors: InputError for an unknown shape.
+
+    >>> shape_profile("2x1x32x2", 512 << 30).spec.machine_info.num_cores
+    128
+    """
+    try:
+        rule, *more = parse_shape_rules([shape])
+    except InputError as error:
+        raise InputError([replace(fault, source=_SHAPE_OPTION) for fault in error.faults]) from None
+    if more or not rule.shape or rule.cpus is not None:
+        rule_text = "must be SOCKETSxNUMAxCORESxTHREADS or a name of `nodewright node catalogue`"
+        raise InputError([Fault(source=_SHAPE_OPTION, value=shape, rule=rule_text)])
+    profile = catalogue_profile(shape) if shape in catalogue() else _plain_profile(shape)
+    machine = profile.spec.machine_info
+    if memory_bytes is None:
+        return profile
+    pages = {pages.page_size: pages.num_pages for pages in machine.hugepages}
+    return replace(profile, spec=replace(profile.spec, machine_info=resized(machine, memory_bytes, pages)))
+
+
+def _plain_profile(shape: str) -> NodeProfile:
+    machine = shape_machine(shape)
+    pages = {pages.page_size: pages.num_pages for pages in machine.hugepages}
+    spec = NodeProfileSpec(
+        machine_info=resized(machine, machine.num_cores * _BYTES_OF_A_CPU, pages),
+        root_fs_capacity=DEFAULT_ROOT_FS_BYTES,
+        labels=kubelet_labels(shape),
+        pid_max=DEFAULT_PID_MAX,
+    )
+    return NodeProfile(metadata=ObjectMeta(name=shape), spec=spec)
+
+
+def with_devices(profile: NodeProfile, texts: Iterable[str]) -> NodeProfile:
+    """The node with more devices: `RESOURCE=COUNT` without topology, `@numa` spread evenly, `@N` on NUMA node N.
+
+    Errors: InputError with all malformed descriptions.
+
+    >>> node = with_devices(shape_profile("2x1x8x2"), ["nvidia.com/gpu=4@numa"])
+    >>> [device.numa_nodes for device in node.spec.devices["nvidia.com/gpu"]]
+    [(0,), (0,), (1,), (1,)]
+    """
+    devices = dict(profile.spec.devices)
+    faults = []
+    for text in texts:
+        match = _DEVICES.fullmatch(text)
+        places = (
+            None if match is None else _places(profile.spec.machine_info, match["place"], int(match["count"]))
+        )
+        if match is None or places is None or not is_extended(match["resource"]):
+            rule = (
+                "must be RESOURCE=COUNT, RESOURCE=COUNT@numa or RESOURCE=COUNT@N, e.g. nvidia.com/gpu=8@numa"
+            )
+            faults.append(Fault(source="--device", value=text, rule=rule))
+            continue
+        resource = match["resource"]
+        known = devices.get(resource, ())
+        stem = resource.rpartition("/")[2]
+        devices[resource] = known + tuple(
+            Device(id=f"{stem}-{len(known) + number}", numa_nodes=numa) for number, numa in enumerate(places)
+        )
+    if faults:
+        raise InputError(faults)
+    return replace(profile, spec=replace(profile.spec, devices=devices))
+
+
+def _places(machine: MachineInfo, place: str | None, count: int) -> list[tuple[int, ...] | None] | None:
+    """The NUMA nodes of each of the devices; None if there is no such NUMA node, or there are too many devices."""
+    numa_ids = sorted(node.node_id for node in machine.topology if node.cores)
+    if count > _MAX_DEVICES or not numa_ids:
+        return None
+    if place is None:
+        return [None] * count
+    if place == "numa":
+        return [(numa_ids[number * len(numa_ids) // count],) for number in range(count)]
+    return [(int(place),)] * count if int(place) in numa_ids else None

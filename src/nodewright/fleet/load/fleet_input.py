@@ -20,8 +20,8 @@ from nodewright.documents.formats.documents import (
     patch_files,
     read_file,
 )
+from nodewright.documents.formats.json_documents import NoteProgress
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
-from nodewright.documents.formats.large_lists import NoteProgress
 from nodewright.engine.core.predicates.daemon_pods import daemon_pod_obstacle
 from nodewright.fleet.load.assembled_nodes import (
     DEFAULT_CONFIGURATION,

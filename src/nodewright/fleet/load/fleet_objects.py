@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.documents.formats.controllers import POD_KIND
-from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.decode import checked, decode
 from nodewright.documents.formats.documents import (
     LARGE_BYTES,
     OTHER_DOCUMENTS,
@@ -22,11 +22,10 @@ from nodewright.documents.formats.documents import (
     parse_documents,
     starts_as_json,
 )
+from nodewright.documents.formats.json_documents import NoteProgress, noted
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
-from nodewright.documents.formats.large_lists import NoteProgress, noted
 from nodewright.documents.formats.manifests import ManifestLoader
 from nodewright.documents.formats.object_location import ObjectLocation, listed_items, with_type_meta
-from nodewright.documents.formats.schema import checked
 from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
 from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR
 from nodewright.engine.core.requests.resource_defaults import with_defaults

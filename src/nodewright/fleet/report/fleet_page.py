@@ -6,14 +6,18 @@ from itertools import groupby, pairwise
 
 import msgspec
 
-from nodewright.documents.output.html_page import PLOT_STYLE, PageOrigin, curve_legend, html_page, html_table
-from nodewright.documents.output.svg_plot import (
+from nodewright.documents.output.html_page import (
     BOTTOM,
+    PLOT_STYLE,
     RIGHT,
     WIDTH,
+    PageOrigin,
     PlotCurve,
     PlotGrid,
     PlotWindow,
+    curve_legend,
+    html_page,
+    html_table,
     plot,
     quarter_ticks,
     round_time_ticks,

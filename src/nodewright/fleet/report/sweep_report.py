@@ -6,9 +6,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from nodewright.documents.output.html_page import PLOT_STYLE, PageOrigin, curve_legend, html_page, html_table
+from nodewright.documents.output.html_page import (
+    PLOT_STYLE,
+    WIDTH,
+    PageOrigin,
+    curve_legend,
+    html_page,
+    html_table,
+    svg_element,
+)
 from nodewright.documents.output.json_yaml import Report, ReportDocument
-from nodewright.documents.output.svg_plot import WIDTH, svg_element
 from nodewright.documents.output.text_layout import table
 from nodewright.fleet.fleet_summary import FleetSummary
 from nodewright.fleet.minimise import MinimumNodes

@@ -6,6 +6,7 @@ from itertools import chain
 
 import msgspec
 
+from nodewright.model.errors import Fault
 from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode
 from nodewright.model.values.idset import LARGEST_ID
 
@@ -235,3 +236,22 @@ def _memory(machine: MachineInfo) -> Iterator[MachineFault]:
 
 def _irregularity(path: str, value: object, rule: MachineRule) -> MachineFault:
     return MachineFault(path=path, value=value, rule=rule, tolerated=True)
+
+
+_FIELD = "spec.machineInfo"
+
+
+def contradictions(machine: MachineInfo, source: str = "", field: str = _FIELD) -> list[Fault]:
+    """Contradictions in a machine, as faults for an InputError. `field` is the machine's path in its document."""
+    return [_fault(fault, source, field) for fault in machine_faults(machine) if not fault.tolerated]
+
+
+def irregularities(machine: MachineInfo, source: str = "", field: str = _FIELD) -> list[Fault]:
+    """Irregularities that the kubelet tolerates, for warnings."""
+    return [_fault(fault, source, field) for fault in machine_faults(machine) if fault.tolerated]
+
+
+def _fault(fault: MachineFault, source: str, field: str) -> Fault:
+    path = f"{field}.{fault.path}" if field else fault.path
+    value = list(fault.value) if isinstance(fault.value, tuple) else fault.value
+    return Fault(path=path, value=value, rule=str(fault.rule), source=source)

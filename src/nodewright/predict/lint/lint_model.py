@@ -1,9 +1,11 @@
-"""The objects that lint checks, as written and as Kubernetes reads them, and the violations that rules report."""
+"""The objects that lint checks, as written and as Kubernetes reads them, and rules with the violations that they report."""
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
-from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from functools import cache, cached_property
+from inspect import cleandoc
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -16,6 +18,7 @@ from nodewright.model.kubernetes.kubelet_config_faults import ConfigFault
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.namespace_objects import LimitRange, ResourceQuota
 from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.patterns import lazy_pattern
 from nodewright.model.releases.release_table import NEWEST
 
 
@@ -178,6 +181,7 @@ class QuotaSubject(msgspec.Struct, frozen=True, eq=False):
 
 
 Subject: TypeAlias = PodSubject | ConfigSubject | LimitRangeSubject | QuotaSubject
+S = TypeVar("S", PodSubject, ConfigSubject, LimitRangeSubject, QuotaSubject, Subject)
 
 
 class LintNode(NamedTuple):
@@ -261,23 +265,95 @@ class FieldViolation(msgspec.Struct, frozen=True, kw_only=True):
     """The edits that together correct it."""
 
 
-class RuleViolation(msgspec.Struct, frozen=True, kw_only=True):
-    """A violation with its rule and its object."""
-
-    rule: "LintRule"
-    subject: Subject
-    violation: FieldViolation
-
-
 class LintRule(msgspec.Struct, frozen=True):
-    """A rule: its id, which never changes its meaning, the severity of its findings, and its check."""
+    """A rule: its id, which never changes its meaning, the severity of its findings, its check and its page."""
 
     id: str
     severity: Severity
-    subject_types: tuple[type[Subject], ...]
-    """The kinds of object that it checks."""
+    subject_type: type[Subject] | None
+    """The kind of object that it checks; None: comments and annotations."""
     check: Callable[[Any, LintContext], Iterator[FieldViolation]]
-    needs_node: bool = False
-    """Whether it needs nodes."""
     since: str = ""
     """The first release that it is about; empty: all."""
+    reads: frozenset[str] = frozenset()
+    """The fields that it reads of those in which pods that count as alike may differ, e.g. `image`."""
+
+    @property
+    def needs_node(self) -> bool:
+        """Whether it is about pods on given nodes."""
+        return self.id.startswith("NW2")
+
+    @property
+    def page(self) -> "RulePage":
+        """The documentation of the rule, which is the docstring of its check."""
+        return _rule_page(self.check.__doc__ or "")
+
+
+def lint_rule(
+    id_: str,
+    severity: Severity,
+    subject_type: type[S] | None,
+    *,
+    since: str = "",
+    reads: Iterable[str] = (),
+) -> Callable[[Callable[[S, LintContext], Iterator[FieldViolation]]], LintRule]:
+    """Makes a rule of the function that checks an object; its docstring is the page of the rule (`RulePage`)."""
+
+    def rule(check: Callable[[S, LintContext], Iterator[FieldViolation]]) -> LintRule:
+        return LintRule(id_, severity, subject_type, check, since, frozenset(reads))
+
+    return rule
+
+
+class RulePage(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule's documentation: title, message, rationale, remedy and examples."""
+
+    title: str
+    message: str
+    """The message of a finding; names in braces are replaced by its facts."""
+    rationale: str
+    remedy: str
+    bad: str
+    """A file in which this rule, and no other, has a finding."""
+    good: str
+    """The same file, corrected."""
+    node: str = ""
+    """The machines of the catalogue for the examples; empty: none."""
+    kubelet_config: str = ""
+    """The KubeletConfiguration of these machines."""
+
+
+_PAGE = lazy_pattern(
+    r"(?P<title>[^\n]+)\.\n\nFinding: (?P<message>.+?)\n\n(?P<rationale>.+?)\n\nRemedy: (?P<remedy>.+?)"
+    r"\n\n```diff ?(?P<node>[^\n]*)\n(?P<example>.+?)```(?:\n\n```yaml kubelet\n(?P<kubelet>.+?)```)?",
+    re.DOTALL,
+)
+
+
+@cache
+def _rule_page(docstring: str) -> RulePage:
+    """The page in a docstring: its example is a diff between the bad and the good file, with all their lines.
+
+    Beside `diff` stand the machines of the example.
+    """
+    match = _PAGE.fullmatch(cleandoc(docstring))
+    assert match is not None, f"not the page of a rule: {docstring}"
+    lines = match["example"].splitlines()
+    return RulePage(
+        title=match["title"],
+        message=match["message"].replace("\n", " "),
+        rationale=match["rationale"].replace("\n", " "),
+        remedy=match["remedy"].replace("\n", " "),
+        bad="".join(f"{line[1:]}\n" for line in lines if not line.startswith("+")),
+        good="".join(f"{line[1:]}\n" for line in lines if not line.startswith("-")),
+        node=match["node"],
+        kubelet_config=match["kubelet"] or "",
+    )
+
+
+class RuleViolation(msgspec.Struct, frozen=True, kw_only=True):
+    """A violation with its rule and its object."""
+
+    rule: LintRule
+    subject: Subject
+    violation: FieldViolation

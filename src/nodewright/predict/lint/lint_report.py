@@ -9,17 +9,20 @@ import msgspec
 from msgspec import UNSET, UnsetType, field
 
 from nodewright.documents.formats.object_location import ObjectLocation
-from nodewright.documents.output.json_yaml import Report, ReportDocument
-from nodewright.documents.output.junit import JUnitCase, JUnitSuite, junit_text
-from nodewright.documents.output.sarif import (
+from nodewright.documents.output.ci_formats import (
+    COMMAND_BY_LEVEL,
+    JUnitCase,
+    JUnitSuite,
     SARIFLevel,
     SARIFResult,
     SARIFRule,
     SourcePosition,
+    WorkflowCommand,
+    junit_text,
     sarif_document,
 )
+from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.documents.output.text_layout import table
-from nodewright.documents.output.workflow_commands import COMMAND_BY_LEVEL, WorkflowCommand
 from nodewright.engine.node.what_if.counterfactuals import Suggestion
 from nodewright.model.printable import printable, printable_lines
 from nodewright.model.reasons.limit_ranges import LimitReason
@@ -30,26 +33,16 @@ from nodewright.model.reasons.texts import kubelet_text, sentence
 from nodewright.predict.explain.suggestion_text import suggestion_text
 from nodewright.predict.lint.lint_model import (
     SEVERITIES_BY_RANK,
+    ConfigSubject,
     FieldViolation,
+    LimitRangeSubject,
     LintRule,
+    PodSubject,
+    QuotaSubject,
     Severity,
+    Subject,
     SuggestedEdit,
 )
-from nodewright.predict.lint.pages.amount_pages import AMOUNT_PAGES
-from nodewright.predict.lint.pages.config_pages import CONFIG_PAGES, MANAGER_PAGES
-from nodewright.predict.lint.pages.namespace_pages import NAMESPACE_PAGES
-from nodewright.predict.lint.pages.node_pages import NODE_PAGES
-from nodewright.predict.lint.pages.qos_pages import QOS_PAGES
-from nodewright.predict.lint.pages.rule_page import RulePage
-
-PAGES: Mapping[str, RulePage] = {
-    **NAMESPACE_PAGES,
-    **QOS_PAGES,
-    **AMOUNT_PAGES,
-    **NODE_PAGES,
-    **MANAGER_PAGES,
-    **CONFIG_PAGES,
-}
 
 _CONSEQUENCE_BY_KIND = {
     "DaemonSet": "the DaemonSet controller recreates it at once, without end",
@@ -79,7 +72,7 @@ def finding_text(rule: LintRule, violation: FieldViolation) -> str:
     facts["pinned"] = f": no exclusive CPUs for {cpus}" if cpus else ""
     if "changes" in facts:
         facts["changes"] = f"; possible changes: {facts['changes']}" if facts["changes"] else ""
-    return PAGES[rule.id].message.format_map(facts)
+    return rule.page.message.format_map(facts)
 
 
 def fix_text(edits: tuple[SuggestedEdit, ...]) -> str:
@@ -284,7 +277,7 @@ def lint_report_junit(findings: Sequence[LintFinding], subjects: Sequence[tuple[
 
 
 def _sarif_rule(rule: LintRule) -> SARIFRule:
-    page = PAGES[rule.id]
+    page = rule.page
     why = f"{page.rationale}\n\n{page.remedy}"
     return SARIFRule(
         id=rule.id, summary=f"{page.title}.", level=LEVEL_BY_SEVERITY[rule.severity], rationale=why
@@ -318,11 +311,12 @@ def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 or noun == "info" else f"{count} {noun}s"
 
 
-SUBJECT_NAMES = {
-    "PodSubject": "pods and workloads",
-    "ConfigSubject": "KubeletConfigurations",
-    "LimitRangeSubject": "LimitRanges",
-    "QuotaSubject": "ResourceQuotas",
+SUBJECT_NAMES: dict[type[Subject] | None, str] = {
+    PodSubject: "pods and workloads",
+    ConfigSubject: "KubeletConfigurations",
+    LimitRangeSubject: "LimitRanges",
+    QuotaSubject: "ResourceQuotas",
+    None: "all files",
 }
 
 
@@ -334,13 +328,12 @@ _SUPPRESS = (
 
 def rule_page(rule: LintRule) -> str:
     """The page of a rule as Markdown."""
-    page = PAGES[rule.id]
-    about = ", ".join(SUBJECT_NAMES[type_.__name__] for type_ in rule.subject_types) or "all files"
+    page = rule.page
     needs = " Needs nodes (`--node`)." if rule.needs_node else ""
     since = f" From Kubernetes {rule.since} on." if rule.since else ""
     parts = [
         f"# {rule.id}: {page.title}",
-        f"Severity: **{rule.severity}**. Checks {about}.{needs}{since}",
+        f"Severity: **{rule.severity}**. Checks {SUBJECT_NAMES[rule.subject_type]}.{needs}{since}",
         "## Why",
         page.rationale,
         "## What to do",
@@ -374,7 +367,7 @@ def rules_page(rules: Iterable[LintRule]) -> str:
         "|---|---|---|---|---|",
     ]
     lines += [
-        f"| [{rule.id}]({rule.id}.md) | {rule.severity} | {PAGES[rule.id].title} | {'yes' if rule.needs_node else ''} | {rule.since} |"
+        f"| [{rule.id}]({rule.id}.md) | {rule.severity} | {rule.page.title} | {'yes' if rule.needs_node else ''} | {rule.since} |"
         for rule in rules
     ]
     return "\n".join([*lines, ""])
@@ -388,7 +381,7 @@ def rules_table(rules: Iterable[LintRule]) -> str:
             str(rule.severity),
             "yes" if rule.needs_node else "-",
             rule.since or "-",
-            PAGES[rule.id].title,
+            rule.page.title,
         )
         for rule in rules
     ]
@@ -396,7 +389,7 @@ def rules_table(rules: Iterable[LintRule]) -> str:
 
 
 def _node_options(rule: LintRule) -> str:
-    page = PAGES[rule.id]
+    page = rule.page
     if not page.node:
         return ""
     nodes = " ".join(f"--node {name}" for name in page.node.split())

@@ -1,24 +1,84 @@
-"""Runs the lint rules and drops findings that comments or annotations ignore."""
+"""Runs the lint rules and drops findings that comments or annotations ignore.
+
+Files of a cluster have thousands of workloads that differ in names, labels, images and variables only. A pod that is like one
+without violations has none, so it is not checked again. A rule that reads one of these fields says so (`LintRule.reads`).
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
 from nodewright.documents.formats.documents import decode_text
 from nodewright.documents.formats.object_location import ObjectLocation
-from nodewright.documents.output.sarif import SourcePosition
+from nodewright.documents.output.ci_formats import SourcePosition
+from nodewright.engine.core.requests.alike_breakdowns import OS_LABEL
+from nodewright.model.errors import ENCODING_ERRORS
 from nodewright.model.patterns import lazy_pattern
+from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.predict.lint.lint_input import LintInput
-from nodewright.predict.lint.lint_model import FieldViolation, LintRule, PodSubject, Subject
+from nodewright.predict.lint.lint_model import (
+    ConfigSubject,
+    FieldViolation,
+    LintContext,
+    LintRule,
+    PodSubject,
+    RuleViolation,
+    Subject,
+)
 from nodewright.predict.lint.lint_report import LintFinding, finding_text, fix_text
-from nodewright.predict.lint.rules import RULES_BY_ID, UNUSED_IGNORE, RuleSelection, applies, rule_violations
+from nodewright.predict.lint.rules import ALL_RULES, RULES_BY_ID, RuleSelection, unused_ignore
 
 ANNOTATION = "nodewright.dev/ignore"
 _COMMENT = lazy_pattern(r"(?:^|\s)#\s*nodewright:\s*ignore\s+(NW\d+(?:\s*,\s*NW\d+)*)(.*)$", re.MULTILINE)
 _RULE = lazy_pattern(r"NW\d+")
 _DOCUMENT = lazy_pattern(r"---(\s|$)|\.\.\.(\s|$)|%")
+
+
+class LintResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The findings, and the objects and rules that were checked."""
+
+    findings: tuple[LintFinding, ...]
+    """In the order of the files and their lines."""
+    subjects: tuple[tuple[str, ObjectLocation], ...]
+    """The objects that were checked, with their locations."""
+    rules: tuple[LintRule, ...]
+    """The rules that ran."""
+
+
+def lint_result(lint_input: LintInput, selection: RuleSelection) -> LintResult:
+    """The findings of the selected rules without ignored ones, and with unused ignores."""
+    rules = selection.rules(with_nodes=bool(lint_input.context.nodes))
+    context = lint_input.context
+    ignores = _IgnoreIndex.of(
+        lint_input,
+        (
+            rule
+            for rule in rules
+            if not rule.since or any(applies(rule, each, context) for each in lint_input.subjects)
+        ),
+    )
+    # A configuration that several nodes share is checked for each of them and reported once.
+    findings = {
+        _key(finding): finding
+        for finding, subject in _all_findings(lint_input, selection)
+        if not ignores.suppresses(finding, subject)
+    }
+    if selection.includes(unused_ignore):
+        rules = (unused_ignore, *rules)
+        findings |= {_key(finding): finding for finding in ignores.unused()}
+    order = {source: number for number, source in enumerate(lint_input.files)}
+    return LintResult(
+        findings=tuple(
+            sorted(findings.values(), key=lambda finding: (order[finding.position.file], *_key(finding)))
+        ),
+        subjects=tuple(
+            (_label(subject), lint_input.places[subject.number]) for subject in lint_input.subjects
+        ),
+        rules=rules,
+    )
 
 
 class IgnoreDirective(msgspec.Struct, frozen=True):
@@ -120,50 +180,94 @@ def _indent(line: str) -> int:
 
 
 DIRECTIVE_PREFIX = b"nodewright:"
+_MAX_KEPT = 4096
+"""Number of texts of pods without violations."""
 
 
-class LintResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The findings, and the objects and rules that were checked."""
+def rule_violations(
+    subjects: Iterable[Subject], context: LintContext, selection: RuleSelection = ALL_RULES
+) -> Iterator[RuleViolation]:
+    """The violations of the selected rules, object by object in the given order, rule by rule.
 
-    findings: tuple[LintFinding, ...]
-    """In the order of the files and their lines."""
-    subjects: tuple[tuple[str, ObjectLocation], ...]
-    """The objects that were checked, with their locations."""
-    rules: tuple[LintRule, ...]
-    """The rules that ran."""
+    The violations of an object do not depend on that order. A pod that is like one without violations has none.
+    """
+    rules = selection.rules(with_nodes=bool(context.nodes))
+    reads = frozenset[str]().union(*(rule.reads for rule in rules))
+    applied: dict[tuple[type[Subject], str], list[LintRule]] = {}
+    sound_texts: set[bytes] = set()
+    for subject in subjects:
+        text = decisive_text(subject, reads) if isinstance(subject, PodSubject) else None
+        if text in sound_texts:
+            continue
+        key = type(subject), subject.release if isinstance(subject, ConfigSubject) else ""
+        if key not in applied:
+            applied[key] = [
+                rule
+                for rule in rules
+                if isinstance(subject, rule.subject_type or ()) and applies(rule, subject, context)
+            ]
+        is_sound = True
+        for rule in applied[key]:
+            for violation in rule.check(subject, context):
+                is_sound = False
+                yield RuleViolation(rule=rule, subject=subject, violation=violation)
+        if is_sound and text is not None and len(sound_texts) < _MAX_KEPT:
+            sound_texts.add(text)
 
 
-def lint_result(lint_input: LintInput, selection: RuleSelection) -> LintResult:
-    """The findings of the selected rules without ignored ones, and with unused ignores."""
-    rules = selection.rules(with_nodes=bool(lint_input.context.nodes))
-    context = lint_input.context
-    ignores = _IgnoreIndex.of(
-        lint_input,
-        (
-            rule
-            for rule in rules
-            if not rule.since or any(applies(rule, each, context) for each in lint_input.subjects)
-        ),
+def applies(rule: LintRule, subject: Subject, context: LintContext) -> bool:
+    """Whether the rule is about the release of the subject: of its kubelet, or of any kubelet that a pod may run on."""
+    if not rule.since:
+        return True
+    order = list(RELEASE_TABLES)
+    releases = {subject.release} if isinstance(subject, ConfigSubject) else context.releases
+    return any(order.index(release) >= order.index(rule.since) for release in releases)
+
+
+_NAMES = frozenset({"name", "generateName", "labels", "uid"})
+_PROGRAM = frozenset({"image", "env", "envFrom", "command", "args"})
+"""Fields of a pod's metadata and of its containers in which alike pods differ, unless a rule reads them."""
+
+
+def decisive_text(subject: PodSubject, reads: frozenset[str] = frozenset()) -> bytes | None:
+    """A text that is equal for pods about which the rules find the same; None: the pod is checked alone.
+
+    It has everything that is written in the pod, except names, labels other than the operating system's, and what the
+    containers run; of these it has the fields that the rules read. What plugins and limit ranges add follows from that and from the namespace, unless the pod is refused.
+    """
+    template: Any = subject.document
+    for step in subject.prefix.split(".")[:-1]:
+        template = template.get(step) if isinstance(template, Mapping) else None
+    if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
+        return None
+    meta = template.get("metadata") or {}
+    spec = {name: _without(value, _PROGRAM - reads) for name, value in template["spec"].items()}
+    own_meta = subject.document.get("metadata") or {}
+    decisive = (
+        subject.kind,
+        subject.namespace,
+        subject.prefix,
+        subject.is_static,
+        subject.pod is subject.as_submitted,
+        bool(own_meta.get("uid")),
+        (meta.get("labels") or {}).get(OS_LABEL),
+        {name: value for name, value in meta.items() if name not in _NAMES - reads},
+        {**template, "apiVersion": None, "metadata": None, "spec": spec},
     )
-    # A configuration that several nodes share is checked for each of them and reported once.
-    findings = {
-        _key(finding): finding
-        for finding, subject in _all_findings(lint_input, selection)
-        if not ignores.suppresses(finding, subject)
-    }
-    if selection.includes(UNUSED_IGNORE):
-        rules = (UNUSED_IGNORE, *rules)
-        findings |= {_key(finding): finding for finding in ignores.unused()}
-    order = {source: number for number, source in enumerate(lint_input.files)}
-    return LintResult(
-        findings=tuple(
-            sorted(findings.values(), key=lambda finding: (order[finding.position.file], *_key(finding)))
-        ),
-        subjects=tuple(
-            (_label(subject), lint_input.places[subject.number]) for subject in lint_input.subjects
-        ),
-        rules=rules,
-    )
+    try:
+        return msgspec.json.encode(decisive)
+    except ENCODING_ERRORS:
+        return None
+
+
+def _without(value: Any, names: frozenset[str]) -> Any:
+    """The field of a spec; of its list items, such as containers, all but these fields."""
+    if not isinstance(value, list):
+        return value
+    return [
+        {name: part for name, part in item.items() if name not in names} if isinstance(item, dict) else item
+        for item in value
+    ]
 
 
 def _key(finding: LintFinding) -> tuple[int, int, str, str, str, str]:
@@ -254,11 +358,11 @@ def _unused(rule: str, position: SourcePosition, subject: str) -> LintFinding:
     what = "remove the ignore" if rule in RULES_BY_ID else "unknown rule"
     violation = FieldViolation(path="", facts={"rule": rule, "what": what})
     return LintFinding(
-        rule=UNUSED_IGNORE,
+        rule=unused_ignore,
         position=position,
         subject=subject,
         path="",
-        text=finding_text(UNUSED_IGNORE, violation),
+        text=finding_text(unused_ignore, violation),
         facts=violation.facts,
     )
 

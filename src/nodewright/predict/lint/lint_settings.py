@@ -1,15 +1,21 @@
-"""Settings of lint in `.nodewright.yaml`, or in `[tool.nodewright]` of pyproject.toml."""
+"""What a project decides once about lint: settings, and the findings that it accepts for now.
+
+Settings are in `.nodewright.yaml`, or in `[tool.nodewright]` of pyproject.toml; accepted findings in a baseline file, so that
+only new ones are reported.
+"""
 
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from nodewright.documents.formats.documents import parse_documents, read_file
-from nodewright.model.errors import Fault, InputError
+from nodewright.model.errors import JSON_ERRORS, Fault, InputError
+from nodewright.predict.lint.lint_report import LintFinding
 from nodewright.predict.lint.rules import RULES_BY_ID
 
 FILE_NAME, PYPROJECT = ".nodewright.yaml", "pyproject.toml"
@@ -121,3 +127,65 @@ def _path(name: str, directory: Path) -> str:
     """A path relative to the working directory; names of the catalogue stay."""
     path = directory / name
     return os.path.relpath(path) if path.exists() else name
+
+
+class BaselineEntry(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """A finding without its line, which other changes of the file move."""
+
+    file: str
+    """Relative to the baseline file."""
+    object: str
+    path: str
+    rule: str
+    message: str
+
+
+class Baseline(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The accepted findings."""
+
+    api_version: Literal["nodewright.dev/v1alpha1"] = "nodewright.dev/v1alpha1"
+    kind: Literal["LintBaseline"] = "LintBaseline"
+    findings: tuple[BaselineEntry, ...] = ()
+
+
+def baseline_text(findings: Iterable[LintFinding], directory: Path) -> str:
+    """The file that accepts these findings."""
+    baseline = Baseline(findings=tuple(sorted(_baseline_entry(finding, directory) for finding in findings)))
+    return msgspec.json.format(msgspec.json.encode(baseline), indent=2).decode() + "\n"
+
+
+def read_baseline(path: Path) -> Baseline:
+    """The accepted findings in a file.
+
+    Errors: InputError.
+    """
+    try:
+        return msgspec.json.decode(read_file(str(path)).content, type=Baseline)
+    except JSON_ERRORS as error:
+        rule = f"is not a baseline: {error}; `nodewright lint --write-baseline FILE` writes one"
+        raise InputError([Fault(source=str(path), rule=rule)]) from None
+
+
+def new_findings(
+    findings: Sequence[LintFinding], baseline: Baseline, directory: Path
+) -> tuple[tuple[LintFinding, ...], int]:
+    """The findings that the baseline does not accept, and the number of its entries that match none."""
+    accepted = Counter(baseline.findings)
+    remaining = []
+    for finding in findings:
+        entry = _baseline_entry(finding, directory)
+        if accepted[entry] > 0:
+            accepted[entry] -= 1
+        else:
+            remaining.append(finding)
+    return tuple(remaining), accepted.total()
+
+
+def _baseline_entry(finding: LintFinding, directory: Path) -> BaselineEntry:
+    return BaselineEntry(
+        file=Path(os.path.relpath(finding.position.file, directory)).as_posix(),
+        object=finding.subject,
+        path=finding.path,
+        rule=finding.rule.id,
+        message=finding.text,
+    )

@@ -29,8 +29,7 @@ from nodewright.cluster.serving.tls import ReloadingTLS, serving_tls
 from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised, stop_event
 from nodewright.cluster.tasks.timing import Clock, HostClock
 from nodewright.documents.files.process_tuning import ShortCollections
-from nodewright.documents.output.exit_codes import YES
-from nodewright.documents.output.terminal import print_log_line
+from nodewright.documents.output.terminal import YES, print_log_line
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.scheduling.extender.cluster_feed import ClusterFeed

@@ -9,12 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.documents.files.file_store import (
-    LocalFileStore,
-    NotRegularFileError,
-    read_regular_file,
-    try_flock,
-)
+from nodewright.documents.files.file_store import LocalFileStore, try_flock
+from nodewright.documents.files.regular_files import FileRefusedError, open_regular_file
 from nodewright.model.errors import HostError
 
 
@@ -43,16 +39,17 @@ def test_what_is_no_regular_file_is_refused_at_once(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     make(tmp_path / "state")
-    with pytest.raises(NotRegularFileError):
-        read_regular_file(tmp_path / "state")
+    with pytest.raises(FileRefusedError):
+        open_regular_file(tmp_path / "state")
 
 
-def test_a_file_is_read_as_a_whole_or_up_to_a_number_of_bytes(tmp_path: Path) -> None:
-    (tmp_path / "state").write_bytes(b"x" * 100_000)
-    assert read_regular_file(tmp_path / "state") == b"x" * 100_000
-    assert read_regular_file(tmp_path / "state", 7) == b"x" * 7
+def test_a_regular_file_is_open_for_reading(tmp_path: Path) -> None:
+    (tmp_path / "state").write_bytes(b"abc")
+    with open_regular_file(tmp_path / "state") as file:
+        assert file.read(2) == b"ab"
+        assert file.read() == b"c"
     with pytest.raises(FileNotFoundError):
-        read_regular_file(tmp_path / "none")
+        open_regular_file(tmp_path / "none")
 
 
 def test_a_state_file_that_is_a_fifo_is_an_error_and_not_waited_for(tmp_path: Path) -> None:

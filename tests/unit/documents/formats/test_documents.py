@@ -1,6 +1,11 @@
+"""Files and documents: what is read by name, and parsed."""
+
+import io
+from pathlib import Path
+
 import pytest
 
-from nodewright.documents.formats.documents import parse_documents
+from nodewright.documents.formats.documents import InputFile, named_files, parse_documents, read_file
 from nodewright.model.errors import InputError
 
 
@@ -75,3 +80,51 @@ def test_a_json_list_may_be_larger_than_any_yaml() -> None:
 )
 def test_large_broken_json_is_not_tried_as_yaml(content: bytes, fault: str) -> None:
     assert refusal(content) == [fault]
+
+
+def test_a_directory_stands_for_its_manifests_by_name(tmp_path: Path) -> None:
+    for name in ("b.yaml", "a.yml", "c.json", "notes.txt", "d.YAML"):
+        (tmp_path / name).touch()
+    (tmp_path / "deeper").mkdir()
+    (tmp_path / "deeper" / "e.yaml").touch()
+    (tmp_path / "folder.yaml").mkdir()
+    names = [Path(path).name for path in named_files([str(tmp_path)])]
+    assert names == ["a.yml", "b.yaml", "c.json"]
+    names = [Path(path).name for path in named_files([str(tmp_path)], recursive=True)]
+    assert names == ["a.yml", "b.yaml", "c.json", "e.yaml"]
+
+
+def test_a_file_counts_whatever_its_ending(tmp_path: Path) -> None:
+    path = tmp_path / "manifest"
+    path.write_bytes(b"a: 1")
+    assert named_files([str(path), "-"]) == [str(path), "-"]
+    assert read_file(str(path)).content == b"a: 1"
+
+
+def test_all_invalid_paths_are_reported_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as refused:
+        named_files(["absent.yaml", str(tmp_path), "gone"])
+    assert [str(fault) for fault in refused.value.faults] == [
+        'the path "absent.yaml" does not exist',
+        f"{tmp_path}: no files that end in one of .json .yaml .yml",
+        'the path "gone" does not exist',
+    ]
+
+
+def test_an_unreadable_log_is_an_error_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+        read_file(str(tmp_path))
+
+
+def test_standard_input_is_read_as_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xffa")))
+    assert read_file("-") == InputFile("stdin", b"\xffa")
+
+
+def test_an_endless_file_is_read_only_up_to_the_limit(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^/dev/zero: more than 1000 bytes of YAML, which is the limit"):
+        read_file("/dev/zero", max_bytes=1000)
+    path = tmp_path / "list.json"
+    for content in (b'\n {"items": []}', '\ufeff{"items": []}'.encode("utf-16-le")):
+        path.write_bytes(content)
+        assert read_file(str(path), max_bytes=1).content == content

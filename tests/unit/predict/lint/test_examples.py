@@ -12,9 +12,9 @@ import yaml
 from nodewright.documents.formats.inventory import load_inventory
 from nodewright.predict.lint.lint_input import LintInput, load_lint_input
 from nodewright.predict.lint.lint_model import SuggestedEdit
-from nodewright.predict.lint.lint_report import PAGES, LintFinding
-from nodewright.predict.lint.lint_run import lint_result
-from nodewright.predict.lint.rules import ALL_RULES, RULES_BY_ID, rule_violations
+from nodewright.predict.lint.lint_report import LintFinding
+from nodewright.predict.lint.lint_run import lint_result, rule_violations
+from nodewright.predict.lint.rules import ALL_RULES, RULES_BY_ID
 
 _STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
@@ -40,7 +40,7 @@ def applied(document: Mapping[str, Any], edits: Iterable[SuggestedEdit]) -> dict
 
 
 def example_input(rule: str, text: str, folder: Path) -> LintInput:
-    page = PAGES[rule]
+    page = RULES_BY_ID[rule].page
     manifest, kubelet = folder / "manifest.yaml", folder / "kubelet.yaml"
     manifest.write_text(text)
     kubelet.write_text(page.kubelet_config)
@@ -59,24 +59,38 @@ def example_findings(rule: str, text: str, folder: Path) -> list[LintFinding]:
 
 
 def test_every_rule_has_a_page() -> None:
-    assert set(PAGES) == set(RULES_BY_ID)
+    assert [rule.id for rule in RULES_BY_ID.values() if not rule.page.remedy] == []
 
 
-@pytest.mark.parametrize("rule", sorted(PAGES))
+@pytest.mark.parametrize("rule", sorted(RULES_BY_ID))
+def test_a_pod_without_findings_hides_no_pod_that_differs_in_what_a_rule_reads(
+    rule: str, tmp_path: Path
+) -> None:
+    """A rule that reads a field in which alike pods may differ has to say so (`LintRule.reads`)."""
+    good, bad = (
+        example_input(rule, text, tmp_path)
+        for text in (RULES_BY_ID[rule].page.good, RULES_BY_ID[rule].page.bad)
+    )
+    alone = [violation.rule.id for violation in rule_violations(bad.subjects, bad.context)]
+    together = rule_violations((*good.subjects, *bad.subjects), bad.context)
+    assert [violation.rule.id for violation in together if violation.subject in bad.subjects] == alone
+
+
+@pytest.mark.parametrize("rule", sorted(RULES_BY_ID))
 def test_only_its_rule_has_a_finding_in_the_bad_example(rule: str, tmp_path: Path) -> None:
-    lint_findings = example_findings(rule, PAGES[rule].bad, tmp_path)
+    lint_findings = example_findings(rule, RULES_BY_ID[rule].page.bad, tmp_path)
     assert {lint_finding.rule.id for lint_finding in lint_findings} == {rule}, lint_findings
     assert all(lint_finding.position.line > 1 for lint_finding in lint_findings), "the place is not found"
 
 
-@pytest.mark.parametrize("rule", sorted(PAGES))
+@pytest.mark.parametrize("rule", sorted(RULES_BY_ID))
 def test_the_good_example_has_no_findings(rule: str, tmp_path: Path) -> None:
-    assert example_findings(rule, PAGES[rule].good, tmp_path) == []
+    assert example_findings(rule, RULES_BY_ID[rule].page.good, tmp_path) == []
 
 
-@pytest.mark.parametrize("rule", sorted(PAGES))
+@pytest.mark.parametrize("rule", sorted(RULES_BY_ID))
 def test_the_suggested_edits_correct_the_bad_example(rule: str, tmp_path: Path) -> None:
-    looked_at = example_input(rule, PAGES[rule].bad, tmp_path)
+    looked_at = example_input(rule, RULES_BY_ID[rule].page.bad, tmp_path)
     edits = {
         violation.subject.number: violation.violation.edits
         for violation in rule_violations(looked_at.subjects, looked_at.context)
@@ -84,7 +98,7 @@ def test_the_suggested_edits_correct_the_bad_example(rule: str, tmp_path: Path) 
     }
     if not edits or any(not each or any(edit.needs_value for edit in each) for each in edits.values()):
         return  # There is nothing to do that could be written down.
-    documents = list(yaml.safe_load_all(PAGES[rule].bad))
+    documents = list(yaml.safe_load_all(RULES_BY_ID[rule].page.bad))
     objects = [subject.document for subject in looked_at.subjects]
     for number, each in edits.items():
         at = next(place for place, one in enumerate(documents) if one["kind"] == objects[number]["kind"])

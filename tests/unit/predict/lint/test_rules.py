@@ -9,8 +9,34 @@ from nodewright.documents.formats.inventory import load_inventory
 from nodewright.predict.lint.lint_input import load_lint_input
 from nodewright.predict.lint.lint_report import LintFinding
 from nodewright.predict.lint.lint_run import lint_result
-from nodewright.predict.lint.pages.rule_page import kubelet_configuration, pod_manifest, workload_manifest
 from nodewright.predict.lint.rules import ALL_RULES
+
+
+def pod_manifest(spec: str, *, meta: str = "") -> str:
+    """A Pod with this spec, which is indented by two."""
+    return f"apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\n{meta}spec:\n{spec}"
+
+
+def workload_manifest(kind: str, spec: str, *, name: str = "web") -> str:
+    """A workload with this spec, indented by six, in its pod template."""
+    return f"""apiVersion: apps/v1
+kind: {kind}
+metadata:
+  name: {name}
+spec:
+  selector:
+    matchLabels: {{app: {name}}}
+  template:
+    metadata:
+      labels: {{app: {name}}}
+    spec:
+{spec}"""
+
+
+def kubelet_configuration(fields: str) -> str:
+    """A KubeletConfiguration with these fields."""
+    return f"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{fields}"
+
 
 # Fields of a configuration, the machine (if one is given), what is found, and the first edit.
 CONFIGURATIONS = """

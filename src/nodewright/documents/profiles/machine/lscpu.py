@@ -1,18 +1,22 @@
-"""Reads a machine from the output of `lscpu -J` (summary), `lscpu -e -J` (list of CPUs) and `lscpu -C -J` (caches)."""
+"""Reads a machine from what a tool says of it: lscpu, or cAdvisor (`/api/v1.3/machine`, or a kubelet's `/spec/`).
+
+Of lscpu, the output of `lscpu -J` (summary), `lscpu -e -J` (list of CPUs) and `lscpu -C -J` (caches).
+"""
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
+from nodewright.documents.formats.decode import decode
 from nodewright.documents.formats.documents import parse_documents, read_file
-from nodewright.documents.profiles.machine.cadvisor import contradictions
-from nodewright.documents.profiles.machine.missing_facts import MachineFact, MissingFact
+from nodewright.documents.profiles.machine.host_facts import MachineFact, MissingFact
 from nodewright.model.errors import Fault, InputError
+from nodewright.model.hardware.machine_faults import contradictions
 from nodewright.model.hardware.machine_info import (
     Core,
     MachineInfo,
@@ -306,3 +310,28 @@ def _bytes(text: str) -> tuple[int, int]:
     if match is None or match[1].count(".") > 1 or match[1] == ".":
         return 0, 1
     return int(float(match[1]) * 2 ** _POWERS[match[2]]), max(int(match[3] or 1), 1)
+
+
+WithSwap: TypeAlias = tuple[MachineInfo, int | None]
+"""A machine, and its swap in bytes; None: not known."""
+
+
+def read_machine_info(path: str | Path) -> WithSwap:
+    """The machine that a file with cAdvisor's MachineInfo (JSON) describes.
+
+    Errors: InputError with the first field of a wrong type, or with all contradictions.
+    """
+    content, source = read_file(str(path)).content, str(path)
+    documents = parse_documents(content, source)
+    value: Any = documents[0].value if len(documents) == 1 else None
+    if not isinstance(value, dict) or "num_cores" not in value:
+        rule = "must be one MachineInfo of cAdvisor: an object with num_cores and topology"
+        raise InputError([Fault(source=source, rule=rule)])
+    try:
+        machine = decode(value, MachineInfo)
+    except msgspec.ValidationError as error:
+        raise InputError([Fault(source=source, rule=str(error))]) from None
+    if faults := contradictions(machine, source, field=""):
+        raise InputError(faults)
+    swap = value.get("swap_capacity")
+    return machine, swap if isinstance(swap, int) and swap >= 0 else None

@@ -1,31 +1,64 @@
-"""All lint rules, their selection, and the violations that they report."""
+"""All lint rules, and their selection.
 
-from collections.abc import Iterable, Iterator
+A rule is a function with the decorator `lint_rule` in one of the modules: its docstring is its page.
+"""
+
+from collections.abc import Iterator
 
 import msgspec
 
-from nodewright.model.releases.release_table import RELEASE_TABLES
-from nodewright.predict.lint.alike_subjects import decisive_text
 from nodewright.predict.lint.lint_model import (
-    ConfigSubject,
+    FieldViolation,
     LintContext,
     LintRule,
-    PodSubject,
-    RuleViolation,
     Severity,
     Subject,
+    lint_rule,
 )
-from nodewright.predict.lint.rules.amount_rules import AMOUNT_RULES
-from nodewright.predict.lint.rules.config_rules import CONFIG_RULES
-from nodewright.predict.lint.rules.manager_rules import MANAGER_RULES
-from nodewright.predict.lint.rules.namespace_rules import NAMESPACE_RULES
-from nodewright.predict.lint.rules.node_rules import NODE_RULES
-from nodewright.predict.lint.rules.qos_rules import QOS_RULES
+from nodewright.predict.lint.rules import (
+    amount_rules,
+    config_rules,
+    manager_rules,
+    namespace_rules,
+    node_rules,
+    qos_rules,
+)
 
-RULES = (*QOS_RULES, *AMOUNT_RULES, *NODE_RULES, *MANAGER_RULES, *CONFIG_RULES, *NAMESPACE_RULES)
-UNUSED_IGNORE = LintRule("NW001", Severity.WARNING, (), lambda _subject, _context: iter(()))
-"""Checked after all other rules: a comment or annotation that ignores nothing."""
-RULES_BY_ID = {rule.id: rule for rule in (UNUSED_IGNORE, *RULES)}
+_MODULES = (qos_rules, amount_rules, node_rules, manager_rules, config_rules, namespace_rules)
+RULES = tuple(rule for module in _MODULES for rule in vars(module).values() if isinstance(rule, LintRule))
+"""The rules of each module in the order of their definitions."""
+
+
+@lint_rule("NW001", Severity.WARNING, None)
+def unused_ignore(_subject: Subject, _context: LintContext) -> Iterator[FieldViolation]:
+    """An unused ignore.
+
+    Finding: {rule} is ignored here but has no finding: {what}
+
+    An ignore without a finding hides the next one. Ignores of rules that did not run (disabled, or without
+    `--node`) are not checked.
+
+    Remedy: Remove the comment or the annotation.
+
+    ```diff
+     apiVersion: v1
+     kind: Pod
+     metadata:
+       name: web
+     spec:
+       containers:
+    -  - name: app  # nodewright: ignore NW107 zero on purpose
+    +  - name: app
+         image: example.com/app
+         resources:
+           requests: {cpu: 100m, memory: 64Mi}
+    ```
+    """
+    # The run checks it after all other rules.
+    yield from ()
+
+
+RULES_BY_ID = {rule.id: rule for rule in (unused_ignore, *RULES)}
 
 
 class RuleSelection(msgspec.Struct, frozen=True):
@@ -45,44 +78,3 @@ class RuleSelection(msgspec.Struct, frozen=True):
 
 
 ALL_RULES = RuleSelection()
-_MAX_KEPT = 4096
-"""Number of texts of pods without violations."""
-
-
-def applies(rule: LintRule, subject: Subject, context: LintContext) -> bool:
-    """Whether the rule is about the release of the subject: of its kubelet, or of any kubelet that a pod may run on."""
-    if not rule.since:
-        return True
-    order = list(RELEASE_TABLES)
-    releases = {subject.release} if isinstance(subject, ConfigSubject) else context.releases
-    return any(order.index(release) >= order.index(rule.since) for release in releases)
-
-
-def rule_violations(
-    subjects: Iterable[Subject], context: LintContext, selection: RuleSelection = ALL_RULES
-) -> Iterator[RuleViolation]:
-    """The violations of the selected rules, object by object in the given order, rule by rule.
-
-    The violations of an object do not depend on that order. A pod that is like one without violations has none.
-    """
-    rules = selection.rules(with_nodes=bool(context.nodes))
-    applied: dict[tuple[type[Subject], str], list[LintRule]] = {}
-    sound_texts: set[bytes] = set()
-    for subject in subjects:
-        text = decisive_text(subject) if isinstance(subject, PodSubject) else None
-        if text in sound_texts:
-            continue
-        key = type(subject), subject.release if isinstance(subject, ConfigSubject) else ""
-        if key not in applied:
-            applied[key] = [
-                rule
-                for rule in rules
-                if isinstance(subject, rule.subject_types) and applies(rule, subject, context)
-            ]
-        is_sound = True
-        for rule in applied[key]:
-            for violation in rule.check(subject, context):
-                is_sound = False
-                yield RuleViolation(rule=rule, subject=subject, violation=violation)
-        if is_sound and text is not None and len(sound_texts) < _MAX_KEPT:
-            sound_texts.add(text)

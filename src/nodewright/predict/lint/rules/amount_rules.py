@@ -19,10 +19,10 @@ from nodewright.model.kubernetes.resource_names import (
 from nodewright.predict.lint.lint_model import (
     FieldViolation,
     LintContext,
-    LintRule,
     PodSubject,
     Severity,
     SuggestedEdit,
+    lint_rule,
 )
 
 SIDES = ("requests", "limits")
@@ -30,23 +30,35 @@ MIN_CPU_QUOTA_MILLI = 10
 MIB = 1 << 20
 
 
-def _tiny_cpu_limits(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolation]:
-    """The kernel's smallest quota is 1 ms in each 100 ms."""
-    for part in pod.written_containers:
-        limit = part.container.resources.limits.get(CPU)
-        if limit is not None and 0 < limit.milli_value() < MIN_CPU_QUOTA_MILLI:
-            path = f"{part.resources_path}.limits[{CPU}]"
-            facts = {"container": part.container.name, "limit": str(limit)}
-            yield FieldViolation(
-                path=path, facts=facts, edits=(SuggestedEdit(path, f"{MIN_CPU_QUOTA_MILLI}m"),)
-            )
-
-
+@lint_rule("NW110", Severity.WARNING, PodSubject)
 def _fractions_of_bytes(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolation]:
-    """Thousandths of bytes, usually meant as Mi; large ones are how Kubernetes itself prints `1.1Gi`."""
+    """Thousandths of a byte.
+
+    Finding: container {container}: {side}.{resource} of {text} is in thousandths of a byte; did you mean Mi?
+
+    The suffix `m` means thousandths for every resource. `400m` of memory is four tenths of a byte: as a limit it
+    kills the container at its start (the kernel rounds it to a page), as a request it has no effect.
+
+    Remedy: Write `Mi` (or `M`).
+
+    ```diff
+     apiVersion: v1
+     kind: Pod
+     metadata:
+       name: web
+     spec:
+       containers:
+       - name: app
+         image: example.com/app
+         resources:
+    -      requests: {cpu: 100m, memory: 400m}
+    +      requests: {cpu: 100m, memory: 400Mi}
+    ```
+    """
     for part in pod.written_containers:
         for side in SIDES:
             for name, amount in getattr(part.container.resources, side).items():
+                # Large ones are how Kubernetes itself prints `1.1Gi`.
                 if not is_in_bytes(name) or amount.value() >= MIB:
                     continue
                 text = str(pod.written_value(f"{part.resources_path}.{side}", name)).strip()
@@ -57,8 +69,31 @@ def _fractions_of_bytes(pod: PodSubject, _context: LintContext) -> Iterator[Fiel
                 yield FieldViolation(path=path, facts=facts, edits=(SuggestedEdit(path, f"{text[:-1]}Mi"),))
 
 
+@lint_rule("NW111", Severity.ERROR, PodSubject)
 def _no_digits(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolation]:
-    """Amounts without digits, which Kubernetes parses as zero."""
+    """An amount without digits.
+
+    Finding: container {container}: {side}.{resource} is {text}, which Kubernetes reads as zero
+
+    The API server's parser takes `Ki`, `m`, `E`, `.`, `+` and `-` for amounts of zero. Usually a template omitted
+    the number.
+
+    Remedy: Write the number.
+
+    ```diff
+     apiVersion: v1
+     kind: Pod
+     metadata:
+       name: web
+     spec:
+       containers:
+       - name: app
+         image: example.com/app
+         resources:
+    -      requests: {cpu: 100m, memory: Ki}
+    +      requests: {cpu: 100m, memory: 64Ki}
+    ```
+    """
     for part in pod.written_containers:
         for side in SIDES:
             for name, amount in getattr(part.container.resources, side).items():
@@ -71,8 +106,75 @@ def _no_digits(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolatio
                     )
 
 
+@lint_rule("NW112", Severity.INFO, PodSubject)
+def _tiny_cpu_limits(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolation]:
+    """A CPU limit below the smallest CFS quota.
+
+    Finding: container {container} is limited to {limit} of a CPU, but gets up to 10m
+
+    The smallest quota is 1 ms in each 100 ms, a hundredth of a CPU. The kubelet raises smaller limits to that; the
+    API still shows, and quotas still count, the written value.
+
+    Remedy: Write 10m, the effective limit.
+
+    ```diff
+     apiVersion: v1
+     kind: Pod
+     metadata:
+       name: web
+     spec:
+       containers:
+       - name: app
+         image: example.com/app
+         resources:
+           requests: {cpu: 1m, memory: 16Mi}
+    -      limits: {cpu: 5m, memory: 16Mi}
+    +      limits: {cpu: 10m, memory: 16Mi}
+    ```
+    """
+    for part in pod.written_containers:
+        limit = part.container.resources.limits.get(CPU)
+        if limit is not None and 0 < limit.milli_value() < MIN_CPU_QUOTA_MILLI:
+            path = f"{part.resources_path}.limits[{CPU}]"
+            facts = {"container": part.container.name, "limit": str(limit)}
+            yield FieldViolation(
+                path=path, facts=facts, edits=(SuggestedEdit(path, f"{MIN_CPU_QUOTA_MILLI}m"),)
+            )
+
+
+@lint_rule("NW113", Severity.WARNING, PodSubject)
 def _shared_storage_limits(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolation]:
-    """One limit on ephemeral storage bounds the usage of all containers together."""
+    """One limit on ephemeral storage bounds all containers.
+
+    Finding: the limits on ephemeral-storage ({limit} of {limited}) bound the pod as a whole, {others} included
+
+    The kubelet adds up the existing limits on ephemeral storage and compares the sum with the usage of the whole
+    pod: logs and layers of all containers and its emptyDir volumes. A container without a limit is thus bounded by
+    those of the others, and its writes can get the pod evicted.
+
+    Remedy: Limit the other containers as well, so that the sum includes them.
+
+    ```diff
+     apiVersion: v1
+     kind: Pod
+     metadata:
+       name: web
+     spec:
+       containers:
+       - name: app
+         image: example.com/app
+         resources:
+           requests: {cpu: 100m, memory: 64Mi, ephemeral-storage: 100Mi}
+           limits: {memory: 64Mi, ephemeral-storage: 200Mi}
+       - name: logs
+         image: example.com/logs
+         resources:
+    -      requests: {cpu: 100m, memory: 64Mi}
+    -      limits: {memory: 64Mi}
+    +      requests: {cpu: 100m, memory: 64Mi, ephemeral-storage: 1Gi}
+    +      limits: {memory: 64Mi, ephemeral-storage: 2Gi}
+    ```
+    """
     limits = {
         part.container.name: limit
         for part in pod.defaulted_containers
@@ -102,8 +204,45 @@ def _shared_storage_limits(pod: PodSubject, _context: LintContext) -> Iterator[F
             return
 
 
+@lint_rule("NW114", Severity.INFO, PodSubject)
 def _init_beside_sidecars(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolation]:
-    """Init containers listed after sidecars, which then run beside them and add to their requests."""
+    """An init container that runs beside a sidecar.
+
+    Finding: the pod requests {now}; {then} would suffice if the init containers ran before the sidecars
+
+    Sidecars listed before an ordinary init container run beside it, so the requests of both are added. Sidecars
+    listed after it have not started yet. Where the init container is large and does not need the sidecar, the order
+    alone increases the pod's request.
+
+    Remedy: Put init containers that do not need the sidecars before them.
+
+    ```diff
+     apiVersion: v1
+     kind: Pod
+     metadata:
+       name: web
+     spec:
+       initContainers:
+    +  - name: migrate
+    +    image: example.com/migrate
+    +    resources:
+    +      requests: {cpu: 1, memory: 2Gi}
+       - name: mesh
+         image: example.com/mesh
+         restartPolicy: Always
+         resources:
+           requests: {cpu: 100m, memory: 128Mi}
+    -  - name: migrate
+    -    image: example.com/migrate
+    -    resources:
+    -      requests: {cpu: 1, memory: 2Gi}
+       containers:
+       - name: app
+         image: example.com/app
+         resources:
+           requests: {cpu: 200m, memory: 256Mi}
+    ```
+    """
     spec = pod.pod.spec
     sidecars = [container for container in spec.init_containers if container.is_sidecar]
     ordinary = [container for container in spec.init_containers if not container.is_sidecar]
@@ -120,8 +259,32 @@ def _init_beside_sidecars(pod: PodSubject, _context: LintContext) -> Iterator[Fi
         yield FieldViolation(path=f"{pod.prefix}spec.initContainers", facts=facts)
 
 
+@lint_rule("NW115", Severity.WARNING, PodSubject)
 def _os_label(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolation]:
-    """The kubelet compares the pod's label, not its node selector."""
+    """The pod's operating system label differs.
+
+    Finding: the pod is labelled kubernetes.io/os={label}, but is meant for {wanted}
+
+    When it admits a pod, the kubelet compares the node's operating system with the **label** `kubernetes.io/os` of
+    the pod, not with its node selector. A pod with another label is rejected (`PodOSSelectorNodeLabelDoesNotMatch`)
+    on every node.
+
+    Remedy: Remove the label; use `spec.os.name` and a node selector instead.
+
+    ```diff
+     apiVersion: v1
+     kind: Pod
+     metadata:
+       name: web
+    -  labels: {kubernetes.io/os: windows}
+     spec:
+       nodeSelector: {kubernetes.io/os: linux}
+       containers:
+       - name: app
+         image: example.com/app
+         resources: {}
+    ```
+    """
     label = pod.as_written.metadata.labels.get(OS_LABEL)
     pod_os = (
         pod.as_written.spec.os.name
@@ -134,8 +297,38 @@ def _os_label(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolation
         yield FieldViolation(path=path, facts=facts, edits=(SuggestedEdit(path),))
 
 
+@lint_rule("NW116", Severity.ERROR, PodSubject)
 def _inexact_memory(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
-    """Memory amounts of a static pod that the memory manager cannot represent."""
+    """A memory amount of a static pod that the memory manager rejects.
+
+    Finding: container {container}: {resource} of {text} is refused by the memory manager: failed to represent
+    quantity as int64
+
+    The static memory policy requires amounts that the kubelet stores as a 64-bit number. `1.5Gi`, `100Ti` and
+    `1000.0` are stored differently and refused. The API server converts them to their canonical form (`1536Mi`); a
+    static pod is read from its file unchanged. Pods count as static if they have the annotation
+    `kubernetes.io/config.source`, or are in a `staticPodPath` or in `/etc/kubernetes/manifests`.
+
+    Remedy: Write the amount as a whole number of the next smaller unit.
+
+    ```diff
+     apiVersion: v1
+     kind: Pod
+     metadata:
+       name: web
+       annotations: {kubernetes.io/config.source: file}
+     spec:
+       priority: 2000001000
+       containers:
+       - name: app
+         image: example.com/app
+         resources:
+    -      requests: {cpu: 1, memory: 1.5Gi}
+    -      limits: {cpu: 1, memory: 1.5Gi}
+    +      requests: {cpu: 1, memory: 1536Mi}
+    +      limits: {cpu: 1, memory: 1536Mi}
+    ```
+    """
     if not pod.is_static or pod.qos_class is not QOSClass.GUARANTEED:
         return
     if context.nodes and not any(node.pins_memory for node in context.nodes):
@@ -155,8 +348,33 @@ def _inexact_memory(pod: PodSubject, context: LintContext) -> Iterator[FieldViol
             )
 
 
+@lint_rule("NW117", Severity.WARNING, PodSubject)
 def _static_priority(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolation]:
-    """The priority class of a static pod is not resolved."""
+    """A static pod with a priority class name but no priority.
+
+    Finding: the priority class {name} of a static pod is not resolved: the pod has no priority
+
+    The API server resolves the name of a priority class to a number, and it does not see a static pod before the
+    kubelet has started it. Without `priority` the pod has no priority in the kubelet: it cannot preempt critical
+    pods, and its priority cannot be compared with that of other pods.
+
+    Remedy: Set `priority` in addition to the name, as kubeadm does.
+
+    ```diff
+     apiVersion: v1
+     kind: Pod
+     metadata:
+       name: etcd
+       annotations: {kubernetes.io/config.source: file}
+     spec:
+       priorityClassName: system-node-critical
+    +  priority: 2000001000
+       containers:
+       - name: etcd
+         image: example.com/etcd
+         resources: {}
+    ```
+    """
     spec = pod.as_written.spec
     if pod.is_static and spec.priority_class_name and spec.priority is None:
         path = f"{pod.prefix}spec.priorityClassName"
@@ -164,15 +382,3 @@ def _static_priority(pod: PodSubject, _context: LintContext) -> Iterator[FieldVi
         value = priority_class.value if priority_class else None
         edit = SuggestedEdit(f"{pod.prefix}spec.priority", value, needs_value=value is None)
         yield FieldViolation(path=path, facts={"name": spec.priority_class_name}, edits=(edit,))
-
-
-AMOUNT_RULES = (
-    LintRule("NW110", Severity.WARNING, (PodSubject,), _fractions_of_bytes),
-    LintRule("NW111", Severity.ERROR, (PodSubject,), _no_digits),
-    LintRule("NW112", Severity.INFO, (PodSubject,), _tiny_cpu_limits),
-    LintRule("NW113", Severity.WARNING, (PodSubject,), _shared_storage_limits),
-    LintRule("NW114", Severity.INFO, (PodSubject,), _init_beside_sidecars),
-    LintRule("NW115", Severity.WARNING, (PodSubject,), _os_label),
-    LintRule("NW116", Severity.ERROR, (PodSubject,), _inexact_memory),
-    LintRule("NW117", Severity.WARNING, (PodSubject,), _static_priority),
-)

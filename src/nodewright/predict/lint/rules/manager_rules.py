@@ -38,9 +38,9 @@ from nodewright.predict.lint.lint_model import (
     ConfigSubject,
     FieldViolation,
     LintContext,
-    LintRule,
     Severity,
     SuggestedEdit,
+    lint_rule,
 )
 
 _OF_MACHINES = AlignBySocketAgainstMachine | CPUReservationUnmet | ReservedCPUUnknown | KubeletHangs
@@ -48,23 +48,77 @@ _OF_MEMORY = ReservedMemoryDiffers | NoReservedMemory | ReservedMemoryElsewhere 
 _OF_CPUS = CPUReservationMissing | CPUReservationZero
 
 
+@lint_rule("NW301", Severity.ERROR, ConfigSubject)
 def _refused(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolation]:
-    """Faults that the kubelet itself reports."""
+    """The kubelet rejects the configuration.
+
+    Finding: the kubelet does not start: {text}
+
+    The file does not decode, sets an unknown or locked feature gate, has an invalid value, or one that fails at the
+    start: reservations and thresholds that cannot be parsed, cgroup v1 where `failCgroupV1` is on. The text is the
+    kubelet's error.
+
+    Remedy: Correct the field that the error names.
+
+    ```diff
+     apiVersion: kubelet.config.k8s.io/v1beta1
+     kind: KubeletConfiguration
+    -maxPods: -1
+    +maxPods: 110
+    ```
+    """
     for fault in (*config.faults, *config.settled.faults):
         path = config.prefix + fault.path
         yield FieldViolation(path=path.rstrip("."), facts={"stage": str(fault.stage), "text": fault.text})
 
 
+@lint_rule("NW302", Severity.WARNING, ConfigSubject)
 def _unknown_fields(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolation]:
-    """Unknown fields, which the kubelet only logs."""
+    """An unknown field.
+
+    Finding: unknown field {field}: the kubelet only logs it and ignores the field
+
+    The kubelet reads its file strictly; if that fails because of unknown or repeated fields, it reads it again
+    leniently. A misspelt field therefore has no effect, and only the log shows it.
+
+    Remedy: Spell it as in the KubeletConfiguration reference, or remove it.
+
+    ```diff
+     apiVersion: kubelet.config.k8s.io/v1beta1
+     kind: KubeletConfiguration
+    -maxPod: 50
+    +maxPods: 50
+    ```
+    """
     for path in config.unknown_fields:
         yield FieldViolation(
             path=config.prefix + path, facts={"field": path}, edits=(SuggestedEdit(config.prefix + path),)
         )
 
 
+@lint_rule("NW303", Severity.ERROR, ConfigSubject)
 def _reserved_memory(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolation]:
-    """`reservedMemory` that differs from the sum of all reservations."""
+    """reservedMemory is not the sum of all reservations.
+
+    Finding: the kubelet does not start: {fault}
+
+    With `memoryManagerPolicy: Static`, `reservedMemory` over all NUMA nodes must be exactly kubeReserved +
+    systemReserved + the hard eviction threshold of memory. The threshold counts even where it is not set: its
+    default is 100Mi. Huge pages cannot be reserved at all.
+
+    Remedy: Change one entry so that the sum is right.
+
+    ```diff
+     apiVersion: kubelet.config.k8s.io/v1beta1
+     kind: KubeletConfiguration
+     memoryManagerPolicy: Static
+     kubeReserved: {memory: 400Mi}
+     reservedMemory:
+     - numaNode: 0
+    -  limits: {memory: 400Mi}
+    +  limits: {memory: 500Mi}
+    ```
+    """  # noqa: D403 - the name of a field
     reason = _memory_reason(config)
     if not isinstance(reason, _OF_MEMORY):
         return
@@ -82,16 +136,53 @@ def _reserved_memory(config: ConfigSubject, _context: LintContext) -> Iterator[F
     yield FieldViolation(path=path if entries else _top(config), facts={"fault": reason}, edits=edits)
 
 
+@lint_rule("NW304", Severity.ERROR, ConfigSubject)
 def _cpu_reservation(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolation]:
-    """The static CPU policy without a CPU for the system."""
+    """The static CPU policy without a CPU for the system.
+
+    Finding: the kubelet does not start: {fault}
+
+    The static policy keeps the reserved CPUs for everything without exclusive CPUs, and does not start without any:
+    kubeReserved, systemReserved or reservedSystemCPUs must be more than zero.
+
+    Remedy: Reserve a CPU.
+
+    ```diff
+     apiVersion: kubelet.config.k8s.io/v1beta1
+     kind: KubeletConfiguration
+     cpuManagerPolicy: static
+    +kubeReserved: {cpu: 500m}
+    +systemReserved: {cpu: 500m}
+    ```
+    """
     reason = _cpu_reason(config)
     if isinstance(reason, _OF_CPUS):
         edit = SuggestedEdit(f"{config.prefix}kubeReserved[{CPU}]", "1")
         yield FieldViolation(path=f"{config.prefix}cpuManagerPolicy", facts={"fault": reason}, edits=(edit,))
 
 
+@lint_rule("NW305", Severity.ERROR, ConfigSubject)
 def _managers(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolation]:
-    """Policies and options that are checked only when the managers are created, unless validation refuses the field."""
+    """Policies and options that the managers refuse.
+
+    Finding: the kubelet does not start: {fault}
+
+    Policies of the managers and their options are not checked with the file but when the managers are created:
+    unknown names and values, alpha options without their gate, options that exclude one another, `align-by-socket`
+    under `single-numa-node`, more than 8 NUMA nodes. Validating the file alone does not detect it.
+
+    Remedy: Correct the option or policy that the error names.
+
+    ```diff
+     apiVersion: kubelet.config.k8s.io/v1beta1
+     kind: KubeletConfiguration
+     cpuManagerPolicy: static
+     reservedSystemCPUs: "0"
+    -cpuManagerPolicyOptions: {full-pcpus: "true"}
+    +cpuManagerPolicyOptions: {full-pcpus-only: "true"}
+    ```
+    """
+    # Checked only when the managers are created; what validation refuses is a finding of NW301.
     refused = {fault.path for fault in (*config.faults, *config.settled.faults)}
     for field, reason in (
         ("topologyManagerPolicy", _topology_reason(config)),
@@ -183,8 +274,27 @@ def _memory_threshold_is_relative(config: ConfigSubject) -> bool:
     )
 
 
+@lint_rule("NW306", Severity.WARNING, ConfigSubject)
 def _without_effect(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolation]:
-    """Settings without effect because another one is off."""
+    """A setting without effect.
+
+    Finding: {field} has no effect with {other}: {value}
+
+    Options and scope of the topology manager are ignored under the policy `none`; `prefer-closest-numa-nodes`
+    chooses between sets of several nodes, of which `single-numa-node` has none; `reservedMemory` counts only under
+    the static memory policy.
+
+    Remedy: Remove it, or set the policy that it was meant for.
+
+    ```diff
+     apiVersion: kubelet.config.k8s.io/v1beta1
+     kind: KubeletConfiguration
+    +cpuManagerPolicy: static
+    +kubeReserved: {cpu: "1"}
+    +topologyManagerPolicy: restricted
+     topologyManagerScope: pod
+    ```
+    """
     kubelet, document = config.config, config.document
     idle: list[tuple[str, str, str]] = []
     if kubelet.topology_manager_policy == "none":
@@ -209,8 +319,26 @@ def _without_effect(config: ConfigSubject, _context: LintContext) -> Iterator[Fi
         )
 
 
+@lint_rule("NW307", Severity.WARNING, ConfigSubject)
 def _parts_of_cpus_reserved(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolation]:
-    """The static policy reserves whole CPUs, while allocatable is reduced by a fraction."""
+    """A fraction of a CPU is reserved under the static policy.
+
+    Finding: {amount} CPUs are reserved: allocatable is reduced by that amount, but the CPU manager keeps {whole}
+
+    The CPU manager rounds the reservation up to whole CPUs and never allocates those; allocatable, which the
+    scheduler and the kubelet's admission use, is reduced only by the fraction. A pod of whole CPUs can fit by the
+    sum although too few CPUs are free: it fails on the node.
+
+    Remedy: Reserve a whole number of CPUs.
+
+    ```diff
+     apiVersion: kubelet.config.k8s.io/v1beta1
+     kind: KubeletConfiguration
+     cpuManagerPolicy: static
+    -kubeReserved: {cpu: 500m}
+    +kubeReserved: {cpu: 1000m}
+    ```
+    """
     if not config.is_static_cpu or _cpu_reason(config) is not None:
         return
     amount = _reservation(config).get(CPU, ZERO)
@@ -226,8 +354,27 @@ def _parts_of_cpus_reserved(config: ConfigSubject, _context: LintContext) -> Ite
         yield FieldViolation(path=path, facts=facts, edits=(SuggestedEdit(path, rounded_up.canonical()),))
 
 
+@lint_rule("NW308", Severity.WARNING, ConfigSubject)
 def _cores_reserved_in_part(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolation]:
-    """full-pcpus-only allocates no core with a reserved thread."""
+    """Reserved CPUs split cores.
+
+    Finding: {reserved} reserved: full-pcpus-only leaves {wasted} more CPUs unused, the other threads of those cores
+
+    With `full-pcpus-only` no core with a reserved thread is allocated. The rest of such a core is lost to exclusive
+    containers although allocatable counts it; together with `distribute-cpus-across-numa` the kubelet can even
+    hang. Needs `--node`, for the threads of a core.
+
+    Remedy: Reserve whole cores: all threads of each.
+
+    ```diff vm-4
+     apiVersion: kubelet.config.k8s.io/v1beta1
+     kind: KubeletConfiguration
+     cpuManagerPolicy: static
+     cpuManagerPolicyOptions: {full-pcpus-only: "true"}
+    -reservedSystemCPUs: "0"
+    +reservedSystemCPUs: "0-1"
+    ```
+    """
     if config.machine is None or not config.is_static_cpu:
         return
     if config.config.cpu_manager_policy_options.get("full-pcpus-only", "").lower() not in ("true", "t", "1"):
@@ -256,15 +403,3 @@ def _cores_reserved_in_part(config: ConfigSubject, _context: LintContext) -> Ite
 
 def _top(config: ConfigSubject) -> str:
     return f"{config.prefix}memoryManagerPolicy"
-
-
-MANAGER_RULES = (
-    LintRule("NW301", Severity.ERROR, (ConfigSubject,), _refused),
-    LintRule("NW302", Severity.WARNING, (ConfigSubject,), _unknown_fields),
-    LintRule("NW303", Severity.ERROR, (ConfigSubject,), _reserved_memory),
-    LintRule("NW304", Severity.ERROR, (ConfigSubject,), _cpu_reservation),
-    LintRule("NW305", Severity.ERROR, (ConfigSubject,), _managers),
-    LintRule("NW306", Severity.WARNING, (ConfigSubject,), _without_effect),
-    LintRule("NW307", Severity.WARNING, (ConfigSubject,), _parts_of_cpus_reserved),
-    LintRule("NW308", Severity.WARNING, (ConfigSubject,), _cores_reserved_in_part),
-)

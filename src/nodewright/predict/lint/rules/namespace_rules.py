@@ -20,10 +20,10 @@ from nodewright.predict.lint.lint_model import (
     FieldViolation,
     LimitRangeSubject,
     LintContext,
-    LintRule,
     PodSubject,
     QuotaSubject,
     Severity,
+    lint_rule,
 )
 
 TYPES = ("Container", "Pod", "PersistentVolumeClaim")
@@ -32,16 +32,95 @@ _ANY_TIME = Instant.parse("2026-01-01T00:00:00Z")
 """New pods have no deletion grace period, so any time will do."""
 
 
+@lint_rule("NW401", Severity.ERROR, PodSubject)
 def _out_of_bounds(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
-    """Pods that a LimitRange of their namespace forbids."""
+    """A LimitRange forbids the pod.
+
+    Finding: LimitRange {limitRange} forbids it: {because}; {refusal}
+
+    The LimitRanges among the files are applied to the pods of their namespace as the API server does: defaults
+    first, then bounds. A forbidden pod is never created; its controller reports that in an event and retries.
+
+    Remedy: Keep within the bounds, or change them.
+
+    ```diff
+     apiVersion: v1
+     kind: LimitRange
+     metadata:
+       name: bounds
+     spec:
+       limits:
+       - type: Container
+         max: {memory: 1Gi}
+     ---
+     apiVersion: apps/v1
+     kind: Deployment
+     metadata:
+       name: web
+     spec:
+       selector:
+         matchLabels: {app: web}
+       template:
+         metadata:
+           labels: {app: web}
+         spec:
+           containers:
+           - name: app
+             image: example.com/app
+             resources:
+    -          requests: {memory: 2Gi}
+    -          limits: {memory: 2Gi}
+    +          requests: {memory: 1Gi}
+    +          limits: {memory: 1Gi}
+    ```
+    """
     verdict = _limited(pod, context)
     if isinstance(verdict, BeyondLimits):
         facts = {"kind": pod.kind, "limitRange": verdict.limit_range, "because": verdict.because}
         yield FieldViolation(path=f"{pod.prefix}spec", facts=facts)
 
 
+@lint_rule("NW402", Severity.ERROR, PodSubject)
 def _default_below_request(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
-    """Pods with requests above the default limits of a LimitRange."""
+    """A LimitRange's default limit is below the request.
+
+    Finding: LimitRange {limitRange} sets a limit below the request of {value}: {rule}; {refusal}
+
+    A LimitRange fills in its default limit and its default request independently. A container that requests more
+    than the default limit, and has no limit of its own, ends up with a limit below its request, which the API
+    server then refuses.
+
+    Remedy: Give the container a limit of its own.
+
+    ```diff
+     apiVersion: v1
+     kind: LimitRange
+     metadata:
+       name: bounds
+     spec:
+       limits:
+       - type: Container
+         default: {memory: 512Mi}
+     ---
+     apiVersion: apps/v1
+     kind: Deployment
+     metadata:
+       name: web
+     spec:
+       selector:
+         matchLabels: {app: web}
+       template:
+         metadata:
+           labels: {app: web}
+         spec:
+           containers:
+           - name: app
+             image: example.com/app
+             resources:
+               requests: {memory: 1Gi}
+    +          limits: {memory: 1Gi}
+    ```
+    """
     verdict = _limited(pod, context)
     if verdict is None or isinstance(verdict, BeyondLimits) or not verdict.defaulted:
         return
@@ -59,16 +138,90 @@ def _default_below_request(pod: PodSubject, context: LintContext) -> Iterator[Fi
             yield FieldViolation(path=pod.prefix + violation.path, facts=facts)
 
 
+@lint_rule("NW403", Severity.ERROR, PodSubject)
 def _must_specify(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
-    """Pods without the requests or limits that a quota of their namespace requires of every container."""
+    """A quota requires requests or limits that the pod does not set.
+
+    Finding: quota {quota} requires them: {reason}; {refusal}
+
+    As soon as a ResourceQuota names cpu or memory, requests or limits, every container of the namespace has to set
+    them. LimitRanges among the files fill in their defaults first. (A pod with any pod-level resource is exempt,
+    whatever the quota names.)
+
+    Remedy: Write requests and limits, or add a LimitRange with defaults.
+
+    ```diff
+     apiVersion: v1
+     kind: ResourceQuota
+     metadata:
+       name: team
+     spec:
+       hard:
+         limits.memory: 10Gi
+     ---
+     apiVersion: apps/v1
+     kind: Deployment
+     metadata:
+       name: web
+     spec:
+       selector:
+         matchLabels: {app: web}
+       template:
+         metadata:
+           labels: {app: web}
+         spec:
+           containers:
+           - name: app
+             image: example.com/app
+             resources:
+               requests: {cpu: 100m, memory: 1Gi}
+    +          limits: {memory: 1Gi}
+    ```
+    """
     reason = _quota_reason(pod, context)
     if isinstance(reason, MustSpecify):
         facts = {"kind": pod.kind, "quota": reason.quota, "reason": reason}
         yield FieldViolation(path=f"{pod.prefix}spec", facts=facts)
 
 
+@lint_rule("NW404", Severity.ERROR, PodSubject)
 def _beyond_quota(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
-    """Pods that exceed a quota of their namespace even alone."""
+    """A single pod exceeds the quota.
+
+    Finding: quota {quota} does not admit one such pod, even if nothing else is in use: {reason}; {refusal}
+
+    The pod alone is charged more than the whole quota. `nodewright quota` computes the usage of a set of manifests.
+
+    Remedy: Request less, or raise the quota.
+
+    ```diff
+     apiVersion: v1
+     kind: ResourceQuota
+     metadata:
+       name: team
+     spec:
+       hard:
+         requests.memory: 1Gi
+     ---
+     apiVersion: apps/v1
+     kind: Deployment
+     metadata:
+       name: web
+     spec:
+       selector:
+         matchLabels: {app: web}
+       template:
+         metadata:
+           labels: {app: web}
+         spec:
+           containers:
+           - name: app
+             image: example.com/app
+             resources:
+    -          requests: {cpu: 100m, memory: 2Gi}
+    +          requests: {cpu: 100m, memory: 512Mi}
+    ```
+    """
     reason = _quota_reason(pod, context)
     if isinstance(reason, QuotaExceeded):
         facts = {"kind": pod.kind, "quota": reason.quota, "reason": reason}
@@ -108,22 +261,85 @@ def _unused(quota: ResourceQuota) -> ResourceQuota:
     return replace(quota, status=ResourceQuotaStatus(hard=hard, used=dict.fromkeys(hard, ZERO)))
 
 
+@lint_rule("NW405", Severity.INFO, QuotaSubject)
 def _counts_finished(quota: QuotaSubject, _context: LintContext) -> Iterator[FieldViolation]:
-    """count/pods also counts pods that have finished."""
+    """count/pods counts pods that have finished.
+
+    Finding: count/pods ({hard}) also counts pods that have finished
+
+    The quota `pods` counts running pods; `count/pods` counts objects, pods of finished Jobs included. A namespace
+    with many Jobs fills up with pods that use nothing.
+
+    Remedy: Use `pods`; or clean up after Jobs (`ttlSecondsAfterFinished`), and ignore the rule.
+
+    ```diff
+     apiVersion: v1
+     kind: ResourceQuota
+     metadata:
+       name: team
+     spec:
+       hard:
+    -    count/pods: "50"
+    +    pods: "50"
+    ```
+    """
     if COUNT_PODS in quota.quota.spec.hard:
         facts = {"hard": str(quota.quota.spec.hard[COUNT_PODS])}
         yield FieldViolation(path=f"spec.hard[{COUNT_PODS}]", facts=facts)
 
 
+@lint_rule("NW406", Severity.WARNING, LimitRangeSubject)
 def _bounds_nothing(limits: LimitRangeSubject, _context: LintContext) -> Iterator[FieldViolation]:
-    """Items of types without effect."""
+    """A LimitRange item without effect.
+
+    Finding: items of type {type} have no effect; the types are Container, Pod and PersistentVolumeClaim
+
+    The API server accepts any qualified name as a type, but uses only three of them.
+
+    Remedy: Use one of the three types.
+
+    ```diff
+     apiVersion: v1
+     kind: LimitRange
+     metadata:
+       name: bounds
+     spec:
+       limits:
+    -  - type: example.com/Job
+    +  - type: Container
+         max: {memory: 1Gi}
+    ```
+    """
     for index, item in enumerate(limits.limit_range.spec.limits):
         if item.type not in TYPES:
             yield FieldViolation(path=f"spec.limits[{index}].type", facts={"type": item.type})
 
 
+@lint_rule("NW407", Severity.INFO, LimitRangeSubject)
 def _demands_limits(limits: LimitRangeSubject, context: LintContext) -> Iterator[FieldViolation]:
-    """A maximum for pods requires a limit; no item sets a default for pods without one."""
+    """A maximum for pods requires a limit that has no default.
+
+    Finding: max.{resource} of type Pod refuses every pod in which no container limits {resource}, and no item sets
+    a default
+
+    A maximum is compared with limits, and a missing limit is refused. Items of type Pod cannot set defaults;
+    without a default of type Container in the namespace, pods without any limit on the resource are not created.
+
+    Remedy: Add an item of type Container with `default` for the resource.
+
+    ```diff
+     apiVersion: v1
+     kind: LimitRange
+     metadata:
+       name: bounds
+     spec:
+       limits:
+    +  - type: Container
+    +    default: {memory: 256Mi}
+       - type: Pod
+         max: {memory: 8Gi}
+    ```
+    """
     ranges = context.limit_ranges.get(limits.namespace, ())
     defaults = {
         name
@@ -138,20 +354,38 @@ def _demands_limits(limits: LimitRangeSubject, context: LintContext) -> Iterator
                 yield FieldViolation(path=f"spec.limits[{index}].max[{name}]", facts={"resource": name})
 
 
+@lint_rule("NW408", Severity.ERROR, PodSubject)
 def _namespace_ends(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
-    """New objects in a namespace that is being terminated."""
+    """The namespace is being terminated.
+
+    Finding: the API server does not create it: {error}
+
+    A Namespace whose status says Terminating accepts changes of the objects that it has, so that they can be
+    removed, and nothing new. Objects with a uid exist already.
+
+    Remedy: Wait until the namespace is gone and create it again, or use another one.
+
+    ```diff
+     apiVersion: v1
+     kind: Namespace
+     metadata:
+       name: default
+     status:
+    -  phase: Terminating
+    +  phase: Active
+     ---
+     apiVersion: v1
+     kind: Pod
+     metadata:
+       name: web
+     spec:
+       containers:
+       - name: app
+         image: example.com/app
+         resources:
+           requests: {cpu: 100m, memory: 64Mi}
+    ```
+    """
     is_new = not (pod.document.get("metadata") or {}).get("uid")
     if pod.namespace in context.terminating and is_new and not pod.is_static:
         yield FieldViolation(path="metadata.namespace", facts={"error": terminating_error(pod.namespace)})
-
-
-NAMESPACE_RULES = (
-    LintRule("NW401", Severity.ERROR, (PodSubject,), _out_of_bounds),
-    LintRule("NW402", Severity.ERROR, (PodSubject,), _default_below_request),
-    LintRule("NW403", Severity.ERROR, (PodSubject,), _must_specify),
-    LintRule("NW404", Severity.ERROR, (PodSubject,), _beyond_quota),
-    LintRule("NW405", Severity.INFO, (QuotaSubject,), _counts_finished),
-    LintRule("NW406", Severity.WARNING, (LimitRangeSubject,), _bounds_nothing),
-    LintRule("NW407", Severity.INFO, (LimitRangeSubject,), _demands_limits),
-    LintRule("NW408", Severity.ERROR, (PodSubject,), _namespace_ends),
-)

@@ -28,11 +28,11 @@ from nodewright.predict.lint.lint_model import (
     FieldViolation,
     LintContext,
     LintNode,
-    LintRule,
     PodSubject,
     Severity,
     SubjectContainer,
     SuggestedEdit,
+    lint_rule,
 )
 
 SUGGESTION_BUDGET = 300
@@ -109,8 +109,50 @@ def _first_reason(everywhere: tuple[EmptyNodeVerdict, ...]) -> Reason | None:
     return everywhere[0].step.because[0] if everywhere else None
 
 
+@lint_rule("NW201", Severity.ERROR, PodSubject)
 def _odd_cpus(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
-    """CPU counts that are no whole cores, where only whole cores are allocated."""
+    """A fraction of a core where only whole cores are allocated.
+
+    Finding: {nodes}: {containers} is no multiple of {perCore} CPUs, and full-pcpus-only allocates only whole cores
+    (SMTAlignmentError); {consequence}
+
+    With the option `full-pcpus-only` the CPU manager refuses exclusive CPUs that are not whole cores. The scheduler
+    does not know about cores: it binds the pod again and again to a node that rejects it. A ReplicaSet then creates
+    new pods without end; thousands of failed pods have brought clusters down. The rule needs nodes (`--node`),
+    which determine the threads per core and the option.
+
+    Remedy: Request whole cores, or a fraction of a CPU if no exclusive CPUs are needed.
+
+    ```diff epyc-7742-2s-nps1
+     apiVersion: apps/v1
+     kind: Deployment
+     metadata:
+       name: web
+     spec:
+       selector:
+         matchLabels: {app: web}
+       template:
+         metadata:
+           labels: {app: web}
+         spec:
+           containers:
+           - name: app
+             image: example.com/app
+             resources:
+    -          requests: {cpu: 3, memory: 1Gi}
+    -          limits: {cpu: 3, memory: 1Gi}
+    +          requests: {cpu: 4, memory: 1Gi}
+    +          limits: {cpu: 4, memory: 1Gi}
+    ```
+
+    ```yaml kubelet
+    apiVersion: kubelet.config.k8s.io/v1beta1
+    kind: KubeletConfiguration
+    cpuManagerPolicy: static
+    cpuManagerPolicyOptions: {full-pcpus-only: "true"}
+    reservedSystemCPUs: 0-1,128-129
+    ```
+    """
     everywhere = _refused_everywhere(pod, context)
     reason = _first_reason(everywhere)
     if not isinstance(reason, NotWholeCores):
@@ -137,15 +179,87 @@ def _cpus(part: SubjectContainer) -> int:
     return 0 if amount is None or amount.milli_value() % 1000 else amount.value()
 
 
+@lint_rule("NW202", Severity.ERROR, PodSubject)
 def _not_aligned(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
-    """Requests for which no node's topology manager finds NUMA nodes."""
+    """Requests that no given node can align.
+
+    Finding: {nodes}: no NUMA nodes satisfy all requests even on an empty node (TopologyAffinityError);
+    {consequence}{changes}
+
+    Under the policies `restricted` and `single-numa-node` the topology manager refuses requests that do not fit on
+    NUMA nodes that all managers prefer. If an empty node cannot satisfy them, no node can; but the scheduler only
+    considers sums and keeps binding pods there. The changes in the message were tried.
+
+    Remedy: Request less, split it over more pods, or use nodes of another shape or policy.
+
+    ```diff epyc-7742-2s-nps1
+     apiVersion: apps/v1
+     kind: StatefulSet
+     metadata:
+       name: web
+     spec:
+       selector:
+         matchLabels: {app: web}
+       template:
+         metadata:
+           labels: {app: web}
+         spec:
+           containers:
+           - name: app
+             image: example.com/app
+             resources:
+    -          requests: {cpu: 160, memory: 1Gi}
+    -          limits: {cpu: 160, memory: 1Gi}
+    +          requests: {cpu: 100, memory: 1Gi}
+    +          limits: {cpu: 100, memory: 1Gi}
+    ```
+
+    ```yaml kubelet
+    apiVersion: kubelet.config.k8s.io/v1beta1
+    kind: KubeletConfiguration
+    cpuManagerPolicy: static
+    topologyManagerPolicy: single-numa-node
+    reservedSystemCPUs: 0,128
+    ```
+    """
     everywhere = _refused_everywhere(pod, context)
     if isinstance(_first_reason(everywhere), TopologyReason):
         yield _with_changes(pod, everywhere)
 
 
+@lint_rule("NW203", Severity.ERROR, PodSubject)
 def _storm(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
-    """Other refusals that every node repeats."""
+    """Every given node rejects the pod, and the scheduler does not know.
+
+    Finding: {nodes}: {sent}the kubelet refuses the pod each time: {reason}; {consequence}{changes}
+
+    The kubelet's own decisions (exclusive CPUs, memory and devices on NUMA nodes, sysctls, features) are not part
+    of the scheduler's sums. A refusal on an empty node repeats on every one. If a controller owns the pod, this is
+    a replica storm: failed pods accumulate without end.
+
+    Remedy: Apply a change from the message, or use nodes with another configuration.
+
+    ```diff vm-4
+     apiVersion: apps/v1
+     kind: Deployment
+     metadata:
+       name: web
+     spec:
+       selector:
+         matchLabels: {app: web}
+       template:
+         metadata:
+           labels: {app: web}
+         spec:
+    -      securityContext:
+    -        sysctls:
+    -        - {name: net.core.somaxconn, value: "1024"}
+           containers:
+           - name: app
+             image: example.com/app
+             resources: {}
+    ```
+    """
     everywhere = _refused_everywhere(pod, context)
     reason = _first_reason(everywhere)
     if reason is None or isinstance(reason, NotWholeCores | TopologyReason) or _ends_kubelet(reason):
@@ -177,8 +291,32 @@ def _edits(pod: PodSubject, amount: Amount) -> Iterator[SuggestedEdit]:
                     yield SuggestedEdit(f"{part.resources_path}.{side}[{name}]", now.canonical())
 
 
+@lint_rule("NW204", Severity.ERROR, PodSubject)
 def _fits_nowhere(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
-    """Pods that are too large for every eligible node."""
+    """The pod fits on none of the given nodes.
+
+    Finding: {nodes}: too large for each of them even when empty; on {node}: {short}
+
+    Allocatable is less than the machine's capacity: reservations, eviction thresholds and huge pages are
+    subtracted. A larger pod stays Pending for ever. Nodes that the pod's node selector, affinity or tolerations
+    exclude are not counted, nor those without information about the requested devices.
+
+    Remedy: Request less, or add a node of a larger shape with another `--node`.
+
+    ```diff vm-4
+     apiVersion: v1
+     kind: Pod
+     metadata:
+       name: web
+     spec:
+       containers:
+       - name: app
+         image: example.com/app
+         resources:
+    -      requests: {cpu: 500m, memory: 16Gi}
+    +      requests: {cpu: 500m, memory: 15Gi}
+    ```
+    """
     verdicts = _on_nodes(pod, context)
     if not verdicts or not all(verdict.shortages for verdict in verdicts):
         return
@@ -192,8 +330,49 @@ def _fits_nowhere(pod: PodSubject, context: LintContext) -> Iterator[FieldViolat
     yield FieldViolation(path=f"{pod.prefix}spec", facts=facts)
 
 
+@lint_rule("NW205", Severity.WARNING, PodSubject)
 def _refused_somewhere(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
-    """Pods that the scheduler may bind to a node that rejects them, although other nodes admit them."""
+    """Some of the given nodes reject the pod.
+
+    Finding: {nodes}: the kubelet refuses the pod although the scheduler may bind it there: {reason}; {good} would
+    admit it
+
+    The nodes differ in facts that only their kubelets check. The scheduler may choose any of them, so the pod fails
+    now and then, and its controller creates another one that may fail again.
+
+    Remedy: Add a node selector or affinity for the nodes that admit the pod.
+
+    ```diff epyc-7742-2s-nps1 epyc-7742-2s-l3numa
+     apiVersion: apps/v1
+     kind: Deployment
+     metadata:
+       name: web
+     spec:
+       selector:
+         matchLabels: {app: web}
+       template:
+         metadata:
+           labels: {app: web}
+         spec:
+           containers:
+           - name: app
+             image: example.com/app
+             resources:
+    -          requests: {cpu: 12, memory: 1Gi}
+    -          limits: {cpu: 12, memory: 1Gi}
+    +          requests: {cpu: 4, memory: 1Gi}
+    +          limits: {cpu: 4, memory: 1Gi}
+    ```
+
+    ```yaml kubelet
+    apiVersion: kubelet.config.k8s.io/v1beta1
+    kind: KubeletConfiguration
+    cpuManagerPolicy: static
+    topologyManagerPolicy: single-numa-node
+    topologyManagerPolicyOptions: {max-allowable-numa-nodes: "32"}
+    reservedSystemCPUs: 0-3,128-131
+    ```
+    """
     chosen = [verdict for verdict in _on_nodes(pod, context) if not verdict.shortages]
     bad = [verdict for verdict in chosen if verdict.step.decision is Decision.REFUSED]
     if bad and len(bad) < len(chosen) and pod.is_scheduled:
@@ -202,8 +381,48 @@ def _refused_somewhere(pod: PodSubject, context: LintContext) -> Iterator[FieldV
         yield FieldViolation(path=f"{pod.prefix}spec", facts=facts)
 
 
+@lint_rule("NW206", Severity.ERROR, PodSubject)
 def _ends_kubelet_rule(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
-    """Pods that make a kubelet crash or hang."""
+    """The pod makes the kubelet crash or hang.
+
+    Finding: {nodes}: {reason}
+
+    Known defects of the kubelet: the static memory policy crashes on a huge page size that the machine's NUMA nodes
+    do not list, before any check would refuse the pod; the distribution of CPUs over NUMA nodes can loop for ever
+    where free CPUs do not form whole groups. Static pods, and pods that name their node, bypass the scheduler,
+    which would keep them away.
+
+    Remedy: Request only what the machine lists, or omit the option or policy on such machines.
+
+    ```diff vm-4
+     apiVersion: v1
+     kind: Pod
+     metadata:
+       name: web
+       annotations: {kubernetes.io/config.source: file}
+     spec:
+       containers:
+       - name: app
+         image: example.com/app
+         resources:
+    -      requests: {cpu: 1, memory: 1Gi, hugepages-16Mi: 64Mi}
+    -      limits: {cpu: 1, memory: 1Gi, hugepages-16Mi: 64Mi}
+    +      requests: {cpu: 1, memory: 1Gi}
+    +      limits: {cpu: 1, memory: 1Gi}
+    ```
+
+    ```yaml kubelet
+    apiVersion: kubelet.config.k8s.io/v1beta1
+    kind: KubeletConfiguration
+    cpuManagerPolicy: static
+    memoryManagerPolicy: Static
+    topologyManagerPolicy: restricted
+    reservedSystemCPUs: "0"
+    reservedMemory:
+    - numaNode: 0
+      limits: {memory: 100Mi}
+    ```
+    """
     for node in _on_nodes(pod, context):
         if not node.shortages and node.step.because and _ends_kubelet(node.step.because[0]):
             yield FieldViolation(path=f"{pod.prefix}spec", facts=_facts(pod, (node,)))
@@ -214,8 +433,46 @@ def _ends_kubelet(reason: Reason) -> bool:
     return isinstance(reason, KubeletHangs | KubeletCrashes | MemoryTypeMissing | DeviceUnlisted)
 
 
+@lint_rule("NW207", Severity.INFO, PodSubject)
 def _parts_of_cpus(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
-    """Guaranteed containers with more than one CPU, but not a whole number, where whole CPUs would be exclusive."""
+    """More than one CPU, but not a whole number.
+
+    Finding: container {container} requests {cpus} CPUs: on {nodes} only whole numbers get exclusive CPUs
+
+    The static CPU policy allocates exclusive CPUs to Guaranteed containers that request a whole number; 2000m is
+    whole, 1500m is not. The container shares its CPUs with all others, which may be intended.
+
+    Remedy: Request a whole number if the container needs exclusive CPUs.
+
+    ```diff epyc-7742-2s-nps1
+     apiVersion: apps/v1
+     kind: Deployment
+     metadata:
+       name: web
+     spec:
+       selector:
+         matchLabels: {app: web}
+       template:
+         metadata:
+           labels: {app: web}
+         spec:
+           containers:
+           - name: app
+             image: example.com/app
+             resources:
+    -          requests: {cpu: 1500m, memory: 1Gi}
+    -          limits: {cpu: 1500m, memory: 1Gi}
+    +          requests: {cpu: 2, memory: 1Gi}
+    +          limits: {cpu: 2, memory: 1Gi}
+    ```
+
+    ```yaml kubelet
+    apiVersion: kubelet.config.k8s.io/v1beta1
+    kind: KubeletConfiguration
+    cpuManagerPolicy: static
+    reservedSystemCPUs: 0-1
+    ```
+    """
     if pod.qos_class is not QOSClass.GUARANTEED:
         return
     static = [node.name for node in context.nodes if node.pins_cpus]
@@ -235,8 +492,67 @@ def _parts_of_cpus(pod: PodSubject, context: LintContext) -> Iterator[FieldViola
         yield FieldViolation(path=part.resources_path, facts=facts, edits=edits)
 
 
+@lint_rule("NW208", Severity.WARNING, PodSubject)
 def _pages_of_init(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
-    """Huge pages of init containers alone, which the memory manager does not count for the pod."""
+    """Huge pages that only init containers request, in the pod scope.
+
+    Finding: {nodes}: {resource} of init container {container} is ignored when the pod's NUMA nodes are chosen
+
+    With `topologyManagerScope: pod` the memory manager counts only the kinds of memory that app containers request.
+    Huge pages of an init container alone are not part of the hint, and may then be missing on the pod's NUMA nodes.
+
+    Remedy: Request the same kind in an app container, or use the scope `container`.
+
+    ```diff
+     apiVersion: nodewright.dev/v1alpha1
+     kind: NodeProfile
+     metadata: {name: worker}
+     spec:
+       rootFsCapacity: 100000000000
+       machineInfo:
+         num_cores: 4
+         num_sockets: 1
+         memory_capacity: 17179869184
+         hugepages: [{page_size: 2048, num_pages: 512}]
+         topology:
+         - node_id: 0
+           memory: 17179869184
+           hugepages: [{page_size: 2048, num_pages: 512}]
+           distances: [10]
+           cores:
+           - {core_id: 0, thread_ids: [0]}
+           - {core_id: 1, thread_ids: [1]}
+           - {core_id: 2, thread_ids: [2]}
+           - {core_id: 3, thread_ids: [3]}
+       kubeletConfiguration:
+         cpuManagerPolicy: static
+         memoryManagerPolicy: Static
+         topologyManagerPolicy: restricted
+         topologyManagerScope: pod
+         reservedSystemCPUs: "0"
+         reservedMemory: [{numaNode: 0, limits: {memory: 100Mi}}]
+     ---
+     apiVersion: v1
+     kind: Pod
+     metadata:
+       name: web
+     spec:
+       initContainers:
+       - name: load
+         image: example.com/load
+         resources:
+           requests: {cpu: 1, memory: 1Gi, hugepages-2Mi: 64Mi}
+           limits: {cpu: 1, memory: 1Gi, hugepages-2Mi: 64Mi}
+       containers:
+       - name: app
+         image: example.com/app
+         resources:
+    -      requests: {cpu: 1, memory: 1Gi}
+    -      limits: {cpu: 1, memory: 1Gi}
+    +      requests: {cpu: 1, memory: 1Gi, hugepages-2Mi: 64Mi}
+    +      limits: {cpu: 1, memory: 1Gi, hugepages-2Mi: 64Mi}
+    ```
+    """
     if pod.qos_class is not QOSClass.GUARANTEED:
         return
     app_requests = {name for container in pod.pod.spec.containers for name in container.resources.requests}
@@ -254,8 +570,47 @@ def _pages_of_init(pod: PodSubject, context: LintContext) -> Iterator[FieldViola
                 yield FieldViolation(path=part.resources_path, facts=facts)
 
 
+@lint_rule("NW209", Severity.ERROR, PodSubject)
 def _allocated_twice(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
-    """Pods that are allocated CPUs which are not free, on machines with unequal cores."""
+    """CPUs that are allocated twice.
+
+    Finding: {node}: the kubelet allocates CPUs {cpus}, which are not free: it assumes equal cores
+
+    The kubelet divides the number of CPUs by the number of cores and uses the quotient as the threads of every
+    core. On hybrid processors, and where siblings are offline, it then allocates whole cores with a thread that is
+    already allocated: two containers share a CPU that each has exclusively.
+
+    Remedy: Use no static CPU policy on such machines, or reserve the small cores and the siblings of offline CPUs.
+
+    ```diff laptop-i7-1370p
+     apiVersion: apps/v1
+     kind: Deployment
+     metadata:
+       name: web
+     spec:
+       selector:
+         matchLabels: {app: web}
+       template:
+         metadata:
+           labels: {app: web}
+         spec:
+           containers:
+           - name: app
+             image: example.com/app
+             resources:
+    -          requests: {cpu: 2, memory: 1Gi}
+    -          limits: {cpu: 2, memory: 1Gi}
+    +          requests: {cpu: 1, memory: 1Gi}
+    +          limits: {cpu: 1, memory: 1Gi}
+    ```
+
+    ```yaml kubelet
+    apiVersion: kubelet.config.k8s.io/v1beta1
+    kind: KubeletConfiguration
+    cpuManagerPolicy: static
+    reservedSystemCPUs: "0"
+    ```
+    """
     for node in _on_nodes(pod, context):
         conflicts = [reason for reason in node.step.because if isinstance(reason, CPUsNotFree)]
         if conflicts:
@@ -264,8 +619,39 @@ def _allocated_twice(pod: PodSubject, context: LintContext) -> Iterator[FieldVio
             return
 
 
+@lint_rule("NW210", Severity.WARNING, PodSubject)
 def _unknown_resources(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
-    """Extended resources that none of the nodes has, so that the other rules do not judge the pod."""
+    """A resource that no node has.
+
+    Finding: {resource} of container {container}: none of the nodes has it, so nothing else is judged there
+
+    The scheduler binds a pod only to nodes that have all its extended resources. A kubelet ignores those that it
+    does not know, so it would admit the pod and run it without its devices.
+
+    Remedy: Name a node with the resource in --node, or correct its name.
+
+    ```diff epyc-7742-2s-nps1
+     apiVersion: apps/v1
+     kind: Deployment
+     metadata:
+       name: web
+     spec:
+       selector:
+         matchLabels: {app: web}
+       template:
+         metadata:
+           labels: {app: web}
+         spec:
+           containers:
+           - name: app
+             image: example.com/app
+             resources:
+    -          requests: {cpu: 2, memory: 1Gi, nvidia.com/gpus: 1}
+    -          limits: {cpu: 2, memory: 1Gi, nvidia.com/gpus: 1}
+    +          requests: {cpu: 2, memory: 1Gi}
+    +          limits: {cpu: 2, memory: 1Gi}
+    ```
+    """
     if not context.nodes:
         return
     for part in pod.defaulted_containers:
@@ -299,16 +685,3 @@ def _smallest(pod: PodSubject, verdict: EmptyNodeVerdict) -> tuple[Suggestion, .
 
 
 _POD_CHANGES = RequestsChanged | AmountsRewritten | CPULimitDropped
-
-NODE_RULES = (
-    LintRule("NW201", Severity.ERROR, (PodSubject,), _odd_cpus, needs_node=True),
-    LintRule("NW202", Severity.ERROR, (PodSubject,), _not_aligned, needs_node=True),
-    LintRule("NW203", Severity.ERROR, (PodSubject,), _storm, needs_node=True),
-    LintRule("NW204", Severity.ERROR, (PodSubject,), _fits_nowhere, needs_node=True),
-    LintRule("NW205", Severity.WARNING, (PodSubject,), _refused_somewhere, needs_node=True),
-    LintRule("NW206", Severity.ERROR, (PodSubject,), _ends_kubelet_rule, needs_node=True),
-    LintRule("NW207", Severity.INFO, (PodSubject,), _parts_of_cpus, needs_node=True),
-    LintRule("NW208", Severity.WARNING, (PodSubject,), _pages_of_init, needs_node=True),
-    LintRule("NW209", Severity.ERROR, (PodSubject,), _allocated_twice, needs_node=True),
-    LintRule("NW210", Severity.WARNING, (PodSubject,), _unknown_resources, needs_node=True),
-)

@@ -1,1 +1,0 @@
-"""JSON as Go's encoding/json parses and writes it, for the kubelet's state files."""

@@ -1,1 +1,0 @@
-"""Tables and descriptions in kubectl's form."""

@@ -1,1 +1,0 @@
-"""The documentation pages of the lint rules, one value a rule."""
