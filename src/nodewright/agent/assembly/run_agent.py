@@ -286,21 +286,19 @@ async def _assembled_parts(
     )
     pressure = PressureMonitor(loop, monitored_parts, POLICIES[settings.eviction_policy])
     event_recorder.on_reclaim = pressure.reclaim
-    agent_interface = _agent_interface(
-        settings, loop, runtime_parts, event_recorder, object_cache, system_info
-    )
+    agent = _agent_interface(settings, loop, runtime_parts, event_recorder, object_cache, system_info)
     return AgentParts(
         settings=settings,
         loop=loop,
         event_recorder=event_recorder,
         pressure=pressure,
         object_cache=object_cache,
-        agent_interface=agent_interface,
+        agent_interface=agent,
         runtime_parts=runtime_parts,
         log_rotate_policy=log_rotate_policy(config.parts.kubelet),
         profile=agent_node.profile,
         plugin_endpoints=plugin_endpoints,
-        dashboard=AgentView(agent_interface, pressure.gauges, cgroups),
+        dashboard=AgentView(agent, pressure.gauges, cgroups),
     )
 
 
