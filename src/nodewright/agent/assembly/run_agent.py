@@ -123,7 +123,7 @@ async def run_agent(settings: AgentSettings, agent_node: AgentNode) -> int:
         return YES
     record_event = parts.event_recorder.record
     asyncio.get_running_loop().set_exception_handler(LoopErrors(record_event, parts.loop.clock))
-    started = RecordEvent(uid="", is_warning=False, reason="Starting", message="Starting nodewright agent.")
+    started = RecordEvent.normal("Starting", "Starting nodewright agent.")
     for event in (started, *opened_store.events):
         record_event(event)
     await _run_until_stopped(parts, kubelet_api, credentials, stop)

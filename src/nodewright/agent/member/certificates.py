@@ -294,7 +294,7 @@ class CertificateRotation:
         self.has_certificate.set()
         end = Instant(round(facts.not_after_s) * 10**9).whole_second
         message = f"{self._signer.usage}: a certificate for {subject.common_name} is valid until {end}"
-        self.record_event(RecordEvent(uid="", is_warning=False, reason="CertificateIssued", message=message))
+        self.record_event(RecordEvent.normal("CertificateIssued", message))
         return True
 
     def _report_error(self, text: str) -> None:
@@ -303,9 +303,7 @@ class CertificateRotation:
         if text != self._last_error:
             self._last_error = text
             message = f"{self._signer.usage}: {text}; it is tried again until it succeeds"
-            self.record_event(
-                RecordEvent(uid="", is_warning=True, reason="CertificateNotIssued", message=message)
-            )
+            self.record_event(RecordEvent.warning("CertificateNotIssued", message))
 
     def _now_s(self) -> float:
         return self._clock.now_ns() / 10**9

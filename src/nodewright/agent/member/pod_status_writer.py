@@ -181,9 +181,7 @@ class PodStatusWriter:
 
     def _report(self, uid: str, error: ApiError) -> None:
         if uid not in self._delays:
-            self.record_event(
-                RecordEvent(uid=uid, is_warning=True, reason="StatusNotReported", message=str(error))
-            )
+            self.record_event(RecordEvent.warning("StatusNotReported", str(error), uid=uid))
 
 
 def _own_object(record: PodRecord) -> str:

@@ -383,9 +383,7 @@ class PressureMonitor:
         """Reports an error, once."""
         if message != self._last_error:
             self._last_error = message
-            self._loop.subscriber.record(
-                RecordEvent(uid="", is_warning=True, reason="PressureNotSeen", message=message)
-            )
+            self._loop.subscriber.record(RecordEvent.warning("PressureNotSeen", message))
 
 
 def _rounded(amount: int) -> int:

@@ -215,9 +215,7 @@ class EffectRunner:
                 if not is_reported:
                     # Nothing else is reported about this pod until the runtime answers.
                     message = error_text(error)
-                    self.record_event(
-                        RecordEvent(uid=uid, is_warning=True, reason="RuntimeUnavailable", message=message)
-                    )
+                    self.record_event(RecordEvent.warning("RuntimeUnavailable", message, uid=uid))
                 is_reported = True
             await self.clock.sleep(_STATUS_RETRY_S)
 
@@ -294,7 +292,7 @@ class EffectRunner:
         if count:
             await asyncio.to_thread(self.cgroups.kill, path)
             message = f"{count} processes in {path} that the runtime does not know were killed"
-            self.record_event(RecordEvent(uid=uid, is_warning=True, reason="StrayProcesses", message=message))
+            self.record_event(RecordEvent.warning("StrayProcesses", message, uid=uid))
 
     # ------------------------------------------------------------ termination
 
