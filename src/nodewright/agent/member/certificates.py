@@ -312,6 +312,9 @@ class CertificateRotation:
         return _LEAST_SHARE + _SHARE_SPREAD * random.random()
 
 
+# ---------------------------------------------------------------- metrics
+
+
 ROTATION_BOUNDS = (
     *(60.0, 3600.0, 14_400.0, 86_400.0, 604_800.0, 2_592_000.0, 7_776_000.0, 15_552_000.0, 31_104_000.0),
     124_416_000.0,
@@ -324,7 +327,10 @@ _RENEW_ERRORS = {
 
 
 class CertificateCounts:
-    """What is counted of the rotation of one kind of certificate: `client` or `server`."""
+    """What is counted of the rotation of one kind of certificate: `client` or `server`.
+
+    Follows: v1.36, kubelet/certificate/kubelet.go; cmd/kubelet/app/server.go, buildKubeletClientConfig.
+    """
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -366,6 +372,9 @@ class CertificateCounts:
 
 
 CLIENT, SERVER = "kubelet-client", "kubelet-server"
+
+
+# ---------------------------------------------------------------- signing requests
 
 
 async def issued_certificate(
@@ -447,6 +456,9 @@ def _decoded(document: Mapping[str, Any], field: str) -> bytes:
         return base64.b64decode(str(document.get(field) or ""))
     except ValueError:
         return b""
+
+
+# ---------------------------------------------------------------- keys, requests and certificates
 
 
 _PEM = serialization.Encoding.PEM

@@ -1,4 +1,4 @@
-"""Registers the node with an API server, and keeps its status there."""
+"""Registers the node with an API server, keeps its status there, and renews its lease."""
 
 import asyncio
 import random
@@ -254,6 +254,9 @@ def _remedy(error: ApiError) -> str:
     if error.status != 403:
         return ""
     return ": the agent needs the user system:node:NAME in the group system:nodes, or the ClusterRole system:node"
+
+
+# ---------------------------------------------------------------- lease
 
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"

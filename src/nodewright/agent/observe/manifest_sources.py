@@ -1,4 +1,4 @@
-"""What the sources of manifests report to: their pods, objects and warnings."""
+"""Manifests as sources of pods: directories that are watched, and the listener that gets pods, objects and warnings."""
 
 import asyncio
 import dataclasses

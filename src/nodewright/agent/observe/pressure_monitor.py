@@ -1,4 +1,4 @@
-"""Watches the node's pressure, rarely while much is left and often near a threshold, and reports it to the loop."""
+"""Watches the node's pressure, rarely while much is left and often near a threshold; reclaims node resources."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -391,6 +391,9 @@ def _rounded(amount: int) -> int:
     return -(-amount >> 20) << 20
 
 
+# ---------------------------------------------------------------- usage of pods
+
+
 class PodUsageReader:
     """Reads pods and their usage for a pass of the eviction manager."""
 
@@ -470,6 +473,9 @@ class PodUsageReader:
 
 def _active(state: AgentState) -> Iterable[PodRecord]:
     return (record for record in state.pods.values() if record.stage in COUNTED_STAGES)
+
+
+# ---------------------------------------------------------------- reclaiming node resources
 
 
 async def reclaim_node_resources(

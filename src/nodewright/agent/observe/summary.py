@@ -1,4 +1,4 @@
-"""The stats summary of the node, its pods and containers, as in the kubelet's Summary API; read on request."""
+"""The stats summary of the node, its pods and containers: the Summary API's document, and `/metrics/resource`; read on request."""
 
 import asyncio
 import os

@@ -64,6 +64,13 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 
+T = TypeVar("T")
+
+
+OPERATION_TIMEOUT_S = 120.0
+"""The kubelet's default for runtimeRequestTimeout."""
+
+
 _STATUS_RETRY_S = 5.0
 
 
@@ -357,6 +364,9 @@ def _empty_status(pod: Pod) -> RuntimePodStatus:
     return RuntimePodStatus(uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name)
 
 
+# ---------------------------------------------------------------- resize
+
+
 async def apply_resize(
     runtime: ContainerRuntime,
     cgroups: CgroupManager,
@@ -415,9 +425,7 @@ def _failure(error: Exception, container_id: str) -> EffectFailure:
     return EffectFailure(reason=RESIZE_ERROR, message=str(error), container=container_id)
 
 
-T = TypeVar("T")
-OPERATION_TIMEOUT_S = 120.0
-"""The kubelet's default for runtimeRequestTimeout."""
+# ---------------------------------------------------------------- time limits
 
 
 class TimeLimitedRuntime:

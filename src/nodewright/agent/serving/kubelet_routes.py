@@ -161,6 +161,9 @@ async def serve_kubelet_api(
     return tuple(bound)
 
 
+# ---------------------------------------------------------------- pods
+
+
 _HEAD, _TAIL = b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[', b"]}"
 
 
@@ -202,6 +205,9 @@ def _inputs(record: PodRecord, node: NodeState) -> tuple[Any, ...]:
     # Only pods with devices report device health.
     lists = held.devices.device_lists if devices else None
     return record, cpu.assignments.get(uid), cpu.pods.get(uid), held.hints.get(uid), devices, lists
+
+
+# ---------------------------------------------------------------- routes
 
 
 _JSON = "application/json"
@@ -435,6 +441,9 @@ async def _on_http_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     text = "404: Page Not Found" if error.status_code == 404 else f"{error.status_code}: {error.detail}"
     return PlainTextResponse(text, error.status_code, headers=error.headers)
+
+
+# ---------------------------------------------------------------- export
 
 
 def agent_export_routes(agent: AgentInterface, profile: NodeProfile) -> tuple[AuthorizedRoute, ...]:

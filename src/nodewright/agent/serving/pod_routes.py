@@ -1,4 +1,4 @@
-"""Routes of pods: list, watch, create, resize, delete, and the reasons for their placement."""
+"""Routes of pods: list, watch, create, resize, delete, and the reasons for their placement; routes of the node and its events."""
 
 import asyncio
 import json
@@ -303,6 +303,9 @@ def _pod(body: bytes, namespace: str) -> Pod:
     return pod
 
 
+# ---------------------------------------------------------------- the node
+
+
 _SAMPLE_INTERVAL_S = 0.3
 
 
@@ -423,6 +426,9 @@ class ProfileRoutes:
                 profile_document(current_profile(self._profile, self._agent.event_recorder.state.node))
             )
         )
+
+
+# ---------------------------------------------------------------- reasons for a placement
 
 
 STAGE_TEXTS = {

@@ -1,4 +1,4 @@
-"""The agent's persistent store: pods, allocations and a journal; each iteration is persisted as a whole or not at all."""
+"""The agent's persistent store and its restart: each iteration is persisted as a whole or not at all."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -411,6 +411,9 @@ def open_store(
         unready_sources=frozenset(unready_sources),
     )
     return AgentStore.open(LocalFileStore(path), node, settings)
+
+
+# ---------------------------------------------------------------- restart
 
 
 def restored_state(parts: NodeParts, saved: SavedState) -> Verdict[RestoredState]:
