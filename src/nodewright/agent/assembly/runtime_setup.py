@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -66,6 +67,14 @@ class RuntimeParts(msgspec.Struct, frozen=True, kw_only=True):
     log_links: LogLinks | None = None
     """None: the logs of containers are not linked to."""
     calls: CallMetrics = msgspec.field(default_factory=CallMetrics)
+
+
+class RunningParts(NamedTuple):
+    """The loop of an agent, its events, and its runtime."""
+
+    loop: AgentLoop
+    event_recorder: EventRecorder
+    runtime: RuntimeParts
 
 
 def log_root(settings: AgentSettings, config: NodeConfig) -> Path:
