@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from nodewright.cluster.tasks.timing import ShortCollections
+from nodewright.documents.files.process_tuning import ShortCollections
 from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node

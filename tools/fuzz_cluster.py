@@ -10,17 +10,14 @@ from pathlib import Path
 import msgspec
 
 from nodewright.cluster.client.access import AccessOptions, ExecPlugin
-from nodewright.cluster.client.api_answers import json_error
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError, json_error
 from nodewright.cluster.client.kubeconfig import load_access
-from nodewright.cluster.client.object_list import ObjectPage, decode_page
-from nodewright.cluster.client.object_watch import decode_event, lines_of
+from nodewright.cluster.client.list_watch import ObjectPage, decode_event, decode_page, lines_of
 from nodewright.cluster.client.request_credentials import run_plugin
 from nodewright.cluster.client.tls import tls_context
 from nodewright.cluster.objects.node_sources import read_cluster_node
 from nodewright.cluster.objects.object_names import KINDS, ClusterName
-from nodewright.cluster.objects.pod_events import pod_event_sentences
-from nodewright.cluster.objects.reader import Selection, read_objects
+from nodewright.cluster.objects.reader import Selection, pod_event_sentences, read_objects
 from nodewright.documents.formats.manifests import workloads_from
 from nodewright.documents.profiles.node_export import (
     bytes_digest,
@@ -28,7 +25,7 @@ from nodewright.documents.profiles.node_export import (
     node_export,
     read_node_export,
 )
-from nodewright.documents.profiles.profile_files import load_profile
+from nodewright.documents.profiles.node_profiles import load_profile
 from nodewright.model.errors import JSON_ERRORS, InputError
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod
 from nodewright.model.values.instant import Instant

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR
+from nodewright.documents.output.terminal import ERROR
 from tools.source import ROOT
 
 Reader = Callable[[bytes], object]

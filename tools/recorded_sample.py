@@ -8,8 +8,7 @@ import json
 from pathlib import Path
 
 from nodewright.model.releases.release_table import RELEASE_TABLES
-from nodewright.testing.conformance.release_vectors import vectors_of_release
-from nodewright.testing.conformance.vectors import FAMILIES, Vector, recorded_sample
+from nodewright.testing.conformance.vectors import FAMILIES, Vector, recorded_sample, vectors_of_release
 
 CONFORMANCE = Path(__file__).parent.parent / "tests" / "conformance"
 SAMPLE = recorded_sample()

@@ -16,8 +16,8 @@ from typing import Any, get_args, get_origin
 import click
 import msgspec
 
+from nodewright.cli.about import REPORTS, schema_of
 from nodewright.cli.app import app
-from nodewright.cli.schema import REPORTS, schema_of
 from nodewright.documents.output.json_yaml import as_json
 from nodewright.documents.profiles.catalogue import CatalogueMachine, catalogue
 from nodewright.model.hardware import machine_info

@@ -31,12 +31,11 @@ from tests.support.real_scheduler import running_component
 from tests.support.small_nodes import a_small_profile
 
 from nodewright.cluster.client.access import ClusterAccess, TLSSettings, UserCredentials
-from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.client.api_client import PlainAccess
 from nodewright.cluster.serving.key_pair import ensure_key_pair
 from nodewright.cluster.serving.tls import ReloadingTLS
-from nodewright.cluster.tasks.clock import HostClock
-from nodewright.documents.profiles.catalogue import catalogue
-from nodewright.documents.profiles.node_lookup import catalogue_profile
+from nodewright.cluster.tasks.timing import HostClock
+from nodewright.documents.profiles.catalogue import catalogue, catalogue_profile
 from nodewright.fleet import Options, run
 from nodewright.fleet.simulation.outcomes import FleetResult, PodOutcome
 from nodewright.fleet.workload import FleetNode, FleetPod

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.client.api_client import PlainAccess
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.client.reflector import Reflector
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 
 PODS = "/api/v1/namespaces/default/pods"
 SIZES = (2, 3, 4, 5, 6)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nodewright.predict.library import InteractiveAdmitResult as AdmitResult
     from nodewright.predict.library import InteractiveExplanation as Explanation
     from nodewright.predict.library import InteractiveNode as Node
-    from nodewright.predict.library import load_pods
+    from nodewright.predict.python_sources import load_pods
     from nodewright.version import __version__
 
 __all__ = [

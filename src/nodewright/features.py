@@ -31,16 +31,20 @@ from nodewright.model.releases.release import Release, applied_rules
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.predict.evict.evict_report import EvictionReport, eviction_report
 from nodewright.predict.evict.node_usage import usage_of_node
-from nodewright.predict.library import add_sources, profile_of
 from nodewright.predict.lint.lint_input import load_lint_input
 from nodewright.predict.lint.lint_report import LintReport, lint_report
 from nodewright.predict.lint.lint_run import lint_result
 from nodewright.predict.lint.rules import RuleSelection
 from nodewright.predict.node import Node
+from nodewright.predict.python_sources import add_sources, profile_of
 from nodewright.predict.quota.applied_inventory import applied_inventory
 from nodewright.predict.quota.quota_report import AppliedQuotasReport, quota_report
-from nodewright.predict.rehearse.rehearsal_report import RehearsalReport, rehearsal_report
-from nodewright.predict.rehearse.restart_query import RestartQuery, rehearsed_restart
+from nodewright.predict.rehearsal import (
+    RehearsalReport,
+    RestartQuery,
+    rehearsal_report,
+    rehearsed_restart,
+)
 
 
 def lint(

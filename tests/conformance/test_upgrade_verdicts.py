@@ -15,9 +15,8 @@ from nodewright.engine.node.restart.kubelet_startup import StoredState
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES
-from nodewright.predict.upgrade.findings import Difference, differences_of
-from nodewright.predict.upgrade.pod_facts import Aspect
-from nodewright.predict.upgrade.release_facts import Area, UpgradeCase, decide
+from nodewright.predict.upgrade.release_facts import Area, Aspect, UpgradeCase, decide
+from nodewright.predict.upgrade.upgrade_report import Difference, differences_of
 
 HERE = Path(__file__).parent
 EVERY = 16

@@ -10,7 +10,6 @@ from zlib import crc32
 import pytest
 
 from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES
-from nodewright.testing.conformance.release_vectors import vectors_of_release
 from nodewright.testing.conformance.vector_run import ConformanceReport, run_vectors
 from nodewright.testing.conformance.vectors import (
     FAMILIES,
@@ -18,6 +17,7 @@ from nodewright.testing.conformance.vectors import (
     read_machines,
     read_vectors,
     recorded_sample,
+    vectors_of_release,
 )
 
 HERE = Path(__file__).parent

@@ -17,7 +17,7 @@ from nodewright.model.kubernetes.pod_resources_api import ContainerDevices, Cont
 from nodewright.model.values.idset import CPUSet
 from nodewright.predict.audit.audit_comparison import audit_of
 from nodewright.predict.audit.audit_evidence import AuditEvidence, DiscrepancyKind
-from nodewright.predict.audit.cgroup_check import CPUS, MEMS
+from nodewright.predict.audit.container_check import CPUS, MEMS
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod
 

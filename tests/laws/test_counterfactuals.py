@@ -18,11 +18,11 @@ from nodewright.engine.node.events import PodAdded, PodRecovered
 from nodewright.engine.node.step import step
 from nodewright.engine.node.what_if.changes import PodLeaves, RequestsChanged, SettingsChanged
 from nodewright.engine.node.what_if.counterfactuals import Suggestion
-from nodewright.engine.node.what_if.explanation import suggested_changes
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Container, Pod, ResourceRequirements
 from nodewright.model.values.quantity import Quantity
+from nodewright.predict.explain.explanation import suggested_changes
 from nodewright.predict.node import Node
 
 UNITS = {"cpu": 1000, "memory": MIB, GPU: 1}

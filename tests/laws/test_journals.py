@@ -18,8 +18,7 @@ from nodewright.documents.profiles.scenario_files import (
     scenario_node,
 )
 from nodewright.predict.node import Node
-from nodewright.predict.replay.journal_events import journal_event, journal_head
-from nodewright.predict.replay.scenario_journal import journal_file
+from nodewright.predict.replay.scenario_journal import journal_event, journal_file, journal_head
 from nodewright.predict.replay.scenario_run import replay
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 

@@ -15,7 +15,7 @@ from nodewright.model.values.golang import NumberError, parse_int, saturated_int
 from nodewright.model.values.idset import CPUSet, IdSetError
 from nodewright.model.values.instant import Instant, InstantError
 from nodewright.model.values.quantity import Quantity, QuantityError
-from nodewright.predict.timeline.growth_input import parse_moment, parse_rate
+from nodewright.predict.timeline.usage_forecast import parse_moment, parse_rate
 
 ODD = "0123456789+-.,eEinumkKMGTPhs:TZx/%_ \0\u0660\uff11"
 TEXTS = st.text(ODD, max_size=40) | st.text(max_size=20) | st.integers(1, 6000).map(lambda count: "9" * count)

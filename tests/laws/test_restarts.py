@@ -23,7 +23,12 @@ from nodewright.model.reasons.cpu import NotEnoughWholeCores
 from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.idset import NUMASet
 from nodewright.predict.node import Node
-from nodewright.predict.replay.kubelet_restart import NO_CHANGE, PendingRestart, changed_parts, restart_step
+from nodewright.predict.replay.scenario_run import (
+    NO_CHANGE,
+    PendingRestart,
+    changed_parts,
+    restart_step,
+)
 
 NAMES = "abcde"
 

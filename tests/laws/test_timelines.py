@@ -21,7 +21,7 @@ from nodewright.engine.core.eviction.eviction_policy import (
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation, EvictionState
 from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.predict.timeline import Growth, TimelineSetup, simulated_timeline, threshold_advice
-from nodewright.predict.timeline.moments import EvictionBegun, EvictionDone
+from nodewright.predict.timeline.timeline_model import EvictionBegun, EvictionDone
 from nodewright.testing.usage import SECOND_NS, a_timeline_pod, a_timeline_setting
 
 MI = 1 << 20

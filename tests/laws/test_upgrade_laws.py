@@ -7,21 +7,28 @@ from msgspec.structs import replace
 from tests.support.small_nodes import guaranteed_pods, profiles
 
 from nodewright.documents.formats.workloads import Workload
-from nodewright.documents.profiles.node_lookup import with_release
+from nodewright.documents.profiles.node_profiles import with_release
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.releases.release_changes import changes_between, with_change
 from nodewright.model.releases.release_table import RELEASE_TABLES, ReleaseTable
 from nodewright.predict.node import Node
-from nodewright.predict.upgrade.findings import (
+from nodewright.predict.upgrade.release_facts import (
+    Area,
+    Aspect,
+    FactName,
+    FactOwner,
+    ReleaseFacts,
+    UpgradeCase,
+    decide,
+)
+from nodewright.predict.upgrade.upgrade_input import profile_case
+from nodewright.predict.upgrade.upgrade_report import (
     Difference,
     changes_that_make,
     compared_releases,
     differences_of,
 )
-from nodewright.predict.upgrade.pod_facts import Aspect, FactName
-from nodewright.predict.upgrade.release_facts import Area, FactOwner, ReleaseFacts, UpgradeCase, decide
-from nodewright.predict.upgrade.upgrade_input import profile_case
 from nodewright.testing.objects import sidecar
 
 TABLES = st.sampled_from(list(RELEASE_TABLES.values()))

@@ -16,7 +16,7 @@ from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import NodeContext, ProcessConfigBuilder
 from nodewright.agent.pods.log_rotation import LogRotatePolicy, rotate_once
 from nodewright.agent.state.agent_state import PodSource
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.model.kubernetes.namespace_objects import ConfigMap

@@ -12,7 +12,7 @@ import pytest
 from tests.support.deciding_nodes import DecidingNodes
 from tests.support.real_api_server import needs_real, real_api_server
 
-from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.client.api_client import PlainAccess
 from tools.scheduling_bench import Bench, ExtenderProcess
 from tools.scheduling_workload import PODS
 

@@ -15,7 +15,7 @@ from nodewright.documents.profiles.scenario_files import scenario_from_file, sce
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.predict.node import Node
-from nodewright.predict.replay.journal_events import action_documents
+from nodewright.predict.replay.scenario_journal import action_documents
 from nodewright.predict.replay.scenario_run import replay
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, a_static_pod

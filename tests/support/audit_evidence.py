@@ -21,7 +21,7 @@ from nodewright.engine.node.pod_resources_view import allocatable_resources, pod
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.verdict import Granted, Verdict
 from nodewright.predict.audit.audit_evidence import AuditEvidence, CgroupEvidence, StateFileEvidence
-from nodewright.predict.audit.cgroup_check import cgroups_to_read, file_names_to_read
+from nodewright.predict.audit.container_check import cgroups_to_read, file_names_to_read
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from tests.support.memory_cluster import NODES, PODS, Document, MemoryCluster
 
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.client.cluster_api import ApiError
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.scheduling.extender.cluster_feed import ClusterFeed
 from nodewright.scheduling.extender.extender_service import ApiBinder, ExtenderService, ServiceOptions

@@ -12,9 +12,9 @@ from tests.support.fake_api_server import FakeApiServer, kubeconfig_text
 
 from nodewright.cluster.client.access import AccessOptions, ClusterAccess
 from nodewright.cluster.client.api_client import ApiClient
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.client.kubeconfig import load_access
-from nodewright.cluster.client.object_list import collected_pages
+from nodewright.cluster.client.list_watch import collected_pages
 
 T = TypeVar("T")
 NODES = "/api/v1/nodes"

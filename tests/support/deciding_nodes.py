@@ -14,13 +14,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.exports.export_places import EXPORT_URL
 from nodewright.cluster.serving.http_server import ListenAddress, TLSContextSource, serve_network
 from nodewright.cluster.serving.middleware import RefusalLog
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.profiles.node_export import encode_node_export, node_export
 from nodewright.engine.node.step import Decision

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from nodewright.cluster.tasks.clock import Clock
-from nodewright.cluster.tasks.timing import elapsed_s
+from nodewright.cluster.tasks.timing import Clock, elapsed_s
 
 T = TypeVar("T")
 

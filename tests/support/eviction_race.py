@@ -34,7 +34,7 @@ from nodewright.agent.state.agent_state import (
     PodStage,
 )
 from nodewright.agent.state.observations import PodApplied
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.files.cgroup_files import memory_file_names
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile

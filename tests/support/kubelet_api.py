@@ -34,12 +34,11 @@ from nodewright.agent.serving.kubelet_routes import (
     LoopMetrics,
     serve_kubelet_api,
 )
-from nodewright.cluster.serving.access import Authorizer, Grants
+from nodewright.cluster.serving.access import Authorizer, Grants, TokenFile
 from nodewright.cluster.serving.http_server import ListenAddress
 from nodewright.cluster.serving.key_pair import KeyPair, make_key_pair
 from nodewright.cluster.serving.routes import AccessRole
 from nodewright.cluster.serving.tls import ReloadingTLS
-from nodewright.cluster.serving.tokens import TokenFile
 from nodewright.model.kubernetes.kubelet_configuration import (
     KubeletAuthentication,
     KubeletConfiguration,

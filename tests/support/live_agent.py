@@ -26,7 +26,7 @@ from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime
 from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodRecord, PodSource
 from nodewright.agent.state.observations import PodApplied, PodDeletionRequested
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.profiles.machine.captured_machine import capture_this_machine
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile

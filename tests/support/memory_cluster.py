@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.client.cluster_api import ApiError
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.values.instant import Instant
 
 PODS_OF_ALL, PODS, NODES = "/api/v1/pods", "/api/v1/namespaces/default/pods", "/api/v1/nodes"

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from nodewright.agent.member.certificates import SIGNING_REQUESTS
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.client.cluster_api import ApiError
+from nodewright.cluster.tasks.timing import Clock
 
 Document = dict[str, Any]
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from nodewright.cli.app import COMMANDS, run
-from nodewright.documents.output.exit_codes import USAGE, YES
+from nodewright.documents.output.terminal import USAGE, YES
 from nodewright.model.releases.release_table import RELEASE_TABLES
 
 

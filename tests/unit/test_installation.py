@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from nodewright.cli.app import COMMANDS, missing_extra_text, run
-from nodewright.documents.output.exit_codes import ERROR, YES
+from nodewright.documents.output.terminal import ERROR, YES
 from tools.package_readme import package_readme
 from tools.source import ROOT
 
@@ -215,7 +215,7 @@ def test_a_missing_package_is_an_error_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "starlette.applications", None)
-    monkeypatch.delitem(sys.modules, "nodewright.cli.admit_page", raising=False)
+    monkeypatch.delitem(sys.modules, "nodewright.cli.browser_pages", raising=False)
     arguments = ["admit", "-f", "examples/admission/pods.yaml", "--node", WORKER, "--serve"]
     assert run(arguments) == ERROR
     assert capsys.readouterr().err == (

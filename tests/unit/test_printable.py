@@ -146,7 +146,7 @@ _WRITERS = {
     "documents/output/terminal.py",
     "cli/__init__.py",
     "cli/complete.py",
-    "cli/logs.py",
+    "cli/agent/logs.py",
     "cli/output_files.py",
 }
 

@@ -32,9 +32,8 @@ from nodewright.agent.state.observations import (
     Ticked,
 )
 from nodewright.agent.store.write_queue import QueuedIteration, StateWriter, WriteQueue, bypasses_queue
-from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import STATE_NOT_SAVED, error_text
-from nodewright.cluster.tasks.timing import monotonic_ns
+from nodewright.cluster.tasks.timing import Clock, monotonic_ns
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 

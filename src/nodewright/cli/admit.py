@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING
 import click
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options, current_session, is_about_all_nodes, watch_option
+from nodewright.cli.cluster.cluster_options import (
+    cluster_options,
+    current_session,
+    is_about_all_nodes,
+    watch_option,
+)
 from nodewright.cli.node_query import LoadedQuery, admitted_entry, load_query, print_report
 from nodewright.cli.options import JournalOptions, NodeQuery
-from nodewright.documents.files.garbage import rare_collections
-from nodewright.documents.output.exit_codes import NO, YES
+from nodewright.documents.files.process_tuning import rare_collections
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_workflow_commands
+from nodewright.documents.output.terminal import NO, YES, print_workflow_commands
 from nodewright.predict.admit.admission_report import (
     AdmissionReport,
     admission_commands,
@@ -60,7 +64,7 @@ def command(
     if serve is not None:
         if resize or output is not None or journal is not None:
             raise click.UsageError("--serve cannot be combined with --resize, -o or --journal")
-        from nodewright.cli.admit_page import serve_admission_page  # noqa: PLC0415 - needed only for a page
+        from nodewright.cli.browser_pages import serve_admission_page  # noqa: PLC0415 - needed only for a page
 
         return serve_admission_page(query, serve)
     if is_about_all_nodes(query.node, query.shape):
@@ -68,7 +72,7 @@ def command(
             raise click.UsageError(
                 "--resize, --journal and -o github are about one node: name it with --node"
             )
-        from nodewright.cli.admit_cluster import report_cluster_admission  # noqa: PLC0415 - start-up time
+        from nodewright.cli.cluster.cluster_answers import report_cluster_admission  # noqa: PLC0415 - start-up time
 
         return report_cluster_admission(current_session(), query, output)
     loaded = load_query(query, as_arrivals=not resize)
@@ -120,6 +124,6 @@ def _report_node(
 def _open_journal(
     journal: JournalOptions, query: NodeQuery, loaded: LoadedQuery
 ) -> "AbstractContextManager[JournalFile | None]":
-    from nodewright.cli.journal import node_document, open_journal  # noqa: PLC0415 - start-up time
+    from nodewright.cli.output_files import node_document, open_journal  # noqa: PLC0415 - start-up time
 
     return open_journal(journal, lambda: node_document(loaded.profile, query.kubelet_config))

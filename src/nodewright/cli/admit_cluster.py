@@ -5,26 +5,25 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from nodewright.cli.cluster_session import ClusterSession
+from nodewright.cli.cluster.cluster_session import ClusterSession
 from nodewright.cli.options import NodeQuery
-from nodewright.cli.read_progress import ReadProgressLine
-from nodewright.cli.workload_input import print_input_notes, read_workloads
-from nodewright.cluster.objects.all_nodes import AllNodes, read_all_nodes
-from nodewright.cluster.objects.listed_nodes import ListedNodes
+from nodewright.cli.workload_input import ReadProgressLine, print_input_notes, read_workloads
+from nodewright.cluster.objects.all_nodes import AllNodes, ListedNodes, read_all_nodes
 from nodewright.documents.formats.workloads import LoadedWorkloads
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_message, print_text, terminal_columns
+from nodewright.documents.output.terminal import NO, YES, print_message, print_text, terminal_columns
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import ReadSource
-from nodewright.predict.admit.cluster_admission import ClusterAdmission, ClusterAnswers, with_observed
-from nodewright.predict.admit.cluster_admission_report import (
+from nodewright.predict.admit.cluster_admission import (
+    ClusterAdmission,
     ClusterAdmissionReport,
+    ClusterAnswers,
     cluster_admission_text,
     pod_of_cluster,
     taking_nodes,
+    with_observed,
 )
-from nodewright.predict.alike_nodes import AlikeNodes
+from nodewright.predict.node import AlikeNodes
 
 
 class LoadedForCluster(NamedTuple):

@@ -12,7 +12,7 @@ from nodewright.cli.browser_pages import listen_address, serve_until_stopped
 from nodewright.cli.node_query import admitted_entry, load_query
 from nodewright.cli.options import NodeQuery
 from nodewright.documents.formats.documents import STDIN, named_files
-from nodewright.documents.output.exit_codes import NO, YES
+from nodewright.documents.output.terminal import NO, YES
 from nodewright.model.errors import InputError
 
 

@@ -8,8 +8,7 @@ import click
 
 from nodewright.agent.assembly.agent_settings import AgentSettings, agent_options
 from nodewright.cli.workload_input import print_warnings
-from nodewright.documents.output.exit_codes import ERROR
-from nodewright.documents.output.terminal import print_message
+from nodewright.documents.output.terminal import ERROR, print_message
 from nodewright.model.errors import Fault, InputError
 
 _ROOT_NEEDED = """error: running pods needs root: the agent creates cgroups and runs processes as other users.

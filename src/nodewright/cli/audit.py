@@ -9,17 +9,21 @@ from msgspec.structs import replace
 
 from nodewright.agent.store.store_files import agent_directory
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options, current_session
+from nodewright.cli.cluster.cluster_options import cluster_options, current_session
 from nodewright.cluster.client.agent_client import DEFAULT_SOCKET
-from nodewright.documents.output.exit_codes import ERROR, NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_message, print_text
+from nodewright.documents.output.terminal import ERROR, NO, YES, print_message, print_text
 from nodewright.documents.profiles.kubelet_root import DEFAULT_ROOT_DIRECTORY
 from nodewright.model.kubernetes.resource_names import CPU, is_extended
 from nodewright.predict.audit.audit_comparison import audit_of
 from nodewright.predict.audit.audit_evidence import AuditResult, EvidenceSource, UncomparedReason
-from nodewright.predict.audit.audit_report import audit_report, audit_text, uncompared_sentence
-from nodewright.predict.audit.cluster_check import ClusterEvidence, cluster_audit
+from nodewright.predict.audit.audit_report import (
+    ClusterEvidence,
+    audit_report,
+    audit_text,
+    cluster_audit,
+    uncompared_sentence,
+)
 from nodewright.predict.audit.evidence_sources import AuditOptions, gather_evidence
 from nodewright.predict.node import Node
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodewright.cluster.tasks.stop_signal import stop_event
+from nodewright.cluster.tasks.supervision import stop_event
 from nodewright.documents.output.terminal import print_log_line, print_message
 
 if TYPE_CHECKING:

@@ -7,16 +7,14 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.cli.admit_cluster import LoadedForCluster, report_cluster_admission
-from nodewright.cli.cluster_session import ClusterSession
-from nodewright.cli.manifest_options import ManifestOptions
+from nodewright.cli.cluster.cluster_answers import LoadedForCluster, report_cluster_admission
+from nodewright.cli.cluster.cluster_session import ClusterSession
 from nodewright.cli.node_query import LoadedQuery, load_query
-from nodewright.cli.options import NodeQuery
+from nodewright.cli.options import ManifestOptions, NodeQuery
 from nodewright.cli.usage_options import UsageOptions, node_with_usage
 from nodewright.cluster.objects.node_sources import proxy_path
-from nodewright.cluster.objects.pod_events import pod_event_sentences
-from nodewright.cluster.objects.reader import ClusterReader
-from nodewright.documents.formats.provided_files import provide_files
+from nodewright.cluster.objects.reader import ClusterReader, pod_event_sentences
+from nodewright.documents.formats.documents import provide_files
 from nodewright.documents.formats.workloads import LoadedWorkloads, Workload
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
 from nodewright.engine.core.requests.integer_requests import scheduler_requests
@@ -30,10 +28,10 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import MEMORY, readable_amount
 from nodewright.model.reasons.status_evidence import FailureCause, problem_evidence
 from nodewright.predict.admit.resize_report import resize_sentences
-from nodewright.predict.explain.explanation_text import PodExplanation
+from nodewright.predict.explain.explanation_report import PodExplanation
 from nodewright.predict.explain.failed_pod_report import proof_lines
 from nodewright.predict.node import Node
-from nodewright.predict.node_report.allocation_tables import holding_sentences
+from nodewright.predict.node_report.report_parts import holding_sentences
 
 _USAGE = "/stats/summary of the kubelet"
 

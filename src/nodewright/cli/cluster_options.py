@@ -12,10 +12,9 @@ import click
 from click.core import ParameterSource
 from msgspec.structs import replace
 
-from nodewright.cli.cluster_session import ClusterOptions, ClusterSession
+from nodewright.cli.cluster.cluster_session import ClusterOptions, ClusterSession
 from nodewright.documents.files.regular_files import is_there
-from nodewright.documents.formats.documents import STDIN, is_url
-from nodewright.documents.formats.provided_files import provide_files
+from nodewright.documents.formats.documents import STDIN, is_url, provide_files
 from nodewright.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -161,7 +160,7 @@ def watch_option(command: Callable[..., int]) -> Callable[..., int]:
     def with_watch(*, watch: bool, **parameters: Any) -> int:
         if not watch:
             return command(**parameters)
-        from nodewright.cli.cluster_watch import watch_command  # noqa: PLC0415 - start-up time
+        from nodewright.cli.cluster.cluster_watch import watch_command  # noqa: PLC0415 - start-up time
 
         return watch_command(lambda: command(**parameters))
 

@@ -12,11 +12,11 @@ from functools import partial
 import click
 import msgspec
 
-from nodewright.cli.cluster_options import current_session
-from nodewright.cli.cluster_session import ClusterSession, WatchTarget
+from nodewright.cli.cluster.cluster_options import current_session
+from nodewright.cli.cluster.cluster_session import ClusterSession, WatchTarget
 from nodewright.cluster.client.api_client import ApiClient
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.object_watch import metadata_of
+from nodewright.cluster.client.cluster_api import ApiError
+from nodewright.cluster.client.list_watch import metadata_of
 from nodewright.cluster.client.reflector import BackOffDelay
 from nodewright.documents.output.terminal import print_message, print_text
 from nodewright.model.errors import HostError

@@ -9,7 +9,7 @@ import msgspec
 from nodewright.cluster.client.access import AccessOptions
 from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.client.kubeconfig import context_names, load_access
-from nodewright.cluster.client.object_watch import metadata_of
+from nodewright.cluster.client.list_watch import metadata_of
 from nodewright.cluster.objects.object_names import ResourceKind, kinds_of
 from nodewright.model.errors import HostError, InputError
 

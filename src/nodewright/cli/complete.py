@@ -135,7 +135,7 @@ def _options_below(command: CompletionEntry) -> Iterator[CompletionEntry]:
 def _cluster_names(kind: str, words: Sequence[str]) -> Sequence[str]:
     """The names of a kind in the cluster and the namespace of the words before."""
     try:
-        from nodewright.cli.cluster_words import ClusterWords, cluster_words  # noqa: PLC0415 - start-up time
+        from nodewright.cli.cluster.cluster_words import ClusterWords, cluster_words  # noqa: PLC0415 - start-up time
     except ImportError:  # without the extra
         return ()
     query = ClusterWords(

@@ -4,8 +4,7 @@ from importlib import resources
 
 import click
 
-from nodewright.documents.output.exit_codes import YES
-from nodewright.documents.output.terminal import print_text
+from nodewright.documents.output.terminal import YES, print_text
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -2,10 +2,10 @@
 
 import click
 
-from nodewright.cli.agent_connection import with_agent
+from nodewright.cli.agent.agent_connection import with_agent
 from nodewright.cli.browser_pages import listen_address, serve_until_stopped
 from nodewright.cluster.client.agent_client import AgentClient
-from nodewright.documents.output.exit_codes import YES
+from nodewright.documents.output.terminal import YES
 
 
 @click.command("dashboard")

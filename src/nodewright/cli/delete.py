@@ -5,10 +5,9 @@ import time
 import click
 
 from nodewright.cli import options
-from nodewright.cli.agent_connection import decode_pods, pod_names, pod_route, with_agent
+from nodewright.cli.agent.agent_connection import decode_pods, pod_names, pod_route, with_agent
 from nodewright.cluster.client.agent_client import AgentClient, AgentStatusError
-from nodewright.documents.output.exit_codes import ERROR, YES
-from nodewright.documents.output.terminal import print_line, print_message
+from nodewright.documents.output.terminal import ERROR, YES, print_line, print_message
 
 _POLL_INTERVAL_S = 0.05
 

@@ -9,28 +9,30 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.cli import options, usage_options
-from nodewright.cli.cluster_options import cluster_options
-from nodewright.cli.manifest_options import ManifestOptions, filename_options
+from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.node_query import print_report, with_policies
-from nodewright.cli.options import PolicyOptions
+from nodewright.cli.options import ManifestOptions, PolicyOptions, filename_options
 from nodewright.cli.workload_input import print_warnings
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.profiles.node_lookup import find_profile
+from nodewright.documents.output.terminal import NO, YES
+from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.engine.core.eviction.eviction_policy import KUBELET, EvictionPolicy
 from nodewright.engine.node.previews import node_eviction_forecast
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.model.values.duration import Duration, DurationError
-from nodewright.predict.evict.evict_report import eviction_report
-from nodewright.predict.evict.evict_text import evict_text, evicted_names
+from nodewright.predict.evict.evict_report import evict_text, evicted_names, eviction_report
 from nodewright.predict.evict.node_usage import NodeWithUsage
 from nodewright.predict.node import Node
 from nodewright.predict.timeline import simulated_timeline, threshold_advice, timeline_setup
-from nodewright.predict.timeline.growth_input import GrowthForecast
-from nodewright.predict.timeline.timeline_report import timeline_report
-from nodewright.predict.timeline.timeline_text import TimelineReport, timeline_evicted_names, timeline_text
+from nodewright.predict.timeline.timeline_report import (
+    TimelineReport,
+    timeline_evicted_names,
+    timeline_report,
+    timeline_text,
+)
+from nodewright.predict.timeline.usage_forecast import GrowthForecast
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,13 +8,17 @@ import click
 from msgspec.structs import replace
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options, current_session, is_about_all_nodes, watch_option
+from nodewright.cli.cluster.cluster_options import (
+    cluster_options,
+    current_session,
+    is_about_all_nodes,
+    watch_option,
+)
 from nodewright.cli.node_query import LoadedQuery, load_query, print_report
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.documents.formats.workloads import LoadedWorkloads, Workload
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_message, print_text, terminal_columns
+from nodewright.documents.output.terminal import NO, YES, print_message, print_text, terminal_columns
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.what_if.counterfactuals import BUDGET
@@ -22,8 +26,13 @@ from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.status_evidence import StatusEvidence, problem_evidence
-from nodewright.predict.explain.explanation_report import ExplanationReport, explained_pod
-from nodewright.predict.explain.explanation_text import PodExplanation, explanation_text, status_text
+from nodewright.predict.explain.explanation_report import (
+    ExplanationReport,
+    PodExplanation,
+    explained_pod,
+    explanation_text,
+    status_text,
+)
 from nodewright.predict.explain.failed_pod_report import StatusReport, status_findings
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.report_parts import node_of_report
@@ -204,7 +213,7 @@ def _explain_of_cluster(
     query: options.NodeQuery, loaded: LoadedWorkloads, budget: int, page: "Path | None", output: str | None
 ) -> int:
     """Prints the explanations of pods on their nodes, and for pods without one what each node decides."""
-    from nodewright.cli.cluster_explain import explain_unbound_pods  # noqa: PLC0415 - start-up time
+    from nodewright.cli.cluster.cluster_answers import explain_unbound_pods  # noqa: PLC0415 - start-up time
 
     def is_bound(workload: Workload) -> bool:
         return query.node is None and workload.is_stored and bool(workload.pod.spec.node_name)
@@ -229,7 +238,7 @@ def _explain_in_cluster(
     query: options.NodeQuery, workloads: LoadedWorkloads, budget: int, page: "Path | None", output: str | None
 ) -> int:
     """Prints the explanations of pods on their nodes; if a node cannot be read, what their statuses prove."""
-    from nodewright.cli.cluster_explain import explained_on_their_nodes  # noqa: PLC0415 - start-up time
+    from nodewright.cli.cluster.cluster_answers import explained_on_their_nodes  # noqa: PLC0415 - start-up time
 
     session = current_session()
     try:

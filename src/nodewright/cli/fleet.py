@@ -11,14 +11,13 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from nodewright.cli.cluster_options import cluster_options
-from nodewright.cli.fleet_capacity import capacity, minimise
-from nodewright.cli.fleet_options import FleetQuery, fleet_query_options, parse_seconds
+from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.fleet.fleet_capacity import capacity, minimise
+from nodewright.cli.fleet.fleet_options import FleetQuery, fleet_query_options, parse_seconds
 from nodewright.cli.options import output_file_option, output_option
 from nodewright.documents.files.file_store import write_output
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_line, print_text, terminal_columns
+from nodewright.documents.output.terminal import NO, YES, print_line, print_text, terminal_columns
 from nodewright.fleet import SCORES, Options, RunCheckpoint
 from nodewright.fleet.engines import Engine
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
@@ -27,12 +26,13 @@ from nodewright.fleet.report.fleet_page import fleet_page
 from nodewright.fleet.report.fleet_report import fleet_assumptions, fleet_report, pod_columns, write_parquet
 from nodewright.fleet.report.fleet_text import fleet_text, pods_text
 from nodewright.fleet.report.sweep_report import SweepReport, SweepSummaries, sweep_runs_report, sweep_text
-from nodewright.fleet.run_progress import RunProgress, interrupts_noted
 from nodewright.fleet.simulation.fleet_simulation import Retry
 from nodewright.fleet.simulation.outcomes import FleetResult, PodOutcome
 from nodewright.fleet.sweep_runs import (
+    RunProgress,
     Sweep,
     SweepWorkers,
+    interrupts_noted,
     load_node_scorers,
     parse_axes,
     run_fleet,
@@ -42,7 +42,7 @@ from nodewright.fleet.synthetic import NODE_HEADER, POD_HEADER, SyntheticFleet, 
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable, printable_lines
-from nodewright.predict.node import load_pods
+from nodewright.predict.python_sources import load_pods
 
 
 @click.command("generate")
@@ -297,7 +297,7 @@ def _report_sweep(sweep: Sweep, summaries: SweepSummaries, output: str | None, h
     fleet, run_count = sweep.fleet, len(sweep.runs())
     if html is not None:
         from nodewright.cli.output_files import page_origin, write_page  # noqa: PLC0415 - start-up time
-        from nodewright.fleet.report.sweep_page import sweep_page  # noqa: PLC0415 - start-up time
+        from nodewright.fleet.report.sweep_report import sweep_page  # noqa: PLC0415 - start-up time
 
         notes = assumption_lines(fleet)
         write_page(html, sweep_page(summaries, run_count=run_count, notes=notes, origin=page_origin()))

@@ -8,19 +8,20 @@ from typing import Any
 import click
 import msgspec
 
-from nodewright.cli.manifest_options import (
+from nodewright.cli.options import (
     ManifestOptions,
+    kubelet_config_option,
     kustomize_option,
     max_document_size_option,
+    namespace_option,
     recursive_option,
     size_in_bytes,
     split_names,
+    strict_option,
 )
-from nodewright.cli.options import kubelet_config_option, namespace_option, strict_option
-from nodewright.cli.read_progress import ReadProgressLine
-from nodewright.cli.workload_input import manifest_inputs, print_skipped, print_warnings
+from nodewright.cli.workload_input import ReadProgressLine, manifest_inputs, print_skipped, print_warnings
 from nodewright.documents.formats.documents import InputFile
-from nodewright.documents.profiles.machine.configuration import read_written_config
+from nodewright.documents.profiles.kubelet_config_files import read_written_config
 from nodewright.documents.profiles.machine_shapes import parse_shape_rules
 from nodewright.fleet.load.assembled_nodes import DEFAULT_CONFIGURATION, MAX_MACHINE_CPUS, NodeDefaults
 from nodewright.fleet.load.fleet_input import FleetFiles, FleetInput, load_fleet

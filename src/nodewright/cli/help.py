@@ -2,8 +2,7 @@
 
 import click
 
-from nodewright.documents.output.exit_codes import YES
-from nodewright.documents.output.terminal import print_text
+from nodewright.documents.output.terminal import YES, print_text
 
 
 @click.command("help")

@@ -10,8 +10,7 @@ from nodewright.documents.profiles.kubelet_config_files import config_document
 from nodewright.documents.profiles.profile_yaml import object_document, profile_document
 from nodewright.documents.profiles.scenario_files import journal_header
 from nodewright.model.kubernetes.node_profile import NodeProfile
-from nodewright.predict.replay.journal_events import journal_head
-from nodewright.predict.replay.scenario_journal import JournalFile, journal_file
+from nodewright.predict.replay.scenario_journal import JournalFile, journal_file, journal_head
 
 
 def open_journal(

@@ -8,8 +8,7 @@ import click
 from nodewright.agent.assembly.kubelet_flags import flag_uses, kubelet_settings, parse_kubelet_flags
 from nodewright.cli.agent import start_agent
 from nodewright.cluster.client.agent_client import DEFAULT_SOCKET, SOCKET_VARIABLE
-from nodewright.documents.output.exit_codes import YES
-from nodewright.documents.output.terminal import print_line, print_message
+from nodewright.documents.output.terminal import YES, print_line, print_message
 from nodewright.model.releases.release_table import NEWEST
 
 

@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options
-from nodewright.cli.lint_options import NEVER, lint_options, unaccepted, write_baseline, write_fixes
-from nodewright.cli.manifest_options import ManifestOptions, filename_options
+from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.lint import NEVER, lint_options, unaccepted, write_baseline, write_fixes
+from nodewright.cli.options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import (
     manifest_inputs,
     nothing_found,
@@ -21,11 +21,16 @@ from nodewright.cli.workload_input import (
     reading_options,
 )
 from nodewright.documents.formats.documents import STDIN
-from nodewright.documents.formats.inventory import Inventory
-from nodewright.documents.formats.partial_inventory import load_sound_objects
-from nodewright.documents.output.exit_codes import ERROR, NO, YES
+from nodewright.documents.formats.inventory import Inventory, load_sound_objects
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_message, print_text, print_workflow_commands
+from nodewright.documents.output.terminal import (
+    ERROR,
+    NO,
+    YES,
+    print_message,
+    print_text,
+    print_workflow_commands,
+)
 from nodewright.model.errors import Fault, InputError, fault_lines
 from nodewright.predict.lint.fixes import edited_inventory, file_contents, fixed_files
 from nodewright.predict.lint.lint_input import LintInput, load_lint_input

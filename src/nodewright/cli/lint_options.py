@@ -11,11 +11,17 @@ from nodewright.documents.files.file_store import write_atomically
 from nodewright.documents.formats.documents import read_file
 from nodewright.documents.output.terminal import print_message
 from nodewright.model.errors import Fault, InputError
-from nodewright.predict.lint.baseline import baseline_text, new_findings, read_baseline
 from nodewright.predict.lint.fixes import FixedFiles
 from nodewright.predict.lint.lint_model import SEVERITIES_BY_RANK, Severity
 from nodewright.predict.lint.lint_report import LintFinding
-from nodewright.predict.lint.lint_settings import LintSettingsFile, find_settings_file, read_settings
+from nodewright.predict.lint.lint_settings import (
+    LintSettingsFile,
+    baseline_text,
+    find_settings_file,
+    new_findings,
+    read_baseline,
+    read_settings,
+)
 
 NEVER = "never"
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -5,10 +5,15 @@ import sys
 import click
 
 from nodewright.cli import options
-from nodewright.cli.agent_connection import POD_RESOURCE_NAMES, decode_pods, pod_name, pod_route, with_agent
+from nodewright.cli.agent.agent_connection import (
+    POD_RESOURCE_NAMES,
+    decode_pods,
+    pod_name,
+    pod_route,
+    with_agent,
+)
 from nodewright.cluster.client.agent_client import AgentClient
-from nodewright.documents.output.exit_codes import YES
-from nodewright.documents.output.terminal import print_message
+from nodewright.documents.output.terminal import YES, print_message
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.duration import Duration, DurationError
 

@@ -12,33 +12,29 @@ import click
 from msgspec.structs import replace
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options
-from nodewright.cli.node_capture import capture
-from nodewright.documents.output.exit_codes import YES
+from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.node import capture
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_message, print_text, terminal_columns
+from nodewright.documents.output.terminal import YES, print_message, print_text, terminal_columns
 from nodewright.documents.output.text_layout import table
 from nodewright.documents.profiles.capture.from_cluster import read_configz
-from nodewright.documents.profiles.catalogue import CatalogueMachine, catalogue
+from nodewright.documents.profiles.catalogue import CatalogueMachine, catalogue, catalogue_profile
 from nodewright.documents.profiles.kubelet_config_files import kubelet_config_from, load_kubelet_config
-from nodewright.documents.profiles.machine.cadvisor import irregularities
-from nodewright.documents.profiles.node_lookup import catalogue_profile, find_profile
+from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.documents.profiles.profile_yaml import profile_document, profile_yaml
 from nodewright.engine.node.pod_placement import placement_of
+from nodewright.model.hardware.machine_faults import irregularities
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.predict.audit.evidence_sources import read_agent_profile, read_pod_resources
 from nodewright.predict.node import Node
-from nodewright.predict.node_report.allocation_tables import placement_tables
-from nodewright.predict.node_report.cpu_legend import CPUOwner, cpu_owners
-from nodewright.predict.node_report.machine_drawing import bytes_text, node_picture
+from nodewright.predict.node_report.machine_drawing import CPUOwner, bytes_text, cpu_owners, node_picture
 from nodewright.predict.node_report.node_resource_topology import (
     TopologySource,
     node_resource_topology,
     topology_source,
 )
-from nodewright.predict.node_report.report_parts import remaining_text
-from nodewright.predict.policy_notices import policy_notices
+from nodewright.predict.node_report.report_parts import placement_tables, policy_notices, remaining_text
 
 
 @click.command("export")

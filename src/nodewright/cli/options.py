@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from nodewright.cli.manifest_options import ManifestOptions, filename_options, size_in_bytes
-from nodewright.documents.output.colours import ColourMode
-from nodewright.documents.output.terminal import set_colour_mode
+from nodewright.cli.options import ManifestOptions, filename_options, size_in_bytes
+from nodewright.documents.output.terminal import ColourMode, set_colour_mode
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -6,10 +6,10 @@ import click
 from msgspec.structs import replace
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options
+from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.node_query import load_query, print_report
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
+from nodewright.documents.output.terminal import NO, YES
 from nodewright.engine.core.preemption.optimal import (
     BUDGET,
     ExactSolver,
@@ -18,10 +18,10 @@ from nodewright.engine.core.preemption.optimal import (
 )
 from nodewright.engine.node.previews import PreemptionPreview
 from nodewright.engine.node.step import Decision
-from nodewright.predict.admit.highs import cheapest_cover
 from nodewright.predict.admit.preemption_report import (
     PreemptionEntry,
     PreemptionReport,
+    cheapest_cover,
     pod_preemption,
     preemption_text,
     victim_names,

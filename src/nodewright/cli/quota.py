@@ -6,8 +6,8 @@ import click
 from msgspec.structs import replace
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options, current_session
-from nodewright.cli.manifest_options import ManifestOptions, filename_options
+from nodewright.cli.cluster.cluster_options import cluster_options, current_session
+from nodewright.cli.options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import (
     manifest_inputs,
     nothing_found,
@@ -22,22 +22,21 @@ from nodewright.documents.formats.inventory import (
     load_inventory,
     without_duplicates,
 )
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_text, print_workflow_commands
+from nodewright.documents.output.terminal import NO, YES, print_text, print_workflow_commands
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.releases.feature_gates import default_gates
 from nodewright.model.releases.release_table import NEWEST
-from nodewright.predict.quota.applied_inventory import applied_inventory
-from nodewright.predict.quota.manifest_overrides import inventory_with_overrides, parsed_override
-from nodewright.predict.quota.quota_report import quota_commands, quota_junit, quota_report, quota_sarif
-from nodewright.predict.quota.quota_text import (
+from nodewright.predict.quota.applied_inventory import (
     QuotaReport,
+    applied_inventory,
     quota_text,
     refused_object_names,
     what_if_text,
 )
+from nodewright.predict.quota.manifest_overrides import inventory_with_overrides, parsed_override
+from nodewright.predict.quota.quota_report import quota_commands, quota_junit, quota_report, quota_sarif
 from nodewright.version import __version__
 
 

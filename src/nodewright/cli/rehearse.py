@@ -6,21 +6,21 @@ from pathlib import Path
 import click
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options
-from nodewright.cli.manifest_options import max_document_size_option
+from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.options import max_document_size_option
 from nodewright.cli.workload_input import print_warnings
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_message, print_text
-from nodewright.documents.profiles.node_lookup import find_profile
+from nodewright.documents.output.terminal import NO, YES, print_message, print_text
+from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.engine.node.restart.restart_rehearsal import RestartRehearsal
-from nodewright.predict.rehearse.rehearsal_report import (
+from nodewright.predict.rehearsal import (
     RehearsalContext,
+    RestartQuery,
     rehearsal_names,
     rehearsal_report,
     rehearsal_text,
+    rehearsed_restart,
 )
-from nodewright.predict.rehearse.restart_query import RestartQuery, rehearsed_restart
 
 
 @click.command("rehearse")

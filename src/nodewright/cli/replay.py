@@ -8,18 +8,24 @@ from typing import Any
 import click
 
 from nodewright.cli import options
-from nodewright.cli.journal import node_document, open_journal, with_config, with_policy_names
-from nodewright.cli.manifest_options import max_document_size_option
 from nodewright.cli.node_query import print_report, with_policies
+from nodewright.cli.options import max_document_size_option
+from nodewright.cli.output_files import node_document, open_journal, with_config, with_policy_names
 from nodewright.cli.workload_input import print_warnings
-from nodewright.documents.output.exit_codes import ERROR, INTERRUPTED, NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import clear_progress, print_message, show_progress
-from nodewright.documents.profiles.node_lookup import find_profile
+from nodewright.documents.output.terminal import (
+    ERROR,
+    INTERRUPTED,
+    NO,
+    YES,
+    clear_progress,
+    print_message,
+    show_progress,
+)
+from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.documents.profiles.scenario_files import LoadedScenario, load_scenario, scenario_node
 from nodewright.engine.node.node_state import NodeState
 from nodewright.predict.node import Node
-from nodewright.predict.replay.journal_events import action_documents, journal_event
 from nodewright.predict.replay.replay_report import (
     ReplayedEvent,
     admitted_pod_names,
@@ -27,7 +33,7 @@ from nodewright.predict.replay.replay_report import (
     replay_text,
     replayed_event,
 )
-from nodewright.predict.replay.scenario_journal import JournalFile
+from nodewright.predict.replay.scenario_journal import JournalFile, action_documents, journal_event
 from nodewright.predict.replay.scenario_run import EventOutcome, replay
 
 PROGRESS_AFTER_S = 0.5

@@ -6,19 +6,18 @@ from collections.abc import Sequence
 import click
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options
-from nodewright.cli.manifest_options import ManifestOptions, filename_options
+from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import option_rules, print_input_notes, read_workloads
 from nodewright.documents.formats.workloads import Workload, release_warnings
-from nodewright.documents.output.exit_codes import YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_text, terminal_columns
+from nodewright.documents.output.terminal import YES, print_text, terminal_columns
 from nodewright.engine.core.requests.alike_breakdowns import AlikeBreakdowns
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.releases.feature_gates import default_gates
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.model.values.quantity import Quantity, QuantityError
-from nodewright.predict.admit.requests_text import (
+from nodewright.predict.admit.requests_report import (
     RequestsEntry,
     requests_names,
     requests_table,
@@ -131,7 +130,7 @@ def _memory(amount: str | None, node: str | None) -> tuple[int, str, str]:
     if amount is None and node is None and sys.platform != "linux":
         return _ASSUMED_BYTES, _ASSUMED_OF, version
     if amount is None or node is not None:
-        from nodewright.documents.profiles.node_lookup import find_profile  # noqa: PLC0415 - start-up time
+        from nodewright.documents.profiles.node_profiles import find_profile  # noqa: PLC0415 - start-up time
 
         spec = find_profile(node).spec
         version, capacity = spec.kubernetes_version, spec.machine_info.memory_capacity

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from nodewright.documents.output.exit_codes import YES
-from nodewright.documents.output.terminal import print_text
+from nodewright.documents.output.terminal import YES, print_text
 from nodewright.documents.output.text_layout import table
 
 
@@ -23,7 +22,7 @@ REPORTS = {
     "RequestsReport": ReportSource("requests", "nodewright.predict.admit.requests_report:RequestsReport"),
     "AdmissionReport": ReportSource("admit", "nodewright.predict.admit.admission_report:AdmissionReport"),
     "ClusterAdmissionReport": ReportSource(
-        "admit --node nodes", "nodewright.predict.admit.cluster_admission_report:ClusterAdmissionReport"
+        "admit --node nodes", "nodewright.predict.admit.cluster_admission:ClusterAdmissionReport"
     ),
     "ResizeReport": ReportSource("admit --resize", "nodewright.predict.admit.resize_report:PodResizeReport"),
     "ExplanationReport": ReportSource(
@@ -39,9 +38,7 @@ REPORTS = {
     "EvictionTimeline": ReportSource(
         "evict --timeline", "nodewright.predict.timeline.timeline_report:EvictionTimelineReport"
     ),
-    "RehearsalReport": ReportSource(
-        "rehearse", "nodewright.predict.rehearse.rehearsal_report:RehearsalReport"
-    ),
+    "RehearsalReport": ReportSource("rehearse", "nodewright.predict.rehearsal:RehearsalReport"),
     "UpgradeReport": ReportSource("upgrade", "nodewright.predict.upgrade.upgrade_report:UpgradeReport"),
     "LintReport": ReportSource("lint", "nodewright.predict.lint.lint_report:LintReport"),
     "CgroupReport": ReportSource("cgroups", "nodewright.predict.node_report.cgroup_report:CgroupFilesReport"),
@@ -59,7 +56,7 @@ REPORTS = {
         "verify", "nodewright.testing.conformance.vector_run:VerificationReport"
     ),
     "ReplayReport": ReportSource("replay", "nodewright.predict.replay.replay_report:ReplayReport"),
-    "VersionReport": ReportSource("version", "nodewright.cli.version:VersionReport"),
+    "VersionReport": ReportSource("version", "nodewright.cli.about:VersionReport"),
     "NodeProfile": ReportSource("node show", "nodewright.model.kubernetes.node_profile:NodeProfile"),
     "Scenario": ReportSource("replay --journal", "nodewright.model.kubernetes.scenario:Scenario"),
 }

@@ -2,13 +2,12 @@
 
 import click
 
-from nodewright.cli.agent_connection import POD_RESOURCE_NAMES, scope_options, with_agent
+from nodewright.cli.agent.agent_connection import POD_RESOURCE_NAMES, scope_options, with_agent
 from nodewright.cli.options import output_option
 from nodewright.cluster.client.agent_client import AgentClient
-from nodewright.documents.output.exit_codes import YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.kubectl.listing import node_usage_table, pod_usage_table
-from nodewright.documents.output.terminal import print_message, print_text
+from nodewright.documents.output.kubectl_tables import node_usage_table, pod_usage_table
+from nodewright.documents.output.terminal import YES, print_message, print_text
 
 
 @click.command("top")

@@ -9,17 +9,15 @@ import click
 import msgspec
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options
-from nodewright.cli.manifest_options import ManifestOptions, filename_options
+from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import print_input_notes, print_warnings, read_workloads
 from nodewright.documents.formats.workloads import Workload
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_text
+from nodewright.documents.output.terminal import NO, YES, print_text
 from nodewright.documents.profiles.kubelet_config_files import config_document
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.releases.release_table import NEWEST
-from nodewright.predict.upgrade.findings import NodeComparison, compared_releases
 from nodewright.predict.upgrade.release_facts import UpgradeCase
 from nodewright.predict.upgrade.upgrade_input import (
     NodeSource,
@@ -30,6 +28,8 @@ from nodewright.predict.upgrade.upgrade_input import (
 )
 from nodewright.predict.upgrade.upgrade_report import (
     ComparedNodes,
+    NodeComparison,
+    compared_releases,
     grouped_comparisons,
     upgrade_names,
     upgrade_report,
@@ -148,6 +148,6 @@ def _text(groups: Sequence[ComparedNodes], warnings: Sequence[str], output: str 
 def _bound_profiles(
     paths: Sequence[str], configuration: Mapping[str, Any] | None
 ) -> tuple[list[tuple[NodeProfile, str]], tuple[str, ...]]:
-    from nodewright.fleet.load.bound_profiles import bound_profiles  # noqa: PLC0415 - start-up time
+    from nodewright.fleet.load.fleet_input import bound_profiles  # noqa: PLC0415 - start-up time
 
     return bound_profiles(paths, configuration)

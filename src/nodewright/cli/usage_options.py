@@ -8,7 +8,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.cli.manifest_options import ManifestOptions
+from nodewright.cli.options import ManifestOptions
 from nodewright.cli.workload_input import nothing_found, print_skipped, read_workloads
 from nodewright.documents.profiles.usage_files import UsageReading, load_usage
 from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid

@@ -13,15 +13,26 @@ import msgspec
 
 from nodewright.cli.options import output_file_option, output_option
 from nodewright.cli.output_files import open_output_text
-from nodewright.documents.output.exit_codes import ERROR, YES
 from nodewright.documents.output.json_yaml import as_json
-from nodewright.documents.output.terminal import clear_progress, print_message, print_text, show_progress
+from nodewright.documents.output.terminal import (
+    ERROR,
+    YES,
+    clear_progress,
+    print_message,
+    print_text,
+    show_progress,
+)
 from nodewright.model.errors import Fault
 from nodewright.model.printable import printable_json
 from nodewright.model.releases.release_table import RELEASE_TABLES
-from nodewright.testing.conformance.release_vectors import vectors_of_release
 from nodewright.testing.conformance.vector_run import ConformanceReport, VectorOutcome, run_vectors
-from nodewright.testing.conformance.vectors import Vector, read_machines, read_vectors, recorded_sample
+from nodewright.testing.conformance.vectors import (
+    Vector,
+    read_machines,
+    read_vectors,
+    recorded_sample,
+    vectors_of_release,
+)
 
 SHOWN_FAULTS = 20
 PROGRESS_INTERVAL_S = 0.2

@@ -6,9 +6,8 @@ from typing import Literal
 import click
 
 from nodewright.cli import options
-from nodewright.documents.output.exit_codes import YES
 from nodewright.documents.output.json_yaml import ReportDocument, as_json, as_yaml
-from nodewright.documents.output.terminal import print_text
+from nodewright.documents.output.terminal import YES, print_text
 from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES
 from nodewright.version import __version__
 

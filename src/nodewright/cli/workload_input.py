@@ -6,11 +6,15 @@ from typing import TypedDict
 
 import click
 
-from nodewright.cli.manifest_options import ManifestOptions
-from nodewright.documents.formats.custom_kinds import parsed_template_path
+from nodewright.cli.options import ManifestOptions
 from nodewright.documents.formats.documents import InputFile, skipped_text
 from nodewright.documents.formats.manifests import load_workloads
-from nodewright.documents.formats.object_selection import ALL_OBJECTS, ObjectSelection, parsed_selector
+from nodewright.documents.formats.object_selection import (
+    ALL_OBJECTS,
+    ObjectSelection,
+    parsed_selector,
+    parsed_template_path,
+)
 from nodewright.documents.formats.workloads import LoadedWorkloads
 from nodewright.documents.output.terminal import print_message
 from nodewright.model.errors import Fault, InputError
@@ -25,7 +29,7 @@ def read_workloads(manifests: ManifestOptions, namespace: str) -> LoadedWorkload
     inputs, options = manifest_inputs(manifests), reading_options(manifests)
     if not sys.stderr.isatty():
         return load_workloads(inputs, namespace, **options)
-    from nodewright.cli.read_progress import ReadProgressLine  # noqa: PLC0415 - start-up time
+    from nodewright.cli.workload_input import ReadProgressLine  # noqa: PLC0415 - start-up time
 
     with ReadProgressLine() as progress:
         return load_workloads(inputs, namespace, **options, note_progress=progress.show)
@@ -38,7 +42,7 @@ def manifest_inputs(manifests: ManifestOptions) -> tuple[str | InputFile, ...]:
     """
     if not manifests.kustomizations:
         return manifests.filenames
-    from nodewright.cli.kustomize import built_kustomization  # noqa: PLC0415 - start-up time
+    from nodewright.cli.workload_input import built_kustomization  # noqa: PLC0415 - start-up time
 
     return (*manifests.filenames, *map(built_kustomization, manifests.kustomizations))
 

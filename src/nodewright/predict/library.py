@@ -9,19 +9,19 @@ from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.formats.manifests import ManifestLoader, load_files
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.documents.formats.python_objects import ManifestSource, files_and_objects, is_text, mapping_of
-from nodewright.documents.profiles.node_lookup import find_profile
-from nodewright.documents.profiles.profile_files import (
+from nodewright.documents.profiles.node_profiles import (
+    find_profile,
     load_profile,
     profile_from_bytes,
     profile_from_document,
 )
-from nodewright.engine.node.what_if import explanation as what_if
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.custom_policy import CustomPolicy
 from nodewright.predict import node as engine
+from nodewright.predict.explain import explanation as what_if
 from nodewright.predict.explain.explanation_page import explanation_fragment
-from nodewright.predict.explain.explanation_text import PodExplanation, explanation_text
+from nodewright.predict.explain.explanation_report import PodExplanation, explanation_text
 
 
 class InteractiveExplanation(what_if.Explanation, frozen=True, kw_only=True):

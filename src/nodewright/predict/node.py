@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nodewright.engine.node.node_cgroups import CgroupOverrides
     from nodewright.engine.node.previews import PreemptionPreview
     from nodewright.engine.node.resize.resize_plan import ResizeReport
-    from nodewright.engine.node.what_if.explanation import Explanation
+    from nodewright.predict.explain.explanation import Explanation
 
 
 class AdmitResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +147,7 @@ class Node(msgspec.Struct, frozen=True):
         ``policies`` replace the kubelet's own, at most one of each kind.
         Errors: InputError with all faults of the profile; HostError if this machine cannot be read.
         """
-        from nodewright.documents.profiles.node_lookup import find_profile  # noqa: PLC0415 - memory of exporters
+        from nodewright.documents.profiles.node_profiles import find_profile  # noqa: PLC0415 - memory of exporters
 
         return cls.from_profile(
             find_profile(reference),
@@ -239,7 +239,7 @@ class Node(msgspec.Struct, frozen=True):
 
         Errors: InputError if the pod is not on the node.
         """
-        from nodewright.documents.profiles.node_lookup import pod_on_node  # noqa: PLC0415 - memory of exporters
+        from nodewright.documents.profiles.node_profiles import pod_on_node  # noqa: PLC0415 - memory of exporters
         from nodewright.engine.node.resize.resize_plan import resize_report  # noqa: PLC0415 - start-up time
 
         return resize_report(self.state, pod_on_node(self.pods, pod, node=self.name))
@@ -261,7 +261,7 @@ class Node(msgspec.Struct, frozen=True):
         ``budget`` bounds the search for such changes, in decisions about pods.
         """
         from nodewright.engine.node.what_if.counterfactuals import BUDGET  # noqa: PLC0415 - start-up time
-        from nodewright.engine.node.what_if.explanation import explanation  # noqa: PLC0415 - start-up time
+        from nodewright.predict.explain.explanation import explanation  # noqa: PLC0415 - start-up time
 
         return explanation(self.state, with_uid(pod), budget=BUDGET if budget is None else budget)
 
@@ -272,7 +272,7 @@ class Node(msgspec.Struct, frozen=True):
 
     def explain_refusal(self, pod: Pod, because: APIServerRefusal) -> "Explanation":
         """The explanation of a pod that the API server refuses."""
-        from nodewright.engine.node.what_if.explanation import creation_refusal  # noqa: PLC0415 - start-up time
+        from nodewright.predict.explain.explanation import creation_refusal  # noqa: PLC0415 - start-up time
 
         return creation_refusal(self.state, with_uid(pod), because)
 

@@ -21,6 +21,7 @@ from nodewright.agent.pods.container_config import NodeContext, ProcessConfigBui
 from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.state.agent_state import PodSource, PodStage
 from nodewright.agent.state.observations import Observation, SourcePodsListed
+from nodewright.cluster.client.http_get import HTTPFailure, HTTPRequest, http_get
 from nodewright.cluster.tasks.supervision import (
     BackgroundTask,
     LoopErrors,
@@ -28,8 +29,7 @@ from nodewright.cluster.tasks.supervision import (
     report_failure,
     run_supervised,
 )
-from nodewright.documents.files.bounded_read import read_stamped_file
-from nodewright.documents.files.http_get import HTTPFailure, HTTPRequest, http_get
+from nodewright.documents.files.regular_files import read_stamped_file
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent

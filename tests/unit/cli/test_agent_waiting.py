@@ -17,7 +17,7 @@ from nodewright.agent.assembly.node_shutdown import run_unless_stopped
 from nodewright.agent.assembly.runtime_setup import RuntimeParts, wait_for_runtime
 from nodewright.agent.runtimes.cri import CRIChannel, CRIImageStore, CRIRuntime
 from nodewright.agent.runtimes.simulated import FakeClock, FakeRuntime, settle
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.model.errors import HostError
 
 

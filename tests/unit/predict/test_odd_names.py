@@ -6,7 +6,8 @@ import pytest
 
 from nodewright.model.errors import InputError
 from nodewright.model.values.idset import CPUSet, IdSetError
-from nodewright.predict.node import Node, load_pods
+from nodewright.predict.node import Node
+from nodewright.predict.python_sources import load_pods
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.cluster.client.agent_client import DEFAULT_SOCKET, SOCKET_VARIABLE
-from nodewright.documents.files.http_get import HTTPRequest
+from nodewright.cluster.client.http_get import HTTPRequest
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 

@@ -40,14 +40,14 @@ from nodewright.agent.observe.metric_names import HistogramMetric
 from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.state.observations import NodeObjectObserved
 from nodewright.cluster.client.access import ClusterAccess
+from nodewright.cluster.client.api_client import PlainAccess
 from nodewright.cluster.client.cluster_api import ClusterAPI
-from nodewright.cluster.client.plain_access import PlainAccess
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.objects.object_names import name_selector
-from nodewright.cluster.tasks.clock import Clock
-from nodewright.cluster.tasks.free_memory import limit_tls_buffers
 from nodewright.cluster.tasks.supervision import BackgroundTask, error_text
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.files.file_store import write_atomically
+from nodewright.documents.files.process_tuning import limit_tls_buffers
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.profiles.machine.host_facts import kubernetes_architecture
 from nodewright.engine.node.node_config import NodeConfig

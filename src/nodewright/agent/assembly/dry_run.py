@@ -24,11 +24,9 @@ from nodewright.agent.serving.dashboard.agent_view import AgentView
 from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes
 from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodStage
 from nodewright.agent.state.effects import effect_lines, event_line
-from nodewright.cluster.tasks.clock import HostClock
-from nodewright.cluster.tasks.stop_signal import stop_event
-from nodewright.cluster.tasks.supervision import run_supervised
-from nodewright.documents.output.exit_codes import NO, YES
-from nodewright.documents.output.terminal import print_line, print_message
+from nodewright.cluster.tasks.supervision import run_supervised, stop_event
+from nodewright.cluster.tasks.timing import HostClock
+from nodewright.documents.output.terminal import NO, YES, print_line, print_message
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.kubernetes.objects import Container, Pod

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from nodewright.agent.assembly.agent_settings import AgentSettings
 from nodewright.agent.serving.kubelet_routes import KubeletServingConfig
-from nodewright.cluster.serving.access import Authorizer, read_grants
+from nodewright.cluster.serving.access import (
+    AccessReviews,
+    Authorizer,
+    CacheTimes,
+    TokenFile,
+    TokenReviews,
+    read_grants,
+)
 from nodewright.cluster.serving.key_pair import KeyPair, ensure_key_pair
 from nodewright.cluster.serving.tls import ReloadingTLS
-from nodewright.cluster.serving.tokens import TokenFile
-from nodewright.cluster.serving.webhooks import AccessReviews, CacheTimes, TokenReviews
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 
@@ -73,7 +78,7 @@ def _reviews(
     """The client for reviews, on a connection of its own, and the reviews that the configuration enables."""
     if access is None:
         return None, (None, None)
-    from nodewright.cluster.client.plain_access import PlainAccess  # noqa: PLC0415 - for nodes of a cluster only
+    from nodewright.cluster.client.api_client import PlainAccess  # noqa: PLC0415 - for nodes of a cluster only
 
     api, times = PlainAccess(access), CacheTimes.from_config(config)
     has_tokens, has_access = config.authentication.webhook.enabled, config.authorization.mode == _WEBHOOK

@@ -11,7 +11,7 @@ from nodewright.agent.decide.termination import COUNTED_STAGES
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.rules.pod_status import StatusOverride
 from nodewright.agent.state.observations import DrainRequested, Observation
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent

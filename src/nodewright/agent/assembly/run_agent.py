@@ -60,14 +60,11 @@ from nodewright.agent.store.agent_store import OpenedStore, open_store
 from nodewright.agent.store.store_files import JOURNAL
 from nodewright.cluster.serving.http_server import log_to_stderr
 from nodewright.cluster.serving.routes import AuthorizedRoute
-from nodewright.cluster.tasks.clock import HostClock
-from nodewright.cluster.tasks.free_memory import return_memory_regularly
-from nodewright.cluster.tasks.stop_signal import stop_event
-from nodewright.cluster.tasks.supervision import BackgroundTask, LoopErrors, run_supervised
-from nodewright.cluster.tasks.timing import ShortCollections
+from nodewright.cluster.tasks.supervision import BackgroundTask, LoopErrors, run_supervised, stop_event
+from nodewright.cluster.tasks.timing import HostClock
+from nodewright.documents.files.process_tuning import ShortCollections, return_memory_regularly
 from nodewright.documents.files.root_directory import prepare_root_directory
-from nodewright.documents.output.exit_codes import ERROR, YES
-from nodewright.documents.output.terminal import print_log_line, print_message
+from nodewright.documents.output.terminal import ERROR, YES, print_log_line, print_message
 from nodewright.documents.profiles.scenario_files import journal_header
 from nodewright.engine.core.eviction.eviction_policy import POLICIES
 from nodewright.model.errors import Fault, HostError, InputError

@@ -40,8 +40,8 @@ from nodewright.agent.pods.image_manager import ImageManager, PullSecrets
 from nodewright.agent.pods.log_rotation import CONTAINER_LOGS, LogLinks, LogRotatePolicy
 from nodewright.agent.runtimes.processes.exec_session import PlainProcessStreams
 from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime
-from nodewright.cluster.tasks.clock import Clock, HostClock
 from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised
+from nodewright.cluster.tasks.timing import Clock, HostClock
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration

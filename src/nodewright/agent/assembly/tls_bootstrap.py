@@ -32,11 +32,11 @@ from nodewright.cluster.client.access import (
     TLSSettings,
     UserCredentials,
 )
+from nodewright.cluster.client.api_client import PlainAccess
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.kubeconfig import load_access
-from nodewright.cluster.client.plain_access import PlainAccess
-from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import BackgroundTask
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.files.file_store import write_atomically
 from nodewright.model.errors import InputError
 

@@ -16,9 +16,8 @@ from nodewright.agent.devices.protocols import (
 )
 from nodewright.agent.devices.registration import check_registration
 from nodewright.agent.state.observations import Observation, PluginDevicesListed
-from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import error_text
-from nodewright.cluster.tasks.timing import with_timeout
+from nodewright.cluster.tasks.timing import Clock, with_timeout
 from nodewright.engine.core.devices.device_manager import ASK_PLUGIN
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import Device

@@ -15,9 +15,8 @@ from nodewright.agent.devices.protocols import (
     PluginRegistrationError,
 )
 from nodewright.agent.devices.registration import plugin_info_error, registration
-from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import error_text
-from nodewright.cluster.tasks.timing import with_timeout
+from nodewright.cluster.tasks.timing import Clock, with_timeout
 from nodewright.documents.files.directory_watch import DirectoryWatch
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.recorded_events import RecordEvent

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.errors import HostError
 
 _SYSTEMD_DIRECTORY = Path("/run/systemd/system")

@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from nodewright.agent.host.ports import ContainerRuntime, ExecResult, ProbeWarning
-from nodewright.cluster.tasks.clock import Clock
-from nodewright.documents.files.http_get import (
+from nodewright.cluster.client.http_get import (
     HTTPFailure,
     HTTPRequest,
     HTTPResponse,
@@ -15,6 +14,7 @@ from nodewright.documents.files.http_get import (
     http_get,
     join_host_port,
 )
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.errors import HostError
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.model.values.duration import Duration

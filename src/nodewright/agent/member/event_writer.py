@@ -10,9 +10,8 @@ from urllib.parse import quote
 import msgspec
 
 from nodewright.agent.state.agent_state import PodRecord, PodSource
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.cluster_api import ClusterAPI
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.values.instant import Instant

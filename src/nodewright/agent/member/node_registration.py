@@ -19,10 +19,9 @@ from nodewright.agent.member.node_object import (
 )
 from nodewright.agent.observe.metric_names import GaugeMetric
 from nodewright.agent.state.agent_state import AgentState
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.reflector import BackOffDelay, Reflector, newest_object
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.values.instant import Instant, micro_time
 

@@ -7,8 +7,7 @@ from urllib.parse import quote
 import msgspec
 
 from nodewright.agent.rules.value_sources import NodeVolume, UnresolvedReference
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
 from nodewright.model.kubernetes.objects import Affinity, NodeAffinity, NodeSelector, Pod, PodSpec

@@ -25,9 +25,8 @@ from nodewright.agent.state.observations import Observation, PodReferencesChange
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.objects.object_names import name_selector
-from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised
-from nodewright.cluster.tasks.timing import elapsed_s, gather_all
+from nodewright.cluster.tasks.timing import Clock, elapsed_s, gather_all
 from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.cluster_objects import RuntimeClass
 from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret, Service

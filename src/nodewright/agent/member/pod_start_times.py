@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from nodewright.agent.observe.metric_names import CallMetrics, HistogramMetric
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 
 _STATELESS = frozenset(("name", "secret", "configMap", "downwardAPI", "emptyDir", "projected"))
 """Volumes that leave a pod stateless, beside their name."""

@@ -16,10 +16,9 @@ from nodewright.agent.rules.pod_status import (
 )
 from nodewright.agent.serving.api_objects import pod_status_document
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.reflector import BackOffDelay, Reflector
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.objects import Container, ContainerState, ContainerStatus, PodStatus
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import ContainerPhase

@@ -14,10 +14,8 @@ from nodewright.agent.rules.value_sources import (
     token_request,
     token_specs,
 )
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.cluster_api import ClusterAPI
-from nodewright.cluster.tasks.clock import Clock
-from nodewright.cluster.tasks.timing import elapsed_s, gather_all
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
+from nodewright.cluster.tasks.timing import Clock, elapsed_s, gather_all
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.instant import Instant, InstantError
 from nodewright.model.values.units import INT64_MAX

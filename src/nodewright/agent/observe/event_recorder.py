@@ -10,7 +10,7 @@ from nodewright.agent.decide.iteration import IterationResult
 from nodewright.agent.decide.pod_events import pod_events
 from nodewright.agent.state.agent_state import AgentState, PodRecord
 from nodewright.agent.state.effects import ReclaimNodeResources
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 

@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from nodewright.agent.observe.manifest_sources import SourceListener, fault_text
 from nodewright.agent.state.agent_state import PodSource
-from nodewright.documents.files.http_get import HTTPFailure, HTTPRequest, http_get
+from nodewright.cluster.client.http_get import HTTPFailure, HTTPRequest, http_get
 from nodewright.documents.formats.pod_files import (
     MAX_MANIFEST_BYTES,
     ManifestOrigin,

@@ -31,9 +31,8 @@ from nodewright.agent.state.observations import (
     EffectFailure,
     ProbeCompleted,
 )
-from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import error_text
-from nodewright.cluster.tasks.timing import elapsed_s, gather_all
+from nodewright.cluster.tasks.timing import Clock, elapsed_s, gather_all
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel
 from nodewright.model.errors import HostError

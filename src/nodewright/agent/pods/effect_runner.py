@@ -53,10 +53,9 @@ from nodewright.agent.state.observations import (
     Observation,
     PodEffectCompleted,
 )
-from nodewright.cluster.tasks.clock import Clock
 from nodewright.cluster.tasks.supervision import error_text, report_failure
-from nodewright.cluster.tasks.timing import monotonic_ns, with_timeout
-from nodewright.documents.files.ports import CgroupManager, ContainerUsage
+from nodewright.cluster.tasks.timing import Clock, monotonic_ns, with_timeout
+from nodewright.documents.files.cgroup_files import CgroupManager, ContainerUsage
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import UNLIMITED, CgroupFile, CgroupLevel, PlannedCgroup
 from nodewright.model.errors import HostError

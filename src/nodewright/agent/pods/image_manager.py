@@ -34,7 +34,7 @@ from nodewright.agent.rules.image_policy import (
     updated_image_records,
 )
 from nodewright.agent.rules.pod_actions import BackOff, BackOffRule
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.namespace_objects import Secret

@@ -11,7 +11,7 @@ from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.state.agent_state import PodRecord, PodStage
 from nodewright.agent.state.observations import Observation
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.cluster_objects import RuntimeClass
 from nodewright.model.kubernetes.runtime_status import RuntimeContainerStatus
 

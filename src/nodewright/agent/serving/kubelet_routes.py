@@ -37,8 +37,13 @@ from nodewright.agent.serving.container_routes import ContainerRoutes
 from nodewright.agent.serving.node_metrics import AgentMetricsPages, GaugeInputs, ThresholdDistance
 from nodewright.agent.serving.stream_routes import StreamRoutes
 from nodewright.agent.state.agent_state import PodRecord
-from nodewright.cluster.exports.export_feed import ExportFeed, ExportReading, ServedExport, SourceReading
-from nodewright.cluster.exports.export_routes import ExportRoutes
+from nodewright.cluster.exports.export_routes import (
+    ExportFeed,
+    ExportReading,
+    ExportRoutes,
+    ServedExport,
+    SourceReading,
+)
 from nodewright.cluster.serving.access import Authorizer
 from nodewright.cluster.serving.http_server import ListenAddress, TLSContextSource, serve_network
 from nodewright.cluster.serving.middleware import AuthMiddleware, RefusalLog, RequestMetrics

@@ -16,7 +16,7 @@ from nodewright.agent.serving.agent_server import prepare_socket_path, remove_so
 from nodewright.agent.state.agent_state import PodRecord, PodStage
 from nodewright.cluster.pod_resources import api_pb2 as v1
 from nodewright.cluster.pod_resources.lister import SERVICE, allocatable_message, pod_message
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.engine.node.pod_resources_view import allocatable_resources, pod_resources_of
 from nodewright.model.errors import HostError
 

@@ -31,10 +31,10 @@ from nodewright.cluster.serving.routes import (
     integer_parameter,
     json_response,
 )
-from nodewright.documents.files.ports import ContainerUsage
+from nodewright.documents.files.cgroup_files import ContainerUsage
 from nodewright.documents.formats.manifests import workloads_from
 from nodewright.documents.output.json_yaml import plain_value
-from nodewright.documents.profiles.machine.host_load import HostUsage, host_usage
+from nodewright.documents.profiles.machine.machine_usage import HostUsage, host_usage
 from nodewright.documents.profiles.profile_yaml import profile_document
 from nodewright.engine.admission.admission_plugins import (
     RuntimeClassMismatch,
@@ -59,7 +59,7 @@ from nodewright.model.values.instant import Instant
 from nodewright.predict.replay.scenario_journal import current_profile
 
 if TYPE_CHECKING:
-    from nodewright.engine.node.what_if.explanation import Explanation
+    from nodewright.predict.explain.explanation import Explanation
 
 
 MAX_POD_BYTES = 3 << 20
@@ -175,7 +175,7 @@ class PodRoutes:
         waits_for = [state.pods[uid].pod.full_name for uid in sorted(record.waits_for) if uid in state.pods]
         explained = None
         if record.stage is PodStage.REJECTED:
-            from nodewright.engine.node.what_if.explanation import explanation  # noqa: PLC0415 - 2 MiB, before the first request
+            from nodewright.predict.explain.explanation import explanation  # noqa: PLC0415 - 2 MiB, before the first request
 
             # It may take seconds on a full node; a thread keeps the loop running.
             explained = await asyncio.to_thread(explanation, state.node, record.pod)
@@ -480,9 +480,9 @@ def placement_reason_document(evidence: PlacementEvidence, *, width: int = 100) 
 
 
 def _text(evidence: PlacementEvidence, width: int) -> str:
-    from nodewright.predict.explain.explanation_text import PodExplanation, explanation_text  # noqa: PLC0415 - as above
-    from nodewright.predict.node_report.allocation_tables import placement_tables  # noqa: PLC0415 - as above
+    from nodewright.predict.explain.explanation_report import PodExplanation, explanation_text  # noqa: PLC0415 - as above
     from nodewright.predict.node_report.cgroup_report import group_text  # noqa: PLC0415 - as above
+    from nodewright.predict.node_report.report_parts import placement_tables  # noqa: PLC0415 - as above
 
     record = evidence.record
     lines = [f"decision: {STAGE_TEXTS[record.stage]}"]

@@ -12,9 +12,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from nodewright.agent.serving.agent_server import forward_both
+from nodewright.cluster.client.http_get import open_connection
 from nodewright.cluster.serving.middleware import TAKE_OVER_CONNECTION
 from nodewright.cluster.serving.routes import INTERNAL_ERROR, APIError
-from nodewright.documents.files.http_get import open_connection
 
 RESPONSE_TIMEOUT_S = 30.0
 _MAX_BODY_BYTES = 1 << 20

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.model.errors import JSON_ERRORS
 
 # Bounded, because a page of nothing but starts would be searched in quadratic time.

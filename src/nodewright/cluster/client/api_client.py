@@ -15,11 +15,9 @@ import msgspec
 from yarl import URL
 
 from nodewright.cluster.client.access import ClusterAccess
-from nodewright.cluster.client.api_answers import MAX_ANSWER_BYTES, answer_error, json_error
-from nodewright.cluster.client.api_connections import set_keepalive
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.object_list import ObjectPage, decode_page
-from nodewright.cluster.client.object_watch import WatchEvent, decode_event, lines_of
+from nodewright.cluster.client.cluster_api import MAX_ANSWER_BYTES, ApiError, answer_error, json_error
+from nodewright.cluster.client.http_connections import set_keepalive
+from nodewright.cluster.client.list_watch import ObjectPage, WatchEvent, decode_event, decode_page, lines_of
 from nodewright.cluster.client.request_credentials import RepeatedRequest, RequestCredentials
 from nodewright.cluster.client.tls import CurrentTLS
 from nodewright.cluster.client.transport_errors import transport_error

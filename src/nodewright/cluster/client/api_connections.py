@@ -10,11 +10,10 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from nodewright.cluster.client.access import ClusterAccess
-from nodewright.cluster.client.proxies import proxy_address
+from nodewright.cluster.client.access import ClusterAccess, proxy_address
+from nodewright.cluster.client.http_get import body_parts, join_host_port, response_head
 from nodewright.cluster.client.request_credentials import RequestCredentials
 from nodewright.cluster.client.tls import CurrentTLS, TLSMaterial
-from nodewright.documents.files.http_get import body_parts, join_host_port, response_head
 
 MAX_IDLE_S = 60.0
 """API servers close connections without requests after 90 s."""

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.model.errors import HostError
 
 JSON, STRATEGIC_MERGE = "application/json", "application/strategic-merge-patch+json"

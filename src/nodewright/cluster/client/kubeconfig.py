@@ -15,8 +15,10 @@ from nodewright.cluster.client.access import (
     PEMSource,
     TLSSettings,
     UserCredentials,
+    environment_proxy,
+    proxy_rule,
 )
-from nodewright.cluster.client.kubeconfig_files import (
+from nodewright.cluster.client.kubeconfig import (
     ClusterSection,
     ContextSection,
     ExecSection,
@@ -25,7 +27,6 @@ from nodewright.cluster.client.kubeconfig_files import (
     UserSection,
     merged_kubeconfig,
 )
-from nodewright.cluster.client.proxies import environment_proxy, proxy_rule
 from nodewright.model.errors import Fault, InputError
 
 SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")

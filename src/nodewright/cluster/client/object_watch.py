@@ -5,8 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from nodewright.cluster.client.api_answers import StatusObject
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError, StatusObject
 from nodewright.model.errors import JSON_ERRORS
 
 

@@ -9,20 +9,21 @@ from typing import Any, Self
 
 import msgspec
 
-from nodewright.cluster.client.access import ClusterAccess
-from nodewright.cluster.client.api_answers import MAX_ANSWER_BYTES, answer_error, connection_text
-from nodewright.cluster.client.api_connections import ApiConnection, ApiConnections
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.access import ClusterAccess, proxy_address
 from nodewright.cluster.client.cluster_api import (
     JSON,
+    MAX_ANSWER_BYTES,
     STRATEGIC_MERGE,
+    ApiError,
+    answer_error,
     as_api_error,
     as_object,
+    connection_text,
     watch_limit_s,
     with_query,
 )
-from nodewright.cluster.client.object_watch import lines_of
-from nodewright.cluster.client.proxies import proxy_address
+from nodewright.cluster.client.http_connections import ApiConnection, ApiConnections
+from nodewright.cluster.client.list_watch import lines_of
 from nodewright.cluster.client.request_credentials import RepeatedRequest, RequestCredentials
 from nodewright.model.errors import JSON_ERRORS, HostError
 

@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.cluster_api import ClusterAPI
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
+from nodewright.cluster.tasks.timing import Clock
 
 if TYPE_CHECKING:
     from nodewright.model.kubernetes.recorded_events import RecordEvent

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from nodewright.cluster.client.access import MAX_CREDENTIAL_BYTES, ExecPlugin, Impersonation, UserCredentials
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.documents.files.regular_files import read_bounded
 from nodewright.model.errors import JSON_ERRORS, HostError
 from nodewright.model.values.instant import Instant, InstantError

@@ -4,16 +4,15 @@ import ssl
 
 import aiohttp
 
-from nodewright.cluster.client.access import ClusterAccess
-from nodewright.cluster.client.api_answers import (
+from nodewright.cluster.client.access import ClusterAccess, proxy_address
+from nodewright.cluster.client.cluster_api import (
     MAX_TEXT_LENGTH,
+    ApiError,
     certificate_text,
     connection_text,
     system_text,
     tls_text,
 )
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.proxies import proxy_address
 
 
 def transport_error(verb: str, path: str, access: ClusterAccess, error: Exception) -> ApiError:

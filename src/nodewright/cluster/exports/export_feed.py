@@ -18,7 +18,7 @@ from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.values.instant import Instant
 
 if TYPE_CHECKING:
-    from nodewright.cluster.tasks.clock import Clock
+    from nodewright.cluster.tasks.timing import Clock
 
 
 class SourceReading(msgspec.Struct, frozen=True, kw_only=True):

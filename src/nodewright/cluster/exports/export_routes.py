@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nodewright.cluster.exports.export_feed import ServedExport
+from nodewright.cluster.exports.export_routes import ServedExport
 from nodewright.cluster.serving.middleware import RefusalLog
 from nodewright.cluster.serving.process_metrics import own_process_metrics
 from nodewright.cluster.serving.routes import (

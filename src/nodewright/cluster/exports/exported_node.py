@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nodewright.cluster.client.access import ClusterAccess, PEMSource, UserCredentials
 from nodewright.cluster.client.api_client import ApiClient
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.exports.export_places import EXPORT_URL, ExportPlaces, NodeAddress
 from nodewright.cluster.objects.node_sources import ClusterNode, NodeReading, cluster_node
 from nodewright.documents.formats.documents import InputFile

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.objects.node_sources import CONFIGZ, WITHOUT_CONFIGZ, proxy_path
 from nodewright.cluster.objects.object_names import NODES, PODS
 from nodewright.cluster.objects.reader import NOT_FOUND, ClusterReader

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.objects.object_names import NODES, PODS
 from nodewright.cluster.objects.reader import (
     NOT_FOUND,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.objects.object_names import ResourceKind
 from nodewright.cluster.objects.reader import ClusterReader, Selection, listed_objects
 from nodewright.model.errors import JSON_ERRORS

@@ -5,8 +5,8 @@ from typing import Protocol
 
 import msgspec
 
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.object_list import ObjectPage, collected_pages
+from nodewright.cluster.client.cluster_api import ApiError
+from nodewright.cluster.client.list_watch import ObjectPage, collected_pages
 from nodewright.cluster.objects.object_names import ClusterName, ResourceKind
 from nodewright.documents.formats.documents import InputFile
 from nodewright.model.errors import JSON_ERRORS, Fault, InputError

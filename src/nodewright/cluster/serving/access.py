@@ -3,10 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from nodewright.cluster.serving.request_user import RequestAttributes, User
+from nodewright.cluster.serving.access import (
+    AccessReviews,
+    RequestAttributes,
+    ReviewError,
+    TokenFile,
+    TokenReviews,
+    User,
+)
 from nodewright.cluster.serving.routes import AccessRole
-from nodewright.cluster.serving.tokens import TokenFile
-from nodewright.cluster.serving.webhooks import AccessReviews, ReviewError, TokenReviews
 from nodewright.model.errors import Fault
 from nodewright.model.values.instant import Instant
 

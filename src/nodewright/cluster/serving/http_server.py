@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import uvicorn
 
-from nodewright.cluster.serving.http_connection import HTTPConnection, WaitingConnection
+from nodewright.cluster.serving.http_server import HTTPConnection, WaitingConnection
 from nodewright.cluster.serving.middleware import App, Receive, RefusalLog, Scope, Send, run_bounded
 from nodewright.documents.output.terminal import print_log_line
 from nodewright.model.errors import Fault, HostError, InputError

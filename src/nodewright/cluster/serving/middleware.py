@@ -10,8 +10,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
-from nodewright.cluster.serving.access import AuthorizationError, Authorizer, Unauthenticated
-from nodewright.cluster.serving.request_user import forbidden_text, request_attributes
+from nodewright.cluster.serving.access import (
+    AuthorizationError,
+    Authorizer,
+    Unauthenticated,
+    forbidden_text,
+    request_attributes,
+)
 from nodewright.cluster.serving.routes import AccessRole, AuthorizedRoute
 from nodewright.documents.output.exposition import DEFAULT_BOUNDS, HistogramBuckets
 from nodewright.model.values.instant import Instant

@@ -9,8 +9,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.serving.request_user import RequestAttributes, User
+from nodewright.cluster.client.cluster_api import ApiError
+from nodewright.cluster.serving.access import RequestAttributes, User
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ import ctypes
 from asyncio import sslproto
 from functools import cache
 
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 
 RETURN_PERIOD_S = 30.0
 TLS_BUFFER_BYTES = 32 << 10

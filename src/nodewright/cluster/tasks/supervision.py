@@ -6,7 +6,7 @@ from pathlib import PurePath
 from traceback import extract_tb
 from typing import Any, NamedTuple
 
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.errors import HostError, InputError
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 
 T = TypeVar("T")
 _OLDEST_GENERATION = 2

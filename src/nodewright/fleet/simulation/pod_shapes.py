@@ -10,7 +10,7 @@ from nodewright.engine.core.requests.effective_resources import pod_requests
 from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.core.requests.request_options import USE_STATUS
-from nodewright.fleet.simulation.pod_terms import (
+from nodewright.fleet.simulation.pod_templates import (
     SYSTEM_DEFAULT_CONSTRAINTS,
     PodAffinityTerms,
     TopologySpreadConstraint,

@@ -21,7 +21,6 @@ from nodewright.model.printable import printable_lines
 from nodewright.model.reasons.fact import KubeletText
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.texts import kubelet_text, sentence
-from nodewright.predict.node_report.allocation_tables import placement_tables
 from nodewright.predict.node_report.report_parts import (
     NamedPod,
     NodeOfReport,
@@ -29,16 +28,17 @@ from nodewright.predict.node_report.report_parts import (
     RemainingResources,
     ReportedAllocations,
     ReportedUnknownResource,
+    message_origin,
     named_pods,
     open_questions,
+    placement_tables,
     pod_allocations,
     remaining_text,
     reported_unknown_resources,
 )
-from nodewright.predict.policy_notices import message_origin
 
 if TYPE_CHECKING:
-    from nodewright.documents.output.workflow_commands import WorkflowCommand
+    from nodewright.documents.output.ci_formats import WorkflowCommand
 
 
 class AdmissionEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,8 +199,10 @@ def pod_admission(entry: AdmissionEntry) -> PodAdmission:
 
 def admission_commands(entries: Iterable[AdmissionEntry]) -> "Iterator[WorkflowCommand]":
     """What the node does not admit as workflow commands of GitHub Actions, beside its file."""
-    from nodewright.documents.output.sarif import SourcePosition  # noqa: PLC0415 - start-up time
-    from nodewright.documents.output.workflow_commands import WorkflowCommand  # noqa: PLC0415 - as above
+    from nodewright.documents.output.ci_formats import (
+        SourcePosition,  # noqa: PLC0415 - start-up time
+        WorkflowCommand,  # noqa: PLC0415 - as above
+    )
 
     for entry in entries:
         if entry.decision is Decision.ADMITTED:

@@ -12,7 +12,6 @@ from nodewright.engine.node.events import PodAdded, PodRemoved
 from nodewright.engine.node.step import Decision, Step, step
 from nodewright.engine.node.what_if.changes import PodLeaves
 from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Suggestion
-from nodewright.engine.node.what_if.explanation import suggested_changes
 from nodewright.model.kubernetes.objects import Pod, Taint
 from nodewright.model.kubernetes.tolerations import tolerates
 from nodewright.model.reasons.cpu import CPUReason
@@ -27,6 +26,7 @@ from nodewright.model.reasons.predicates import (
 from nodewright.model.reasons.reason import NotJudged, Reason
 from nodewright.model.reasons.texts import kubelet_text, sentence
 from nodewright.model.reasons.topology import TopologyReason
+from nodewright.predict.explain.explanation import suggested_changes
 from nodewright.predict.explain.suggestion_text import suggestion_text
 from nodewright.predict.node import Node
 

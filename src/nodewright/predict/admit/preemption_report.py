@@ -23,8 +23,7 @@ from nodewright.model.kubernetes.resource_names import readable_amount
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.texts import kubelet_text, sentence
-from nodewright.predict.node_report.report_parts import NodeOfReport
-from nodewright.predict.policy_notices import message_origin
+from nodewright.predict.node_report.report_parts import NodeOfReport, message_origin
 
 SHOWN_CANDIDATES = 5
 """Number of candidates that each round shows without `-o wide`."""

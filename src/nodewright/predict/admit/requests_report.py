@@ -21,7 +21,7 @@ from nodewright.engine.core.requests.resource_breakdown import (
 from nodewright.engine.core.requests.resource_defaults import AppliedDefault
 from nodewright.model.releases.release import RELEASES_WITH_RULES
 from nodewright.model.values.quantity import Quantity
-from nodewright.predict.admit.requests_text import RequestsEntry
+from nodewright.predict.admit.requests_report import RequestsEntry
 from nodewright.predict.node_report.report_parts import OpenQuestion, open_questions
 
 

@@ -10,6 +10,7 @@ from nodewright.engine.node.pod_resources_view import allocatable_cpus_and_memor
 from nodewright.model.kubernetes.node_profile import MemoryBlock
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.idset import CPUSet
+from nodewright.predict.audit.audit_comparison import merged_by_uid
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,
     AuditResult,
@@ -23,10 +24,11 @@ from nodewright.predict.audit.audit_evidence import (
     UncomparedItem,
     UncomparedReason,
 )
-from nodewright.predict.audit.cgroup_check import cgroups_to_read, compare_cgroup_files, orphaned_cgroups
 from nodewright.predict.audit.container_check import (
     ComparisonRules,
     ContainerEvidence,
+    cgroups_to_read,
+    compare_cgroup_files,
     cpus_agree,
     cpus_by_source,
     device_resources,
@@ -36,9 +38,9 @@ from nodewright.predict.audit.container_check import (
     divides_pod_allocation,
     memory_agree,
     memory_by_source,
+    orphaned_cgroups,
     sorted_blocks,
 )
-from nodewright.predict.audit.removed_pods import merged_by_uid
 
 
 def audit_of(evidence: AuditEvidence) -> AuditResult:

@@ -27,7 +27,7 @@ from nodewright.predict.audit.audit_evidence import (
     ResourceCount,
     SourceText,
 )
-from nodewright.predict.audit.cgroup_check import CPUS, MEMS
+from nodewright.predict.audit.container_check import CPUS, MEMS
 
 SourceValues = dict[EvidenceSource, EvidenceValue]
 

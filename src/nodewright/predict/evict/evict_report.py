@@ -23,7 +23,7 @@ from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signa
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.stats_summary import PSIStats
 from nodewright.model.reasons.eviction import EVICTED_REASON, EvictionReason, NodeRanShort
-from nodewright.predict.evict.evict_text import reprieve_sentence
+from nodewright.predict.evict.evict_report import reprieve_sentence
 from nodewright.predict.node_report.report_parts import (
     NodeOfReport,
     ReferencedPod,

@@ -6,16 +6,15 @@ from html import escape
 from nodewright.documents.output.html_page import TABLE_STYLE, PageOrigin, html_page
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.step import Decision
-from nodewright.predict.explain.explanation_text import PodExplanation
-from nodewright.predict.explain.numa_table import NUMACell, NUMATable, numa_tables
-from nodewright.predict.explain.reason_tree import ReasonBranch, reason_tree
+from nodewright.predict.explain.explanation_report import PodExplanation
+from nodewright.predict.explain.reason_tree import NUMACell, NUMATable, ReasonBranch, numa_tables, reason_tree
 from nodewright.predict.explain.suggestion_text import (
     incomplete_search_text,
     ineffective_text,
     suggestion_text,
 )
 from nodewright.predict.node_report.machine_svg import COLOURS, coloured_pods, machine_svg
-from nodewright.predict.policy_notices import policy_notices
+from nodewright.predict.node_report.report_parts import policy_notices
 
 _HUES = (212, 28, 142, 280, 350, 184, 52, 318, 96, 240)
 """One hue for each colour class; neighbouring classes get distant hues."""

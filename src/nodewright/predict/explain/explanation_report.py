@@ -14,13 +14,6 @@ from nodewright.engine.node.resource_holders import ResourceEvidence
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.unknowns import unknown_resources
 from nodewright.engine.node.what_if.counterfactuals import Suggestion
-from nodewright.engine.node.what_if.explanation import (
-    Defect,
-    Explanation,
-    ResourceView,
-    RoundView,
-    WithoutDefects,
-)
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.cpu import CPUHolder
@@ -28,7 +21,14 @@ from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.texts import sentence
 from nodewright.model.reasons.topology import AffinityObstacle
 from nodewright.model.values.idset import CPUSet
-from nodewright.predict.explain.explanation_text import PodExplanation
+from nodewright.predict.explain.explanation import (
+    Defect,
+    Explanation,
+    ResourceView,
+    RoundView,
+    WithoutDefects,
+)
+from nodewright.predict.explain.explanation_report import PodExplanation
 from nodewright.predict.explain.failed_pod_report import FailedPodReport, failed_pod_report
 from nodewright.predict.explain.reason_tree import LONG_MERGE_S, merge_duration_s
 from nodewright.predict.explain.suggestion_text import ReportedSuggestion, reported_suggestion

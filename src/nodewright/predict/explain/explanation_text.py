@@ -8,12 +8,12 @@ import msgspec
 from nodewright.documents.output.text_layout import wrapped
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.unknowns import unknown_resources
-from nodewright.engine.node.what_if.explanation import Explanation
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable, printable_lines
 from nodewright.model.reasons.fact import KubeletText
 from nodewright.model.reasons.status_evidence import StatusEvidence
 from nodewright.model.reasons.texts import kubelet_text
+from nodewright.predict.explain.explanation import Explanation
 from nodewright.predict.explain.failed_pod_report import (
     FailedPodAnalysis,
     failed_pod_lines,
@@ -26,7 +26,7 @@ from nodewright.predict.explain.suggestion_text import (
     ineffective_text,
     suggestion_text,
 )
-from nodewright.predict.policy_notices import message_origin
+from nodewright.predict.node_report.report_parts import message_origin
 
 MIN_WIDTH, MAX_WIDTH = 40, 100
 INDENT_STEP = 2

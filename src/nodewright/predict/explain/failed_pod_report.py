@@ -9,7 +9,6 @@ import msgspec
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.engine.node.step import Decision
-from nodewright.engine.node.what_if.explanation import Explanation
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import PODS, readable_amount
 from nodewright.model.reasons.predicates import InsufficientResource
@@ -19,6 +18,7 @@ from nodewright.model.reasons.status_evidence import (
     StatusFact,
 )
 from nodewright.model.reasons.texts import kubelet_text
+from nodewright.predict.explain.explanation import Explanation
 
 
 class VerdictChange(StrEnum):

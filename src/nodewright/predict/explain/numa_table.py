@@ -6,10 +6,10 @@ from typing import assert_never
 import msgspec
 
 from nodewright.engine.node.resource_holders import DeviceSite, MemorySite, ResourceEvidence
-from nodewright.engine.node.what_if.explanation import Explanation, ResourceView
 from nodewright.model.kubernetes.resource_names import is_in_bytes, readable_amount
 from nodewright.model.reasons.cpu import CPUsOfNUMA
 from nodewright.model.values.idset import NUMASet
+from nodewright.predict.explain.explanation import Explanation, ResourceView
 from nodewright.predict.explain.reason_tree import numa_sets_text
 
 _NAMED_HOLDERS = 2

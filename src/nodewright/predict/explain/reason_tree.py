@@ -10,7 +10,6 @@ from nodewright.engine.node.managers.manager_trace import NoHintReason
 from nodewright.engine.node.pod_placement import ContainerPlacement, Placement
 from nodewright.engine.node.resource_holders import ResourceEvidence
 from nodewright.engine.node.step import Decision
-from nodewright.engine.node.what_if.explanation import Defect, Explanation, ResourceView, RoundView
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, is_in_bytes, readable_amount
 from nodewright.model.reasons.cpu import NotEnoughCPUs, NotEnoughWholeCores
 from nodewright.model.reasons.devices import NotEnoughDevices
@@ -18,7 +17,8 @@ from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.texts import sentence
 from nodewright.model.reasons.topology import AffinityObstacle, NoCommonNUMA, NothingPreferred
 from nodewright.model.values.idset import NUMASet
-from nodewright.predict.explain.resource_sites import (
+from nodewright.predict.explain.explanation import Defect, Explanation, ResourceView, RoundView
+from nodewright.predict.explain.reason_tree import (
     consumer_name,
     cpus_text,
     device_holder_text,

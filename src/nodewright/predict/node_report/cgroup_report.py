@@ -18,7 +18,7 @@ from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.fact import KubeletText
-from nodewright.predict.node_report.cgroup_sentences import (
+from nodewright.predict.node_report.cgroup_report import (
     difference_reason,
     file_value_reason,
     missing_limit_sentence,

@@ -20,8 +20,12 @@ from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo,
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.printable import printable_lines
 from nodewright.model.values.idset import CPUSet, NUMASet
-from nodewright.predict.node_report.cpu_legend import CPUOwner, legend_lines, marks_by_cpu
-from nodewright.predict.node_report.distances import distance_lines
+from nodewright.predict.node_report.machine_drawing import (
+    CPUOwner,
+    distance_lines,
+    legend_lines,
+    marks_by_cpu,
+)
 
 CELLS_UP_TO_CPUS = 64
 """Machines up to this size show each core; larger ones list equal cores together."""

@@ -2,12 +2,12 @@
 
 from nodewright.documents.formats.inventory import Inventory, InventoryObject
 from nodewright.documents.formats.workloads import release_warnings
-from nodewright.documents.output.sarif import SourcePosition
+from nodewright.documents.output.ci_formats import SourcePosition
 from nodewright.engine.admission.api_server.apply import apply
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
 from nodewright.model.releases.release import AppliedRules
+from nodewright.predict.quota.applied_inventory import AppliedObject, QuotaReport
 from nodewright.predict.quota.fixes import pod_headroom, smallest_fixes
-from nodewright.predict.quota.quota_text import AppliedObject, QuotaReport
 
 
 def applied_inventory(

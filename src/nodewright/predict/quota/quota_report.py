@@ -5,10 +5,17 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import UNSET, UnsetType, field
 
+from nodewright.documents.output.ci_formats import (
+    JUnitCase,
+    JUnitSuite,
+    SARIFLevel,
+    SARIFResult,
+    SARIFRule,
+    WorkflowCommand,
+    junit_text,
+    sarif_document,
+)
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
-from nodewright.documents.output.junit import JUnitCase, JUnitSuite, junit_text
-from nodewright.documents.output.sarif import SARIFLevel, SARIFResult, SARIFRule, sarif_document
-from nodewright.documents.output.workflow_commands import WorkflowCommand
 from nodewright.engine.admission.api_server.apply import ApplyOutcome
 from nodewright.engine.admission.api_server.pod_creation import LimitRangeViolation
 from nodewright.engine.admission.api_server.rejections import ObjectRejection
@@ -19,8 +26,7 @@ from nodewright.model.reasons.limit_ranges import LimitReason
 from nodewright.model.reasons.quota import MustSpecify, QuotaExceeded
 from nodewright.model.releases.release import RELEASES_WITH_RULES
 from nodewright.model.values.quantity import Quantity
-from nodewright.predict.quota.fixes import ReplicaReduction
-from nodewright.predict.quota.quota_text import (
+from nodewright.predict.quota.applied_inventory import (
     AppliedObject,
     QuotaReport,
     derivation_texts,
@@ -29,6 +35,7 @@ from nodewright.predict.quota.quota_text import (
     reason_text,
     refusal_text,
 )
+from nodewright.predict.quota.fixes import ReplicaReduction
 
 
 class ReportedSubject(Inlined, frozen=True, kw_only=True):

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from nodewright.documents.output.ci_formats import SourcePosition
 from nodewright.documents.output.request_sentences import deciding_text, derivation_lines, derivation_summary
-from nodewright.documents.output.sarif import SourcePosition
 from nodewright.documents.output.text_layout import table
 from nodewright.engine.admission.api_server.apply import ApplyOutcome, ApplyResult, RefusedObject
 from nodewright.engine.admission.api_server.charges import NamespacePolicy

@@ -32,13 +32,13 @@ from nodewright.model.reasons.state_files import StateFile
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import DEFAULT_NAME, node_parts, profile_release
-from nodewright.predict.rehearse.kubelet_directory import (
+from nodewright.predict.rehearsal import (
+    RehearsalContext,
     allocation_conflicts,
     pods_as_admitted,
     state_files_of,
 )
-from nodewright.predict.rehearse.rehearsal_report import RehearsalContext
-from nodewright.predict.replay.kubelet_restart import configuration_refusal
+from nodewright.predict.replay.scenario_run import configuration_refusal
 
 
 class RehearsedRestart(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ from nodewright.predict.node_report.report_parts import (
     remaining_resources,
     remaining_text,
 )
-from nodewright.predict.replay.journal_events import action_documents
+from nodewright.predict.replay.scenario_journal import action_documents
 from nodewright.predict.replay.scenario_run import EventOutcome
 
 _NOTHING = "-"

@@ -38,7 +38,7 @@ from nodewright.model.kubernetes.node_profile import ContainerAllocation, Memory
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.scenario import JournalHeader
 from nodewright.model.kubernetes.secret_fields import without_secret_fields
-from nodewright.predict.replay.journal_events import (
+from nodewright.predict.replay.scenario_journal import (
     action_documents,
     arrival_event,
     journal_event,

@@ -42,7 +42,7 @@ from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.model.reasons.devices import DeviceAllocationFailed
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.values.duration import Duration
-from nodewright.predict.replay.kubelet_restart import PendingRestart, restart_step
+from nodewright.predict.replay.scenario_run import PendingRestart, restart_step
 
 
 class EventOutcome(msgspec.Struct, frozen=True, kw_only=True):

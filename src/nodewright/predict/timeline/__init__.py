@@ -1,14 +1,18 @@
 """Memory pressure in virtual time: whether kubelet eviction frees memory before the kernel's OOM killer acts."""
 
-from nodewright.predict.timeline.advice import ThresholdAdvice, threshold_advice, with_hard_threshold
-from nodewright.predict.timeline.moments import Timeline
-from nodewright.predict.timeline.pressure_simulation import simulated_timeline
-from nodewright.predict.timeline.setup import (
+from nodewright.predict.timeline.pressure_simulation import (
+    ThresholdAdvice,
+    simulated_timeline,
+    threshold_advice,
+    with_hard_threshold,
+)
+from nodewright.predict.timeline.timeline_model import (
     Assumptions,
     ContainerMemory,
     Growth,
     LimitScope,
     PodMemory,
+    Timeline,
     TimelineSetup,
     timeline_setup,
 )

@@ -10,9 +10,8 @@ from nodewright.engine.core.eviction.eviction_policy import MONITORING_INTERVAL_
 from nodewright.engine.core.eviction.eviction_thresholds import threshold_amount
 from nodewright.model.kubernetes.eviction_thresholds import Signal, Threshold, ThresholdValue
 from nodewright.model.values.quantity import Quantity, QuantityFormat
-from nodewright.predict.timeline.moments import Timeline
 from nodewright.predict.timeline.pressure_simulation import simulated_timeline
-from nodewright.predict.timeline.setup import LimitScope, TimelineSetup
+from nodewright.predict.timeline.timeline_model import LimitScope, Timeline, TimelineSetup
 
 STEP_BYTES = 1 << 20
 PHASES = 4

@@ -9,7 +9,7 @@ import msgspec
 
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signal
 from nodewright.model.reasons.eviction import LimitExceeded, NodeRanShort
-from nodewright.predict.timeline.setup import LimitScope
+from nodewright.predict.timeline.timeline_model import LimitScope
 
 
 class ThresholdCrossed(msgspec.Struct, frozen=True, kw_only=True):

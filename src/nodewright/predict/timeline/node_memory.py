@@ -6,23 +6,21 @@ Also the back-off after which the kubelet restarts containers that the kernel ki
 from collections.abc import Iterator
 
 from nodewright.engine.core.eviction.oom_killer import OOMCandidate, min_free_bytes
-from nodewright.predict.timeline.setup import (
-    SECOND_NS,
-    ContainerMemory,
-    Growth,
-    LimitScope,
-    PodMemory,
-    TimelineSetup,
-)
-from nodewright.predict.timeline.timeline_events import (
+from nodewright.predict.timeline.timeline_model import (
     NANO,
+    SECOND_NS,
     ContainerKey,
+    ContainerMemory,
     EventOrder,
+    Growth,
     LimitReached,
+    LimitScope,
     LimitWatch,
     LinearAmount,
     MemoryEmptied,
+    PodMemory,
     TimelineQueue,
+    TimelineSetup,
 )
 
 SYSTEM_KEY: ContainerKey = ("", "")

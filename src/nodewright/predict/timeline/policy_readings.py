@@ -21,8 +21,7 @@ from nodewright.model.kubernetes.stats_summary import (
 from nodewright.model.values.instant import Instant
 from nodewright.model.values.quantity import Quantity, QuantityFormat
 from nodewright.predict.timeline.node_memory import NodeMemory
-from nodewright.predict.timeline.setup import SECOND_NS, LimitScope, PodMemory
-from nodewright.predict.timeline.timeline_events import LimitWatch
+from nodewright.predict.timeline.timeline_model import SECOND_NS, LimitScope, LimitWatch, PodMemory
 
 PODS = "pods"
 

@@ -16,41 +16,41 @@ from nodewright.engine.core.eviction.eviction_thresholds import signal_observati
 from nodewright.engine.core.eviction.oom_killer import oom_badness, oom_victim
 from nodewright.model.kubernetes.eviction_thresholds import Threshold
 from nodewright.model.kubernetes.stats_summary import StatsSummary
-from nodewright.predict.timeline.moments import (
+from nodewright.predict.timeline.node_memory import (
+    NodeMemory,
+    PolicyDistances,
+    PolicyReadings,
+    RestartBackOff,
+)
+from nodewright.predict.timeline.timeline_model import (
+    MAX_EVENTS,
+    SECOND_NS,
     ConditionsChanged,
+    ContainerKey,
+    ContainerRestart,
     Deadlocked,
+    EventOrder,
     EvictionBegun,
     EvictionDone,
+    Growth,
     KernelKilled,
+    LimitReached,
+    LimitScope,
+    LimitWatch,
+    MemoryEmptied,
     Moment,
     NobodyToEvict,
     Noticed,
+    PodTerminated,
+    PolicyCheck,
     Recovered,
     Restarted,
     ThresholdCrossed,
     Timeline,
-)
-from nodewright.predict.timeline.node_memory import NodeMemory, RestartBackOff
-from nodewright.predict.timeline.policy_readings import PolicyDistances, PolicyReadings
-from nodewright.predict.timeline.setup import (
-    MAX_EVENTS,
-    SECOND_NS,
-    Growth,
-    LimitScope,
-    TimelineSetup,
-    timeline_too_long,
-)
-from nodewright.predict.timeline.timeline_events import (
-    ContainerKey,
-    ContainerRestart,
-    EventOrder,
-    LimitReached,
-    LimitWatch,
-    MemoryEmptied,
-    PodTerminated,
-    PolicyCheck,
     TimelineEvent,
     TimelineQueue,
+    TimelineSetup,
+    timeline_too_long,
 )
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from nodewright.model.kubernetes.eviction_thresholds import Threshold
 from nodewright.model.values.event_queue import EventQueue
-from nodewright.predict.timeline.setup import Growth, LimitScope
+from nodewright.predict.timeline.timeline_model import Growth, LimitScope
 
 NANO = 10**9
 

@@ -5,14 +5,17 @@ from html import escape
 
 from msgspec.structs import replace
 
-from nodewright.documents.output.html_page import PLOT_STYLE, PageOrigin, curve_legend, html_page
-from nodewright.documents.output.svg_plot import (
+from nodewright.documents.output.html_page import (
+    PLOT_STYLE,
+    PageOrigin,
     PlotCurve,
     PlotGrid,
     PlotLevel,
     PlotMark,
     PlotWindow,
     clipped,
+    curve_legend,
+    html_page,
     memory_ticks,
     plot,
     round_time_ticks,
@@ -20,15 +23,15 @@ from nodewright.documents.output.svg_plot import (
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.kubernetes.resource_names import readable_amount
 from nodewright.model.values.duration import Duration
-from nodewright.predict.timeline.advice import ThresholdAdvice
-from nodewright.predict.timeline.moments import (
+from nodewright.predict.timeline.pressure_simulation import ThresholdAdvice
+from nodewright.predict.timeline.timeline_model import (
     EvictionBegun,
     EvictionDone,
     KernelKilled,
     ThresholdCrossed,
     Timeline,
 )
-from nodewright.predict.timeline.timeline_text import (
+from nodewright.predict.timeline.timeline_report import (
     MODEL,
     TimelineReport,
     advice_sentences,

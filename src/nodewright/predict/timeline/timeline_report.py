@@ -11,9 +11,9 @@ from msgspec import UNSET, UnsetType
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.predict.node_report.report_parts import NodeOfReport, node_of_report
-from nodewright.predict.timeline.advice import ThresholdAdvice
-from nodewright.predict.timeline.moments import EvictionBegun, Moment, Timeline
-from nodewright.predict.timeline.timeline_text import (
+from nodewright.predict.timeline.pressure_simulation import ThresholdAdvice
+from nodewright.predict.timeline.timeline_model import EvictionBegun, Moment, Timeline
+from nodewright.predict.timeline.timeline_report import (
     MODEL,
     TimelineReport,
     first_victim_text,

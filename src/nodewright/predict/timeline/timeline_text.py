@@ -10,13 +10,14 @@ from nodewright.documents.output.text_layout import table
 from nodewright.model.kubernetes.resource_names import distinguishable_amounts, readable_amount
 from nodewright.model.printable import printable, printable_lines
 from nodewright.model.values.duration import Duration
-from nodewright.predict.timeline.advice import ThresholdAdvice
-from nodewright.predict.timeline.moments import (
+from nodewright.predict.timeline.pressure_simulation import ThresholdAdvice
+from nodewright.predict.timeline.timeline_model import (
     ConditionsChanged,
     Deadlocked,
     EvictionBegun,
     EvictionDone,
     KernelKilled,
+    LimitScope,
     Moment,
     NobodyToEvict,
     Noticed,
@@ -24,8 +25,8 @@ from nodewright.predict.timeline.moments import (
     Restarted,
     ThresholdCrossed,
     Timeline,
+    TimelineSetup,
 )
-from nodewright.predict.timeline.setup import LimitScope, TimelineSetup
 
 WIDTH = 80
 MILLISECOND_NS = 1_000_000

@@ -15,10 +15,12 @@ from nodewright.model.releases.release_changes import (
     with_change,
 )
 from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES, ReleaseTable
-from nodewright.predict.upgrade.pod_facts import NONE, Aspect, FactName
 from nodewright.predict.upgrade.release_facts import (
+    NONE,
     Area,
+    Aspect,
     Decided,
+    FactName,
     FactOwner,
     ReleaseFacts,
     UpgradeCase,

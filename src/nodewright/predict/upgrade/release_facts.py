@@ -33,7 +33,7 @@ from nodewright.model.releases.release_changes import unknown_flags
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import node_parts
-from nodewright.predict.upgrade.pod_facts import (
+from nodewright.predict.upgrade.release_facts import (
     NONE,
     Aspect,
     FactName,

@@ -15,8 +15,7 @@ from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.profiles.capture.node_pods import NodePods, read_pods
 from nodewright.documents.profiles.kubelet_config_files import ConfigHost, config_document
 from nodewright.documents.profiles.kubelet_root import CONFIG_FILE, RootReadOptions, read_kubelet_root
-from nodewright.documents.profiles.node_lookup import find_profile, with_release
-from nodewright.documents.profiles.profile_files import load_profile
+from nodewright.documents.profiles.node_profiles import find_profile, load_profile, with_release
 from nodewright.documents.profiles.state_files.checkpoints import state_as_written, written_state_files
 from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
 from nodewright.engine.core.requests.resource_defaults import with_defaults
@@ -27,11 +26,7 @@ from nodewright.model.releases.release import Release, ReleaseError, release_war
 from nodewright.model.releases.release_table import RELEASE_TABLES, ReleaseTable
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import DEFAULT_NAME, node_parts, profile_release
-from nodewright.predict.rehearse.kubelet_directory import (
-    allocation_conflicts,
-    pods_as_admitted,
-    state_files_of,
-)
+from nodewright.predict.rehearsal import allocation_conflicts, pods_as_admitted, state_files_of
 from nodewright.predict.upgrade.release_facts import UpgradeCase, with_accepted_settings
 
 KUBEADM_FLAGS = "kubeadm-flags.env"

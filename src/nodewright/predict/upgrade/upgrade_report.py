@@ -11,9 +11,14 @@ from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.documents.output.text_layout import table
 from nodewright.model.printable import printable_lines
 from nodewright.model.releases.release_table import RELEASE_TABLES
-from nodewright.predict.upgrade.findings import Cause, Difference, Finding, NodeComparison, UpgradeImpact
-from nodewright.predict.upgrade.pod_facts import NONE, Aspect
-from nodewright.predict.upgrade.release_facts import Area
+from nodewright.predict.upgrade.release_facts import NONE, Area, Aspect
+from nodewright.predict.upgrade.upgrade_report import (
+    Cause,
+    Difference,
+    Finding,
+    NodeComparison,
+    UpgradeImpact,
+)
 
 _SHOWN = 6
 """Values of a block that are shown without -o wide."""

@@ -9,15 +9,14 @@ from typing import Any
 import msgspec
 
 from nodewright.cluster.client.access import AccessOptions
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.api_client import PlainAccess
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.kubeconfig import load_access
-from nodewright.cluster.client.plain_access import PlainAccess
 from nodewright.cluster.client.reflector import Reflector
-from nodewright.cluster.exports.export_feed import ExportFeed
 from nodewright.cluster.exports.export_places import EXPORT_URL
+from nodewright.cluster.exports.export_routes import ExportFeed
 from nodewright.cluster.objects.object_names import name_selector
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.output.terminal import print_log_line
 from nodewright.model.errors import HostError, InputError
 from nodewright.scheduling.exporter.export_options import ExportOptions

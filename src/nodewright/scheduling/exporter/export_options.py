@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from nodewright.cluster.client.peer_access import PeerAccess
+from nodewright.cluster.client.tls import PeerAccess
 from nodewright.documents.profiles.kubelet_root import DEFAULT_ROOT_DIRECTORY, POD_RESOURCES_SOCKET
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from nodewright.cluster.exports.export_feed import ExportFeed
+from nodewright.cluster.exports.export_routes import ExportFeed
 from nodewright.documents.files.directory_watch import DirectoryWatch
 from nodewright.documents.profiles.kubelet_root import DEVICE_PLUGINS_DIRECTORY, PODS_DIRECTORY
 from nodewright.model.errors import HostError, InputError

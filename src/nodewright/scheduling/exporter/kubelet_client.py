@@ -4,8 +4,8 @@ import re
 
 import msgspec
 
-from nodewright.cluster.client.peer_access import PeerAccess
-from nodewright.documents.files.http_get import HTTPFailure, HTTPRequest, http_get
+from nodewright.cluster.client.http_get import HTTPFailure, HTTPRequest, http_get
+from nodewright.cluster.client.tls import PeerAccess
 from nodewright.model.errors import HostError
 
 MAX_PODS_BYTES = 64 << 20

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.cluster.exports.export_feed import ExportReading, SourceReading
+from nodewright.cluster.exports.export_routes import ExportReading, SourceReading
 from nodewright.cluster.pod_resources.snapshot import read_snapshot_apart
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.profiles.capture.captured_node import NodeSources, captured_node
@@ -29,7 +29,7 @@ from nodewright.documents.profiles.kubelet_root import (
     read_kubelet_root,
 )
 from nodewright.documents.profiles.machine.captured_machine import capture_copy, capture_this_machine
-from nodewright.documents.profiles.machine.missing_facts import MachineFact, missing_fact_sentence
+from nodewright.documents.profiles.machine.host_facts import MachineFact, missing_fact_sentence
 from nodewright.documents.profiles.node_export import SourceState
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
@@ -38,7 +38,7 @@ from nodewright.model.releases.release import release_table
 from nodewright.scheduling.exporter.kubelet_client import KubeletClient
 
 if TYPE_CHECKING:
-    from nodewright.cluster.tasks.clock import Clock
+    from nodewright.cluster.tasks.timing import Clock
 
 T = TypeVar("T")
 

@@ -13,20 +13,22 @@ from typing import TYPE_CHECKING
 
 from starlette.routing import Router
 
-from nodewright.cluster.exports.export_feed import ExportFeed
-from nodewright.cluster.exports.export_routes import ExportMetricsRoutes, ExportRoutes, HealthRoutes
-from nodewright.cluster.serving.access import Authorizer, read_grants
+from nodewright.cluster.exports.export_routes import (
+    ExportFeed,
+    ExportMetricsRoutes,
+    ExportRoutes,
+    HealthRoutes,
+)
+from nodewright.cluster.serving.access import Authorizer, TokenFile, read_grants
 from nodewright.cluster.serving.http_server import ListenAddress, log_to_stderr, serve_network
 from nodewright.cluster.serving.key_pair import KeyPair, ensure_key_pair
 from nodewright.cluster.serving.middleware import AuthMiddleware, RefusalLog, RequestMetrics
 from nodewright.cluster.serving.routes import bare_routes
 from nodewright.cluster.serving.tls import ReloadingTLS, serving_tls
-from nodewright.cluster.serving.tokens import TokenFile
-from nodewright.cluster.tasks.clock import HostClock
-from nodewright.cluster.tasks.free_memory import return_free_memory
-from nodewright.cluster.tasks.stop_signal import stop_event
-from nodewright.documents.output.exit_codes import ERROR, YES
-from nodewright.documents.output.terminal import print_log_line, print_message, print_text
+from nodewright.cluster.tasks.supervision import stop_event
+from nodewright.cluster.tasks.timing import HostClock
+from nodewright.documents.files.process_tuning import return_free_memory
+from nodewright.documents.output.terminal import ERROR, YES, print_log_line, print_message, print_text
 from nodewright.model.errors import Fault, InputError
 from nodewright.scheduling.exporter.export_options import ExportOptions
 from nodewright.scheduling.exporter.exporter import Exporter
@@ -34,7 +36,7 @@ from nodewright.scheduling.exporter.kubelet_client import KubeletClient
 from nodewright.scheduling.exporter.node_reader import NodeReader, PodListSource
 
 if TYPE_CHECKING:
-    from nodewright.cluster.tasks.clock import Clock
+    from nodewright.cluster.tasks.timing import Clock
 
 NICE_VALUE = -10
 """The exporter's nice value, where it may set one."""

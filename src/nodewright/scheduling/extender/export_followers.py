@@ -7,9 +7,9 @@ from typing import Self
 
 import aiohttp
 
-from nodewright.cluster.client.peer_access import PeerAccess
 from nodewright.cluster.client.reflector import BackOffDelay
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.client.tls import PeerAccess
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.profiles.node_export import MAX_EXPORT_BYTES, NodeExport
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.scheduling.verdicts.export_reader import ExportReader, NodePartCache

@@ -7,9 +7,8 @@ from typing import Protocol
 
 import msgspec
 
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.cluster_api import ClusterAPI
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.scheduling.extender.cluster_feed import ClusterFeed
 from nodewright.scheduling.extender.extender_metrics import ExtenderCounts, ExtenderMetrics, cluster_counts
 from nodewright.scheduling.verdicts.admit_answer import AdmitAnswer, AdmitRequest, admit_answer

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.cluster_api import ClusterAPI
-from nodewright.cluster.tasks.clock import Clock
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.values.instant import Instant, micro_time
 
 LEASE_S, RENEW_S, RETRY_S = 15, 10.0, 2.0

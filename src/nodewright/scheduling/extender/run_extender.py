@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 
 from nodewright.cluster.client.access import AccessOptions
+from nodewright.cluster.client.api_client import PlainAccess
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.kubeconfig import load_access
-from nodewright.cluster.client.peer_access import PeerAccess
-from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.client.tls import PeerAccess
 from nodewright.cluster.exports.export_places import ExportPlaces
-from nodewright.cluster.serving.access import Authorizer, Grants
+from nodewright.cluster.serving.access import Authorizer, Grants, TokenFile
 from nodewright.cluster.serving.http_server import (
     ListenAddress,
     TLSContextSource,
@@ -26,13 +26,10 @@ from nodewright.cluster.serving.key_pair import KeyPair, ensure_key_pair
 from nodewright.cluster.serving.middleware import AuthMiddleware, RefusalLog, RequestMetrics
 from nodewright.cluster.serving.routes import AuthorizedRoute
 from nodewright.cluster.serving.tls import ReloadingTLS, serving_tls
-from nodewright.cluster.serving.tokens import TokenFile
-from nodewright.cluster.tasks.clock import Clock, HostClock
-from nodewright.cluster.tasks.stop_signal import stop_event
-from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised
-from nodewright.cluster.tasks.timing import ShortCollections
-from nodewright.documents.output.exit_codes import YES
-from nodewright.documents.output.terminal import print_log_line
+from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised, stop_event
+from nodewright.cluster.tasks.timing import Clock, HostClock
+from nodewright.documents.files.process_tuning import ShortCollections
+from nodewright.documents.output.terminal import YES, print_log_line
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.scheduling.extender.cluster_feed import ClusterFeed
@@ -45,7 +42,7 @@ from nodewright.scheduling.extender.extender_routes import (
 )
 from nodewright.scheduling.extender.extender_service import ApiBinder, ExtenderService, ServiceOptions
 from nodewright.scheduling.extender.leader_lease import LeaderLease
-from nodewright.scheduling.extender.review_routes import ReviewRoutes
+from nodewright.scheduling.extender.pod_reviews import ReviewRoutes
 from nodewright.scheduling.extender.scheduler_calls import SchedulerCalls, SingleProcess
 from nodewright.scheduling.extender.scorers import scorer_of
 from nodewright.scheduling.extender.sharded_calls import ShardedCalls

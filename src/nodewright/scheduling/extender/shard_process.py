@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from nodewright.cluster.tasks.clock import HostClock
-from nodewright.cluster.tasks.timing import ShortCollections
+from nodewright.cluster.tasks.timing import HostClock
+from nodewright.documents.files.process_tuning import ShortCollections
 from nodewright.documents.output.terminal import print_log_line
 from nodewright.model.errors import HostError, InputError
 from nodewright.scheduling.extender.extender_options import ExtenderOptions

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.documents.profiles.profile_yaml import object_document
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import Pod

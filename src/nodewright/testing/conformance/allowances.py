@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.testing.conformance.quantity_oracle import is_overflow_artefact
+from nodewright.testing.conformance.allowances import is_overflow_artefact
 
 
 class Absent(Enum):

@@ -45,7 +45,7 @@ from nodewright.model.values.cpu_time import (
 )
 from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.units import Bytes, Microseconds, MilliCPU
-from nodewright.testing.conformance.question_gates import question_gates
+from nodewright.testing.conformance.vectors import question_gates
 
 Question = Mapping[str, Any]
 

@@ -18,7 +18,7 @@ from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.units import Bytes, Microseconds
-from nodewright.testing.conformance.question_gates import question_gates
+from nodewright.testing.conformance.vectors import question_gates
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

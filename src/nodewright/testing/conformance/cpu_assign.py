@@ -9,7 +9,7 @@ from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.idset import CPUSet
 from nodewright.testing.conformance.cpu_topology import error_document, topology_of
-from nodewright.testing.conformance.question_gates import question_gates
+from nodewright.testing.conformance.vectors import question_gates
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

@@ -20,8 +20,7 @@ from nodewright.model.kubernetes.objects import Container, Pod, ResourceRequirem
 from nodewright.model.reasons.limit_ranges import LimitReason
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.releases.release_table import ReleaseTable
-from nodewright.testing.conformance.plain_json import amount_texts
-from nodewright.testing.conformance.question_gates import question_gates
+from nodewright.testing.conformance.vectors import amount_texts, question_gates
 
 Question = dict[str, Any]
 _ANNOTATION = "kubernetes.io/limit-ranger"

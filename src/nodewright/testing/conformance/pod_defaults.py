@@ -8,8 +8,7 @@ from nodewright.engine.core.requests.qos_and_priority import qos_class
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.kubernetes.objects import Pod, ResourceRequirements
 from nodewright.model.releases.release_table import ReleaseTable
-from nodewright.testing.conformance.plain_json import amount_texts
-from nodewright.testing.conformance.question_gates import question_gates
+from nodewright.testing.conformance.vectors import amount_texts, question_gates
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

@@ -17,8 +17,7 @@ from nodewright.model.reasons.reason import NodeUnavailable
 from nodewright.model.reasons.texts import kubelet_text
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release_table import ReleaseTable
-from nodewright.testing.conformance.plain_json import plain_failure
-from nodewright.testing.conformance.question_gates import question_gates
+from nodewright.testing.conformance.vectors import plain_failure, question_gates
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

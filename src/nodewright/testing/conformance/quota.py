@@ -31,8 +31,7 @@ from nodewright.model.reasons.quota import must_specify_message, quota_error
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.instant import ZERO_TIME, Instant
-from nodewright.testing.conformance.plain_json import amount_texts
-from nodewright.testing.conformance.question_gates import question_gates
+from nodewright.testing.conformance.vectors import amount_texts, question_gates
 
 Question = dict[str, Any]
 _Function = Callable[[Question, FeatureGates], Any]

@@ -12,7 +12,7 @@ from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.topology_hints import Hint, HintList, Offer
-from nodewright.testing.conformance.question_gates import question_gates
+from nodewright.testing.conformance.vectors import question_gates
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:

@@ -20,7 +20,7 @@ from nodewright.agent.assembly.agent_settings import AgentSettings
 from nodewright.agent.devices.device_allocation import DeviceAllocator
 from nodewright.agent.devices.protocols import DevicePlugins
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import Taint
 

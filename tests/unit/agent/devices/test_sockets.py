@@ -20,7 +20,7 @@ from nodewright.agent.devices.protocols import PluginRegistration
 from nodewright.agent.devices.registration import RegistrationServer, remove_sockets
 from nodewright.agent.state.agent_state import PodSource, PodStage
 from nodewright.agent.state.observations import PodApplied
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.model.errors import HostError
 from nodewright.model.values.idset import NUMASet
 from nodewright.testing.objects import a_guaranteed_pod

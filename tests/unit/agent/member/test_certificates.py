@@ -24,7 +24,7 @@ from nodewright.agent.member.certificates import (
     new_key,
 )
 from nodewright.agent.runtimes.simulated import FakeClock, settle
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 

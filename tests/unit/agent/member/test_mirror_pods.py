@@ -12,7 +12,7 @@ from tests.unit.agent.member.test_node_object import STATE
 from nodewright.agent.member.mirror_pods import MirrorPods
 from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.documents.formats.pod_files import CONFIG_HASH_ANNOTATION
 from nodewright.engine.core.memory.memory_state import MemoryState

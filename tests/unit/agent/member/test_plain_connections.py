@@ -13,10 +13,10 @@ import pytest
 from tests.support.fake_api_certificates import Authority
 from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_server
 
-from nodewright.cluster.client import api_connections
+from nodewright.cluster.client import http_connections as api_connections
 from nodewright.cluster.client.access import ClusterAccess, PEMSource, TLSSettings
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.client.api_client import PlainAccess
+from nodewright.cluster.client.cluster_api import ApiError
 
 NODES = "/api/v1/nodes"
 MAPS = "/api/v1/namespaces/default/configmaps"

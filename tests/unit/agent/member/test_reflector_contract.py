@@ -15,8 +15,7 @@ from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_
 from tests.support.real_api_server import needs_real, real_api_server
 
 from nodewright.cluster.client.access import ClusterAccess, PEMSource, TLSSettings, UserCredentials
-from nodewright.cluster.client.api_client import ApiClient
-from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.client.api_client import ApiClient, PlainAccess
 from nodewright.cluster.client.reflector import BackOffDelay, Reflector
 from nodewright.cluster.client.writes import WriteKind, delete_options
 from nodewright.model.kubernetes.recorded_events import RecordEvent

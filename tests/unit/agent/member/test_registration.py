@@ -14,7 +14,7 @@ from nodewright.agent.member.node_registration import NodeLease, NodeRegistratio
 from nodewright.agent.observe.metric_names import GaugeMetric
 from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.state.agent_state import AgentState
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.recorded_events import RecordEvent

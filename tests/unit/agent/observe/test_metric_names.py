@@ -13,7 +13,7 @@ from nodewright.agent.runtimes.cri import CRIChannel
 from nodewright.agent.runtimes.cri import api_pb2 as cri
 from nodewright.agent.runtimes.cri.channel import VERSION
 from nodewright.cluster.client.api_client import ApiClient
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.model.errors import HostError
 
 

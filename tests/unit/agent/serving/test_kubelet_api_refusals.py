@@ -16,10 +16,10 @@ from tests.support.kubelet_api import (
 )
 
 from nodewright.agent.runtimes.simulated import settle
-from nodewright.cluster.serving import http_connection, http_server, middleware
-from nodewright.cluster.serving.access import ANONYMOUS, Authorizer, Grants, Unauthenticated
+from nodewright.cluster.serving import http_server, middleware
+from nodewright.cluster.serving import http_server as http_connection
+from nodewright.cluster.serving.access import ANONYMOUS, Authorizer, Grants, Unauthenticated, User
 from nodewright.cluster.serving.key_pair import make_key_pair
-from nodewright.cluster.serving.request_user import User
 from nodewright.cluster.serving.routes import AccessRole
 from nodewright.model.values.instant import Instant
 from nodewright.testing.objects import a_pod

@@ -34,8 +34,7 @@ from nodewright.agent.store.store_files import (
     pod_file,
     read_pod_file,
 )
-from nodewright.documents.files.file_store import LocalFileStore
-from nodewright.documents.files.ports import FileStore
+from nodewright.documents.files.file_store import FileStore, LocalFileStore
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.profiles.scenario_files import journal_header, scenario_from_file, scenario_node
 from nodewright.engine.core.memory.memory_state import MemoryState
@@ -44,8 +43,7 @@ from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.reasons.state_files import StateFile, StatePolicyDiffers
 from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.predict.node import Node
-from nodewright.predict.replay.journal_events import action_documents
-from nodewright.predict.replay.scenario_journal import JournalEncoder
+from nodewright.predict.replay.scenario_journal import JournalEncoder, action_documents
 from nodewright.predict.replay.scenario_run import replay
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, a_static_pod

@@ -21,8 +21,7 @@ from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.reasons.verdict import Granted
 from nodewright.predict.node import Node
-from nodewright.predict.replay.journal_events import action_documents
-from nodewright.predict.replay.scenario_journal import JournalEncoder
+from nodewright.predict.replay.scenario_journal import JournalEncoder, action_documents
 from nodewright.predict.replay.scenario_run import replay
 from nodewright.testing.nodes import a_profile
 

@@ -14,9 +14,8 @@ from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_
 
 from nodewright.cluster.client.access import ClusterAccess, UserCredentials
 from nodewright.cluster.client.api_client import ApiClient
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.object_list import collected_pages
-from nodewright.cluster.client.object_watch import lines_of, metadata_of
+from nodewright.cluster.client.cluster_api import ApiError
+from nodewright.cluster.client.list_watch import collected_pages, lines_of, metadata_of
 
 HTML = b"<!doctype html><html><head><title>\n Sign in </title></head></html>"
 

@@ -21,9 +21,8 @@ from nodewright.cluster.client.access import (
     UserCredentials,
 )
 from nodewright.cluster.client.api_client import ApiClient
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.object_list import collected_pages
-from nodewright.cluster.client.object_watch import WatchEvent
+from nodewright.cluster.client.cluster_api import ApiError
+from nodewright.cluster.client.list_watch import WatchEvent, collected_pages
 from nodewright.cluster.client.writes import WriteKind, delete_options
 
 T = TypeVar("T")

@@ -15,14 +15,13 @@ from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_
 from nodewright.agent.member.pod_informer import PodInformer
 from nodewright.agent.member.service_account_tokens import _issued
 from nodewright.agent.rules.value_sources import TokenSpec
-from nodewright.cluster.client import api_client, object_watch
+from nodewright.cluster.client import api_client
+from nodewright.cluster.client import list_watch as object_watch
 from nodewright.cluster.client.access import AccessOptions, ClusterAccess, PEMSource
-from nodewright.cluster.client.api_client import ApiClient
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.api_client import ApiClient, PlainAccess
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.client.kubeconfig import load_access
-from nodewright.cluster.client.object_list import collected_pages
-from nodewright.cluster.client.object_watch import OverlongLineError, lines_of
-from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.client.list_watch import OverlongLineError, collected_pages, lines_of
 from nodewright.cluster.client.reflector import Reflector, object_version
 from nodewright.cluster.exports.export_places import EXPORT_URL
 from nodewright.cluster.exports.exported_node import EXPORT, exported_cluster_node

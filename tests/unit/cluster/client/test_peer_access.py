@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.cluster.client.peer_access import PeerAccess
+from nodewright.cluster.client.tls import PeerAccess
 from nodewright.cluster.serving.key_pair import make_key_pair
 from nodewright.model.errors import HostError
 

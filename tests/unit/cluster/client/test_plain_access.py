@@ -10,9 +10,8 @@ from tests.support.fake_api_certificates import Authority
 from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_server
 
 from nodewright.cluster.client.access import ClusterAccess, PEMSource, TLSSettings, UserCredentials
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.cluster_api import STRATEGIC_MERGE
-from nodewright.cluster.client.plain_access import PlainAccess
+from nodewright.cluster.client.api_client import PlainAccess
+from nodewright.cluster.client.cluster_api import STRATEGIC_MERGE, ApiError
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 NODES = "/api/v1/nodes"

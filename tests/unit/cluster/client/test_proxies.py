@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodewright.cluster.client.proxies import environment_proxy
+from nodewright.cluster.client.access import environment_proxy
 from nodewright.model.errors import InputError
 
 PROXY = "http://proxy:3128"

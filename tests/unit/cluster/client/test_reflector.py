@@ -7,7 +7,7 @@ from typing import Any
 from tests.support.memory_cluster import MemoryCluster
 
 from nodewright.agent.runtimes.simulated import FakeClock, settle
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.client.reflector import Reflector
 
 PODS = "/api/v1/pods"

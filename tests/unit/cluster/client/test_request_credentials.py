@@ -15,7 +15,7 @@ from tests.support.fake_api_certificates import Authority
 from tests.support.fake_api_server import FakeApiServer, fake_api_server
 
 from nodewright.cluster.client.access import ClusterAccess, ExecPlugin, Impersonation, UserCredentials
-from nodewright.cluster.client.api_error import ApiError
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.client.request_credentials import (
     RequestCredentials,
     impersonation_headers,

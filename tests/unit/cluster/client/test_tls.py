@@ -11,7 +11,7 @@ from tests.support.fake_api_certificates import Authority
 from tests.support.fake_api_server import FakeApiServer, fake_api_server
 
 from nodewright.cluster.client.access import ClusterAccess
-from nodewright.cluster.client.object_list import collected_pages
+from nodewright.cluster.client.list_watch import collected_pages
 from nodewright.model.errors import HostError
 
 

@@ -8,11 +8,17 @@ import pytest
 from msgspec.structs import replace
 from starlette.routing import Router
 
-from nodewright.cluster.exports.export_feed import ExportFeed, ExportReading, SourceReading
-from nodewright.cluster.exports.export_routes import ExportMetricsRoutes, ExportRoutes, HealthRoutes
+from nodewright.cluster.exports.export_routes import (
+    ExportFeed,
+    ExportMetricsRoutes,
+    ExportReading,
+    ExportRoutes,
+    HealthRoutes,
+    SourceReading,
+)
 from nodewright.cluster.serving.middleware import RefusalLog
 from nodewright.cluster.serving.routes import bare_routes
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.profiles.node_export import SourceState, read_node_export
 from nodewright.model.kubernetes.objects import ObjectMeta
 from nodewright.testing.nodes import a_profile

@@ -10,15 +10,13 @@ import msgspec
 import pytest
 from tests.support.large_cluster import node_document, pod_document
 
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.client.object_list import ObjectPage, decode_page
-from nodewright.cluster.objects.all_nodes import AllNodes, read_all_nodes
-from nodewright.cluster.objects.listed_nodes import ListedNodes
+from nodewright.cluster.client.cluster_api import ApiError
+from nodewright.cluster.client.list_watch import ObjectPage, decode_page
+from nodewright.cluster.objects.all_nodes import AllNodes, ListedNodes, read_all_nodes
 from nodewright.cluster.objects.node_sources import NodeReading, cluster_node
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.node_profile import NodePart
-from nodewright.predict.alike_nodes import AlikeNodes
-from nodewright.predict.node import Node
+from nodewright.predict.node import AlikeNodes, Node
 
 CONFIGZ = {"kubeletconfig": {"kubeReserved": {"cpu": "110m", "memory": "1Gi"}, "maxPods": 110}}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.cluster.serving.tokens import TokenFile, TokenOwner, read_tokens
+from nodewright.cluster.serving.access import TokenFile, TokenOwner, read_tokens
 from nodewright.model.errors import InputError
 from nodewright.model.values.instant import Instant
 

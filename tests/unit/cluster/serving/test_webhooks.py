@@ -9,13 +9,21 @@ from typing import Any
 import pytest
 from tests.support.kubelet_api import HTTPSAgent
 
-from nodewright.cluster.client.api_error import ApiError
-from nodewright.cluster.serving import webhooks
-from nodewright.cluster.serving.access import Authorizer, Grants
-from nodewright.cluster.serving.request_user import RequestAttributes, User, request_attributes
+from nodewright.cluster.client.cluster_api import ApiError
+from nodewright.cluster.serving import access as webhooks
+from nodewright.cluster.serving.access import (
+    AccessReviews,
+    Authorizer,
+    CacheTimes,
+    Grants,
+    RequestAttributes,
+    ReviewError,
+    TokenFile,
+    TokenReviews,
+    User,
+    request_attributes,
+)
 from nodewright.cluster.serving.routes import AccessRole
-from nodewright.cluster.serving.tokens import TokenFile
-from nodewright.cluster.serving.webhooks import AccessReviews, CacheTimes, ReviewError, TokenReviews
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 
 ALICE = {"username": "alice", "uid": "7", "groups": ["dev"], "extra": {"scopes": ["a", "b"]}}

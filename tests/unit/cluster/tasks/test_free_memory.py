@@ -8,7 +8,7 @@ from asyncio import sslproto
 import pytest
 
 from nodewright.agent.runtimes.simulated import FakeClock
-from nodewright.cluster.tasks import free_memory
+from nodewright.documents.files import process_tuning as free_memory
 
 
 def test_a_tls_connection_keeps_a_small_buffer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from nodewright.agent.runtimes.simulated import FakeClock
-from nodewright.cluster.tasks.timing import ShortCollections
+from nodewright.documents.files.process_tuning import ShortCollections
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from nodewright.documents.files.http_get import HTTPFailure, HTTPRequest, http_get
+from nodewright.cluster.client.http_get import HTTPFailure, HTTPRequest, http_get
 
 REQUEST = HTTPRequest.from_url("http://127.0.0.1/health", {})
 HEADERS = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"

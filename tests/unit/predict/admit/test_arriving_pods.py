@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from nodewright.documents.formats.manifests import workloads_from
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import Taint
-from nodewright.predict.admit.arriving_pods import MAX_PODS, ArrivingPods, arriving_pods
+from nodewright.predict.admit.admission_report import MAX_PODS, ArrivingPods, arriving_pods
 from nodewright.predict.node import Node
 
 NODE = Node.open("vm-4")

@@ -5,7 +5,7 @@ import pytest
 
 from nodewright.engine.core.preemption.set_cover import Cover, CoverItem, smallest_cover
 from nodewright.model.errors import HostError
-from nodewright.predict.admit.highs import cheapest_cover
+from nodewright.predict.admit.preemption_report import cheapest_cover
 
 
 def a_cover(random: Random, items: int) -> Cover:

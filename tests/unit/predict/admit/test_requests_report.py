@@ -16,10 +16,10 @@ from nodewright.model.kubernetes.objects import (
     PodStatus,
     ResourceRequirements,
 )
-from nodewright.predict.admit.requests_report import requests_item
-from nodewright.predict.admit.requests_text import (
+from nodewright.predict.admit.requests_report import (
     RequestsEntry,
     memory_text,
+    requests_item,
     requests_names,
     requests_text,
     requests_wide,

@@ -12,8 +12,7 @@ from nodewright.engine.node.previews import NodeEvictionForecast, node_eviction_
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signal
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.stats_summary import PodStats, StatsSummary, SwapStats
-from nodewright.predict.evict.evict_report import eviction_report
-from nodewright.predict.evict.evict_text import evict_text
+from nodewright.predict.evict.evict_report import evict_text, eviction_report
 from nodewright.predict.explain.suggestion_text import kubelet_effect, scheduler_effect
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import a_profile

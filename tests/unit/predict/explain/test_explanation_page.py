@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodewright.model.kubernetes.node_profile import Device, NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.explain.explanation_page import explanation_page
-from nodewright.predict.explain.explanation_text import PodExplanation
+from nodewright.predict.explain.explanation_report import PodExplanation
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.machine_svg import machine_svg
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile

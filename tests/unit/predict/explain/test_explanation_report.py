@@ -10,8 +10,12 @@ from nodewright.model.hardware.machine_shape import MachineShape, machine_from_s
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.idset import NUMASet
-from nodewright.predict.explain.explanation_report import MergeStall, explained_pod
-from nodewright.predict.explain.explanation_text import PodExplanation, explanation_text
+from nodewright.predict.explain.explanation_report import (
+    MergeStall,
+    PodExplanation,
+    explained_pod,
+    explanation_text,
+)
 from nodewright.predict.explain.reason_tree import duration_text, numa_sets_text
 from nodewright.predict.explain.suggestion_text import change_text
 from nodewright.predict.node import Node

@@ -2,7 +2,7 @@
 
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.predict.explain.numa_table import NUMATable, numa_tables
+from nodewright.predict.explain.reason_tree import NUMATable, numa_tables
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import NO
+from nodewright.documents.output.terminal import NO
 from nodewright.model.reasons.cpu import CPUHolder, CPUsOfNUMA
 from nodewright.model.values.idset import CPUSet
-from nodewright.predict.explain.resource_sites import sites_of
+from nodewright.predict.explain.reason_tree import sites_of
 
 KUBELET = """apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration

@@ -4,9 +4,7 @@ from nodewright.model.kubernetes.kubelet_configuration import KubeletConfigurati
 from nodewright.model.reasons.kubelet_start import over_reservation_message
 from nodewright.model.releases.release import Release, applied_rules, release_warning
 from nodewright.model.values.quantity import Quantity
-from nodewright.predict.node_report.allocation_tables import (
-    allocatable_table,
-)
+from nodewright.predict.node_report.report_parts import allocatable_table
 
 GIB = 2**30
 

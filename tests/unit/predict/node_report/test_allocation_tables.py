@@ -4,8 +4,7 @@ from nodewright.documents.output.json_yaml import plain_value
 from nodewright.engine.node.pod_placement import unallocated_resources
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node
-from nodewright.predict.node_report.allocation_tables import placement_tables
-from nodewright.predict.node_report.report_parts import pod_allocations, remaining_resources
+from nodewright.predict.node_report.report_parts import placement_tables, pod_allocations, remaining_resources
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import Amounts, a_guaranteed_pod, a_pod, container, pod
 

@@ -6,17 +6,17 @@ from msgspec.structs import replace
 
 from nodewright.documents.output.text_layout import ASCII
 from nodewright.documents.profiles.catalogue import catalogue
-from nodewright.documents.profiles.node_lookup import find_profile
+from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.model.values.idset import CPUSet
 from nodewright.predict.node import Node
-from nodewright.predict.node_report.cpu_legend import (
+from nodewright.predict.node_report.machine_drawing import (
     CPUOwner,
     _letters,
     cpu_owners,
     legend_lines,
+    machine_lines,
     marks_by_cpu,
 )
-from nodewright.predict.node_report.machine_drawing import machine_lines
 
 SPLIT = "examples/numa/split-node.yaml"
 

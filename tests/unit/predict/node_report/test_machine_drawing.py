@@ -7,7 +7,7 @@ import pytest
 
 from nodewright.documents.output.text_layout import ASCII, UNICODE
 from nodewright.documents.profiles.catalogue import catalogue
-from nodewright.documents.profiles.node_lookup import find_profile
+from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.predict.node_report.machine_drawing import machine_lines, node_picture

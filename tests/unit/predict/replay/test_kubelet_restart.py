@@ -24,8 +24,13 @@ from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.instant import Instant
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import node_parts
-from nodewright.predict.replay.kubelet_restart import PendingRestart, changed_parts, restart_step
-from nodewright.predict.replay.scenario_run import EventOutcome, replay
+from nodewright.predict.replay.scenario_run import (
+    EventOutcome,
+    PendingRestart,
+    changed_parts,
+    replay,
+    restart_step,
+)
 from nodewright.testing.machines import regular_machine
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod

@@ -5,8 +5,13 @@ from pathlib import Path
 import pytest
 
 from nodewright.model.errors import InputError
-from nodewright.predict.timeline.growth_input import GrowthForecast, parse_moment, parse_rate
-from nodewright.predict.timeline.usage_forecast import Assumptions, Growth
+from nodewright.predict.timeline.usage_forecast import (
+    Assumptions,
+    Growth,
+    GrowthForecast,
+    parse_moment,
+    parse_rate,
+)
 from nodewright.testing.objects import a_pod
 
 SECOND_NS = 10**9

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from nodewright.engine.core.eviction.eviction_policy import ADAPTIVE, KUBELET, SWAP_AWARE, EvictionPolicy
 from nodewright.model.kubernetes.eviction_thresholds import EvictionSettings, NodeCondition, parse_thresholds
 from nodewright.predict.timeline import Growth, LimitScope, Timeline, TimelineSetup, simulated_timeline
-from nodewright.predict.timeline.moments import (
+from nodewright.predict.timeline.node_memory import BACK_OFF_S
+from nodewright.predict.timeline.timeline_model import (
     ConditionsChanged,
     Deadlocked,
     EvictionBegun,
@@ -20,7 +21,6 @@ from nodewright.predict.timeline.moments import (
     Restarted,
     ThresholdCrossed,
 )
-from nodewright.predict.timeline.node_memory import BACK_OFF_S
 from nodewright.testing.usage import SECOND_NS, a_timeline_pod, a_timeline_setting
 
 MI, GI = 1 << 20, 1 << 30

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodewright.predict.timeline.timeline_events import LinearAmount
+from nodewright.predict.timeline.timeline_model import LinearAmount
 
 SECOND = 10**9
 

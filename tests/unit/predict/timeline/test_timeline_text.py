@@ -11,7 +11,7 @@ from nodewright.model.kubernetes.eviction_thresholds import (
     parse_thresholds,
 )
 from nodewright.predict.timeline import Growth, LimitScope, TimelineSetup, simulated_timeline
-from nodewright.predict.timeline.moments import (
+from nodewright.predict.timeline.timeline_model import (
     ConditionsChanged,
     Deadlocked,
     KernelKilled,
@@ -20,7 +20,7 @@ from nodewright.predict.timeline.moments import (
     Restarted,
     ThresholdCrossed,
 )
-from nodewright.predict.timeline.timeline_text import (
+from nodewright.predict.timeline.timeline_report import (
     TimelineReport,
     moment_sentence,
     outcome_sentence,

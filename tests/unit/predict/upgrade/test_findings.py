@@ -7,13 +7,17 @@ from msgspec.structs import replace
 from tests.support.small_nodes import a_numa_pod, a_small_profile
 
 from nodewright.documents.formats.workloads import Workload
-from nodewright.documents.profiles.node_lookup import with_release
+from nodewright.documents.profiles.node_profiles import with_release
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.releases.release_table import RELEASE_TABLES
-from nodewright.predict.upgrade.findings import Difference, NodeComparison, UpgradeImpact, compared_releases
-from nodewright.predict.upgrade.pod_facts import Aspect
-from nodewright.predict.upgrade.release_facts import Area
+from nodewright.predict.upgrade.release_facts import Area, Aspect
 from nodewright.predict.upgrade.upgrade_input import profile_case
+from nodewright.predict.upgrade.upgrade_report import (
+    Difference,
+    NodeComparison,
+    UpgradeImpact,
+    compared_releases,
+)
 
 
 def compared(profile: NodeProfile, start: str, end: str, flags: tuple[str, ...] = ()) -> NodeComparison:

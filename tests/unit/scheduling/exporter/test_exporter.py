@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.cluster.exports.export_feed import ExportFeed, ExportReading, SourceReading
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.exports.export_routes import ExportFeed, ExportReading, SourceReading
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.profiles.capture.from_pod_resources import PodResourcesSnapshot
 from nodewright.documents.profiles.machine.captured_machine import CapturedMachine
 from nodewright.documents.profiles.node_export import SourceState

@@ -14,11 +14,11 @@ from tests.support.deciding_nodes import DecidingNodes, served_exports
 from tests.support.json_schema import violations
 from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile
 
-from nodewright.cluster.client.peer_access import PeerAccess
+from nodewright.cluster.client.tls import PeerAccess
 from nodewright.cluster.serving.http_server import ListenAddress
 from nodewright.cluster.serving.key_pair import ensure_key_pair
 from nodewright.cluster.serving.tls import ReloadingTLS
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.fleet import CandidateNode, node_scorer
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
@@ -35,7 +35,7 @@ from nodewright.scheduling.extender.run_extender import (
 from nodewright.scheduling.extender.scheduler_calls import SingleProcess
 from nodewright.scheduling.verdicts.admit_answer import openapi_document
 from nodewright.scheduling.verdicts.pod_queries import PodQuery
-from nodewright.scheduling.verdicts.tracked_nodes import Basis
+from nodewright.scheduling.verdicts.tracked_cluster import Basis
 
 
 def options(**given: Any) -> ExtenderOptions:

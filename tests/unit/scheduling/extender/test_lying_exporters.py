@@ -16,17 +16,17 @@ from tests.support.binding_cluster import BindingCluster, ExtenderBench
 from tests.unit.scheduling.extender.test_extender_network import options
 from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile
 
-from nodewright.cluster.client.peer_access import PeerAccess
+from nodewright.cluster.client.tls import PeerAccess
 from nodewright.cluster.exports.export_places import EXPORT_URL
 from nodewright.cluster.serving.http_server import ListenAddress, serve_network
 from nodewright.cluster.serving.middleware import RefusalLog
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.profiles.node_export import encode_node_export, node_export
 from nodewright.model.kubernetes.objects import ObjectMeta
 from nodewright.model.values.instant import Instant
 from nodewright.scheduling.extender.export_followers import ExportFollowers
 from nodewright.scheduling.extender.run_extender import token_warning
-from nodewright.scheduling.verdicts.tracked_nodes import Basis
+from nodewright.scheduling.verdicts.tracked_cluster import Basis
 
 _LIMIT_S = 30.0
 

@@ -12,7 +12,7 @@ from tests.support.binding_cluster import BindingCluster, ExtenderBench
 from tests.support.small_nodes import a_numa_pod
 from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile, with_pods
 
-from nodewright.cluster.tasks.clock import HostClock
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.scheduling.extender.extender_service import ApiBinder, ServiceOptions
 from nodewright.scheduling.extender.scheduler_calls import SchedulerCalls, SingleProcess

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from nodewright.model.errors import Fault, InputError
-from nodewright.testing.conformance.release_vectors import vectors_of_release
-from nodewright.testing.conformance.vectors import NOT_RECORDED, Vector
+from nodewright.testing.conformance.vectors import NOT_RECORDED, Vector, vectors_of_release
 
 
 def a_line(name: str, **more: Any) -> str:

@@ -8,10 +8,10 @@ import msgspec
 
 from nodewright.agent.serving.dashboard.view_sections import explanation_section, plan_sections
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.what_if.explanation import explanation
 from nodewright.model.errors import HostError, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.admit.admission_report import AdmissionEntry
+from nodewright.predict.explain.explanation import explanation
 
 POLL_PERIOD_S = 0.5
 """The period of checks for changed files."""

@@ -10,7 +10,7 @@ from nodewright.agent.observe.event_recorder import RecordedEvent
 from nodewright.agent.serving.api_objects import NodeSystemInfo, node_object
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
 from nodewright.documents.output.json_yaml import plain_value
-from nodewright.documents.output.kubectl.pod_rows import pod_columns
+from nodewright.documents.output.kubectl_tables import pod_columns
 from nodewright.engine.core.eviction.eviction_ranking import EvictionCandidate
 from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import is_critical, qos_class
@@ -19,7 +19,6 @@ from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_placement import Placement, placement_of, unallocated_resources
 from nodewright.engine.node.previews import NodeEvictionForecast
 from nodewright.engine.node.step import Decision
-from nodewright.engine.node.what_if.explanation import Explanation
 from nodewright.model.hardware.machine_info import Core, NUMANode
 from nodewright.model.kubernetes.eviction_thresholds import SIGNAL_RESOURCES
 from nodewright.model.kubernetes.node_profile import API_VERSION
@@ -28,17 +27,21 @@ from nodewright.model.kubernetes.resource_names import MEMORY, PIDS, readable_am
 from nodewright.model.reasons.texts import kubelet_text
 from nodewright.model.values.idset import CPUSet
 from nodewright.predict.admit.admission_report import AdmissionEntry
-from nodewright.predict.evict.evict_text import ranking_key_text
-from nodewright.predict.explain.numa_table import numa_tables
-from nodewright.predict.explain.reason_tree import ReasonBranch, reason_tree
+from nodewright.predict.evict.evict_report import ranking_key_text
+from nodewright.predict.explain.explanation import Explanation
+from nodewright.predict.explain.reason_tree import ReasonBranch, numa_tables, reason_tree
 from nodewright.predict.explain.suggestion_text import (
     incomplete_search_text,
     ineffective_text,
     suggestion_text,
 )
 from nodewright.predict.node_report.cgroup_report import ReportedCgroup
-from nodewright.predict.node_report.report_parts import pod_allocations, requested_and_allocatable
-from nodewright.predict.policy_notices import message_origin, policy_notices
+from nodewright.predict.node_report.report_parts import (
+    message_origin,
+    pod_allocations,
+    policy_notices,
+    requested_and_allocatable,
+)
 
 MAX_EVENTS = 200
 

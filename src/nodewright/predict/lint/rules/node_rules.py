@@ -12,7 +12,6 @@ from nodewright.engine.node.pod_admission import predicate_result
 from nodewright.engine.node.step import Decision, Step, step
 from nodewright.engine.node.what_if.changes import Amount, AmountsRewritten, CPULimitDropped, RequestsChanged
 from nodewright.engine.node.what_if.counterfactuals import Suggestion
-from nodewright.engine.node.what_if.explanation import suggested_changes
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import CPU, is_extended, is_huge_page
 from nodewright.model.kubernetes.tolerations import tolerates
@@ -24,6 +23,7 @@ from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.topology import TopologyReason
 from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.quantity import Quantity, QuantityFormat
+from nodewright.predict.explain.explanation import suggested_changes
 from nodewright.predict.lint.lint_model import (
     FieldViolation,
     LintContext,

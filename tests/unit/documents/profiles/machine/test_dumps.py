@@ -9,7 +9,7 @@ from nodewright.documents.profiles.machine.captured_machine import (
     capture_copy,
     capture_lscpu,
 )
-from nodewright.documents.profiles.machine.missing_facts import MachineFact
+from nodewright.documents.profiles.machine.host_facts import MachineFact
 from nodewright.model.hardware.machine_info import MachineInfo
 from nodewright.testing.machines import files_from_dump, write_machine_files
 

@@ -8,8 +8,8 @@ from nodewright.documents.formats.inventory import inventory_from_bytes
 from nodewright.engine.admission.api_server.apply import ApplyResult, apply
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions, fenceposts
 from nodewright.model.kubernetes.api_request import Manifest, RollingUpdate
+from nodewright.predict.quota.applied_inventory import refusal_text
 from nodewright.predict.quota.fixes import PodHeadroom, pod_headroom, smallest_fixes
-from nodewright.predict.quota.quota_text import refusal_text
 from tools.source import ROOT
 
 QUOTA = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}, spec: {hard: {%s}}}"

@@ -11,7 +11,7 @@ from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.kubernetes.api_request import GroupResource
 from nodewright.model.kubernetes.namespace_objects import PartialObjectMetadata, ResourceQuota, ScopeTerm
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.predict.node import load_pods
+from nodewright.predict.python_sources import load_pods
 from nodewright.testing.objects import a_pod
 
 COMPUTE = a_quota("limits.cpu=1 limits.memory=1Gi requests.cpu=1 requests.memory=1Gi pods=10")

@@ -7,13 +7,13 @@ from msgspec.structs import replace
 
 from nodewright.engine.node.resource_holders import DeviceSite, MemorySite
 from nodewright.engine.node.step import Decision
-from nodewright.engine.node.what_if.explanation import Explanation, ResourceView
 from nodewright.model.hardware.machine_shape import MachineShape, machine_from_shape
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.cpu import CPUsNotFree, KubeletHangs
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.topology_hints import Hint
+from nodewright.predict.explain.explanation import Explanation, ResourceView
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod

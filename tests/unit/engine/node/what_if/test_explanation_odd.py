@@ -5,12 +5,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodewright.engine.node.what_if.changes import RequestsChanged
-from nodewright.engine.node.what_if.explanation import Explanation
 from nodewright.engine.node.what_if.pod_request_changes import memory_breakpoints
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.memory import MemoryTypeMissing
-from nodewright.predict.explain.explanation_text import PodExplanation, explanation_text
+from nodewright.predict.explain.explanation import Explanation
+from nodewright.predict.explain.explanation_report import PodExplanation, explanation_text
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, container, pod
