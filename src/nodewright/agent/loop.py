@@ -277,4 +277,4 @@ class AgentLoop:
         )
 
     def _warn(self, reason: str, message: str) -> None:
-        self.subscriber.record(RecordEvent(uid="", is_warning=True, reason=reason, message=message))
+        self.subscriber.record(RecordEvent.warning(reason, message))

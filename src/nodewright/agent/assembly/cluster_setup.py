@@ -21,7 +21,7 @@ from nodewright.agent.assembly.agent_node import (
     saved_node_object,
 )
 from nodewright.agent.assembly.agent_settings import AgentSettings
-from nodewright.agent.assembly.runtime_setup import RuntimeParts
+from nodewright.agent.assembly.runtime_setup import RunningParts, RuntimeParts
 from nodewright.agent.decide.iteration import IterationResult
 from nodewright.agent.host.ports import RuntimeHealth
 from nodewright.agent.loop import AgentLoop
@@ -36,7 +36,6 @@ from nodewright.agent.member.pod_start_times import PodStartTimes
 from nodewright.agent.member.pod_status_writer import PodStatusWriter
 from nodewright.agent.member.service_account_tokens import ServiceAccountTokens
 from nodewright.agent.observe.cadvisor_metrics import machine_ids
-from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.observe.metric_names import HistogramMetric
 from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.state.observations import NodeObjectObserved
@@ -108,7 +107,7 @@ class ClusterMember(msgspec.Struct, frozen=True, kw_only=True):
 async def cluster_member(
     access: ClusterAccess,
     identity: NodeIdentity,
-    parts: tuple[AgentLoop, EventRecorder, RuntimeParts],
+    parts: RunningParts,
     root_dir: Path,
 ) -> AsyncIterator[ClusterMember]:
     """The parts, connected to the API server; the lease has a connection of its own."""
@@ -118,7 +117,7 @@ async def cluster_member(
         ApiClient(access) as api,
         ApiClient(_heartbeat_access(access, loop.state.node.config.parts.kubelet)) as lease_api,
     ):
-        api.on_answer = lease_api.on_answer = parts[2].calls.record_request
+        api.on_answer = lease_api.on_answer = parts.runtime.calls.record_request
         nodes = Reflector(api, NODES, name_selector(identity.name), clock)
         pods = Reflector(api, PODS, f"spec.nodeName={identity.name}", clock)
         registration = _registration(api, identity, nodes, parts)
@@ -145,7 +144,7 @@ async def cluster_member(
 
 
 def _pod_parts(
-    api: ClusterAPI, pods: Reflector, parts: tuple[AgentLoop, EventRecorder, RuntimeParts]
+    api: ClusterAPI, pods: Reflector, parts: RunningParts
 ) -> tuple[PodInformer, PodStatusWriter, MirrorPods, PodObjects]:
     """What brings pods, reports them, shows static pods and reads what pods refer to."""
     loop, event_recorder, runtime_parts = parts
@@ -179,7 +178,7 @@ def _registration(
     api: ClusterAPI,
     identity: NodeIdentity,
     nodes: Reflector,
-    parts: tuple[AgentLoop, EventRecorder, RuntimeParts],
+    parts: RunningParts,
 ) -> NodeRegistration:
     loop, event_recorder, runtime_parts = parts
     kubelet = loop.state.node.config.parts.kubelet
@@ -208,7 +207,7 @@ def _reconcile_object(
         mirrors.reconcile()
 
 
-def _pod_objects(api: ClusterAPI, parts: tuple[AgentLoop, EventRecorder, RuntimeParts]) -> PodObjects:
+def _pod_objects(api: ClusterAPI, parts: RunningParts) -> PodObjects:
     """What pods refer to, for the builder of their configs."""
     loop, event_recorder, runtime_parts = parts
     services = Reflector(api, SERVICES, "", loop.clock)
@@ -232,9 +231,7 @@ def _pod_objects(api: ClusterAPI, parts: tuple[AgentLoop, EventRecorder, Runtime
     return pod_objects
 
 
-def _event_writer(
-    api: ClusterAPI, node_name: str, parts: tuple[AgentLoop, EventRecorder, RuntimeParts]
-) -> EventWriter:
+def _event_writer(api: ClusterAPI, node_name: str, parts: RunningParts) -> EventWriter:
     """What writes the events of the recorder, those so far included."""
     loop, event_recorder, _ = parts
     kubelet = loop.state.node.config.parts.kubelet

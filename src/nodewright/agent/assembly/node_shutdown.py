@@ -51,11 +51,7 @@ async def drain(event_recorder: EventRecorder, observe: Callable[[Observation], 
     parts = event_recorder.state.node.config.parts
     active = [pod.pod for pod in event_recorder.state.pods.values() if pod.stage in COUNTED_STAGES]
     groups = shutdown_groups(shutdown_periods(parts.kubelet, parts.gates), active)
-    event_recorder.record(
-        RecordEvent(
-            uid="", is_warning=False, reason="Shutdown", message="Shutdown manager detected shutdown event"
-        )
-    )
+    event_recorder.record(RecordEvent.normal("Shutdown", "Shutdown manager detected shutdown event"))
     observe(DrainRequested(reason=SHUTTING_DOWN_MESSAGE, status_override=_TERMINATED, grace_periods_s={}))
     for group in groups:
         observe(

@@ -22,6 +22,7 @@ from nodewright.agent.assembly.agent_node import (
 from nodewright.agent.assembly.agent_settings import AgentSettings, NodeCredentials, pod_resources_socket
 from nodewright.agent.assembly.node_shutdown import drain, run_unless_stopped
 from nodewright.agent.assembly.runtime_setup import (
+    RunningParts,
     RuntimeParts,
     create_plugin_endpoints,
     create_runtime_parts,
@@ -120,7 +121,7 @@ async def run_agent(settings: AgentSettings, agent_node: AgentNode) -> int:
         return YES
     record_event = parts.event_recorder.record
     asyncio.get_running_loop().set_exception_handler(LoopErrors(record_event, parts.loop.clock))
-    started = RecordEvent(uid="", is_warning=False, reason="Starting", message="Starting nodewright agent.")
+    started = RecordEvent.normal("Starting", "Starting nodewright agent.")
     for event in (started, *opened_store.events):
         record_event(event)
     await _run_until_stopped(parts, kubelet_api, credentials, stop)
@@ -139,7 +140,7 @@ async def _run_until_stopped(
     cluster = cluster_tasks(
         settings,
         credentials,
-        (parts.loop, parts.event_recorder, parts.runtime_parts),
+        RunningParts(parts.loop, parts.event_recorder, parts.runtime_parts),
         parts.agent_interface,
     )
     # If a server cannot start, no pod does either.
@@ -432,7 +433,7 @@ def _require(module: str, kubeconfig: str) -> None:
 async def cluster_tasks(
     settings: AgentSettings,
     credentials: NodeCredentials | None,
-    parts: tuple[AgentLoop, EventRecorder, RuntimeParts],
+    parts: RunningParts,
     agent: AgentInterface,
 ) -> AsyncIterator[tuple[BackgroundTask, ...]]:
     """The tasks that make the agent a Node of its cluster; none without one.
@@ -444,13 +445,13 @@ async def cluster_tasks(
         return
     from nodewright.agent.assembly.cluster_setup import cluster_member, node_identity  # noqa: PLC0415 - needs the extra
 
-    has_process_streams = parts[2].process_streams is not None and settings.kubelet_api
-    config = parts[0].state.node.config
+    has_process_streams = parts.runtime.process_streams is not None and settings.kubelet_api
+    config = parts.loop.state.node.config
     identity = node_identity(settings, config, agent.system_info, has_process_streams=has_process_streams)
     async with cluster_member(credentials.access, identity, parts, settings.root_dir) as member:
         agent.metric_sources.append(member.mirrors.metrics_text)
         tasks = tuple(member.tasks())
-        kubelet = parts[0].state.node.config.parts.kubelet
+        kubelet = parts.loop.state.node.config.parts.kubelet
         if not (credentials.is_issued or kubelet.server_tls_bootstrap):
             yield tasks
             return

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -66,6 +67,14 @@ class RuntimeParts(msgspec.Struct, frozen=True, kw_only=True):
     log_links: LogLinks | None = None
     """None: the logs of containers are not linked to."""
     calls: CallMetrics = msgspec.field(default_factory=CallMetrics)
+
+
+class RunningParts(NamedTuple):
+    """The loop of an agent, its events, and its runtime."""
+
+    loop: AgentLoop
+    event_recorder: EventRecorder
+    runtime: RuntimeParts
 
 
 def log_root(settings: AgentSettings, config: NodeConfig) -> Path:
@@ -160,7 +169,7 @@ def _log_links(
         return None
 
     def report(message: str) -> None:
-        record_event(RecordEvent(uid="", is_warning=True, reason="LogNotLinked", message=message))
+        record_event(RecordEvent.warning("LogNotLinked", message))
 
     return LogLinks(CONTAINER_LOGS, log_root(settings, config), report)
 
@@ -265,9 +274,7 @@ async def serve_registration(
     error_text = await _start_error(server)
     if error_text:
         # The socket's owner, a kubelet or another agent, also uses the registry directory.
-        event_recorder.record(
-            RecordEvent(uid="", is_warning=True, reason="DevicePluginsOff", message=error_text)
-        )
+        event_recorder.record(RecordEvent.warning("DevicePluginsOff", error_text))
     else:
         task = BackgroundTask(f"watch the device plugins in {watcher.directory}", watcher.run)
         watching = asyncio.create_task(run_supervised(task, event_recorder.record, HostClock()))

@@ -13,8 +13,7 @@ import yaml
 from msgspec.structs import replace
 
 from nodewright.agent.assembly.agent_settings import AgentSettings, NodeCredentials
-from nodewright.agent.assembly.runtime_setup import RuntimeParts
-from nodewright.agent.loop import AgentLoop
+from nodewright.agent.assembly.runtime_setup import RunningParts
 from nodewright.agent.member.certificates import (
     CLIENT,
     CLIENT_SIGNER,
@@ -26,7 +25,6 @@ from nodewright.agent.member.certificates import (
     certificate_facts,
     expiry_s,
 )
-from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.cluster.client.access import (
     AccessOptions,
     ClusterAccess,
@@ -86,7 +84,7 @@ def with_certificate_tasks(
     settings: AgentSettings,
     credentials: NodeCredentials,
     member: tuple[tuple[BackgroundTask, ...], Callable[[], dict[str, Any] | None]],
-    parts: tuple[AgentLoop, EventRecorder, RuntimeParts],
+    parts: RunningParts,
     metric_sources: list[Callable[[], str]],
 ) -> tuple[BackgroundTask, ...]:
     """The tasks of the node, which wait for its first certificate, and those that request certificates.

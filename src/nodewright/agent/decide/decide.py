@@ -359,6 +359,9 @@ _NODE_REASONS = {
 """The reasons while the condition is false, and while it is true."""
 
 
+# ---------------------------------------------------------------- statuses of the runtime, and orphans
+
+
 def with_runtime_status(
     record: PodRecord, runtime_status: RuntimePodStatus | None, observed_at_ns: int
 ) -> PodRecord:

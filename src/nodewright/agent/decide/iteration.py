@@ -1,4 +1,4 @@
-"""One iteration of the agent's loop: the state while it changes, and the effects collected so far."""
+"""One iteration of the agent's loop: the state while it changes, the effects collected so far, and the result."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 

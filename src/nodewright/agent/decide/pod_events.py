@@ -127,8 +127,8 @@ def _title(pod: Pod) -> str:
 
 
 def _normal(uid: str, reason: str, message: str, container: str = "") -> RecordEvent:
-    return RecordEvent(uid=uid, is_warning=False, reason=reason, message=message, container=container)
+    return RecordEvent.normal(reason, message, uid=uid, container=container)
 
 
 def _warning(uid: str, reason: str, message: str, container: str = "") -> RecordEvent:
-    return RecordEvent(uid=uid, is_warning=True, reason=reason, message=message, container=container)
+    return RecordEvent.warning(reason, message, uid=uid, container=container)

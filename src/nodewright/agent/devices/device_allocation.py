@@ -126,6 +126,9 @@ def _check_process(config: ContainerConfig, device_options: DeviceRunContainerOp
         )
 
 
+# ---------------------------------------------------------------- options in responses of plugins
+
+
 T = TypeVar("T")
 
 

@@ -52,19 +52,19 @@ class GRPCDevicePluginClient:
     """A client of the plugin that listens on ``socket``: implements `DevicePluginClient`."""
 
     def __init__(self, socket: Path) -> None:
-        self.socket = socket
-        self._channel = grpc_aio.insecure_channel(f"unix:{socket}", options=CHANNEL_OPTIONS)
+        channel = grpc_aio.insecure_channel(f"unix:{socket}", options=CHANNEL_OPTIONS)
+        self._channel = PluginChannel(channel, socket, _SERVICE)
 
     async def options(self) -> DevicePluginOptions:
         """As `DevicePluginClient`."""
-        response = await self._call(
+        response = await self._channel.call(
             "GetDevicePluginOptions", api.Empty(), api.DevicePluginOptions, wait_for_ready=True
         )
         return DevicePluginOptions(response.pre_start_required, response.get_preferred_allocation_available)
 
     async def list_and_watch(self) -> AsyncIterator[tuple[Device, ...]]:
         """As `DevicePluginClient`."""
-        method = self._channel.unary_stream(
+        method = self._channel.channel.unary_stream(
             f"{_SERVICE}ListAndWatch",
             request_serializer=api.Empty.SerializeToString,
             response_deserializer=bytes,
@@ -74,7 +74,7 @@ class GRPCDevicePluginClient:
             async for response in stream_responses(stream, api.ListAndWatchResponse):
                 yield tuple(map(_device, response.devices))
         except _FAILURES as error:
-            raise _go_error("ListAndWatch", self.socket, error) from None
+            raise _go_error("ListAndWatch", self._channel.socket, error) from None
         finally:
             stream.cancel()
 
@@ -89,7 +89,9 @@ class GRPCDevicePluginClient:
                 )
             ]
         )
-        response = await self._call("GetPreferredAllocation", request, api.PreferredAllocationResponse)
+        response = await self._channel.call(
+            "GetPreferredAllocation", request, api.PreferredAllocationResponse
+        )
         return tuple(response.container_responses[0].deviceIDs) if response.container_responses else ()
 
     async def allocate(self, devices: tuple[str, ...]) -> bytes:
@@ -98,37 +100,25 @@ class GRPCDevicePluginClient:
         Departs: the kubelet takes answers of 4 MiB; no program can be started with so many variables.
         """
         request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=devices)])
-        response = await self._call(
+        response = await self._channel.call(
             "Allocate", request, api.AllocateResponse, max_bytes=_MAX_ALLOCATION_BYTES
         )
         if not response.container_responses:
             raise HostError(
-                "Allocate", str(self.socket), f"no containers return in allocation response {response}"
+                "Allocate",
+                str(self._channel.socket),
+                f"no containers return in allocation response {response}",
             )
         return response.container_responses[0].SerializeToString(deterministic=True)
 
     async def pre_start_container(self, devices: tuple[str, ...]) -> None:
         """As `DevicePluginClient`."""
         request = api.PreStartContainerRequest(devices_ids=devices)
-        await self._call("PreStartContainer", request, api.PreStartContainerResponse)
+        await self._channel.call("PreStartContainer", request, api.PreStartContainerResponse)
 
     async def close(self) -> None:
         """As `DevicePluginClient`."""
-        await self._channel.close(_CLOSE_GRACE_PERIOD_S)
-
-    async def _call(
-        self,
-        call: str,
-        request: Message,
-        response_type: type[Response],
-        *,
-        wait_for_ready: bool = False,
-        max_bytes: int | None = None,
-    ) -> Response:
-        channel = PluginChannel(self._channel, self.socket, _SERVICE)
-        return await channel.call(
-            call, request, response_type, wait_for_ready=wait_for_ready, max_bytes=max_bytes
-        )
+        await self._channel.channel.close(_CLOSE_GRACE_PERIOD_S)
 
 
 class PluginChannel(NamedTuple):

@@ -175,9 +175,7 @@ class PluginEndpoints:
         self._endpoints[endpoint.resource] = endpoint
         endpoint.task = asyncio.create_task(self._watch_devices(endpoint))
         message = f"{endpoint.resource}: its plugin has registered"
-        self._record_event(
-            RecordEvent(uid="", is_warning=False, reason="DevicePluginRegistered", message=message)
-        )
+        self._record_event(RecordEvent.normal("DevicePluginRegistered", message))
 
     def _start_closing(self, endpoint: _Endpoint) -> None:
         task = asyncio.create_task(endpoint.client.close())
@@ -256,7 +254,7 @@ class PluginEndpoints:
             timer.cancel()
 
     def _warn(self, reason: str, message: str) -> None:
-        self._record_event(RecordEvent(uid="", is_warning=True, reason=reason, message=message))
+        self._record_event(RecordEvent.warning(reason, message))
 
     # ------------------------------------------------------------ calls
 

@@ -204,7 +204,7 @@ class PluginWatcher:
             raise HostError(rpc, str(socket), text) from None
 
     def _warn(self, reason: str, message: str) -> None:
-        self._record_event(RecordEvent(uid="", is_warning=True, reason=reason, message=message))
+        self._record_event(RecordEvent.warning(reason, message))
 
 
 def _registration_error_text(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Notifies systemd, and asks it for the system state; does nothing without systemd."""
+"""The agent as a process: its notifications to systemd, and the files that it may have open."""
 
 import contextlib
 import os
@@ -62,6 +62,9 @@ def is_shutting_down() -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return result.stdout.strip() == b"stopping"
+
+
+# ---------------------------------------------------------------- open files
 
 
 RESERVED_DESCRIPTORS = 24

@@ -235,6 +235,9 @@ def _minimum(*paths: Path) -> int | None:
     return min(numbers, default=None)
 
 
+# ---------------------------------------------------------------- notification of pressure
+
+
 STALL_US, WINDOW_US = 50_000, 1_000_000
 """PSI trigger: stall time within a window after which the kernel notifies."""
 
@@ -380,6 +383,9 @@ class KernelPressureNotifier:
             os.close(event_fd)
             os.close(usage_fd)
             self._threshold = None
+
+
+# ---------------------------------------------------------------- local ephemeral storage of pods
 
 
 BLOCK_BYTES = 512

@@ -1,4 +1,4 @@
-"""The protocols between the agent and a machine; each has a real implementation and a fake.
+"""The parts of this machine as protocols: container runtime, images, usage, probes, streams; and their values.
 
 Operations raise `HostError`, which names the operation, the place and the system's error. Each operation may be
 repeated after it failed or was interrupted. None of them decides anything.
@@ -300,6 +300,9 @@ class Prober(Protocol):
 
 STDOUT, STDERR = 1, 2
 """The numbers of output streams."""
+
+
+# ---------------------------------------------------------------- streams
 
 
 class StandardStreams(msgspec.Struct, frozen=True, kw_only=True):

@@ -293,7 +293,7 @@ class CertificateRotation:
         self.has_certificate.set()
         end = Instant(round(facts.not_after_s) * 10**9).whole_second
         message = f"{self._signer.usage}: a certificate for {subject.common_name} is valid until {end}"
-        self.record_event(RecordEvent(uid="", is_warning=False, reason="CertificateIssued", message=message))
+        self.record_event(RecordEvent.normal("CertificateIssued", message))
         return True
 
     def _report_error(self, text: str) -> None:
@@ -302,15 +302,16 @@ class CertificateRotation:
         if text != self._last_error:
             self._last_error = text
             message = f"{self._signer.usage}: {text}; it is tried again until it succeeds"
-            self.record_event(
-                RecordEvent(uid="", is_warning=True, reason="CertificateNotIssued", message=message)
-            )
+            self.record_event(RecordEvent.warning("CertificateNotIssued", message))
 
     def _now_s(self) -> float:
         return self._clock.now_ns() / 10**9
 
     def _next_share(self) -> float:
         return _LEAST_SHARE + _SHARE_SPREAD * random.random()
+
+
+# ---------------------------------------------------------------- metrics
 
 
 ROTATION_BOUNDS = (
@@ -325,7 +326,10 @@ _RENEW_ERRORS = {
 
 
 class CertificateCounts:
-    """What is counted of the rotation of one kind of certificate: `client` or `server`."""
+    """What is counted of the rotation of one kind of certificate: `client` or `server`.
+
+    Follows: v1.36, kubelet/certificate/kubelet.go; cmd/kubelet/app/server.go, buildKubeletClientConfig.
+    """
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -367,6 +371,9 @@ class CertificateCounts:
 
 
 CLIENT, SERVER = "kubelet-client", "kubelet-server"
+
+
+# ---------------------------------------------------------------- signing requests
 
 
 async def issued_certificate(
@@ -448,6 +455,9 @@ def _decoded(document: Mapping[str, Any], field: str) -> bytes:
         return base64.b64decode(str(document.get(field) or ""))
     except ValueError:
         return b""
+
+
+# ---------------------------------------------------------------- keys, requests and certificates
 
 
 _PEM = serialization.Encoding.PEM

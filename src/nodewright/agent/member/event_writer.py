@@ -1,4 +1,4 @@
-"""Writes the agent's events to the API server: about pods that it shows, and about the node."""
+"""Writes the agent's events to the API server: repeated ones as a count, similar ones as one, not too many of an object."""
 
 import asyncio
 import random
@@ -200,6 +200,9 @@ def _time(moment_s: float) -> str:
     return str(Instant(round(moment_s * 10**9)).whole_second)
 
 
+# ---------------------------------------------------------------- correlation
+
+
 MAX_ENTRIES = 4096
 SIMILAR_EVENTS, SIMILAR_PERIOD_S = 10, 600.0
 SPAM_BURST, SPAM_PERIOD_S = 25, 300.0
@@ -249,6 +252,8 @@ class EventCorrelator:
     """What becomes of each event, from those before it.
 
     Departs: of the messages of similar events the oldest is forgotten, where client-go forgets a random one.
+
+    Follows: v1.36, client-go/tools/record/events_cache.go.
     """
 
     def __init__(self) -> None:

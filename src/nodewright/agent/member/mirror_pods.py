@@ -148,7 +148,7 @@ class MirrorPods:
         """Reports a failure once, until another one follows."""
         if self._failures.get(uid) != text:
             self._failures[uid] = text
-            self.record_event(RecordEvent(uid="", is_warning=True, reason="MirrorPodFailed", message=text))
+            self.record_event(RecordEvent.warning("MirrorPodFailed", text))
 
 
 def mirror_pod(record: PodRecord, node_name: str, node_uid: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Registers the node with an API server, and keeps its status there."""
+"""Registers the node with an API server, keeps its status there, and renews its lease."""
 
 import asyncio
 import random
@@ -224,7 +224,7 @@ class NodeRegistration:
         if before and boot_id and before != boot_id and not self._has_reported_reboot:
             self._has_reported_reboot = True
             message = f"Node {self.identity.name} has been rebooted, boot id: {boot_id}"
-            self.record_event(RecordEvent(uid="", is_warning=True, reason="Rebooted", message=message))
+            self.record_event(RecordEvent.warning("Rebooted", message))
 
     def _report_transition(self, before: dict[str, Any], after: dict[str, Any]) -> None:
         states = [_ready_status(node) for node in (before, after)]
@@ -233,14 +233,14 @@ class NodeRegistration:
             self._report(reason, f"Node {self.identity.name} status is now: {reason}")
 
     def _report(self, reason: str, message: str) -> None:
-        self.record_event(RecordEvent(uid="", is_warning=False, reason=reason, message=message))
+        self.record_event(RecordEvent.normal(reason, message))
 
     def _report_error(self, reason: str, error: ApiError) -> None:
         """Reports an error once, until another one follows."""
         text = f"{error}{_remedy(error)}"
         if text != self._last_error:
             self._last_error = text
-            self.record_event(RecordEvent(uid="", is_warning=True, reason=reason, message=text))
+            self.record_event(RecordEvent.warning(reason, text))
 
 
 def _ready_status(node: dict[str, Any]) -> str | None:
@@ -253,6 +253,9 @@ def _remedy(error: ApiError) -> str:
     if error.status != 403:
         return ""
     return ": the agent needs the user system:node:NAME in the group system:nodes, or the ClusterRole system:node"
+
+
+# ---------------------------------------------------------------- lease
 
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -288,9 +291,7 @@ class NodeLease:
                 self._lease = None
                 if not is_failing:
                     message = f"{error}: the node counts as lost after {self._duration_s} s"
-                    self.record_event(
-                        RecordEvent(uid="", is_warning=True, reason="LeaseNotRenewed", message=message)
-                    )
+                    self.record_event(RecordEvent.warning("LeaseNotRenewed", message))
                 is_failing = True
                 await self._clock.sleep(min(delay.next_s(), interval_s))
                 continue

@@ -83,7 +83,7 @@ class PodInformer:
             # A pod that is known keeps running as it was.
             metadata = document.get("metadata") or {}
             message = f"pod {metadata.get('namespace')}/{metadata.get('name')}: {error}"
-            self.record_event(RecordEvent(uid="", is_warning=True, reason="PodNotDecoded", message=message))
+            self.record_event(RecordEvent.warning("PodNotDecoded", message))
             return False
         pod = replace(pod, status=without_runtime_name(pod.status))
         self._pods[uid] = pod

@@ -312,6 +312,9 @@ def reduced_service(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+# ---------------------------------------------------------------- one followed object
+
+
 WAIT_S = 1.0
 """How long a pod waits for an object to be read."""
 _IDLE_S = 60.0

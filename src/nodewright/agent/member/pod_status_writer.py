@@ -1,4 +1,4 @@
-"""Writes the statuses of pods to the API server, and deletes the objects of pods of which nothing is left."""
+"""Writes the statuses of pods to the API server, as patches of the kubelet's part; deletes the objects of pods that are cleaned up."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -180,13 +180,14 @@ class PodStatusWriter:
 
     def _report(self, uid: str, error: ApiError) -> None:
         if uid not in self._delays:
-            self.record_event(
-                RecordEvent(uid=uid, is_warning=True, reason="StatusNotReported", message=str(error))
-            )
+            self.record_event(RecordEvent.warning("StatusNotReported", str(error), uid=uid))
 
 
 def _own_object(record: PodRecord) -> str:
     return record.pod.uid if record.source is PodSource.CLUSTER else ""
+
+
+# ---------------------------------------------------------------- patches
 
 
 TERMINAL_PHASES = ("Succeeded", "Failed")

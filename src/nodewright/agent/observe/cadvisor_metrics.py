@@ -1,4 +1,10 @@
-"""The counters of the node, its pods and their containers, as cAdvisor exports them; read on request."""
+"""The counters of the node, its pods and their containers, read on request, and their text with cAdvisor's names.
+
+Follows: v1.36, cadvisor/metrics/prometheus.go and prometheus_machine.go; kubelet/server/server.go,
+    containerPrometheusLabels: names, types, labels, timestamps.
+Departs: the counters of a pod's network have the cgroup of the pod, not that of its sandbox; a container without I/O so
+    far has zeros for a device without a name; load averages, which cAdvisor reports as 0, are left out.
+"""
 
 import asyncio
 import time
@@ -182,6 +188,9 @@ def _first_line(*paths: str) -> str:
         if line:
             return line.splitlines()[0]
     return ""
+
+
+# ---------------------------------------------------------------- text
 
 
 _LABELS = ("container", "id", "image", "name", "namespace", "pod")

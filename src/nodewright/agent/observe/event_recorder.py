@@ -90,7 +90,7 @@ class EventRecorder:
 
     def record_warning(self, reason: str, message: str) -> None:
         """Records a warning about the node."""
-        self.record(RecordEvent(uid="", is_warning=True, reason=reason, message=message))
+        self.record(RecordEvent.warning(reason, message))
 
     def publish(self, result: IterationResult) -> None:
         """Publishes the new state and the events of an iteration."""

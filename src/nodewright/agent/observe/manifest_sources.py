@@ -1,4 +1,4 @@
-"""What the sources of manifests report to: their pods, objects and warnings."""
+"""Manifests as sources of pods: directories that are watched, and the listener that gets pods, objects and warnings."""
 
 import asyncio
 import contextlib
@@ -71,7 +71,7 @@ class SourceListener(msgspec.Struct, frozen=True):
 
     def record_warning(self, reason: str, message: str) -> None:
         """Records a warning about the node."""
-        self.record_event(RecordEvent(uid="", is_warning=True, reason=reason, message=message))
+        self.record_event(RecordEvent.warning(reason, message))
 
     async def set_pods(
         self, source: PodSource, location: str, contents: list[ManifestContent]

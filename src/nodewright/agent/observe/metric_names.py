@@ -321,6 +321,9 @@ def _histograms(values: MetricValues, metric: HistogramMetric) -> list[MetricHis
     ]
 
 
+# ---------------------------------------------------------------- calls
+
+
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _KUBELET_NAMES = {"update_container_resources": "update_container"}
 _MIB = 1 << 20

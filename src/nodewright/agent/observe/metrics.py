@@ -261,6 +261,9 @@ _CONTAINER, _POD = "container", "pod"
 _NUMA, _CORE, _CACHE = "numa_node", "physical_cpu", "uncore_cache"
 
 
+# ---------------------------------------------------------------- allocations of the managers
+
+
 def reached_managers(node_step: Step) -> bool:
     """Whether the admission of a pod reached the resource managers: earlier handlers reject some pods."""
     if node_step.decision is not Decision.REFUSED or not node_step.because:

@@ -1,4 +1,4 @@
-"""Watches the node's pressure, rarely while much is left and often near a threshold, and reports it to the loop."""
+"""Watches the node's pressure, rarely while much is left and often near a threshold; reclaims node resources."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -382,14 +382,15 @@ class PressureMonitor:
         """Reports an error, once."""
         if message != self._last_error:
             self._last_error = message
-            self._loop.subscriber.record(
-                RecordEvent(uid="", is_warning=True, reason="PressureNotSeen", message=message)
-            )
+            self._loop.subscriber.record(RecordEvent.warning("PressureNotSeen", message))
 
 
 def _rounded(amount: int) -> int:
     """Rounded up to the next MiB, so that small changes of an idle node do not change the notification."""
     return -(-amount >> 20) << 20
+
+
+# ---------------------------------------------------------------- usage of pods
 
 
 class PodUsageReader:
@@ -471,6 +472,9 @@ class PodUsageReader:
 
 def _active(state: AgentState) -> Iterable[PodRecord]:
     return (record for record in state.pods.values() if record.stage in COUNTED_STAGES)
+
+
+# ---------------------------------------------------------------- reclaiming node resources
 
 
 async def reclaim_node_resources(

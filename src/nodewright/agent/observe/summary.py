@@ -1,9 +1,9 @@
-"""The stats summary of the node, its pods and containers, as in the kubelet's Summary API; read on request."""
+"""The stats summary of the node, its pods and containers: the Summary API's document, and `/metrics/resource`; read on request."""
 
 import asyncio
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -388,98 +388,78 @@ def resource_metrics(usage: StatsSummary | None) -> str:
 
 
 _FamilySamples: TypeAlias = tuple[MetricFamily, list[MetricSample]]
+_Parts: TypeAlias = Sequence[tuple[tuple[str, ...], Any]]
+"""Labels, and a NodeStats, PodStats or ContainerStats."""
+_Measured: TypeAlias = tuple[float, Instant | None] | None
+"""A value and its time; None: not measured."""
 
 
 def _resource_samples(usage: StatsSummary) -> Iterator[_FamilySamples]:
-    node, containers = [((), usage.node)], list(_containers(usage))
-    pods = [((pod.pod_ref.name, pod.pod_ref.namespace), pod) for pod in usage.pods]
-    yield _family("container_cpu_usage_seconds_total", _OF_CONTAINER), _cpu_time(containers)
-    yield _family("container_memory_working_set_bytes", _OF_CONTAINER), _working_sets(containers)
-    start_times = MetricFamily(
-        "container_start_time_seconds",
-        MetricType.GAUGE,
-        "Start time of containers since 1970.",
-        _OF_CONTAINER,
-    )
-    started = [(labels, container.start_time) for labels, container in containers]
-    yield (
-        start_times,
-        [
-            MetricSample(labels, at.nanoseconds / 10**9)
-            for labels, at in started
-            if at is not None and at.nanoseconds >= 10**9
-        ],
-    )
-    yield _family("container_swap_limit_bytes", _OF_CONTAINER), list(_swap_limits(containers))
-    yield _family("container_swap_usage_bytes", _OF_CONTAINER), _swapped(containers)
-    yield _family("node_cpu_usage_seconds_total", ()), _cpu_time(node)
-    yield _family("node_memory_working_set_bytes", ()), _working_sets(node)
-    yield _family("node_swap_usage_bytes", ()), _swapped(node)
-    yield _family("pod_cpu_usage_seconds_total", _OF_POD), _cpu_time(pods)
-    yield _family("pod_memory_working_set_bytes", _OF_POD), _working_sets(pods)
-    yield _family("pod_swap_usage_bytes", _OF_POD), _swapped(pods)
+    node: _Parts = [((), usage.node)]
+    pods: _Parts = [((pod.pod_ref.name, pod.pod_ref.namespace), pod) for pod in usage.pods]
+    containers: _Parts = [
+        ((container.name, *labels), container) for labels, pod in pods for container in pod.containers
+    ]
+    yield _samples("container_cpu_usage_seconds_total", _OF_CONTAINER, containers)
+    yield _samples("container_memory_working_set_bytes", _OF_CONTAINER, containers)
+    yield _start_times(containers)
+    yield _samples("container_swap_limit_bytes", _OF_CONTAINER, containers)
+    yield _samples("container_swap_usage_bytes", _OF_CONTAINER, containers)
+    for subject, labels, parts in (("node", (), node), ("pod", _OF_POD, pods)):
+        for quantity in ("cpu_usage_seconds_total", "memory_working_set_bytes", "swap_usage_bytes"):
+            yield _samples(f"{subject}_{quantity}", labels, parts)
 
 
-_Parts: TypeAlias = Sequence[tuple[tuple[str, ...], Any]]
-"""Labels, and a NodeStats, PodStats or ContainerStats."""
-
-
-def _containers(usage: StatsSummary) -> Iterator[tuple[tuple[str, ...], ContainerStats]]:
-    for pod in usage.pods:
-        for container in pod.containers:
-            yield (container.name, pod.pod_ref.name, pod.pod_ref.namespace), container
-
-
-def _family(name: str, labels: tuple[str, ...]) -> MetricFamily:
+def _samples(name: str, labels: tuple[str, ...], parts: _Parts) -> _FamilySamples:
     subject, _, quantity = name.partition("_")
-    help_texts = {
-        "cpu_usage_seconds_total": f"CPU time used by the {subject}, in seconds of one CPU.",
-        "memory_working_set_bytes": f"Working set of the {subject}.",
-        "swap_usage_bytes": f"Swap usage of the {subject}.",
-        "swap_limit_bytes": f"Swap limit of the {subject}.",
-    }
-    return MetricFamily(
-        name,
-        MetricType.COUNTER if name.endswith("_total") else MetricType.GAUGE,
-        help_texts[quantity],
-        labels,
-    )
+    about, measured = _QUANTITIES[quantity]
+    kind = MetricType.COUNTER if name.endswith("_total") else MetricType.GAUGE
+    return MetricFamily(name, kind, about.format(subject), labels), [
+        MetricSample(values, amount[0], _ms(amount[1]))
+        for values, stats in parts
+        if (amount := measured(stats)) is not None
+    ]
 
 
-def _cpu_time(parts: _Parts) -> list[MetricSample]:
-    samples: list[MetricSample] = []
-    for labels, stats in parts:
-        usage: CPUStats | None = stats.cpu
-        if usage is not None and usage.usage_core_nano_seconds is not None:
-            samples.append(MetricSample(labels, usage.usage_core_nano_seconds / 10**9, _ms(usage.time)))
-    return samples
+def _start_times(containers: _Parts) -> _FamilySamples:
+    about = "Start time of containers since 1970."
+    return MetricFamily("container_start_time_seconds", MetricType.GAUGE, about, _OF_CONTAINER), [
+        MetricSample(labels, container.start_time.nanoseconds / 10**9)
+        for labels, container in containers
+        if container.start_time is not None and container.start_time.nanoseconds >= 10**9
+    ]
 
 
-def _working_sets(parts: _Parts) -> list[MetricSample]:
-    samples: list[MetricSample] = []
-    for labels, stats in parts:
-        usage: MemoryStats | None = stats.memory
-        if usage is not None and usage.working_set_bytes is not None:
-            samples.append(MetricSample(labels, usage.working_set_bytes, _ms(usage.time)))
-    return samples
+def _cpu_time(stats: NodeStats | PodStats | ContainerStats) -> _Measured:
+    if stats.cpu is None or stats.cpu.usage_core_nano_seconds is None:
+        return None
+    return stats.cpu.usage_core_nano_seconds / 10**9, stats.cpu.time
 
 
-def _swapped(parts: _Parts) -> list[MetricSample]:
-    samples: list[MetricSample] = []
-    for labels, stats in parts:
-        usage: SwapStats | None = stats.swap
-        if usage is not None and usage.swap_usage_bytes is not None:
-            samples.append(MetricSample(labels, usage.swap_usage_bytes, _ms(usage.time)))
-    return samples
+def _working_set(stats: NodeStats | PodStats | ContainerStats) -> _Measured:
+    if stats.memory is None or stats.memory.working_set_bytes is None:
+        return None
+    return stats.memory.working_set_bytes, stats.memory.time
 
 
-def _swap_limits(parts: _Parts) -> Iterator[MetricSample]:
-    for labels, stats in parts:
-        usage: SwapStats | None = stats.swap
-        if usage is not None and usage.swap_available_bytes is not None:
-            yield MetricSample(
-                labels, usage.swap_available_bytes + (usage.swap_usage_bytes or 0), _ms(usage.time)
-            )
+def _swap_usage(stats: NodeStats | PodStats | ContainerStats) -> _Measured:
+    if stats.swap is None or stats.swap.swap_usage_bytes is None:
+        return None
+    return stats.swap.swap_usage_bytes, stats.swap.time
+
+
+def _swap_limit(stats: NodeStats | PodStats | ContainerStats) -> _Measured:
+    if stats.swap is None or stats.swap.swap_available_bytes is None:
+        return None
+    return stats.swap.swap_available_bytes + (stats.swap.swap_usage_bytes or 0), stats.swap.time
+
+
+_QUANTITIES: Mapping[str, tuple[str, Callable[[Any], _Measured]]] = {
+    "cpu_usage_seconds_total": ("CPU time used by the {}, in seconds of one CPU.", _cpu_time),
+    "memory_working_set_bytes": ("Working set of the {}.", _working_set),
+    "swap_usage_bytes": ("Swap usage of the {}.", _swap_usage),
+    "swap_limit_bytes": ("Swap limit of the {}.", _swap_limit),
+}
 
 
 def _ms(instant: Instant | None) -> int | None:

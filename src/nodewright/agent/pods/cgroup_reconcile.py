@@ -57,20 +57,19 @@ async def run_cgroup_reconciler(
         await clock.sleep(period_s)
         for uid, path in emptied.newly_found(state(), cgroups):
             message = f"{path} has no process any more, although the pod runs: its limits do not apply"
-            record_event(RecordEvent(uid=uid, is_warning=True, reason="CgroupEmpty", message=message))
-        await asyncio.sleep(
-            0
-        )  # Reading the cgroups of many pods twice takes long: servers answer in between.
+            record_event(RecordEvent.warning("CgroupEmpty", message, uid=uid))
+        # Reading the cgroups of many pods twice takes long: servers answer in between.
+        await asyncio.sleep(0)
         result = reconcile_cgroups(state(), cgroups)
         for difference in result.differences:
             message = _restored_message(difference)
-            record_event(RecordEvent(uid="", is_warning=True, reason="CgroupChanged", message=message))
+            record_event(RecordEvent.warning("CgroupChanged", message))
         for error in sorted({*result.errors} - reported_errors):
-            record_event(RecordEvent(uid="", is_warning=True, reason="CgroupNotWritten", message=error))
+            record_event(RecordEvent.warning("CgroupNotWritten", error))
         reported_errors = frozenset(result.errors)
         for name in sorted(cgroups.unsupported - reported_missing):
             message = f"this machine has no {name}: the limit is not enforced"
-            record_event(RecordEvent(uid="", is_warning=True, reason="CgroupLacking", message=message))
+            record_event(RecordEvent.warning("CgroupLacking", message))
         reported_missing = frozenset(cgroups.unsupported)
 
 
@@ -231,7 +230,7 @@ def end_orphaned_cgroups(
         except HostError as error:
             message = str(error)
         if count:
-            events.append(RecordEvent(uid="", is_warning=True, reason="StrayProcesses", message=message))
+            events.append(RecordEvent.warning("StrayProcesses", message))
     return tuple(events)
 
 

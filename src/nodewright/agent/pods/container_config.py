@@ -517,7 +517,7 @@ class ContainerConfigBuilder(BaseConfigBuilder):
         return resolv_conf_text(dns)
 
     def _warn(self, uid: str, reason: str, message: str) -> None:
-        self.record_event(RecordEvent(uid=uid, is_warning=True, reason=reason, message=message))
+        self.record_event(RecordEvent.warning(reason, message, uid=uid))
 
 
 def _home(pod: Pod, container: Container) -> str:

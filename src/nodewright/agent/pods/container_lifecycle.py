@@ -313,7 +313,7 @@ class ContainerStopper:
         except (HookError, HostError):
             # A failed hook does not keep its container from stopping. Its output may be secret.
             reason, message = "FailedPreStopHook", "PreStopHook failed"
-            self._record_event(RecordEvent(uid=pod.uid, is_warning=True, reason=reason, message=message))
+            self._record_event(RecordEvent.warning(reason, message, uid=pod.uid))
 
 
 async def _finished(hook: asyncio.Task[None]) -> None:

@@ -63,6 +63,13 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 
+T = TypeVar("T")
+
+
+OPERATION_TIMEOUT_S = 120.0
+"""The kubelet's default for runtimeRequestTimeout."""
+
+
 _STATUS_RETRY_S = 5.0
 
 
@@ -214,9 +221,7 @@ class EffectRunner:
                 if not is_reported:
                     # Nothing else is reported about this pod until the runtime answers.
                     message = error_text(error)
-                    self.record_event(
-                        RecordEvent(uid=uid, is_warning=True, reason="RuntimeUnavailable", message=message)
-                    )
+                    self.record_event(RecordEvent.warning("RuntimeUnavailable", message, uid=uid))
                 is_reported = True
             await self.clock.sleep(_STATUS_RETRY_S)
 
@@ -293,7 +298,7 @@ class EffectRunner:
         if count:
             await asyncio.to_thread(self.cgroups.kill, path)
             message = f"{count} processes in {path} that the runtime does not know were killed"
-            self.record_event(RecordEvent(uid=uid, is_warning=True, reason="StrayProcesses", message=message))
+            self.record_event(RecordEvent.warning("StrayProcesses", message, uid=uid))
 
     # ------------------------------------------------------------ termination
 
@@ -358,6 +363,9 @@ def _empty_status(pod: Pod) -> RuntimePodStatus:
     return RuntimePodStatus(uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name)
 
 
+# ---------------------------------------------------------------- resize
+
+
 async def apply_resize(
     runtime: ContainerRuntime,
     cgroups: CgroupManager,
@@ -416,9 +424,7 @@ def _failure(error: Exception, container_id: str) -> EffectFailure:
     return EffectFailure(reason=RESIZE_ERROR, message=str(error), container=container_id)
 
 
-T = TypeVar("T")
-OPERATION_TIMEOUT_S = 120.0
-"""The kubelet's default for runtimeRequestTimeout."""
+# ---------------------------------------------------------------- time limits
 
 
 class TimeLimitedRuntime:

@@ -321,7 +321,7 @@ class ImageManager:
         )
 
     def _record_node_warning(self, reason: str, message: str) -> None:
-        self._record_event(RecordEvent(uid="", is_warning=True, reason=reason, message=message))
+        self._record_event(RecordEvent.warning(reason, message))
 
 
 def _shortage_message(result: ImageGCResult) -> str:
@@ -357,9 +357,7 @@ class PullSecrets:
         """
         node_logins, errors = docker_logins(self._root)
         for error in errors:
-            self._record_event(
-                RecordEvent(uid="", is_warning=True, reason="CredentialsNotRead", message=error)
-            )
+            self._record_event(RecordEvent.warning("CredentialsNotRead", error))
         logins = (*matching_logins(self._logins_of_pod(pod), name), *matching_logins(node_logins, name))
         return tuple(dict.fromkeys(Credentials(login.username, login.password) for login in logins))
 
@@ -384,7 +382,7 @@ class PullSecrets:
                 "attempting to pull the image may not succeed."
             )
             reason = "FailedToRetrieveImagePullSecret"
-            self._record_event(RecordEvent(uid=pod.uid, is_warning=True, reason=reason, message=message))
+            self._record_event(RecordEvent.warning(reason, message, uid=pod.uid))
         return tuple(logins)
 
 

@@ -1,4 +1,4 @@
-"""The agent's API on a Unix socket, authorized by the file's permissions."""
+"""The agent's API on a Unix socket, authorized by the file's permissions; sockets that start their server on demand."""
 
 import asyncio
 import grp
@@ -95,6 +95,9 @@ async def _on_http_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     text = "the server could not find the requested resource" if error.status_code == 404 else error.detail
     return status_response(error.status_code, text)
+
+
+# ---------------------------------------------------------------- sockets
 
 
 _MAX_PATH_BYTES = 107

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -37,12 +37,7 @@ from nodewright.agent.serving.container_routes import ContainerRoutes
 from nodewright.agent.serving.node_metrics import AgentMetricsPages, GaugeInputs, ThresholdDistance
 from nodewright.agent.serving.stream_routes import StreamRoutes
 from nodewright.agent.state.agent_state import PodRecord
-from nodewright.cluster.exports.export_feed import (
-    ExportFeed,
-    ExportReading,
-    ServedExport,
-    SourceReading,
-)
+from nodewright.cluster.exports.export_feed import ExportFeed, ExportReading, ServedExport, SourceReading
 from nodewright.cluster.exports.export_routes import ExportRoutes
 from nodewright.cluster.serving.access import Authorizer
 from nodewright.cluster.serving.http_server import ListenAddress, TLSContextSource, serve_network
@@ -63,7 +58,6 @@ from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimePodStatus
-from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.predict.replay.scenario_journal import current_profile
 
 
@@ -167,6 +161,9 @@ async def serve_kubelet_api(
     return tuple(bound)
 
 
+# ---------------------------------------------------------------- pods
+
+
 _HEAD, _TAIL = b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[', b"]}"
 
 
@@ -210,52 +207,20 @@ def _inputs(record: PodRecord, node: NodeState) -> tuple[Any, ...]:
     return record, cpu.assignments.get(uid), cpu.pods.get(uid), held.hints.get(uid), devices, lists
 
 
+# ---------------------------------------------------------------- routes
+
+
 _JSON = "application/json"
 _DISABLED = "Debug endpoints are disabled.\n"
-
-
-class UsageProvider(Protocol):
-    """Provides the current usage."""
-
-    async def usage(self) -> StatsSummary:
-        """The current usage.
-
-        Errors: HostError.
-        """
-
-
-class NodeMetrics(Protocol):
-    """Reads what the node uses, and how its loop fares."""
-
-    @property
-    def summary_provider(self) -> UsageProvider:
-        """Provides the current usage."""
-
-    async def cadvisor_page(self) -> str:
-        """The counters of the node, its pods and containers, with cAdvisor's names."""
-
-    def loop_lag_s(self) -> float:
-        """How long observations have been waiting in the loop's queue."""
-
-
-class MetricsProvider(Protocol):
-    """Provides metrics pages."""
-
-    def metrics(self) -> bytes:
-        """`/metrics`."""
-
-    def probe_metrics(self) -> bytes:
-        """`/metrics/probes`."""
 
 
 class KubeletRoutes:
     """The routes of a kubelet, served by an agent."""
 
     def __init__(
-        self, agent: AgentInterface, node_metrics: NodeMetrics, metrics_provider: MetricsProvider
+        self, agent: AgentInterface, loop_metrics: LoopMetrics, metrics_pages: AgentMetricsPages
     ) -> None:
-        self._agent, self._node_metrics, self._metrics_provider = agent, node_metrics, metrics_provider
-        self._usage_provider = node_metrics.summary_provider
+        self._agent, self._loop_metrics, self._metrics_pages = agent, loop_metrics, metrics_pages
         self._pods = PodListCache(agent)
 
     def auth_not_required_routes(self) -> list[AuthorizedRoute]:
@@ -333,7 +298,7 @@ class KubeletRoutes:
 
         Follows: v1.36, apiserver/pkg/server/healthz/healthz.go, handleRootHealth.
         """
-        lag_s = self._node_metrics.loop_lag_s()
+        lag_s = self._loop_metrics.loop_lag_s()
         checks = {"ping": "", "log": "", "syncloop": "" if lag_s < 120 else f"stuck for {lag_s:.0f} s"}
         check_name = request.path_params.get("check")
         if check_name is not None:
@@ -379,30 +344,30 @@ class KubeletRoutes:
 
     async def summary(self, request: Request) -> Response:
         """The Summary API; with `only_cpu_and_memory` without other values."""
-        usage = await self._usage_provider.usage()
+        usage = await self._loop_metrics.summary_provider.usage()
         if request.query_params.getlist("only_cpu_and_memory") == ["true"]:
             usage = cpu_and_memory(usage)
         return _json(summary_document(usage))
 
     async def metrics(self, _request: Request) -> Response:
         """The metrics page."""
-        return Response(self._metrics_provider.metrics(), media_type=CONTENT_TYPE)
+        return Response(self._metrics_pages.metrics(), media_type=CONTENT_TYPE)
 
     async def probe_metrics(self, _request: Request) -> Response:
         """The metrics of probes."""
-        return Response(self._metrics_provider.probe_metrics(), media_type=CONTENT_TYPE)
+        return Response(self._metrics_pages.probe_metrics(), media_type=CONTENT_TYPE)
 
     async def resource_metrics(self, _request: Request) -> Response:
         """CPU time and memory, for metrics-server; a failed reading is reported as a metric."""
         try:
-            usage = await self._usage_provider.usage()
+            usage = await self._loop_metrics.summary_provider.usage()
         except HostError:
             usage = None
         return Response(resource_metrics(usage).encode(), media_type=CONTENT_TYPE)
 
     async def cadvisor_metrics(self, _request: Request) -> Response:
         """The counters of the node, pods and containers with cAdvisor's names."""
-        return Response((await self._node_metrics.cadvisor_page()).encode(), media_type=CONTENT_TYPE)
+        return Response((await self._loop_metrics.cadvisor_page()).encode(), media_type=CONTENT_TYPE)
 
 
 def kubelet_application(entries: list[AuthorizedRoute]) -> Starlette:
@@ -476,6 +441,9 @@ async def _on_http_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     text = "404: Page Not Found" if error.status_code == 404 else f"{error.status_code}: {error.detail}"
     return PlainTextResponse(text, error.status_code, headers=error.headers)
+
+
+# ---------------------------------------------------------------- export
 
 
 def agent_export_routes(agent: AgentInterface, profile: NodeProfile) -> tuple[AuthorizedRoute, ...]:

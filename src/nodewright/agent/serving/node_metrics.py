@@ -167,6 +167,9 @@ def _labels(key: tuple[str, str, str]) -> tuple[str, ...]:
     return "true" if path in _LONG_RUNNING else "false", method, path, server
 
 
+# ---------------------------------------------------------------- counters and histograms
+
+
 _REASONS = frozenset(
     [
         *("AppArmor", "PodOSSelectorNodeLabelDoesNotMatch", "PodOSNotSupported", "InvalidNodeInfo"),
@@ -226,6 +229,9 @@ def _known_reasons(counts: Mapping[Labels, int]) -> Counter[Labels]:
         else:
             known[("OutOfExtendedResources" if reason.startswith("OutOf") else "Other",)] += count
     return known
+
+
+# ---------------------------------------------------------------- gauges
 
 
 def node_gauges(

@@ -1,9 +1,9 @@
-"""Routes of pods: list, watch, create, resize, delete, and the reasons for their placement."""
+"""Routes of pods: list, watch, create, resize, delete, and the reasons for their placement; routes of the node and its events."""
 
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -113,7 +113,7 @@ class PodRoutes:
         )
         pod = with_defaults(replace(pod, metadata=metadata, spec=self._with_runtime(pod)))
         self._agent.observe(PodApplied(PodSource.API, pod))
-        record = await self._created_record(pod)
+        record = await self._decided_record(pod.uid, lambda _: True)
         if error := self._agent.storage_error():
             # A client relies on the answer: a pod that the next agent would not know is withdrawn.
             self._agent.observe(PodDeletionRequested(pod.uid, 0))
@@ -144,25 +144,16 @@ class PodRoutes:
             code = INVALID if isinstance(rejection, ResizeInvalid) else FORBIDDEN
             raise APIError(code, resize_api_error(rejection, name))
         self._agent.observe(PodApplied(PodSource.API, pod))
-        record = await self._resized_record(pod)
+        record = await self._decided_record(
+            pod.uid,
+            lambda decided: (
+                pod.spec in (decided.pod.spec, decided.resizing.desired and decided.resizing.desired.spec)
+            ),
+        )
         if error := self._agent.storage_error():
             message = f'pods "{name}" is resized, but this cannot be stored, and ends with the agent: {error}'
             raise APIError(INTERNAL_ERROR, message)
         return json_response(self._object(record))
-
-    async def _resized_record(self, pod: Pod) -> PodRecord:
-        """The record of a resized pod, after the agent's decision."""
-        recorder = self._agent.event_recorder
-        try:
-            async with asyncio.timeout(_DECISION_TIMEOUT_S):
-                while (record := recorder.state.pods.get(pod.uid)) is None or pod.spec not in (
-                    record.pod.spec,
-                    record.resizing.desired and record.resizing.desired.spec,
-                ):
-                    await recorder.change_signal().wait()
-        except TimeoutError:
-            raise APIError(INTERNAL_ERROR, "the agent did not decide in time") from None
-        return record
 
     async def delete(self, request: Request) -> Response:
         """Deletes a pod."""
@@ -225,16 +216,16 @@ class PodRoutes:
             raise APIError(NOT_FOUND, f'pods "{name}" not found')
         return record
 
-    async def _created_record(self, pod: Pod) -> PodRecord:
-        """The record of a new pod, after the agent's decision."""
+    async def _decided_record(self, uid: str, is_decided: Callable[[PodRecord], bool]) -> PodRecord:
+        """The record of a pod, after the agent's decision about a request."""
         recorder = self._agent.event_recorder
         try:
             async with asyncio.timeout(_DECISION_TIMEOUT_S):
-                while pod.uid not in recorder.state.pods:
+                while (record := recorder.state.pods.get(uid)) is None or not is_decided(record):
                     await recorder.change_signal().wait()
         except TimeoutError:
             raise APIError(INTERNAL_ERROR, "the agent did not decide in time") from None
-        return recorder.state.pods[pod.uid]
+        return record
 
     async def _watch_events(self, namespace: str | None) -> AsyncIterator[bytes]:
         """All pods, then changes, one JSON object per line; an empty line as heartbeat, to notice closed connections."""
@@ -310,6 +301,9 @@ def _pod(body: bytes, namespace: str) -> Pod:
         fault = Fault(path="metadata.namespace", value=pod.metadata.namespace, rule=rule)
         raise APIError(BAD_REQUEST, str(fault), (fault,))
     return pod
+
+
+# ---------------------------------------------------------------- the node
 
 
 _SAMPLE_INTERVAL_S = 0.3
@@ -432,6 +426,9 @@ class ProfileRoutes:
                 profile_document(current_profile(self._profile, self._agent.event_recorder.state.node))
             )
         )
+
+
+# ---------------------------------------------------------------- reasons for a placement
 
 
 STAGE_TEXTS = {

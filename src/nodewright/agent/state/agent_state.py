@@ -182,6 +182,9 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True):
     """By uid the running pods that no source lists."""
 
 
+# ---------------------------------------------------------------- index
+
+
 class IndexedPods:
     """The records of an iteration by uid, and their index, which every change keeps up to date.
 

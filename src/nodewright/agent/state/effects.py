@@ -145,6 +145,9 @@ Effect: TypeAlias = (
 )
 
 
+# ---------------------------------------------------------------- text
+
+
 def effect_lines(effect: Effect, pods: Mapping[str, PodRecord]) -> Iterator[str]:
     """The effect as text; ``pods`` maps uids to names."""
     match effect:

@@ -1,4 +1,4 @@
-"""The agent's persistent store: pods, allocations and a journal; each iteration is persisted as a whole or not at all."""
+"""The agent's persistent store and its restart: each iteration is persisted as a whole or not at all."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -156,9 +156,7 @@ class AgentStore:
             store._write_initial_files()
         except HostError as error:
             message = f"{error}: the state is written once it can be"
-            store._events_of_opening.append(
-                RecordEvent(uid="", is_warning=True, reason=STATE_NOT_SAVED, message=message)
-            )
+            store._events_of_opening.append(RecordEvent.warning(STATE_NOT_SAVED, message))
         return Granted(OpenedStore(store, state, (*store._events_of_opening, *restored.value.events)))
 
     def write(self, changes: StateChanges) -> None:
@@ -316,9 +314,7 @@ class AgentStore:
         with suppress(HostError):
             self._disk.rename(name, f"{name}{SET_ASIDE_SUFFIX}")
         message = f"{error}; the file is kept as {name}{SET_ASIDE_SUFFIX}"
-        self._events_of_opening.append(
-            RecordEvent(uid="", is_warning=True, reason="RecordSetAside", message=message)
-        )
+        self._events_of_opening.append(RecordEvent.warning("RecordSetAside", message))
 
     def _restored_with_state_files(self, saved: SavedState) -> Verdict[RestoredState]:
         """The state to start with; damaged files of the managers are set aside.
@@ -416,6 +412,9 @@ def open_store(
     return AgentStore.open(LocalFileStore(path), node, settings)
 
 
+# ---------------------------------------------------------------- restart
+
+
 def restored_state(parts: NodeParts, saved: SavedState) -> Verdict[RestoredState]:
     """The state of an agent that starts on what another one left; refused: a kubelet would not start either.
 
@@ -447,14 +446,7 @@ def restored_state(parts: NodeParts, saved: SavedState) -> Verdict[RestoredState
     for readmitted in results:
         run.apply_admission(readmitted)
     if saved.has_rebooted and pods:
-        run.events.append(
-            RecordEvent(
-                uid="",
-                is_warning=False,
-                reason="Rebooted",
-                message="the machine was rebooted: all pods start again",
-            )
-        )
+        run.events.append(RecordEvent.normal("Rebooted", "the machine was rebooted: all pods start again"))
     state = AgentState(node=node.without_stale(), pods=run.pods, deferred=saved.deferred)
     return Granted(RestoredState(state, tuple(run.events)))
 
@@ -507,9 +499,7 @@ class _Restoration:
         self._terminate(record, preempted_status(action))
 
     def _terminate(self, record: PodRecord, override: StatusOverride) -> None:
-        self.events.append(
-            RecordEvent(uid=record.pod.uid, is_warning=True, reason=override.reason, message=override.message)
-        )
+        self.events.append(RecordEvent.warning(override.reason, override.message, uid=record.pod.uid))
         self.pods[record.pod.uid] = replace(
             record,
             stage=PodStage.TERMINATING,

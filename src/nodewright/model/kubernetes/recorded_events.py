@@ -1,5 +1,7 @@
 """Events that are published about pods and about the node."""
 
+from typing import Self
+
 import msgspec
 
 
@@ -12,3 +14,13 @@ class RecordEvent(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     container: str = ""
     """The container that it is about; empty: all of the pod."""
+
+    @classmethod
+    def normal(cls, reason: str, message: str, *, uid: str = "", container: str = "") -> Self:
+        """An event that is no warning; without a uid about the node."""
+        return cls(uid=uid, is_warning=False, reason=reason, message=message, container=container)
+
+    @classmethod
+    def warning(cls, reason: str, message: str, *, uid: str = "", container: str = "") -> Self:
+        """A warning; without a uid about the node."""
+        return cls(uid=uid, is_warning=True, reason=reason, message=message, container=container)

@@ -9,7 +9,7 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from tests.support.signing_cluster import SigningCluster
-from tests.unit.agent.assembly.test_node_options import settings
+from tests.unit.agent.assembly.test_agent_node import settings
 
 from nodewright.agent.assembly.agent_settings import AgentSettings
 from nodewright.agent.assembly.run_agent import cluster_credentials

@@ -205,7 +205,7 @@ def test_a_plugin_that_lists_nonsense_gives_the_node_nothing(
         async with home() as here, plugin(*rude(here.directory, how)) as process:
             assert await line(process) == "registered"
             await here.until(lambda: bool(here.tells(reason)))
-            assert here.capacity() == capacity
+            await here.until(lambda: here.capacity() == capacity)
 
     trial()
 

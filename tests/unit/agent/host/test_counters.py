@@ -1,7 +1,8 @@
-"""Counters of cgroups of both versions, from the text of their files."""
+"""Counters of cgroups, processes, interfaces and disks."""
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -9,8 +10,14 @@ from nodewright.agent.host.counters import (
     CgroupCounters,
     CPUCounters,
     DeviceIO,
+    DiskCounters,
+    InterfaceCounters,
     MemoryCounters,
+    ProcessCounters,
     cgroup_counters,
+    counters_of_processes,
+    disk_counters,
+    interface_counters,
 )
 from nodewright.agent.runtimes.simulated import FakeCgroups
 
@@ -115,3 +122,90 @@ def test_what_the_kernel_does_not_have_is_0(version: int) -> None:
 
 def test_a_cgroup_that_does_not_exist_has_no_counters() -> None:
     assert cgroup_counters(FakeCgroups(), "/none") is None
+
+
+LIMITS = """Limit                     Soft Limit           Hard Limit           Units
+Max processes             95823                95823                processes
+Max open files            1024                 524288               files
+"""
+NET = """Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo:     100       1    0    0    0     0          0         0      100       1    0    0    0     0       0          0
+  eth0:    2048      20    3    4    0     0          0         0     1024      10    1    2    0     0       0          0
+"""
+
+
+def a_process(proc: Path, pid: int, *targets: str) -> None:
+    files = proc / str(pid) / "fd"
+    files.mkdir(parents=True)
+    for number, target in enumerate(targets):
+        (files / str(number)).symlink_to(target)
+
+
+def test_open_files_and_sockets_of_all_processes_count(tmp_path: Path) -> None:
+    a_process(tmp_path, 7, "/dev/null", "socket:[1]")
+    a_process(tmp_path, 9, "pipe:[2]")
+    (tmp_path / "7" / "limits").write_text(LIMITS)
+    counters = counters_of_processes((7, 9), tmp_path)
+    assert counters == ProcessCounters(processes=2, file_descriptors=3, sockets=1, max_open_files=1024)
+
+
+def test_processes_that_have_ended_have_no_files(tmp_path: Path) -> None:
+    assert counters_of_processes((7,), tmp_path) == ProcessCounters(processes=1)
+    assert counters_of_processes((), tmp_path) == ProcessCounters()
+    assert interface_counters(7, tmp_path) == ()
+
+
+def test_an_unlimited_number_of_files_is_0(tmp_path: Path) -> None:
+    a_process(tmp_path, 7)
+    (tmp_path / "7" / "limits").write_text(
+        "Max open files            unlimited            unlimited   files\n"
+    )
+    assert counters_of_processes((7,), tmp_path).max_open_files == 0
+
+
+def test_the_loopback_interface_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "7" / "net").mkdir(parents=True)
+    (tmp_path / "7" / "net" / "dev").write_text(NET)
+    assert interface_counters(7, tmp_path) == (
+        InterfaceCounters(
+            name="eth0",
+            received_bytes=2048,
+            received_packets=20,
+            receive_errors=3,
+            received_dropped=4,
+            sent_bytes=1024,
+            sent_packets=10,
+            send_errors=1,
+            sent_dropped=2,
+        ),
+    )
+
+
+def test_the_line_of_the_device_counts(tmp_path: Path) -> None:
+    device = tmp_path.stat().st_dev
+    numbers = f"{os.major(device)} {os.minor(device)}"
+    (tmp_path / "diskstats").write_text(
+        f"   7       0 loop0 0 0 0 0 0 0 0 0 0 0 0\n   {numbers} sda1 1 2 3 4 5 6 7 8 9 10 11 0 0 0 0\n"
+    )
+    assert disk_counters(tmp_path, tmp_path) == DiskCounters(
+        device="/dev/sda1",
+        reads=1,
+        merged_reads=2,
+        read_sectors=3,
+        read_ms=4,
+        writes=5,
+        merged_writes=6,
+        written_sectors=7,
+        write_ms=8,
+        in_flight=9,
+        busy_ms=10,
+        weighted_ms=11,
+    )
+
+
+def test_a_file_system_without_a_device_has_no_counters(tmp_path: Path) -> None:
+    (tmp_path / "diskstats").write_text("   7       0 loop0 0 0 0 0 0 0 0 0 0 0 0\n")
+    assert disk_counters(tmp_path, tmp_path) is None
+    assert disk_counters(tmp_path / "none", tmp_path) is None
+    assert disk_counters(tmp_path, tmp_path / "none") is None

@@ -1,18 +1,23 @@
 """Images are fetched when they have to be, not too often, and removed when there is no room."""
 
 import asyncio
+import json
 from collections.abc import Coroutine
+from pathlib import Path
 
 import pytest
 
 from nodewright.agent.host.ports import Credentials, ImageFsStats, StoredImage
+from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_lifecycle import ContainerConfigError
-from nodewright.agent.pods.image_manager import IMAGE_GC_PERIOD_S, ImageGCResult, ImageManager
+from nodewright.agent.pods.image_manager import IMAGE_GC_PERIOD_S, ImageGCResult, ImageManager, PullSecrets
 from nodewright.agent.rules.image_policy import ImageGCPolicy
 from nodewright.agent.runtimes.simulated import FakeClock, settle
+from nodewright.agent.state.agent_state import PodSource
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.namespace_objects import Secret
+from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.testing.objects import a_pod
 
@@ -277,3 +282,43 @@ def test_all_credentials_for_an_image_are_tried_in_order() -> None:
             await images.ensure_image_exists(POD, Container(name="app", image="reg.example/other:1"))
 
     run(test())
+
+
+def config(name: str) -> bytes:
+    return json.dumps({"auths": {"reg.example": {"username": name, "password": "x"}}}).encode()
+
+
+def test_secrets_come_first_then_the_machines_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, root = tmp_path / "home", tmp_path / "root"
+    (home / ".docker").mkdir(parents=True)
+    root.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+    events, object_cache = list[RecordEvent](), ConfigObjectCache()
+    secret = Secret(
+        metadata=ObjectMeta(name="mine", namespace="default"),
+        type="kubernetes.io/dockerconfigjson",
+        data={".dockerconfigjson": config("pods")},
+    )
+    object_cache.put(PodSource.FILE, "x", [], [secret])
+    credentials_for = PullSecrets(object_cache, root, events.append)
+    pod = a_pod(imagePullSecrets=[{"name": "mine"}, {"name": "gone"}, {}])
+
+    def names(image: str = "reg.example/web") -> list[str]:
+        return [credential.username for credential in credentials_for(pod, image)]
+
+    assert names() == ["pods"]
+    assert events[0].message == (
+        "Unable to retrieve some image pull secrets (gone); attempting to pull the image may not succeed."
+    )
+    (home / ".dockercfg").write_bytes(json.dumps(json.loads(config("old"))["auths"]).encode())
+    assert names() == ["pods", "old"]
+    (home / ".docker/config.json").write_bytes(config("home"))
+    assert names() == ["pods", "home"]
+    (root / "config.json").write_bytes(config("root"))
+    assert names() == ["pods", "root"]
+    assert names("other.example/web") == []
+    (root / "config.json").write_bytes(b"{")
+    assert names() == ["pods", "home"]
+    (text,) = [event.message for event in events if event.reason == "CredentialsNotRead"]
+    assert text.startswith(f"{root}/config.json: ")

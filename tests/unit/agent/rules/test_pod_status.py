@@ -1,5 +1,7 @@
 """The status of a pod."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 from tests.unit.agent.rules.pods import facts_of, pod_of
@@ -9,8 +11,12 @@ from nodewright.agent.rules.pod_status import (
     StatusContext,
     StatusOverride,
     deadline_exceeded_status,
+    pod_level_status,
     pod_status,
+    sorted_pod_ips,
+    with_addresses,
 )
+from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.objects import (
     ContainerState,
     ContainerStateWaiting,
@@ -18,9 +24,11 @@ from nodewright.model.kubernetes.objects import (
     Pod,
     PodCondition,
     PodStatus,
+    ResourceList,
 )
-from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus, RuntimeSandboxStatus
 from nodewright.model.values.instant import Instant
+from nodewright.testing.objects import a_pod
 
 NOW = Instant(100 * 10**9)
 WHEN = StatusContext(now=NOW)
@@ -228,3 +236,85 @@ def _state(status: ContainerStatus) -> str:
     elif state.terminated is not None:
         words += [state.terminated.reason, str(state.terminated.exit_code)]
     return " ".join(filter(None, (*words, "ready" if status.ready else "")))
+
+
+V4, V6 = "10.0.0.7", "fd00::7"
+
+
+@pytest.mark.parametrize(
+    ("addresses", "node", "expected"),
+    [
+        ((), "192.0.2.1", ()),
+        ((V4,), "192.0.2.1", (V4,)),
+        ((V6, V4), "192.0.2.1", (V4, V6)),
+        ((V4, V6), "fd00::1", (V6, V4)),
+        ((V4, "10.0.0.8", V6), "", (V4, V6)),
+        ((V6,), "192.0.2.1", (V6,)),
+    ],
+)
+def test_addresses_are_sorted(addresses: tuple[str, ...], node: str, expected: tuple[str, ...]) -> None:
+    assert sorted_pod_ips(addresses, node) == expected
+
+
+def addresses_of(
+    *sandboxes: RuntimeSandboxStatus, host_network: bool = False
+) -> tuple[str, tuple[dict[str, str], ...]]:
+    pod = a_pod(hostNetwork=host_network)
+    runtime_status = RuntimePodStatus(uid="web", namespace="default", name="web", sandboxes=sandboxes)
+    status = with_addresses(PodStatus(host_ip="192.0.2.1"), pod, runtime_status)
+    return status.pod_ip, status.pod_ips
+
+
+def test_a_pod_has_the_addresses_of_its_ready_sandbox_or_of_the_host() -> None:
+    old = RuntimeSandboxStatus(id="old", is_ready=False, ip="10.0.0.6")
+    new = RuntimeSandboxStatus(id="new", ip=V6, other_ips=(V4,))
+    assert addresses_of(old, new) == (V4, ({"ip": V4}, {"ip": V6}))
+    assert addresses_of(old) == ("", ())
+    assert addresses_of(host_network=True) == ("192.0.2.1", ({"ip": "192.0.2.1"},))
+
+
+def a_pod_of(*containers: dict[str, dict[str, str]], **spec: Any) -> Pod:
+    return decode(
+        {
+            "metadata": {"name": "p"},
+            "spec": {
+                "containers": [{"name": f"c{n}", "resources": each} for n, each in enumerate(containers)],
+                **spec,
+            },
+        },
+        Pod,
+    )
+
+
+def text(amounts: ResourceList) -> dict[str, str]:
+    return {name: str(amount) for name, amount in amounts.items()}
+
+
+LIMITED = {
+    "requests": {"cpu": "1", "example.com/gpu": "2"},
+    "limits": {"cpu": "2", "memory": "1Gi", "example.com/gpu": "2"},
+}
+FREE = {"requests": {"cpu": "100m", "memory": "64Mi"}}
+POD_LEVEL = {"requests": {"cpu": "3"}, "limits": {"memory": "2Gi"}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "requests", "limits"),
+    [
+        (a_pod_of({}), {}, {}),
+        (a_pod_of(LIMITED), {"cpu": "1"}, {"cpu": "2", "memory": "1Gi"}),
+        (a_pod_of(LIMITED, FREE), {"cpu": "1100m", "memory": "64Mi"}, {}),
+        (a_pod_of(FREE, resources=POD_LEVEL), {"cpu": "3", "memory": "64Mi"}, {"memory": "2Gi"}),
+    ],
+)
+def test_a_running_pod_has_the_resources_of_its_cgroup(
+    pod: Pod, requests: dict[str, str], limits: dict[str, str]
+) -> None:
+    status = pod_level_status(pod, is_running=True)
+    assert (text(status.requests), text(status.limits)) == (requests, limits)
+
+
+def test_a_pending_pod_has_all_its_effective_resources() -> None:
+    status = pod_level_status(a_pod_of(LIMITED, FREE), is_running=False)
+    assert text(status.requests) == {"cpu": "1100m", "example.com/gpu": "2", "memory": "64Mi"}
+    assert text(status.limits) == {"cpu": "2", "memory": "1Gi", "example.com/gpu": "2"}

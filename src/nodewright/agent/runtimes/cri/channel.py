@@ -33,107 +33,71 @@ _GRPC_ADDRESS = re.compile(r"\baddr: \S+ error: ")
 _CLOSED = "the connection to the runtime was closed"
 
 
+_RUNTIME, _IMAGES = "/runtime.v1.RuntimeService/", "/runtime.v1.ImageService/"
+
+
 class RuntimeCall(NamedTuple, Generic[RequestMessage, ResponseMessage]):
-    """One call of a service: its path, its response type, and its time limit.
+    """One call of a service: its messages, and its time limit.
 
     Units: seconds.
     """
 
-    path: str
+    request_type: type[RequestMessage]
     response_type: type[ResponseMessage]
     timeout_s: float
-    request_type: type[RequestMessage]
+    service: str = _RUNTIME
+    method: str = ""
+    """Empty: the request's type is named after it."""
 
     @property
     def name(self) -> str:
         """The call's name without its service."""
-        return self.path.rpartition("/")[2]
+        return self.method or self.request_type.__name__.removesuffix("Request")
+
+    @property
+    def path(self) -> str:
+        """The call's name with its service."""
+        return self.service + self.name
 
 
-_CRI = "/runtime.v1."
-_RUNTIME, _IMAGES = f"{_CRI}RuntimeService/", f"{_CRI}ImageService/"
-
-VERSION = RuntimeCall(f"{_RUNTIME}Version", cri.VersionResponse, READ_TIMEOUT_S, cri.VersionRequest)
-STATUS = RuntimeCall(f"{_RUNTIME}Status", cri.StatusResponse, READ_TIMEOUT_S, cri.StatusRequest)
-RUNTIME_CONFIG = RuntimeCall(
-    f"{_RUNTIME}RuntimeConfig", cri.RuntimeConfigResponse, READ_TIMEOUT_S, cri.RuntimeConfigRequest
-)
+VERSION = RuntimeCall(cri.VersionRequest, cri.VersionResponse, READ_TIMEOUT_S)
+STATUS = RuntimeCall(cri.StatusRequest, cri.StatusResponse, READ_TIMEOUT_S)
+RUNTIME_CONFIG = RuntimeCall(cri.RuntimeConfigRequest, cri.RuntimeConfigResponse, READ_TIMEOUT_S)
 GET_CONTAINER_EVENTS = RuntimeCall(
-    f"{_RUNTIME}GetContainerEvents", cri.ContainerEventResponse, READ_TIMEOUT_S, cri.GetEventsRequest
+    cri.GetEventsRequest, cri.ContainerEventResponse, READ_TIMEOUT_S, method="GetContainerEvents"
 )
 
-RUN_POD_SANDBOX = RuntimeCall(
-    f"{_RUNTIME}RunPodSandbox", cri.RunPodSandboxResponse, SANDBOX_TIMEOUT_S, cri.RunPodSandboxRequest
-)
-STOP_POD_SANDBOX = RuntimeCall(
-    f"{_RUNTIME}StopPodSandbox", cri.StopPodSandboxResponse, CHANGE_TIMEOUT_S, cri.StopPodSandboxRequest
-)
-REMOVE_POD_SANDBOX = RuntimeCall(
-    f"{_RUNTIME}RemovePodSandbox", cri.RemovePodSandboxResponse, CHANGE_TIMEOUT_S, cri.RemovePodSandboxRequest
-)
-LIST_POD_SANDBOX = RuntimeCall(
-    f"{_RUNTIME}ListPodSandbox", cri.ListPodSandboxResponse, READ_TIMEOUT_S, cri.ListPodSandboxRequest
-)
-POD_SANDBOX_STATUS = RuntimeCall(
-    f"{_RUNTIME}PodSandboxStatus", cri.PodSandboxStatusResponse, READ_TIMEOUT_S, cri.PodSandboxStatusRequest
-)
+RUN_POD_SANDBOX = RuntimeCall(cri.RunPodSandboxRequest, cri.RunPodSandboxResponse, SANDBOX_TIMEOUT_S)
+STOP_POD_SANDBOX = RuntimeCall(cri.StopPodSandboxRequest, cri.StopPodSandboxResponse, CHANGE_TIMEOUT_S)
+REMOVE_POD_SANDBOX = RuntimeCall(cri.RemovePodSandboxRequest, cri.RemovePodSandboxResponse, CHANGE_TIMEOUT_S)
+LIST_POD_SANDBOX = RuntimeCall(cri.ListPodSandboxRequest, cri.ListPodSandboxResponse, READ_TIMEOUT_S)
+POD_SANDBOX_STATUS = RuntimeCall(cri.PodSandboxStatusRequest, cri.PodSandboxStatusResponse, READ_TIMEOUT_S)
 
-CREATE_CONTAINER = RuntimeCall(
-    f"{_RUNTIME}CreateContainer", cri.CreateContainerResponse, CHANGE_TIMEOUT_S, cri.CreateContainerRequest
-)
-START_CONTAINER = RuntimeCall(
-    f"{_RUNTIME}StartContainer", cri.StartContainerResponse, CHANGE_TIMEOUT_S, cri.StartContainerRequest
-)
-STOP_CONTAINER = RuntimeCall(
-    f"{_RUNTIME}StopContainer", cri.StopContainerResponse, CHANGE_TIMEOUT_S, cri.StopContainerRequest
-)
-REMOVE_CONTAINER = RuntimeCall(
-    f"{_RUNTIME}RemoveContainer", cri.RemoveContainerResponse, CHANGE_TIMEOUT_S, cri.RemoveContainerRequest
-)
-LIST_CONTAINERS = RuntimeCall(
-    f"{_RUNTIME}ListContainers", cri.ListContainersResponse, READ_TIMEOUT_S, cri.ListContainersRequest
-)
-CONTAINER_STATUS = RuntimeCall(
-    f"{_RUNTIME}ContainerStatus", cri.ContainerStatusResponse, READ_TIMEOUT_S, cri.ContainerStatusRequest
-)
+CREATE_CONTAINER = RuntimeCall(cri.CreateContainerRequest, cri.CreateContainerResponse, CHANGE_TIMEOUT_S)
+START_CONTAINER = RuntimeCall(cri.StartContainerRequest, cri.StartContainerResponse, CHANGE_TIMEOUT_S)
+STOP_CONTAINER = RuntimeCall(cri.StopContainerRequest, cri.StopContainerResponse, CHANGE_TIMEOUT_S)
+REMOVE_CONTAINER = RuntimeCall(cri.RemoveContainerRequest, cri.RemoveContainerResponse, CHANGE_TIMEOUT_S)
+LIST_CONTAINERS = RuntimeCall(cri.ListContainersRequest, cri.ListContainersResponse, READ_TIMEOUT_S)
+CONTAINER_STATUS = RuntimeCall(cri.ContainerStatusRequest, cri.ContainerStatusResponse, READ_TIMEOUT_S)
 UPDATE_CONTAINER_RESOURCES = RuntimeCall(
-    f"{_RUNTIME}UpdateContainerResources",
-    cri.UpdateContainerResourcesResponse,
-    CHANGE_TIMEOUT_S,
-    cri.UpdateContainerResourcesRequest,
+    cri.UpdateContainerResourcesRequest, cri.UpdateContainerResourcesResponse, CHANGE_TIMEOUT_S
 )
-EXEC_SYNC = RuntimeCall(f"{_RUNTIME}ExecSync", cri.ExecSyncResponse, CHANGE_TIMEOUT_S, cri.ExecSyncRequest)
-EXEC = RuntimeCall(f"{_RUNTIME}Exec", cri.ExecResponse, READ_TIMEOUT_S, cri.ExecRequest)
-ATTACH = RuntimeCall(f"{_RUNTIME}Attach", cri.AttachResponse, READ_TIMEOUT_S, cri.AttachRequest)
-PORT_FORWARD = RuntimeCall(
-    f"{_RUNTIME}PortForward", cri.PortForwardResponse, READ_TIMEOUT_S, cri.PortForwardRequest
-)
+EXEC_SYNC = RuntimeCall(cri.ExecSyncRequest, cri.ExecSyncResponse, CHANGE_TIMEOUT_S)
+EXEC = RuntimeCall(cri.ExecRequest, cri.ExecResponse, READ_TIMEOUT_S)
+ATTACH = RuntimeCall(cri.AttachRequest, cri.AttachResponse, READ_TIMEOUT_S)
+PORT_FORWARD = RuntimeCall(cri.PortForwardRequest, cri.PortForwardResponse, READ_TIMEOUT_S)
 REOPEN_CONTAINER_LOG = RuntimeCall(
-    f"{_RUNTIME}ReopenContainerLog",
-    cri.ReopenContainerLogResponse,
-    READ_TIMEOUT_S,
-    cri.ReopenContainerLogRequest,
+    cri.ReopenContainerLogRequest, cri.ReopenContainerLogResponse, READ_TIMEOUT_S
 )
 LIST_CONTAINER_STATS = RuntimeCall(
-    f"{_RUNTIME}ListContainerStats",
-    cri.ListContainerStatsResponse,
-    READ_TIMEOUT_S,
-    cri.ListContainerStatsRequest,
+    cri.ListContainerStatsRequest, cri.ListContainerStatsResponse, READ_TIMEOUT_S
 )
 
-IMAGE_STATUS = RuntimeCall(
-    f"{_IMAGES}ImageStatus", cri.ImageStatusResponse, READ_TIMEOUT_S, cri.ImageStatusRequest
-)
-LIST_IMAGES = RuntimeCall(
-    f"{_IMAGES}ListImages", cri.ListImagesResponse, READ_TIMEOUT_S, cri.ListImagesRequest
-)
-PULL_IMAGE = RuntimeCall(f"{_IMAGES}PullImage", cri.PullImageResponse, PULL_TIMEOUT_S, cri.PullImageRequest)
-REMOVE_IMAGE = RuntimeCall(
-    f"{_IMAGES}RemoveImage", cri.RemoveImageResponse, CHANGE_TIMEOUT_S, cri.RemoveImageRequest
-)
-IMAGE_FS_INFO = RuntimeCall(
-    f"{_IMAGES}ImageFsInfo", cri.ImageFsInfoResponse, READ_TIMEOUT_S, cri.ImageFsInfoRequest
-)
+IMAGE_STATUS = RuntimeCall(cri.ImageStatusRequest, cri.ImageStatusResponse, READ_TIMEOUT_S, _IMAGES)
+LIST_IMAGES = RuntimeCall(cri.ListImagesRequest, cri.ListImagesResponse, READ_TIMEOUT_S, _IMAGES)
+PULL_IMAGE = RuntimeCall(cri.PullImageRequest, cri.PullImageResponse, PULL_TIMEOUT_S, _IMAGES)
+REMOVE_IMAGE = RuntimeCall(cri.RemoveImageRequest, cri.RemoveImageResponse, CHANGE_TIMEOUT_S, _IMAGES)
+IMAGE_FS_INFO = RuntimeCall(cri.ImageFsInfoRequest, cri.ImageFsInfoResponse, READ_TIMEOUT_S, _IMAGES)
 
 
 class NotFoundError(HostError):
@@ -178,7 +142,7 @@ class CRIChannel:
             response = await self._response(call, request, target or self.endpoint, limit_s)
             has_failed = False
         finally:
-            if call.path.startswith(_CRI):
+            if call.service in (_RUNTIME, _IMAGES):
                 handler = getattr(request, "runtime_handler", "")
                 self.on_call(call.name, handler, time.monotonic() - started_s, has_failed)
         return response

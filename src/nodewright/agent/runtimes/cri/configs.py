@@ -307,7 +307,10 @@ _APP_ARMOR_NAMES = {"RuntimeDefault": "runtime/default", "Unconfined": "unconfin
 
 
 def sandbox_security(pod: Pod) -> cri.LinuxSandboxSecurityContext:
-    """The security context of a pod's sandbox; its own processes run with the runtime's default restrictions."""
+    """The security context of a pod's sandbox; its own processes run with the runtime's default restrictions.
+
+    Follows: v1.36, kubelet/kuberuntime/security_context.go and kuberuntime_sandbox.go.
+    """
     pod_context = pod.spec.security_context
     security_context = cri.LinuxSandboxSecurityContext(
         privileged=any(

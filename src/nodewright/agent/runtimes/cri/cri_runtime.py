@@ -423,6 +423,9 @@ async def _find_or_create(find: FindId, create: Callable[[], Awaitable[str]]) ->
         await asyncio.sleep(0.1)
 
 
+# ---------------------------------------------------------------- images
+
+
 class CRIImageStore:
     """The image store of a container runtime."""
 
@@ -511,6 +514,9 @@ async def image_status(channel: CRIChannel, image: str) -> cri.Image | None:
     except NotFoundError:
         return None
     return response.image if response.HasField("image") and response.image.id else None
+
+
+# ---------------------------------------------------------------- streams
 
 
 class CRIStreamingServer:

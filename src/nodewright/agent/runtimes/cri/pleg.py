@@ -20,10 +20,7 @@ from nodewright.agent.runtimes.cri.channel import (
 from nodewright.model.errors import HostError
 
 CONTAINERD_EVENTS = RuntimeCall(
-    "/containerd.services.events.v1.Events/Subscribe",
-    containerd.Envelope,
-    READ_TIMEOUT_S,
-    containerd.SubscribeRequest,
+    containerd.SubscribeRequest, containerd.Envelope, READ_TIMEOUT_S, "/containerd.services.events.v1.Events/"
 )
 """containerd's own event stream, on the same socket."""
 

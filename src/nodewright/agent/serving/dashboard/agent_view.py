@@ -215,6 +215,9 @@ class AgentView:
         return replace(self._stats_provider.node_stats(), fs=self._disks.fs, runtime=self._disks.runtime)
 
 
+# ---------------------------------------------------------------- charts
+
+
 _TITLES = {
     Signal.MEMORY_AVAILABLE: ("Memory available", "bytes"),
     Signal.ALLOCATABLE_MEMORY_AVAILABLE: ("Memory available to pods", "bytes"),

@@ -1,4 +1,4 @@
-"""All sections of a dashboard: of an agent's state, and of a plan."""
+"""All sections of a dashboard, of an agent's state and of a plan: node, pods, events, explanations."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -132,6 +132,9 @@ def plan_sections(
         "pods": plan_pods(planned, before, after, pod_marks(pods_by_exclusive_use(after.pods, after))),
         "events": [],
     }
+
+
+# ---------------------------------------------------------------- node
 
 
 def machine_section(config: NodeConfig) -> dict[str, Any]:
@@ -303,8 +306,13 @@ def setup_section(config: NodeConfig) -> dict[str, Any]:
     }
 
 
+# ---------------------------------------------------------------- pods
+
+
 def pod_marks(uids: Iterable[str], before: Mapping[str, int] | None = None) -> dict[str, int]:
     """The mark of each pod: its previous one, or the smallest free number.
+
+    A mark is a number that determines a pod's colour, pattern and letters.
 
     >>> pod_marks(["a", "b"])
     {'a': 0, 'b': 1}
@@ -473,6 +481,9 @@ def _card(pod: Pod, placement: Placement | None, marks: Mapping[str, int]) -> di
     if placement is not None and placement.holds_anything:
         card["placement"] = plain_value(pod_allocations(placement))
     return card
+
+
+# ---------------------------------------------------------------- explanations
 
 
 def explanation_section(explained: Explanation) -> dict[str, Any]:
