@@ -72,7 +72,7 @@ def machine_faults(machine: MachineInfo) -> tuple[MachineFault, ...]:
         _numbers(machine),
         _counts(machine),
         _ids(machine),
-        _threads(machine),
+        _shared_threads(machine),
         _distances(machine),
         _huge_pages(machine),
         _memory(machine),
@@ -143,7 +143,7 @@ def _core_ids(path: str, core: Core) -> Iterator[MachineFault]:
         yield MachineFault(path=threads, value=core.thread_ids, rule=MachineRule.THREAD_TWICE)
 
 
-def _threads(machine: MachineInfo) -> Iterator[MachineFault]:
+def _shared_threads(machine: MachineInfo) -> Iterator[MachineFault]:
     """Threads that an earlier core also has."""
     owner: dict[int, int] = {}
     for index, node in enumerate(machine.topology):

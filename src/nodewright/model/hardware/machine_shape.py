@@ -108,7 +108,7 @@ def _node(shape: MachineShape, number: int) -> NUMANode:
     cores, node_caches = [], {}
     socket, part = divmod(number, shape.numa_per_socket)
     per_node = shape.cores + shape.small_cores
-    for index, threads in _threads(shape, number):
+    for index, threads in _cores_of_node(shape, number):
         place = part * per_node + index
         caches = [_l3(shape, socket, place)] if shape.l3_bytes else []
         uncore, shared = uncore_and_node_caches(caches, cores=per_node, threads=len(threads))
@@ -126,7 +126,7 @@ def _node(shape: MachineShape, number: int) -> NUMANode:
     )
 
 
-def _threads(shape: MachineShape, number: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+def _cores_of_node(shape: MachineShape, number: int) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Each core of a NUMA node, big ones first, with its CPUs in the order of their names."""
     nodes = shape.sockets * shape.numa_per_socket
     adjacent = shape.numbering is CPUNumbering.ADJACENT

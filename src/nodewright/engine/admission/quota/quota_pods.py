@@ -43,11 +43,11 @@ from nodewright.model.values.units import wrap_int64
 POD_RESOURCE = GroupResource("pods")
 DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 
-_COUNT = object_count_name(POD_RESOURCE)
+_POD_COUNT = object_count_name(POD_RESOURCE)
 _LIMITS_PREFIX = "limits."
 _CHARGED_TWICE = {name: (name, QUOTA_REQUESTS_PREFIX + name) for name in (CPU, MEMORY, EPHEMERAL_STORAGE)}
 _LIMITS = {name: _LIMITS_PREFIX + name for name in _CHARGED_TWICE}
-_NAMES = frozenset({_COUNT, PODS, *(name for pair in _CHARGED_TWICE.values() for name in pair)}) | frozenset(
+_POD_NAMES = frozenset({_POD_COUNT, PODS, *(name for pair in _CHARGED_TWICE.values() for name in pair)}) | frozenset(
     _LIMITS.values()
 )
 _HUGE_PAGES = (HUGE_PAGES_PREFIX, QUOTA_REQUESTS_PREFIX + HUGE_PAGES_PREFIX)
@@ -85,8 +85,8 @@ def pod_usage(pod: Pod, *, now: Instant, gates: FeatureGates = DEFAULT_GATES) ->
     Follows: v1.36, pkg/quota/v1/evaluator/core/pods.go, PodUsageFunc.
     """
     if not is_charged(pod, now):
-        return {_COUNT: ONE_OBJECT}
-    charged: ResourceList = {_COUNT: ONE_OBJECT, PODS: ONE_OBJECT}
+        return {_POD_COUNT: ONE_OBJECT}
+    charged: ResourceList = {_POD_COUNT: ONE_OBJECT, PODS: ONE_OBJECT}
     options = replace(
         RequestRules.of(gates).options(use_status=True), in_place_pod_level_resources_vertical_scaling=False
     )
@@ -126,7 +126,7 @@ def is_pod_quota_resource(name: str) -> bool:
 
     Follows: v1.36, pkg/quota/v1/evaluator/core/pods.go, podEvaluator.MatchingResources.
     """
-    return name in _NAMES or name.startswith(_HUGE_PAGES) or is_extended_in_quota(name)
+    return name in _POD_NAMES or name.startswith(_HUGE_PAGES) or is_extended_in_quota(name)
 
 
 def is_pod_quota_resource_without_classes(name: str) -> bool:

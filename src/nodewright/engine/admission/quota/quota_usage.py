@@ -94,7 +94,6 @@ def names_only_in_first(a: Iterable[str], b: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(frozenset(a) - frozenset(b)))
 
 
-T = TypeVar("T", bound=APIObject)
 
 
 class NamespaceObjects(msgspec.Struct, Generic[T], frozen=True):

@@ -27,7 +27,7 @@ CLAIM_RESOURCE = GroupResource("resourceclaims", "resource.k8s.io")
 MAX_DEVICES = 32
 """The most devices that a claim can get, and so the charge of allocation mode `All`."""
 
-_COUNT = object_count_name(CLAIM_RESOURCE)
+_CLAIM_COUNT = object_count_name(CLAIM_RESOURCE)
 _CLASS_SUFFIX = ".deviceclass.resource.k8s.io/devices"
 _IMPLICIT_PREFIX = QUOTA_REQUESTS_PREFIX + DEVICE_CLASS_PREFIX
 _EXTENDED_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
@@ -58,7 +58,7 @@ def resource_claim_evaluator(context: ClaimContext) -> QuotaEvaluator[ResourceCl
     extended = frozenset(name for name in context.device_classes.values() if name)
 
     def is_charged_for(name: str) -> bool:
-        if name == _COUNT or name.endswith(_CLASS_SUFFIX):
+        if name == _CLAIM_COUNT or name.endswith(_CLASS_SUFFIX):
             return True
         if not context.charges_extended:
             return False
@@ -86,7 +86,7 @@ def resource_claim_usage(claim: ResourceClaim, context: ClaimContext) -> Resourc
         for name, devices in _worst_case(request).items():
             by_class[name] = by_class.get(name, ZERO_AMOUNT) + Quantity.of(devices)
     charged = {
-        _COUNT: ONE_OBJECT,
+        _CLAIM_COUNT: ONE_OBJECT,
         **{f"{name}{_CLASS_SUFFIX}": devices for name, devices in by_class.items()},
     }
     if context.charges_extended:

@@ -18,9 +18,9 @@ from nodewright.model.values.quantity import Quantity
 
 VOLUME_CLAIM_RESOURCE = GroupResource("persistentvolumeclaims")
 
-_COUNT = object_count_name(VOLUME_CLAIM_RESOURCE)
+_VOLUME_CLAIM_COUNT = object_count_name(VOLUME_CLAIM_RESOURCE)
 _CLAIMS, _STORAGE = "persistentvolumeclaims", "requests.storage"
-_NAMES = frozenset({_COUNT, _CLAIMS, _STORAGE})
+_VOLUME_CLAIM_NAMES = frozenset({_VOLUME_CLAIM_COUNT, _CLAIMS, _STORAGE})
 _OF_CLASS = ".storageclass.storage.k8s.io/"
 _SUFFIXES = (_OF_CLASS + _CLAIMS, _OF_CLASS + _STORAGE)
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
@@ -33,7 +33,7 @@ def volume_claim_usage(claim: PersistentVolumeClaim, *, with_allocated: bool = T
 
     Follows: v1.36, pkg/quota/v1/evaluator/core/persistent_volume_claims.go, pvcEvaluator.Usage.
     """
-    charged = {_CLAIMS: ONE_OBJECT, _COUNT: ONE_OBJECT}
+    charged = {_CLAIMS: ONE_OBJECT, _VOLUME_CLAIM_COUNT: ONE_OBJECT}
     storage_class = claim.metadata.annotations.get(_CLASS_ANNOTATION, claim.spec.storage_class_name) or ""
     storage = storage_usage(claim, with_allocated=with_allocated)
     if storage is not None:
@@ -69,7 +69,7 @@ def is_claim_quota_resource(name: str) -> bool:
     >>> is_claim_quota_resource("gold.storageclass.storage.k8s.io/requests.storage"), is_claim_quota_resource("requests.cpu")
     (True, False)
     """
-    return name in _NAMES or name.endswith(_SUFFIXES)
+    return name in _VOLUME_CLAIM_NAMES or name.endswith(_SUFFIXES)
 
 
 def is_claim_request_charged(request: APIRequest[PersistentVolumeClaim]) -> bool:

@@ -10,8 +10,6 @@ from nodewright.engine.admission.validation.violation import Violation, invalid,
 from nodewright.model.values.duration import Duration, DurationError
 from nodewright.model.values.golang import parse_int
 
-Fields = Mapping[str, Any]
-
 
 class _TimeField(NamedTuple):
     """A field of a schedule."""

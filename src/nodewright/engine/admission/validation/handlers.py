@@ -86,14 +86,14 @@ def _handler_violations(handler: Mapping[str, Any], path: str, grace_period_s: i
     elif kind == "httpGet":
         yield from _http_violations(action, f"{path}.httpGet")
     elif kind in ("tcpSocket", "grpc"):
-        yield from _port_violations(action.get("port"), f"{path}.{kind}.port")
+        yield from _handler_port_violations(action.get("port"), f"{path}.{kind}.port")
     elif kind == "sleep" and not 0 <= (seconds := action.get("seconds") or 0) <= grace_period_s:
         rule = f"must be non-negative and less than terminationGracePeriodSeconds ({grace_period_s})"
         yield invalid(f"{path}.sleep", seconds, rule)
 
 
 def _http_violations(action: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    yield from _port_violations(action.get("port"), f"{path}.port")
+    yield from _handler_port_violations(action.get("port"), f"{path}.port")
     scheme = action.get("scheme") or "HTTP"
     if scheme not in _SCHEMES:
         yield not_supported(f"{path}.scheme", scheme, _SCHEMES)
@@ -102,7 +102,7 @@ def _http_violations(action: Mapping[str, Any], path: str) -> Iterator[Violation
         yield from each_invalid(f"{path}.httpHeaders", name, header_name_errors(name))
 
 
-def _port_violations(port: int | str | None, path: str) -> Iterator[Violation]:
+def _handler_port_violations(port: int | str | None, path: str) -> Iterator[Violation]:
     """The violations in a port's number or name.
 
     Follows: v1.36, pkg/apis/core/validation/validation.go, ValidatePortNumOrName.

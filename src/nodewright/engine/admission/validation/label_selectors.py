@@ -6,8 +6,6 @@ from typing import Any
 from nodewright.engine.admission.validation.placement import label_selector_violations
 from nodewright.engine.admission.validation.violation import Violation, invalid, required
 
-Fields = Mapping[str, Any]
-
 _EMPTY = {
     "Deployment": "deployment", "ReplicaSet": "deployment", "StatefulSet": "statefulset", "DaemonSet": "daemonset",
 }  # fmt: skip

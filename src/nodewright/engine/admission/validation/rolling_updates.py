@@ -14,8 +14,6 @@ from nodewright.engine.admission.validation.violation import (
 from nodewright.model.kubernetes.api_request import RollingUpdate
 from nodewright.model.values.golang import saturated_int
 
-Fields = Mapping[str, Any]
-
 _ROLLING, _RECREATE, _ON_DELETE = "RollingUpdate", "Recreate", "OnDelete"
 _QUARTER = "25%"
 _FIELDS = {"Deployment": "strategy", "StatefulSet": "updateStrategy", "DaemonSet": "updateStrategy"}
@@ -61,7 +59,7 @@ def strategy_violations(kind: str, spec: Fields, path: str = "spec") -> Iterator
     strategy: Fields = spec.get(_FIELDS[kind]) or {}
     written, update = strategy.get("type") or _ROLLING, strategy.get("rollingUpdate")
     if kind == "StatefulSet":
-        yield from _stateful_set_violations(written, update, path)
+        yield from _stateful_set_update_violations(written, update, path)
     elif written == _ROLLING:
         numbers = rolling_update(kind, spec)
         assert numbers is not None
@@ -77,7 +75,7 @@ def strategy_violations(kind: str, spec: Fields, path: str = "spec") -> Iterator
         yield not_supported(path, shown, known)
 
 
-def _stateful_set_violations(written: str, update: Fields | None, path: str) -> Iterator[Violation]:
+def _stateful_set_update_violations(written: str, update: Fields | None, path: str) -> Iterator[Violation]:
     partition = 0 if update is None else update.get("partition") or 0
     shown = None if update is None else {"Partition": partition, "MaxUnavailable": None}
     if written == _ON_DELETE:

@@ -48,10 +48,10 @@ def pod_cgroup_settings(pod: Pod, rules: CgroupConfig, *, has_exclusive_cpus: bo
     limits = pod_limits(pod, counting)
     memory = limits.get(MEMORY, ZERO).value()
     return CgroupSettings(
-        cpu=_shares(requests, pod_class),
+        cpu=pod_cpu_shares(requests, pod_class),
         quota=None
         if CPU in unset_resources
-        else _quota(MilliCPU(limits.get(CPU, ZERO).milli_value()), rules, is_disabled=has_exclusive_cpus),
+        else _pod_quota(MilliCPU(limits.get(CPU, ZERO).milli_value()), rules, is_disabled=has_exclusive_cpus),
         memory=None if MEMORY in unset_resources else MemoryCeiling(Bytes(memory), AmountOrigin.POD_LIMITS),
         processes=ProcessCeiling(rules.pod_pids_limit, AmountOrigin.POD_PIDS_LIMIT)
         if rules.pod_pids_limit > 0
@@ -65,14 +65,14 @@ def pod_cgroup_settings(pod: Pod, rules: CgroupConfig, *, has_exclusive_cpus: bo
     )
 
 
-def _shares(requests: ResourceList, pod_class: QOSClass) -> CPUShares:
+def pod_cpu_shares(requests: ResourceList, pod_class: QOSClass) -> CPUShares:
     if pod_class is QOSClass.BEST_EFFORT:
         return CPUShares(MIN_SHARES, MilliCPU(0), AmountOrigin.BEST_EFFORT)
     milli = MilliCPU(requests.get(CPU, ZERO).milli_value())
     return CPUShares(cpu_shares(milli), milli, AmountOrigin.POD_REQUESTS)
 
 
-def _quota(milli: MilliCPU, rules: CgroupConfig, *, is_disabled: bool) -> CPUQuota:
+def _pod_quota(milli: MilliCPU, rules: CgroupConfig, *, is_disabled: bool) -> CPUQuota:
     quota, unlimited = rules.quota(milli), None
     if is_disabled or not rules.cpu_cfs_quota:
         quota = NO_QUOTA

@@ -77,8 +77,8 @@ def sandbox_settings(pod: Pod, rules: CgroupConfig, *, has_exclusive_cpus: bool 
     requests, limits = pod_requests(pod, counting), pod_limits(pod, counting)
     limit = limits.get(CPU, ZERO)
     return ContainerSettings(
-        cpu=_shares(requests.get(CPU), limit, (AmountOrigin.POD_REQUESTS, AmountOrigin.POD_LIMITS)),
-        quota=_quota(limit, AmountOrigin.POD_LIMITS, rules, is_quota_disabled=has_exclusive_cpus),
+        cpu=container_cpu_shares(requests.get(CPU), limit, (AmountOrigin.POD_REQUESTS, AmountOrigin.POD_LIMITS)),
+        quota=_container_quota(limit, AmountOrigin.POD_LIMITS, rules, is_quota_disabled=has_exclusive_cpus),
         memory=_ceiling(limits.get(MEMORY, ZERO), AmountOrigin.POD_LIMITS),
         unified=_killed_together(rules),
     )
@@ -93,8 +93,8 @@ def overhead_settings(pod: Pod, rules: CgroupConfig) -> ContainerSettings:
         return ContainerSettings()
     cpu, memory = pod.spec.overhead.get(CPU, ZERO), pod.spec.overhead.get(MEMORY, ZERO)
     return ContainerSettings(
-        cpu=_shares(cpu, cpu, (AmountOrigin.OVERHEAD, AmountOrigin.OVERHEAD)),
-        quota=_quota(cpu, AmountOrigin.OVERHEAD, rules, is_quota_disabled=False),
+        cpu=container_cpu_shares(cpu, cpu, (AmountOrigin.OVERHEAD, AmountOrigin.OVERHEAD)),
+        quota=_container_quota(cpu, AmountOrigin.OVERHEAD, rules, is_quota_disabled=False),
         memory=_ceiling(memory, AmountOrigin.OVERHEAD),
         unified=_killed_together(rules),
     )
@@ -115,8 +115,8 @@ def _container_settings(
         unified += _memory_qos(pod, container, rules)
     forbidden = swap.because if isinstance(swap, SwapForbidden) and rules.version == 1 else None
     return ContainerSettings(
-        cpu=_shares(resources.requests.get(CPU), cpu, (AmountOrigin.REQUEST, cpu_origin)),
-        quota=_quota(cpu, cpu_origin, rules, is_quota_disabled=cpuset.is_quota_disabled),
+        cpu=container_cpu_shares(resources.requests.get(CPU), cpu, (AmountOrigin.REQUEST, cpu_origin)),
+        quota=_container_quota(cpu, cpu_origin, rules, is_quota_disabled=cpuset.is_quota_disabled),
         memory=ceiling,
         swap=MemoryAndSwap(ceiling.memory_bytes, forbidden) if forbidden and ceiling else None,
         huge_pages=_huge_pages(pod, container, rules),
@@ -139,7 +139,7 @@ def _limit(
     return limit, AmountOrigin.UNSET if limit.is_zero() else AmountOrigin.LIMIT
 
 
-def _shares(
+def container_cpu_shares(
     request: Quantity | None, limit: Quantity, origins: tuple[AmountOrigin, AmountOrigin]
 ) -> CPUShares:
     """Shares for the request, or for the limit if no request is set; a request of 0 counts as set."""
@@ -148,7 +148,7 @@ def _shares(
     return CPUShares(cpu_shares(milli), milli, origin)
 
 
-def _quota(
+def _container_quota(
     limit: Quantity, origin: AmountOrigin, rules: CgroupConfig, *, is_quota_disabled: bool
 ) -> CPUQuota | None:
     if not rules.cpu_cfs_quota:

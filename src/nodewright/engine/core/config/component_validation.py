@@ -19,7 +19,6 @@ from nodewright.model.releases.release_rules import ReleaseRules
 from nodewright.model.values.duration import Duration
 from nodewright.model.values.golang import float_text, quoted
 
-ZERO_DURATION = Duration()
 SECOND = Duration.seconds(1)
 VERIFICATION_POLICIES = (
     "NeverVerify",
@@ -42,10 +41,6 @@ def component_faults(config: KubeletConfiguration, gates: FeatureGates) -> Itera
     yield from _logging(config, gates)
     yield from _tracing(config, gates)
     yield from _flags_and_endpoints(config, gates)
-
-
-def _invalid(path: str, text: str, value: object = None) -> ConfigFault:
-    return _fault(path, f"invalid configuration: {text}", value)
 
 
 def _fault(path: str, text: str, value: object = None) -> ConfigFault:

@@ -54,9 +54,7 @@ def validation_faults(
 
 
 def _invalid(path: str, text: str, value: object = None) -> ConfigFault:
-    return ConfigFault(
-        stage=ConfigStage.VALIDATION, text=f"invalid configuration: {text}", path=path, value=value
-    )
+    return _fault(path, f"invalid configuration: {text}", value)
 
 
 def _quota_period(config: KubeletConfiguration, gates: FeatureGates) -> Iterator[ConfigFault]:

@@ -37,7 +37,7 @@ class AlikeBreakdowns:
 
     def breakdown(self, pod: Pod) -> PodResourceBreakdown:
         """The breakdown of the pod."""
-        key = _ENCODER.encode(_counted(pod))
+        key = _ENCODER.encode(_breakdown_inputs(pod))
         kept = self._kept.get(key)
         if kept is not None:
             return replace(kept, pod=stored_pod(pod, self._gates))
@@ -66,7 +66,7 @@ def _without_program(container: Container) -> Container:
     return replace(container, image="", env=(), env_from=(), command=(), args=())
 
 
-def _counted(pod: Pod) -> tuple[Any, ...]:
+def _breakdown_inputs(pod: Pod) -> tuple[Any, ...]:
     """Everything in a pod that its breakdown depends on."""
     spec, status = pod.spec, pod.status
     return (
