@@ -14,8 +14,7 @@ from nodewright.engine.core.cgroups.cgroup_names import (
     pod_cgroup_name,
     pod_uid_from_cgroup,
 )
-from nodewright.engine.core.cgroups.cgroup_settings import pod_cgroup_settings
-from nodewright.engine.core.cgroups.container_settings import settings_by_container
+from nodewright.engine.core.cgroups.cgroup_settings import pod_cgroup_settings, settings_by_container
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodStatus
@@ -34,7 +33,7 @@ from nodewright.model.values.cpu_time import (
     shares_to_milli_cpu,
     weight_to_shares,
 )
-from nodewright.model.values.units import Bytes, Microseconds, MilliCPU
+from nodewright.model.values.quantity import Bytes, Microseconds, MilliCPU
 from nodewright.testing.strategies import pods
 
 amounts = st.integers(0, 300_000).map(MilliCPU)

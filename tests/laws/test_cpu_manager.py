@@ -5,14 +5,13 @@ from itertools import combinations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nodewright.engine.core.cpu.cpu_allocation import allocate, remove_container
-from nodewright.engine.core.cpu.cpu_hints import cpu_hints
+from nodewright.engine.core.cpu.cpu_allocation import allocate, cpu_hints, remove_container
 from nodewright.engine.core.cpu.cpu_policy import CPUSettings, StaticCPUPolicy, create_policy, validated_state
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology
 from nodewright.engine.core.cpu.policy_options import CPUGates
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.reasons.reason import Granted, Refused
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.quantity import Quantity
 from nodewright.testing.objects import a_pod

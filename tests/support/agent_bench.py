@@ -46,8 +46,7 @@ from nodewright.engine.node.step import NodeStep
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Container, Pod
-from nodewright.model.kubernetes.recorded_events import RecordEvent
-from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.kubernetes.runtime_status import RecordEvent, RuntimePodStatus
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import a_profile
 

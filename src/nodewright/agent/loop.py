@@ -34,7 +34,7 @@ from nodewright.agent.state.observations import (
 from nodewright.agent.store.write_queue import QueuedIteration, StateWriter, WriteQueue, bypasses_queue
 from nodewright.cluster.tasks.supervision import STATE_NOT_SAVED, error_text
 from nodewright.cluster.tasks.timing import Clock, monotonic_ns
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 
 
 class LoopSubscriber(Protocol):

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 
 import msgspec
 
-from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.fleet.workload import FleetPod
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import PODS

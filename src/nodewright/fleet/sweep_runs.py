@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.documents.formats.kubectl_yaml import read_yaml
-from nodewright.engine.core.predicates.requested_resources import allocatable_amounts
+from nodewright.engine.core.predicates.predicate_check import allocatable_amounts
 from nodewright.fleet import SCORES as KNOWN
 from nodewright.fleet import NodeScorer, Options, RunCheckpoint, run
 from nodewright.fleet.engines import Engine, EngineMissingError, map_chunks

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.fleet.capacity import tolerates_and_selects
 from nodewright.fleet.workload import FleetNode, FleetPod
 from nodewright.model.kubernetes.objects import Pod

@@ -24,9 +24,14 @@ import msgspec
 from nodewright.model.values.duration import Duration
 from nodewright.model.values.idset import CPUSet, IdSet, NUMASet
 from nodewright.model.values.instant import Instant
-from nodewright.model.values.quantity import Quantity, QuantityFormat
-from nodewright.model.values.quantity_text import MAX_EXPONENT
-from nodewright.model.values.units import INT64_MAX, INT64_MIN, fits_int64
+from nodewright.model.values.quantity import (
+    INT64_MAX,
+    INT64_MIN,
+    MAX_EXPONENT,
+    Quantity,
+    QuantityFormat,
+    fits_int64,
+)
 
 T = TypeVar("T")
 Rows: TypeAlias = Sequence[Any]

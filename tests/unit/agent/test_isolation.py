@@ -32,7 +32,7 @@ from nodewright.cluster.tasks.supervision import (
 from nodewright.documents.files.bounded_read import read_stamped_file
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 from nodewright.testing.objects import a_pod
 
 MANIFEST = "{apiVersion: v1, kind: Pod, metadata: {name: NAME}, spec: {containers: [{name: app, image: x}]}}"

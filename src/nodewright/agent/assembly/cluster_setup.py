@@ -53,7 +53,7 @@ from nodewright.documents.profiles.machine.host_facts import kubernetes_architec
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.objects import Taint
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 from nodewright.model.values.instant import Instant
 
 PODS, SERVICES = "/api/v1/pods", "/api/v1/services"

@@ -31,8 +31,7 @@ from nodewright.documents.output.terminal import print_line, print_message
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.kubernetes.objects import Container, Pod
-from nodewright.model.kubernetes.recorded_events import RecordEvent
-from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.kubernetes.runtime_status import RecordEvent, RuntimePodStatus
 from nodewright.predict.node import Node
 
 _POLL_PERIOD_S = 0.01

@@ -14,7 +14,7 @@ from nodewright.agent.state.observations import DrainRequested, Observation
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 from nodewright.model.releases.feature_gates import FeatureGates
 
 T = TypeVar("T")

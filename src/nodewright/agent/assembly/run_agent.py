@@ -71,9 +71,8 @@ from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.kubernetes.recorded_events import RecordEvent
-from nodewright.model.reasons.texts import kubelet_start_error
-from nodewright.model.reasons.verdict import Refused
+from nodewright.model.kubernetes.runtime_status import RecordEvent
+from nodewright.model.reasons.reason import Refused, kubelet_start_error
 from nodewright.predict.replay.scenario_journal import JournalEncoder
 
 if TYPE_CHECKING:

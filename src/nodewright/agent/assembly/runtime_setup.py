@@ -44,7 +44,7 @@ from nodewright.cluster.tasks.timing import Clock, HostClock
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.quantity import QuantityError
 

@@ -25,8 +25,7 @@ from nodewright.engine.node.events import NodeEvent, PodRemoved
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.step import NodeStep, Step, step
 from nodewright.model.kubernetes.objects import Pod, Taint
-from nodewright.model.kubernetes.recorded_events import RecordEvent
-from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.kubernetes.runtime_status import RecordEvent, RuntimePodStatus
 from nodewright.model.values.instant import Instant
 
 

@@ -18,8 +18,7 @@ from nodewright.agent.state.observations import (
     EffectFailure,
 )
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.kubernetes.recorded_events import RecordEvent
-from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
+from nodewright.model.kubernetes.runtime_status import ContainerPhase, RecordEvent, RuntimeContainerStatus
 
 CREATED, STARTED, KILLING, BACK_OFF = "Created", "Started", "Killing", "BackOff"
 FAILED = "Failed"

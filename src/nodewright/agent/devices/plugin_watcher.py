@@ -19,7 +19,7 @@ from nodewright.cluster.tasks.supervision import error_text
 from nodewright.cluster.tasks.timing import Clock, with_timeout
 from nodewright.documents.files.directory_watch import DirectoryWatch
 from nodewright.model.errors import HostError
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 
 MAX_SOCKETS = 256
 _MAX_DEPTH = 3

@@ -33,7 +33,7 @@ from nodewright.documents.output.exposition import (
     family_text,
 )
 from nodewright.model.errors import HostError
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 from nodewright.model.values.instant import Instant
 
 

@@ -13,7 +13,7 @@ from nodewright.agent.state.agent_state import PodRecord, PodSource
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 from nodewright.model.values.instant import Instant
 
 

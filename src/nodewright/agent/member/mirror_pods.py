@@ -13,7 +13,7 @@ from nodewright.cluster.tasks.timing import Clock, elapsed_s
 from nodewright.documents.formats.pod_files import CONFIG_HASH_ANNOTATION
 from nodewright.documents.output.exposition import MetricFamily, MetricSample, MetricType, family_text
 from nodewright.documents.profiles.profile_yaml import object_document
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 
 _STATIC_SOURCES = frozenset({PodSource.FILE, PodSource.HTTP})
 _MIN_DELAY_S, _MAX_DELAY_S = 1.0, 60.0

@@ -22,7 +22,7 @@ from nodewright.agent.state.agent_state import AgentState
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.reflector import BackOffDelay, Reflector, newest_object
 from nodewright.cluster.tasks.timing import Clock
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 from nodewright.model.values.instant import Instant, micro_time
 
 NODES = "/api/v1/nodes"

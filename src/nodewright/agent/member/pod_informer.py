@@ -17,7 +17,7 @@ from nodewright.documents.formats.pod_files import is_safe_uid
 from nodewright.documents.formats.schema import type_faults
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 from nodewright.model.values.instant import InstantError
 from nodewright.model.values.path_component import PathComponent, PathComponentError
 from nodewright.model.values.quantity import QuantityError

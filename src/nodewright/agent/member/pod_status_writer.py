@@ -20,8 +20,7 @@ from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.reflector import BackOffDelay, Reflector
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.objects import Container, ContainerState, ContainerStatus, PodStatus
-from nodewright.model.kubernetes.recorded_events import RecordEvent
-from nodewright.model.kubernetes.runtime_status import ContainerPhase
+from nodewright.model.kubernetes.runtime_status import ContainerPhase, RecordEvent
 from nodewright.model.values.instant import Instant
 
 _MAX_WRITES = 4

@@ -11,7 +11,7 @@ from nodewright.agent.decide.pod_events import pod_events
 from nodewright.agent.state.agent_state import AgentState, PodRecord
 from nodewright.agent.state.effects import ReclaimNodeResources
 from nodewright.cluster.tasks.timing import Clock
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 
 
 class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True):

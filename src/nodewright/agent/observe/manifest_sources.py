@@ -34,7 +34,7 @@ from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.cluster_objects import RuntimeClass
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 
 _PODS_BETWEEN_YIELDS = 50
 

@@ -15,7 +15,7 @@ from nodewright.documents.formats.pod_files import (
     ManifestSource,
     read_manifest,
 )
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 
 _HTTP_TIMEOUT_S = 10.0
 

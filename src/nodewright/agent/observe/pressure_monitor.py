@@ -60,9 +60,9 @@ from nodewright.model.kubernetes.eviction_thresholds import (
     Threshold,
 )
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import (
     ContainerPhase,
+    RecordEvent,
     RuntimeContainerStatus,
     RuntimePodStatus,
 )

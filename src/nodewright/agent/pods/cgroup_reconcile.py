@@ -21,9 +21,8 @@ from nodewright.engine.core.cgroups.cgroup_names import QOSCgroupNames, pod_uid_
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
 from nodewright.engine.node.node_cgroups import AllocatedPod, cgroup_rules, cgroup_tree, node_and_pod_cgroups
 from nodewright.model.errors import HostError
-from nodewright.model.kubernetes.recorded_events import RecordEvent
-from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimePodStatus
-from nodewright.model.values.units import Bytes
+from nodewright.model.kubernetes.runtime_status import ContainerPhase, RecordEvent, RuntimePodStatus
+from nodewright.model.values.quantity import Bytes
 
 PERIOD_S = 10.0
 """The kubelet's interval for reconciling the CPUs of containers."""

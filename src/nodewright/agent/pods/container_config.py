@@ -45,8 +45,7 @@ from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, EphemeralContainer, Pod, ResourceList
-from nodewright.model.kubernetes.recorded_events import RecordEvent
-from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.kubernetes.runtime_status import RecordEvent, RuntimePodStatus
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _HOSTS, _TERMINATION_LOG = "/etc/hosts", "/dev/termination-log"

@@ -37,9 +37,9 @@ from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, Pod
-from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import (
     ContainerPhase,
+    RecordEvent,
     RuntimeContainerStatus,
     RuntimePodStatus,
 )

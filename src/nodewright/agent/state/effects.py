@@ -12,7 +12,7 @@ from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, PlannedCgroup
 from nodewright.engine.core.eviction.eviction_state import NodeReclaim
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 from nodewright.model.reasons.devices import PreferenceWanted
 
 

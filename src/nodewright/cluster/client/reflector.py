@@ -9,7 +9,7 @@ from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.tasks.timing import Clock
 
 if TYPE_CHECKING:
-    from nodewright.model.kubernetes.recorded_events import RecordEvent
+    from nodewright.model.kubernetes.runtime_status import RecordEvent
 
 _MIN_DELAY_S, _MAX_DELAY_S = 0.8, 30.0
 _WATCH_S = 300
@@ -157,7 +157,7 @@ class Reflector:
             self._record("APIServerAvailable", f"{self._path} is followed again", is_warning=False)
 
     def _record(self, reason: str, message: str, *, is_warning: bool) -> None:
-        from nodewright.model.kubernetes.recorded_events import RecordEvent  # noqa: PLC0415 - memory of exporters
+        from nodewright.model.kubernetes.runtime_status import RecordEvent  # noqa: PLC0415 - memory of exporters
 
         self.record_event(RecordEvent(uid="", is_warning=is_warning, reason=reason, message=message))
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.errors import HostError, InputError
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 
 _MIN_DELAY_S, _MAX_DELAY_S = 1.0, 60.0
 _MAX_TEXT, _MAX_TEXTS = 500, 100

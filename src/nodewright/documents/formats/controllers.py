@@ -14,7 +14,10 @@ except ImportError:
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.validation.violation import Violation
 from nodewright.model.kubernetes.api_request import APIObject, GroupResource, WorkloadController
-from nodewright.model.kubernetes.namespace_objects import PartialObjectMetadata, PersistentVolumeClaim
+from nodewright.model.kubernetes.cluster_objects import (
+    PartialObjectMetadata,
+    PersistentVolumeClaim,
+)
 from nodewright.model.kubernetes.objects import (
     ObjectMeta,
     OwnerReference,
@@ -47,7 +50,7 @@ def controller_of(value: dict[str, Any], pod: Pod) -> WorkloadController | None:
     kind, spec = value["kind"], value.get("spec") or {}
     if kind in ("Pod", "PodTemplate"):
         return None
-    from nodewright.engine.admission.validation.rolling_updates import rolling_update  # noqa: PLC0415 - start-up time
+    from nodewright.engine.admission.validation.workload_spec import rolling_update  # noqa: PLC0415 - start-up time
 
     if kind == "CronJob":
         job = (spec.get("jobTemplate") or {}).get("spec") or {}

@@ -53,8 +53,7 @@ from nodewright.engine.admission.api_server.pod_creation import ClusterObjects
 from nodewright.engine.admission.validation.violation import Violation
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.api_request import APIObject
-from nodewright.model.kubernetes.cluster_objects import PriorityClass, RuntimeClass
-from nodewright.model.kubernetes.namespace_objects import LimitRange, ResourceQuota
+from nodewright.model.kubernetes.cluster_objects import LimitRange, PriorityClass, ResourceQuota, RuntimeClass
 from nodewright.model.kubernetes.objects import Pod
 
 if TYPE_CHECKING:

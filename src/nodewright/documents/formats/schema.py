@@ -13,8 +13,7 @@ from nodewright.documents.formats.decode import parse_quantity
 from nodewright.model.errors import Fault
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.values.instant import Instant, InstantError
-from nodewright.model.values.quantity import QuantityError
-from nodewright.model.values.units import INT64_MAX, INT64_MIN
+from nodewright.model.values.quantity import INT64_MAX, INT64_MIN, QuantityError
 
 KUBERNETES = "kubernetes-1.36"
 NODEWRIGHT = "nodewright-v1alpha1"

@@ -11,9 +11,11 @@ from nodewright.documents.formats.decode import decode
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.documents.formats.workloads import UnadmittedWorkload, Workload
 from nodewright.engine.admission.admission_plugins import with_default_ports
-from nodewright.engine.admission.validation.containers import written_resource_violations
+from nodewright.engine.admission.validation.containers import (
+    template_restart_violations,
+    written_resource_violations,
+)
 from nodewright.engine.admission.validation.pod_spec import pod_violations
-from nodewright.engine.admission.validation.restarts import template_restart_violations
 from nodewright.engine.admission.validation.violation import Violation
 from nodewright.engine.core.requests.resource_defaults import rounded_pod, with_defaults
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodSpec
@@ -91,7 +93,7 @@ def submitted_controller(
     alike: AlikePods,
 ) -> SubmittedController:
     """The controller of a document that passed the schema check; ``alike`` has the templates without violations."""
-    from nodewright.engine.admission.validation.label_selectors import is_template_judged  # noqa: PLC0415 - start-up time
+    from nodewright.engine.admission.validation.references import is_template_judged  # noqa: PLC0415 - start-up time
     from nodewright.engine.admission.validation.workload_spec import workload_metadata_violations  # noqa: PLC0415 - as above
 
     meta = decode(value.get("metadata") or {}, ObjectMeta, may_have_nulls=may_have_nulls)

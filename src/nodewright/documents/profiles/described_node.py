@@ -14,7 +14,7 @@ from nodewright.documents.profiles.node_lookup import (
     catalogue_profile,
 )
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec, kubelet_labels
 from nodewright.model.kubernetes.objects import ObjectMeta
 from nodewright.model.kubernetes.resource_names import is_extended

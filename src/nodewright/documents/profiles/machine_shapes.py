@@ -11,8 +11,14 @@ from msgspec.structs import replace
 
 from nodewright.documents.profiles.catalogue import catalogue
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode
-from nodewright.model.hardware.machine_shape import MachineShape, machine_from_shape
+from nodewright.model.hardware import (
+    Core,
+    HugePages,
+    MachineInfo,
+    MachineShape,
+    NUMANode,
+    machine_from_shape,
+)
 from nodewright.model.patterns import lazy_pattern
 
 SOURCE = "--shapes"

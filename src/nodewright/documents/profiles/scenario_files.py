@@ -29,8 +29,8 @@ from nodewright.model.kubernetes.scenario import (
     ScenarioEvent,
     ScenarioObservation,
 )
-from nodewright.model.reasons.state_files import StateFile
-from nodewright.model.releases.release import RELEASES_WITH_RULES
+from nodewright.model.reasons.kubelet_start import StateFile
+from nodewright.model.releases.release_table import RELEASES_WITH_RULES
 from nodewright.model.values.duration import Duration, DurationError
 from nodewright.version import __version__
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from nodewright.engine.core.devices.device_manager import DevicePluginError
+from nodewright.engine.core.devices.device_state import DevicePluginError
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
 from nodewright.engine.node.node_config import NodeParts
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
@@ -13,10 +13,10 @@ from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.model.reasons.devices import DeviceAllocationFailed
-from nodewright.model.reasons.verdict import Verdict
+from nodewright.model.reasons.reason import Verdict
 
 if TYPE_CHECKING:
-    from nodewright.engine.node.restart.kubelet_startup import StoredState
+    from nodewright.engine.node.restart.restart_rehearsal import StoredState
 
 
 class PodAdded(msgspec.Struct, frozen=True):

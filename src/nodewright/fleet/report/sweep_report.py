@@ -18,7 +18,7 @@ from nodewright.fleet.simulation.outcomes import PodOutcome
 from nodewright.fleet.sweep_runs import SweepPoint
 from nodewright.fleet.workload import FleetNode
 from nodewright.model.kubernetes.resource_names import CPU
-from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.reasons.reason import kubelet_text
 
 _SIZES = (8, 16, 32)
 _WIDE = 120

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.engine.core.predicates.requested_resources import AllocatedHostPort, host_ports
-from nodewright.engine.core.requests.integer_requests import scheduler_usage
+from nodewright.engine.core.predicates.predicate_check import AllocatedHostPort, host_ports
+from nodewright.engine.core.requests.effective_resources import scheduler_usage
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState, container_names
 from nodewright.fleet.simulation.shared_decisions import (

@@ -17,7 +17,7 @@ from nodewright.engine.core.pod_features import (
     missing_features,
 )
 from nodewright.engine.core.predicates.predicate_check import check_predicates, requests_on_node
-from nodewright.engine.core.requests.integer_requests import scheduler_usage
+from nodewright.engine.core.requests.effective_resources import scheduler_usage
 from nodewright.engine.node.events import (
     NodeEvent,
     PodAdded,
@@ -28,7 +28,7 @@ from nodewright.engine.node.events import (
 )
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState, with_reported_resources, without_ungated_resources
-from nodewright.engine.node.pod_placement import Placement, placement_of
+from nodewright.engine.node.pod_admission import Placement, placement_of
 from nodewright.engine.node.step import Decision, step
 from nodewright.engine.node.unknowns import assumptions_for, unjudged_features
 from nodewright.fleet.simulation.kubelet_state import AcceptedPod, PlacedPod, SimulatedKubelet
@@ -38,8 +38,7 @@ from nodewright.fleet.simulation.shared_decisions import GrantedAlignment, Share
 from nodewright.fleet.workload import FleetNode
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod, Taint
-from nodewright.model.reasons.reason import Reason
-from nodewright.model.reasons.verdict import Refused
+from nodewright.model.reasons.reason import Reason, Refused
 
 _MAX_CACHED_REFUSALS = 4096
 """Maximum number of cached refusals."""

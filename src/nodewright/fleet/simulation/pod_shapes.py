@@ -5,11 +5,9 @@ from typing import Any
 
 import msgspec
 
-from nodewright.engine.core.predicates.requested_resources import HostPort, host_ports
-from nodewright.engine.core.requests.effective_resources import pod_requests
-from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.predicates.predicate_check import HostPort, host_ports
+from nodewright.engine.core.requests.effective_resources import USE_STATUS, pod_requests, scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.engine.core.requests.request_options import USE_STATUS
 from nodewright.fleet.simulation.pod_terms import (
     SYSTEM_DEFAULT_CONSTRAINTS,
     PodAffinityTerms,

@@ -7,7 +7,7 @@ Kubernetes counts thousandths of a CPU; cgroup v1 has shares (1024 per CPU), cgr
 import math
 from typing import NewType
 
-from nodewright.model.values.units import Microseconds, MilliCPU, wrap_int64
+from nodewright.model.values.quantity import Microseconds, MilliCPU, wrap_int64
 
 Shares = NewType("Shares", int)
 """CPU time relative to that of sibling cgroups, in cgroup v1: from 2 to 262144."""

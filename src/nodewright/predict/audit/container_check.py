@@ -16,7 +16,7 @@ from nodewright.engine.core.cgroups.cgroup_plan import (
     pod_cgroups,
     top_level_cgroups,
 )
-from nodewright.engine.core.cgroups.container_settings import ContainerCpuset
+from nodewright.engine.core.cgroups.cgroup_settings import ContainerCpuset
 from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
 from nodewright.engine.core.devices.device_state import NO_DEVICES
 from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.engine.core.requests.alike_breakdowns import OS_LABEL
+from nodewright.engine.core.requests.resource_breakdown import OS_LABEL
 from nodewright.model.errors import ENCODING_ERRORS
 from nodewright.predict.lint.lint_model import PodSubject
 

@@ -32,7 +32,7 @@ from nodewright.documents.files.process_tuning import ShortCollections
 from nodewright.documents.output.exit_codes import YES
 from nodewright.documents.output.terminal import print_log_line
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 from nodewright.scheduling.extender.cluster_feed import ClusterFeed
 from nodewright.scheduling.extender.export_followers import ExportFollowers
 from nodewright.scheduling.extender.extender_options import ExtenderOptions

@@ -12,8 +12,7 @@ from nodewright.engine.node.placement_cost import NO_COST, NUMALayout, Placement
 from nodewright.engine.node.step import Decision, Step, step
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.reason import Reason
-from nodewright.model.reasons.texts import kubelet_text, sentence
+from nodewright.model.reasons.reason import Reason, kubelet_text, sentence
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import state_with_pods

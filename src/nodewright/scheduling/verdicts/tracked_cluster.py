@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from nodewright.engine.node.step import Decision
 from nodewright.model.kubernetes.node_profile import NodeProfile
-from nodewright.model.reasons.texts import kubelet_text, sentence
+from nodewright.model.reasons.reason import kubelet_text, sentence
 from nodewright.scheduling.verdicts.disruption_budgets import ClusterBudget
 from nodewright.scheduling.verdicts.nameless_profiles import pod_number
 from nodewright.scheduling.verdicts.pod_queries import PodQuery

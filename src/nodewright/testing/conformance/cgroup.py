@@ -43,8 +43,7 @@ from nodewright.model.values.cpu_time import (
     shares_to_milli_cpu,
     weight_to_shares,
 )
-from nodewright.model.values.quantity import Quantity
-from nodewright.model.values.units import Bytes, Microseconds, MilliCPU
+from nodewright.model.values.quantity import Bytes, Microseconds, MilliCPU, Quantity
 from nodewright.testing.conformance.vectors import question_gates
 
 Question = Mapping[str, Any]

@@ -5,7 +5,7 @@ from typing import Any
 
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.preemption.greedy import victims_for
-from nodewright.engine.core.requests.request_options import RequestRules
+from nodewright.engine.core.requests.effective_resources import RequestRules
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.predicates import (
     InsufficientResource,
@@ -13,7 +13,7 @@ from nodewright.model.reasons.predicates import (
     OtherPredicate,
     PredicateFailure,
 )
-from nodewright.model.reasons.verdict import Refused
+from nodewright.model.reasons.reason import Refused
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.testing.conformance.vectors import plain_failure, question_gates
 

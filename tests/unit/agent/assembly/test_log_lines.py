@@ -5,7 +5,7 @@ import pytest
 from nodewright.agent.assembly.run_agent import _print_event
 from nodewright.documents.output.kubectl.describe_pod import events_section
 from nodewright.documents.output.kubectl.listing import events_table
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 from nodewright.model.values.instant import Instant
 
 FORGED = "Liveness probe failed: x\nwarning: FAKE: all is well\x1b]0;t\x07"

@@ -20,7 +20,7 @@ from nodewright.agent.member.certificates import (
 from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.model.errors import HostError
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 
 NODE = CertificateSubject("system:node:a", ("system:nodes",))
 

@@ -19,7 +19,7 @@ from nodewright.agent.member.event_writer import (
 )
 from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.state.agent_state import PodRecord, PodSource
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 from nodewright.testing.objects import a_pod
 
 EVENTS = "/api/v1/namespaces/default/events"

@@ -16,7 +16,7 @@ from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.documents.formats.pod_files import CONFIG_HASH_ANNOTATION
 from nodewright.engine.core.memory.memory_state import MemoryState
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 from nodewright.testing.objects import a_pod
 
 Scenario = Callable[["MirrorBench"], Awaitable[None]]

@@ -16,7 +16,7 @@ from tests.support.real_api_server import needs_real, real_api_server
 from nodewright.cluster.client.access import ClusterAccess, PEMSource, TLSSettings, UserCredentials
 from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.client.reflector import BackOffDelay, Reflector
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 
 T = TypeVar("T")
 NUMBERS = itertools.count()

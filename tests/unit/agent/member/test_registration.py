@@ -17,7 +17,7 @@ from nodewright.agent.state.agent_state import AgentState
 from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 from nodewright.model.values.instant import Instant
 
 NODE, LEASE = f"{NODES}/worker", f"{LEASES}/worker"

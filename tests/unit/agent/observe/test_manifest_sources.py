@@ -19,7 +19,7 @@ from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.observations import Observation, SourcePodsListed
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 
 POD = """
 apiVersion: v1

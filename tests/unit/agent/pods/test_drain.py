@@ -9,7 +9,7 @@ from nodewright.agent.assembly.node_shutdown import drain
 from nodewright.agent.observe.event_recorder import EVENT_TTL_NS, MAX_EVENTS, EventRecorder
 from nodewright.agent.runtimes.simulated import ContainerScript, settle
 from nodewright.agent.state.agent_state import PodStage
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod
 

@@ -13,7 +13,7 @@ from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.objects import Container, Pod
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 from nodewright.testing.objects import a_pod
 
 POD = a_pod()

@@ -8,9 +8,9 @@ import pytest
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.image_manager import PullSecrets
 from nodewright.agent.state.agent_state import PodSource
-from nodewright.model.kubernetes.namespace_objects import Secret
+from nodewright.model.kubernetes.cluster_objects import Secret
 from nodewright.model.kubernetes.objects import ObjectMeta
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 from nodewright.testing.objects import a_pod
 
 

@@ -25,10 +25,9 @@ from nodewright.agent.state.agent_state import PodSource
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings, KilledTogether
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.cluster_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod
-from nodewright.model.kubernetes.recorded_events import RecordEvent
-from nodewright.model.kubernetes.runtime_status import RuntimePodStatus, RuntimeSandboxStatus
+from nodewright.model.kubernetes.runtime_status import RecordEvent, RuntimePodStatus, RuntimeSandboxStatus
 from nodewright.testing.objects import a_pod, amounts
 
 SETTINGS = (ContainerSettings(), (CgroupFile("memory.oom.group", "1", KilledTogether()),))

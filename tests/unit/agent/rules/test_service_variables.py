@@ -7,7 +7,7 @@ import pytest
 from nodewright.agent.rules.environment_variables import environment_variables, service_variables
 from nodewright.agent.rules.value_sources import ReferenceSources, UnresolvedReference
 from nodewright.documents.formats.decode import decode
-from nodewright.model.kubernetes.namespace_objects import Service
+from nodewright.model.kubernetes.cluster_objects import Service
 from nodewright.model.kubernetes.objects import Container, Pod
 
 

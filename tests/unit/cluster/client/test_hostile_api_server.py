@@ -27,7 +27,7 @@ from nodewright.cluster.exports.exported_node import EXPORT, exported_cluster_no
 from nodewright.cluster.objects.node_sources import NodeReading
 from nodewright.documents.files.file_store import LocalFileStore
 from nodewright.model.errors import HostError, InputError
-from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RecordEvent
 
 DEEP = b'{"items":[],"x":' + b"[" * 100_000
 

@@ -3,8 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodewright.model.hardware.machine_faults import MachineRule, machine_faults
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo, MachineRule, machine_faults
 
 SOUND: dict[str, Any] = {
     "num_cores": 4,

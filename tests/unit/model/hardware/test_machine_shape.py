@@ -1,10 +1,10 @@
 import pytest
 
-from nodewright.model.hardware.machine_info import MachineInfo
-from nodewright.model.hardware.machine_shape import (
+from nodewright.model.hardware import (
     GIB,
     HUGE_PAGE_SIZES_ARM_KIB,
     CPUNumbering,
+    MachineInfo,
     MachineShape,
     machine_from_shape,
 )

@@ -12,7 +12,7 @@ from nodewright.model.values.cpu_time import (
     shares_to_milli_cpu,
     weight_to_shares,
 )
-from nodewright.model.values.units import INT64_MAX, Microseconds, MilliCPU
+from nodewright.model.values.quantity import INT64_MAX, Microseconds, MilliCPU
 
 # Thousandths of a CPU, shares, the kubelet's weight, the runtime's weight.
 WEIGHTS = """

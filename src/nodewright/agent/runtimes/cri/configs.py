@@ -16,7 +16,7 @@ from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
 from nodewright.model.kubernetes.pod_spec_fields import ContainerPort, PodSecurityContext
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY
 from nodewright.model.values.cpu_time import cpu_quota, cpu_shares
-from nodewright.model.values.units import MilliCPU
+from nodewright.model.values.quantity import MilliCPU
 
 POD_NAME, POD_NAMESPACE = "io.kubernetes.pod.name", "io.kubernetes.pod.namespace"
 POD_UID, CONTAINER_NAME = "io.kubernetes.pod.uid", "io.kubernetes.container.name"

@@ -7,8 +7,7 @@ import msgspec
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.formats.documents import parse_documents, read_file
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.hardware.machine_faults import MachineFault, machine_faults
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineFault, MachineInfo, machine_faults
 
 if TYPE_CHECKING:
     from pathlib import Path

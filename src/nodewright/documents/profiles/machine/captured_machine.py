@@ -20,7 +20,7 @@ from nodewright.documents.profiles.machine.host_facts import (
 from nodewright.documents.profiles.machine.host_files import MachineSources, copied_machine, this_machine
 from nodewright.documents.profiles.machine.lscpu import read_lscpu
 from nodewright.documents.profiles.machine.missing_facts import MachineFact, MissingFact
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.node_profile import (
     NodeProfile,
     NodeProfileSpec,

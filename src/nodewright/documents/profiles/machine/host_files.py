@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nodewright.documents.profiles.machine.missing_facts import MachineFact, MissingFact
 from nodewright.model.errors import Fault, HostError, InputError
-from nodewright.model.values.units import fits_int64
+from nodewright.model.values.quantity import fits_int64
 
 LARGEST_FILE_BYTES = 4 << 20  # /proc/cpuinfo of a machine with 1,000 CPUs is 1.5 MB
 READ_CHUNK_BYTES = 64 << 10

@@ -13,7 +13,7 @@ from nodewright.documents.formats.documents import parse_documents, read_file
 from nodewright.documents.profiles.machine.cadvisor import contradictions
 from nodewright.documents.profiles.machine.missing_facts import MachineFact, MissingFact
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.hardware.machine_info import (
+from nodewright.model.hardware import (
     Core,
     MachineInfo,
     NUMANode,

@@ -8,7 +8,7 @@ from nodewright.documents.profiles.machine.host_facts import core_and_socket_cou
 from nodewright.documents.profiles.machine.host_files import MachineSources
 from nodewright.documents.profiles.machine.missing_facts import MachineFact
 from nodewright.model.errors import HostError
-from nodewright.model.hardware.machine_info import (
+from nodewright.model.hardware import (
     Core,
     HugePages,
     NUMANode,

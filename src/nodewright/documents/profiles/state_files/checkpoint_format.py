@@ -8,7 +8,7 @@ import msgspec
 from nodewright.documents.formats.go.go_types import CHECKSUM, Field, Struct
 from nodewright.documents.formats.go.marshal import checksum, dump, marshal
 from nodewright.documents.formats.go.unmarshal import unmarshal
-from nodewright.model.reasons.state_files import FormatTried
+from nodewright.model.reasons.kubelet_start import FormatTried
 
 CHECKSUM_FIELD = Field("Checksum", "checksum", CHECKSUM)
 CORRUPTED = "checkpoint is corrupted"

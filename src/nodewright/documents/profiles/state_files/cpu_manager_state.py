@@ -9,7 +9,7 @@ from nodewright.documents.formats.go.go_types import INT, STRING, Converted, Fie
 from nodewright.documents.profiles.state_files.checkpoint_format import CHECKSUM_FIELD, CheckpointFormat
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.reasons.state_files import (
+from nodewright.model.reasons.kubelet_start import (
     FormatTried,
     StateContainerUnknown,
     StateCPUsUnreadable,
@@ -17,7 +17,7 @@ from nodewright.model.reasons.state_files import (
     StateFileDamaged,
     StatePolicyDiffers,
 )
-from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.reasons.reason import Granted, Refused, Verdict
 from nodewright.model.releases.release_rules import ReleaseRules
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.model.values.golang import NumberError, parse_int, quoted

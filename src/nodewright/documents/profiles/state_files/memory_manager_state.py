@@ -19,14 +19,14 @@ from nodewright.documents.formats.go.go_types import (
 from nodewright.documents.profiles.state_files.checkpoint_format import CHECKSUM_FIELD, CheckpointFormat
 from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.reasons.state_files import (
+from nodewright.model.reasons.kubelet_start import (
     FormatTried,
     StateEntryNull,
     StateFile,
     StateFileDamaged,
     StatePolicyDiffers,
 )
-from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.reasons.reason import Granted, Refused, Verdict
 from nodewright.model.releases.release_rules import ReleaseRules
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.model.values.idset import LARGEST_ID, NUMASet

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from nodewright.engine.admission.validation.placement import label_selector_violations
 from nodewright.engine.admission.validation.violation import (
     ErrorType,
     Violation,
@@ -13,7 +14,7 @@ from nodewright.engine.admission.validation.violation import (
     not_supported,
     required,
 )
-from nodewright.model.kubernetes.field_labels import SUBSCRIPTED_FIELDS, field_label_error, split_subscript
+from nodewright.model.kubernetes.cluster_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.name_validation import (
     config_key_errors,
     dns1123_label_errors,
@@ -21,9 +22,13 @@ from nodewright.model.kubernetes.name_validation import (
     env_name_errors,
     label_key_errors,
 )
-from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.kubernetes.pod_spec_fields import EnvVar
+from nodewright.model.kubernetes.pod_spec_fields import (
+    SUBSCRIPTED_FIELDS,
+    EnvVar,
+    field_label_error,
+    split_subscript,
+)
 from nodewright.model.values.quantity import Quantity, QuantityError
 
 Fields = Mapping[str, Any]
@@ -327,3 +332,109 @@ def config_object_violations(config_object: ConfigMap | Secret) -> Iterator[Viol
     if size > _MAX_CONFIG_BYTES:
         path = "data" if isinstance(config_object, Secret) else ""
         yield Violation(path, ErrorType.TOO_LONG, None, f"may not be more than {_MAX_CONFIG_BYTES} bytes")
+
+
+_EMPTY = {
+    "Deployment": "deployment", "ReplicaSet": "deployment", "StatefulSet": "statefulset", "DaemonSet": "daemonset",
+}  # fmt: skip
+_NO_TEMPLATE_CHECK = {
+    "Deployment": "invalid label selector",
+    "ReplicaSet": "invalid label selector",
+    "StatefulSet": "",
+}
+
+_REQUIRES_SELECTOR = tuple(_NO_TEMPLATE_CHECK)
+
+WITH_SELECTORS = (*_EMPTY, "ReplicationController")
+"""The kinds whose selector has to select the pods of the template."""
+
+
+def selector_violations(kind: str, spec: Fields, path: str) -> Iterator[Violation]:
+    """The violations in the selector of a workload, and in the labels of its template.
+
+    An absent selector selects nothing, so that the template does not match it either.
+    Follows: v1.36, pkg/apis/apps/validation/validation.go, ValidateDeploymentSpec, ValidateReplicaSetSpec,
+        ValidateStatefulSetSpec, ValidateDaemonSetSpec; pkg/apis/core/validation/validation.go,
+        ValidateReplicationControllerSpec, whose selector is a map of labels and by default those of the template.
+    """
+    selector: Fields | None = spec.get("selector")
+    labels = template_labels(spec)
+    if kind == "ReplicationController":
+        if not (selector or labels):
+            yield required(f"{path}.selector")
+        elif selector and not selects({"matchLabels": selector}, labels):
+            yield mismatch(spec, path)
+        return
+    if selector is None:
+        if kind in _REQUIRES_SELECTOR:
+            yield required(f"{path}.selector")
+        yield mismatch(spec, path)
+        return
+    violations = [*label_selector_violations(selector, f"{path}.selector")]
+    yield from violations
+    if violations and kind in _NO_TEMPLATE_CHECK:
+        yield invalid(f"{path}.selector", shown_selector(selector), _NO_TEMPLATE_CHECK[kind])
+    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        yield invalid(f"{path}.selector", {}, f"empty selector is invalid for {_EMPTY[kind]}")
+    elif not violations and not selects(selector, labels):
+        yield mismatch(spec, path)
+
+
+def is_template_judged(kind: str, spec: Fields) -> bool:
+    """Whether the API server gets as far as the template: it does not where a selector cannot be parsed."""
+    if kind == "ReplicationController":
+        return spec.get("template") is not None
+    if kind not in _NO_TEMPLATE_CHECK:
+        return True
+    return not any(label_selector_violations(spec.get("selector"), ""))
+
+
+def template_labels(spec: Fields) -> Mapping[str, str]:
+    """The labels of the template."""
+    return _written_labels(spec) or {}
+
+
+def _written_labels(spec: Fields) -> Mapping[str, str] | None:
+    labels: Mapping[str, str] | None = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    return labels
+
+
+def mismatch(spec: Fields, path: str) -> Violation:
+    """The selector does not select the template's own pods."""
+    labels = _written_labels(spec)
+    shown = () if labels is None else dict(sorted(labels.items()))
+    return invalid(f"{path}.template.metadata.labels", shown, "`selector` does not match template `labels`")
+
+
+def selects(selector: Fields, labels: Mapping[str, str]) -> bool:
+    """Whether a valid label selector matches the labels."""
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    for expression in selector.get("matchExpressions") or ():
+        key, values = expression["key"], expression.get("values") or ()
+        matches = {
+            "In": labels.get(key) in values,
+            "NotIn": labels.get(key) not in values,
+            "Exists": key in labels,
+            "DoesNotExist": key not in labels,
+        }
+        if not matches[expression["operator"]]:
+            return False
+    return True
+
+
+def shown_selector(selector: Fields) -> dict[str, Any]:
+    """The selector as the API server prints it: the fields in its order, those without content left out."""
+    shown: dict[str, Any] = {}
+    if labels := selector.get("matchLabels"):
+        shown["matchLabels"] = dict(sorted(labels.items()))
+    if expressions := selector.get("matchExpressions"):
+        shown["matchExpressions"] = [
+            {
+                "key": expression.get("key") or "",
+                "operator": expression.get("operator") or "",
+                **({"values": list(values)} if (values := expression.get("values")) else {}),
+            }
+            for expression in expressions
+        ]
+    return shown

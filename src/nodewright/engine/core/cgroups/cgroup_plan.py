@@ -38,21 +38,22 @@ from nodewright.engine.core.cgroups.cgroup_names import (
     uid_on_node,
 )
 from nodewright.engine.core.cgroups.cgroup_settings import (
+    ContainerCpuset,
     node_level_settings,
     pod_cgroup_settings,
     qos_cpu_shares,
     qos_memory_requests,
+    settings_by_container,
     with_memory_qos,
     with_memory_reserve,
     with_unbounded_huge_pages,
 )
-from nodewright.engine.core.cgroups.container_settings import ContainerCpuset, settings_by_container
 from nodewright.engine.core.requests.oom_adjust import OOMScore
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.model.kubernetes.objects import Pod, ResourceList
 from nodewright.model.values.cpu_time import Weight, kubelet_weight, runtime_weight
 from nodewright.model.values.idset import CPUSet
-from nodewright.model.values.units import Bytes, Microseconds
+from nodewright.model.values.quantity import Bytes, Microseconds
 
 UNLIMITED = "max"
 

@@ -6,14 +6,14 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 from msgspec.structs import force_setattr
 
-from nodewright.model.hardware.machine_info import Core, MachineInfo
-from nodewright.model.reasons.cpu_start import (
+from nodewright.model.hardware import Core, MachineInfo
+from nodewright.model.reasons.cpu import (
     CoreThreadsRepeated,
     CoreWithoutThreads,
     CPUCountUnknown,
     CPUMachineFault,
 )
-from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.reasons.reason import Granted, Refused, Verdict
 from nodewright.model.values.idset import CPUSet, NUMASet
 
 Mask: TypeAlias = int

@@ -249,12 +249,16 @@ def _with_imagefs_inodes(node: NodeStats, left: int, capacity: int) -> NodeStats
 
 def _with_containerfs(node: NodeStats, left: int, capacity: int) -> NodeStats:
     runtime = node.runtime or RuntimeStats()
-    return replace(node, runtime=replace(runtime, container_fs=_bytes_left(runtime.container_fs, left, capacity)))
+    return replace(
+        node, runtime=replace(runtime, container_fs=_bytes_left(runtime.container_fs, left, capacity))
+    )
 
 
 def _with_containerfs_inodes(node: NodeStats, left: int, capacity: int) -> NodeStats:
     runtime = node.runtime or RuntimeStats()
-    return replace(node, runtime=replace(runtime, container_fs=_inodes_left(runtime.container_fs, left, capacity)))
+    return replace(
+        node, runtime=replace(runtime, container_fs=_inodes_left(runtime.container_fs, left, capacity))
+    )
 
 
 def _bytes_left(fs: FsStats | None, left: int, capacity: int) -> FsStats:

@@ -6,13 +6,16 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from nodewright.engine.core.requests.integer_requests import preemption_requests
+from nodewright.engine.core.requests.effective_resources import (
+    NEWEST_REQUEST_RULES,
+    RequestRules,
+    preemption_requests,
+)
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, can_preempt, is_critical, qos_class
-from nodewright.engine.core.requests.request_options import NEWEST_REQUEST_RULES, RequestRules
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY
 from nodewright.model.reasons.predicates import InsufficientResource, NoVictimsSuffice, PredicateFailure
-from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.reasons.reason import Granted, Refused, Verdict
 
 _Amounts: TypeAlias = tuple[tuple[int, ...], int, int]
 """What a pod frees of each missing resource, then its requests of memory and cpu."""

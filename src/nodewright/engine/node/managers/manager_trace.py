@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
-from nodewright.engine.core.cpu.exclusive_cpus import PodCPURequests
-from nodewright.engine.core.memory.memory_demand import PodMemoryDemand
+from nodewright.engine.core.cpu.cpu_state import PodCPURequests
 from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
+from nodewright.engine.core.memory.memory_state import PodMemoryDemand
 from nodewright.engine.node.managers.hint_providers import (
     ActiveContainers,
     CPUProvider,
@@ -24,8 +24,8 @@ from nodewright.engine.node.managers.manager_admission import AlignmentResult, R
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState
 from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.reasons.reason import Granted, Refused, Verdict
 from nodewright.model.reasons.topology import HintsMerged, NoCommonNUMA, ResourceHints
-from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.topology_hints import Hint, Offer, ProviderHints
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace as changed
 
 from nodewright.engine.core.memory.memory_policy import huge_pages_name
 from nodewright.engine.node.node_config import NodeParts, resources_from_facts
-from nodewright.model.hardware.machine_info import HugePages
+from nodewright.model.hardware import HugePages
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.objects import (

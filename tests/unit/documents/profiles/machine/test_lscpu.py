@@ -7,7 +7,7 @@ import pytest
 from nodewright.documents.profiles.machine.captured_machine import capture_lscpu
 from nodewright.documents.profiles.machine.missing_facts import MachineFact
 from nodewright.model.errors import InputError
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 
 REGULAR = {
     "Architecture:": "aarch64",

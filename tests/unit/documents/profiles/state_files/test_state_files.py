@@ -28,7 +28,7 @@ from nodewright.engine.core.devices.device_state import DeviceState
 from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.node_profile import Device
-from nodewright.model.reasons.state_files import (
+from nodewright.model.reasons.kubelet_start import (
     FormatTried,
     StateContainerUnknown,
     StateCPUsUnreadable,
@@ -37,7 +37,7 @@ from nodewright.model.reasons.state_files import (
     StateFileDamaged,
     StatePolicyDiffers,
 )
-from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.reasons.reason import Granted, Refused
 from nodewright.model.values.idset import CPUSet, NUMASet
 
 STATIC = CPUStateReadOptions(path="cpus", policy="static")

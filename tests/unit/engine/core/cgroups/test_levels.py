@@ -20,7 +20,7 @@ from nodewright.engine.core.cgroups.cgroup_settings import (
 )
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.model.values.cpu_time import Shares
-from nodewright.model.values.units import Bytes, MilliCPU
+from nodewright.model.values.quantity import Bytes, MilliCPU
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, amounts
 
 GUARANTEED, BURSTABLE, BEST_EFFORT = QOSClass

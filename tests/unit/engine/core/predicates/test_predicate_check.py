@@ -4,12 +4,14 @@ import pytest
 
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.predicates.predicate_check import (
+    NO_USAGE,
+    NodeUsage,
     NodeView,
     PredicateRules,
     alternative_failures,
     check_predicates,
+    node_usage,
 )
-from nodewright.engine.core.predicates.requested_resources import NO_USAGE, NodeUsage, node_usage
 from nodewright.model.kubernetes.cluster_objects import APINode
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.predicates import (
@@ -20,14 +22,15 @@ from nodewright.model.reasons.predicates import (
     UntoleratedTaints,
 )
 from nodewright.model.reasons.reason import (
+    Granted,
     NodeUnavailable,
     OSFieldMismatch,
     OSLabelMismatch,
     PluginUpdateFailed,
     Reason,
+    Refused,
     SupplementalGroupsPolicyUnsupported,
 )
-from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.releases.release_rules import ClaimedInPredicates
 from nodewright.testing.objects import a_node, a_pod, a_static_pod
 

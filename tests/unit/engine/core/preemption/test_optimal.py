@@ -1,11 +1,15 @@
 from collections.abc import Iterable
 
 from nodewright.engine.core.preemption.greedy import PreemptionVictims, victims_for
-from nodewright.engine.core.preemption.optimal import PreemptionCost, SmallestPreemption, smallest_preemption
-from nodewright.engine.core.preemption.set_cover import Cover
+from nodewright.engine.core.preemption.optimal import (
+    Cover,
+    PreemptionCost,
+    SmallestPreemption,
+    smallest_preemption,
+)
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.predicates import InsufficientResource
-from nodewright.model.reasons.verdict import Granted
+from nodewright.model.reasons.reason import Granted
 from nodewright.testing.objects import a_pod
 
 CRITICAL = a_pod("critical", priority=2_000_000_000)

@@ -7,16 +7,16 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.documents.formats.decode import decode
-from nodewright.engine.core.resize.resize_checks import infeasibility
+from nodewright.engine.core.resize import infeasibility
 from nodewright.engine.node.actions import DeferResize, KillPod, MarkResizeInfeasible, ResizePod
 from nodewright.engine.node.events import ConditionsObserved, PodRemoved, PodResized
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.resize.resize_attempts import ResizeOutcome, resume_resizes
+from nodewright.engine.node.resize import ResizeOutcome, resume_resizes
 from nodewright.engine.node.step import step
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.cpu_start import CPUReservationZero
+from nodewright.model.reasons.cpu import CPUReservationZero
 from nodewright.model.reasons.eviction import NodeUnderPressure
 from nodewright.model.reasons.predicates import InsufficientResource
 from nodewright.model.reasons.reason import NotJudged

@@ -1,7 +1,4 @@
-"""Why a limit range forbids an object: facts with their amounts, and the API server's errors.
-
-Follows: v1.36, plugin/pkg/admission/limitranger/admission.go.
-"""
+"""Why a pod does not exist: the API server refuses it, so that no node sees it."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -9,8 +6,51 @@ from typing import TypeAlias
 
 import msgspec
 
-from nodewright.model.reasons.api_errors import aggregate_error
+from nodewright.model.kubernetes.api_request import GroupResource
+from nodewright.model.kubernetes.objects import ObjectMeta
+from nodewright.model.reasons.fact import Fact, KubeletText
 from nodewright.model.values.quantity import Quantity
+
+FAILED_CREATE = "FailedCreate"
+"""The reason of the events of controllers that cannot create their pods."""
+
+
+class APIServerRefusal(Fact, frozen=True, kw_only=True):
+    """The API server refuses the pod, its owner, or an object between the two.
+
+    Follows: v1.36, pkg/controller/controller_utils.go, RealPodControl.createPods;
+        pkg/controller/statefulset/stateful_pod_control.go, recordPodEvent.
+    Departs: the text is the API server's or that of the controller's event, not the kubelet's.
+    """
+
+    status: str
+    """The API server's status: `Forbidden`, `Invalid`, or `InternalError` where a plugin fails."""
+    error: str
+    """The API server's error."""
+    pod: str
+    """The pod's name."""
+    owner_kind: str = ""
+    """The kind of the object whose controller creates the pod; empty: the pod itself is applied."""
+    owner: str = ""
+    """The name of that object."""
+    is_owner_refused: bool = False
+    """Whether the object itself is refused, so that no controller tries to create the pod."""
+
+    def kubelet(self) -> KubeletText:
+        if not self.owner_kind or self.is_owner_refused:
+            return KubeletText(self.status, self.error)
+        if self.owner_kind == "StatefulSet":
+            message = f"create Pod {self.pod} in StatefulSet {self.owner} failed error: {self.error}"
+        else:
+            message = f"Error creating: {self.error}"
+        return KubeletText(FAILED_CREATE, message)
+
+    def sentence(self) -> str:
+        if not self.owner_kind:
+            return f"the API server refuses the pod: {self.error}"
+        if self.is_owner_refused:
+            return f"the API server refuses the {self.owner_kind}, so it has no pods: {self.error}"
+        return f"the API server refuses the pods of the {self.owner_kind}, so it has none: {self.error}"
 
 
 class Bound(StrEnum):
@@ -117,3 +157,34 @@ def limit_range_error(because: Iterable[LimitReason]) -> str:
     Follows: v1.36, apimachinery/pkg/util/errors/errors.go, aggregate.Error.
     """
     return aggregate_error(reason.message() for reason in because)
+
+
+def forbidden_error(resource: GroupResource, meta: ObjectMeta, reason: str) -> str:
+    """The text of a `Forbidden` error.
+
+    Follows: v1.36, apiserver/pkg/admission/errors.go, NewForbidden.
+
+    >>> forbidden_error(GroupResource("pods"), ObjectMeta(generate_name="web-"), "no room")
+    'pods "web-" is forbidden: no room'
+    """
+    return f'{resource} "{meta.name or meta.generate_name or "Unknown"}" is forbidden: {reason}'
+
+
+def terminating_error(namespace: str) -> str:
+    """The reason for which a new object is refused in a namespace that is being terminated.
+
+    Follows: v1.36, apiserver/pkg/admission/plugin/namespace/lifecycle/admission.go, Lifecycle.Admit, the first plugin.
+    """
+    return f"unable to create new content in namespace {namespace} because it is being terminated"
+
+
+def aggregate_error(texts: Iterable[str]) -> str:
+    """Several errors as one text: each once, in brackets if there is more than one.
+
+    Follows: v1.36, apimachinery/pkg/util/errors/errors.go, aggregate.Error.
+
+    >>> aggregate_error(["a", "b", "a"]), aggregate_error(["a", "a"])
+    ('[a, b]', 'a')
+    """
+    distinct = list(dict.fromkeys(texts))
+    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
