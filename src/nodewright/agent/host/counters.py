@@ -12,7 +12,8 @@ import msgspec
 
 from nodewright.documents.files.cgroup_files import flat_keyed_values
 from nodewright.documents.files.ports import CgroupManager
-from nodewright.model.values.cpu_time import CFS_PERIOD, Weight, weight_to_shares
+from nodewright.engine.core.cgroups.cpu_weight import Weight, weight_to_shares
+from nodewright.model.values.cpu_time import CFS_PERIOD
 
 _MEMORY_FILES = {
     1: (

@@ -37,6 +37,11 @@ from nodewright.engine.core.cgroups.cgroup_facts import (
     SwapShare,
     Unified,
 )
+from nodewright.engine.core.cgroups.cpu_weight import (
+    container_cpu_shares,
+    cpu_shares,
+    pod_cpu_shares,
+)
 from nodewright.engine.core.requests.effective_resources import (
     NEWEST_REQUEST_RULES,
     RequestRules,
@@ -49,7 +54,7 @@ from nodewright.engine.core.requests.oom_adjust import OOMScore, oom_scores
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, is_critical, qos_class
 from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, is_huge_page
-from nodewright.model.values.cpu_time import MIN_SHARES, NO_QUOTA, cpu_shares
+from nodewright.model.values.cpu_time import NO_QUOTA
 from nodewright.model.values.quantity import ZERO, Bytes, MilliCPU, Quantity
 
 
@@ -81,13 +86,6 @@ def pod_cgroup_settings(pod: Pod, rules: CgroupConfig, *, has_exclusive_cpus: bo
         unified=_protection(requests, pod_class, rules),
         unset_limits=unset_limits,
     )
-
-
-def pod_cpu_shares(requests: ResourceList, pod_class: QOSClass) -> CPUShares:
-    if pod_class is QOSClass.BEST_EFFORT:
-        return CPUShares(MIN_SHARES, MilliCPU(0), AmountOrigin.BEST_EFFORT)
-    milli = MilliCPU(requests.get(CPU, ZERO).milli_value())
-    return CPUShares(cpu_shares(milli), milli, AmountOrigin.POD_REQUESTS)
 
 
 def _pod_quota(milli: MilliCPU, rules: CgroupConfig, *, is_disabled: bool) -> CPUQuota:
@@ -151,25 +149,6 @@ HUGE_PAGES_UNBOUNDED = Bytes(1 << 62)
 SettingsByQOSClass: TypeAlias = dict[QOSClass, CgroupSettings]
 
 
-def qos_cpu_shares(pods: Iterable[Pod], rules: RequestRules = NEWEST_REQUEST_RULES) -> SettingsByQOSClass:
-    """The settings of each QoS class's cgroup with its CPU shares; empty for Guaranteed pods (the cgroup of all pods).
-
-    Follows: v1.36, kubelet/cm/qos_container_manager_linux.go, setCPUCgroupConfig.
-    """
-    milli = MilliCPU(
-        sum(_cpu_request(pod, rules) for pod in pods if qos_class(pod, rules.pod_level) is QOSClass.BURSTABLE)
-    )
-    return {
-        QOSClass.GUARANTEED: CgroupSettings(),
-        QOSClass.BURSTABLE: CgroupSettings(
-            cpu=CPUShares(cpu_shares(milli), milli, AmountOrigin.BURSTABLE_PODS)
-        ),
-        QOSClass.BEST_EFFORT: CgroupSettings(
-            cpu=CPUShares(MIN_SHARES, MilliCPU(0), AmountOrigin.BEST_EFFORT)
-        ),
-    }
-
-
 def qos_memory_requests(
     pods: Iterable[Pod], rules: RequestRules = NEWEST_REQUEST_RULES
 ) -> dict[QOSClass, Bytes]:
@@ -185,11 +164,6 @@ def qos_memory_requests(
         if pod_class in sums:
             sums[pod_class] = Bytes(sums[pod_class] + _memory_request(pod))
     return sums
-
-
-@cached_by_spec  # an agent adds up the requests of all pods at each start and end of a pod
-def _cpu_request(pod: Pod, rules: RequestRules) -> MilliCPU:
-    return MilliCPU(pod_requests(pod, rules.options()).get(CPU, ZERO).milli_value())
 
 
 @cached_by_spec
@@ -435,15 +409,6 @@ def _limit(
         pod_limit = pod_level.limits.get(resource, ZERO)
         return pod_limit, AmountOrigin.UNSET if pod_limit.is_zero() else AmountOrigin.POD_LEVEL
     return limit, AmountOrigin.UNSET if limit.is_zero() else AmountOrigin.LIMIT
-
-
-def container_cpu_shares(
-    request: Quantity | None, limit: Quantity, origins: tuple[AmountOrigin, AmountOrigin]
-) -> CPUShares:
-    """Shares for the request, or for the limit if no request is set; a request of 0 counts as set."""
-    amount, origin = (limit, origins[1]) if request is None else (request, origins[0])
-    milli = MilliCPU(amount.milli_value())
-    return CPUShares(cpu_shares(milli), milli, origin)
 
 
 def _container_quota(
