@@ -8,6 +8,16 @@ import msgspec
 
 from nodewright.model.values.idset import LARGEST_ID
 
+GIB = 1 << 30
+MIB = 1 << 20
+
+# Page sizes in KiB, in the order in which directories such as hugepages-2048kB sort.
+HUGE_PAGE_SIZES_X86_KIB = (1048576, 2048)
+HUGE_PAGE_SIZES_ARM_KIB = (1048576, 2048, 32768, 64)
+
+LOCAL_DISTANCE = 10
+"""The distance of a NUMA node to itself, by the kernel's rule."""
+
 
 class HugePages(msgspec.Struct, frozen=True):
     """Huge pages of one size.
@@ -124,14 +134,6 @@ def uncore_and_node_caches(
     return tuple(uncore), tuple(of_node)
 
 
-GIB = 1 << 30
-MIB = 1 << 20
-
-# Page sizes in KiB, in the order in which directories such as hugepages-2048kB sort.
-HUGE_PAGE_SIZES_X86_KIB = (1048576, 2048)
-HUGE_PAGE_SIZES_ARM_KIB = (1048576, 2048, 32768, 64)
-
-
 class CPUNumbering(StrEnum):
     """How the kernel numbers the CPUs."""
 
@@ -213,68 +215,6 @@ def numa_distances(shape: MachineShape, node: int) -> tuple[int, ...]:
     return tuple(row)
 
 
-def _node(shape: MachineShape, number: int) -> NUMANode:
-    cores, node_caches = [], {}
-    socket, part = divmod(number, shape.numa_per_socket)
-    per_node = shape.cores + shape.small_cores
-    for index, threads in _cores_of_node(shape, number):
-        place = part * per_node + index
-        caches = [_l3(shape, socket, place)] if shape.l3_bytes else []
-        uncore, shared = uncore_and_node_caches(caches, cores=per_node, threads=len(threads))
-        node_caches.update(dict.fromkeys(shared))
-        cores.append(Core(place, socket, threads, uncore))
-    # cAdvisor reads the CPUs in the order of their names: cpu10 before cpu2.
-    cores.sort(key=lambda core: str(core.thread_ids[0]))
-    return NUMANode(
-        node_id=number,
-        memory=shape.memory_bytes,
-        hugepages=_no_pages(shape),
-        distances=numa_distances(shape, number),
-        cores=tuple(cores),
-        caches=tuple(node_caches),
-    )
-
-
-def _cores_of_node(shape: MachineShape, number: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Each core of a NUMA node, big ones first, with its CPUs in the order of their names."""
-    nodes = shape.sockets * shape.numa_per_socket
-    adjacent = shape.numbering is CPUNumbering.ADJACENT
-    step = 1 if adjacent else nodes * shape.cores
-    per_node = shape.cores * shape.threads + shape.small_cores
-    for index in range(shape.cores):
-        first = {
-            CPUNumbering.ADJACENT: number * per_node + index * shape.threads,
-            CPUNumbering.OFFSET: number * shape.cores + index,
-            CPUNumbering.ROUND_ROBIN: index * nodes + number,
-        }[shape.numbering]
-        yield index, tuple(sorted((first + step * thread for thread in range(shape.threads)), key=str))
-    # Small cores are numbered after the big ones: of their node with adjacent numbering, otherwise of all nodes.
-    small = number * per_node + shape.cores * shape.threads
-    if not adjacent:
-        small = nodes * shape.cores * shape.threads + number * shape.small_cores
-    for index in range(shape.small_cores):
-        yield shape.cores + index, (small + index,)
-
-
-def _l3(shape: MachineShape, socket: int, place: int) -> SharedCache:
-    """The L3 cache of the core at this index of its socket."""
-    on_socket = (shape.cores + shape.small_cores) * shape.numa_per_socket
-    sharing = shape.l3_cores or on_socket
-    number = socket * -(-on_socket // sharing) + place // sharing
-    cache = UncoreCache(id=number, size=shape.l3_bytes, type="Unified", level=3)
-    if shape.l3_cores:
-        return SharedCache(cache, shape.l3_cores * shape.threads)
-    return SharedCache(cache, (shape.cores * shape.threads + shape.small_cores) * shape.numa_per_socket)
-
-
-def _no_pages(shape: MachineShape) -> tuple[HugePages, ...]:
-    return tuple(HugePages(page_size=size) for size in shape.huge_page_sizes)
-
-
-LOCAL_DISTANCE = 10
-"""The distance of a NUMA node to itself, by the kernel's rule."""
-
-
 class MachineRule(StrEnum):
     """A rule for machine descriptions, as text."""
 
@@ -340,6 +280,64 @@ def machine_faults(machine: MachineInfo) -> tuple[MachineFault, ...]:
         _memory(machine),
     )
     return tuple(sorted(faults, key=lambda fault: fault.tolerated))
+
+
+def _node(shape: MachineShape, number: int) -> NUMANode:
+    cores, node_caches = [], {}
+    socket, part = divmod(number, shape.numa_per_socket)
+    per_node = shape.cores + shape.small_cores
+    for index, threads in _cores_of_node(shape, number):
+        place = part * per_node + index
+        caches = [_l3(shape, socket, place)] if shape.l3_bytes else []
+        uncore, shared = uncore_and_node_caches(caches, cores=per_node, threads=len(threads))
+        node_caches.update(dict.fromkeys(shared))
+        cores.append(Core(place, socket, threads, uncore))
+    # cAdvisor reads the CPUs in the order of their names: cpu10 before cpu2.
+    cores.sort(key=lambda core: str(core.thread_ids[0]))
+    return NUMANode(
+        node_id=number,
+        memory=shape.memory_bytes,
+        hugepages=_no_pages(shape),
+        distances=numa_distances(shape, number),
+        cores=tuple(cores),
+        caches=tuple(node_caches),
+    )
+
+
+def _cores_of_node(shape: MachineShape, number: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Each core of a NUMA node, big ones first, with its CPUs in the order of their names."""
+    nodes = shape.sockets * shape.numa_per_socket
+    adjacent = shape.numbering is CPUNumbering.ADJACENT
+    step = 1 if adjacent else nodes * shape.cores
+    per_node = shape.cores * shape.threads + shape.small_cores
+    for index in range(shape.cores):
+        first = {
+            CPUNumbering.ADJACENT: number * per_node + index * shape.threads,
+            CPUNumbering.OFFSET: number * shape.cores + index,
+            CPUNumbering.ROUND_ROBIN: index * nodes + number,
+        }[shape.numbering]
+        yield index, tuple(sorted((first + step * thread for thread in range(shape.threads)), key=str))
+    # Small cores are numbered after the big ones: of their node with adjacent numbering, otherwise of all nodes.
+    small = number * per_node + shape.cores * shape.threads
+    if not adjacent:
+        small = nodes * shape.cores * shape.threads + number * shape.small_cores
+    for index in range(shape.small_cores):
+        yield shape.cores + index, (small + index,)
+
+
+def _l3(shape: MachineShape, socket: int, place: int) -> SharedCache:
+    """The L3 cache of the core at this index of its socket."""
+    on_socket = (shape.cores + shape.small_cores) * shape.numa_per_socket
+    sharing = shape.l3_cores or on_socket
+    number = socket * -(-on_socket // sharing) + place // sharing
+    cache = UncoreCache(id=number, size=shape.l3_bytes, type="Unified", level=3)
+    if shape.l3_cores:
+        return SharedCache(cache, shape.l3_cores * shape.threads)
+    return SharedCache(cache, (shape.cores * shape.threads + shape.small_cores) * shape.numa_per_socket)
+
+
+def _no_pages(shape: MachineShape) -> tuple[HugePages, ...]:
+    return tuple(HugePages(page_size=size) for size in shape.huge_page_sizes)
 
 
 def _numbers(machine: MachineInfo) -> Iterator[MachineFault]:

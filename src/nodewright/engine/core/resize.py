@@ -33,6 +33,8 @@ from nodewright.model.values.quantity import ZERO
 RESIZABLE = (CPU, MEMORY)
 """The resources that can be resized."""
 
+RESTART_CONTAINER = "RestartContainer"
+
 
 def merged_resize(written: Pod, current: Pod) -> Pod:
     """The pod that the API server stores for a resize request: only resources change.
@@ -51,15 +53,6 @@ def merged_resize(written: Pod, current: Pod) -> Pod:
         resources=new.resources,
     )
     return replace(current, spec=spec)
-
-
-def _merged(new: tuple[Container, ...], old: tuple[Container, ...]) -> tuple[Container, ...]:
-    if [container.name for container in new] != [container.name for container in old]:
-        return new
-    return tuple(
-        replace(before, resources=after.resources, resize_policy=after.resize_policy or before.resize_policy)
-        for after, before in zip(new, old, strict=True)
-    )
 
 
 def has_resource_changes(desired: Pod, current: Pod, *, init_containers: bool) -> bool:
@@ -145,28 +138,6 @@ def as_allocated(desired: Pod) -> Pod:
     return replace(desired, status=_with_pod_level(updated, desired))
 
 
-def _with_resources(
-    statuses: tuple[ContainerStatus, ...], resources: dict[str, ResourceRequirements]
-) -> tuple[ContainerStatus, ...]:
-    """The statuses with these resources, where they report resources at all."""
-    updated = []
-    for status in statuses:
-        allocated = resources.get(status.name)
-        if allocated is not None and status.resources is not None:
-            amounts = allocated.requests if status.allocated_resources else {}
-            updated.append(replace(status, resources=allocated, allocated_resources=amounts))
-        else:
-            updated.append(status)
-    return tuple(updated)
-
-
-def _with_pod_level(status: PodStatus, desired: Pod) -> PodStatus:
-    if desired.spec.resources is None or status.resources is None:
-        return status
-    amounts: ResourceList = pod_requests(desired) if status.allocated_resources else {}
-    return replace(status, resources=desired.spec.resources, allocated_resources=amounts)
-
-
 class PendingResize(msgspec.Struct, frozen=True, kw_only=True):
     """A pending resize."""
 
@@ -187,17 +158,6 @@ def sorted_pending_resizes(waiting: Iterable[PendingResize]) -> tuple[PendingRes
     Departs: those without an increase keep their order; in the kubelet, they are in any.
     """
     return tuple(sorted(waiting, key=_rank))
-
-
-def _rank(resize: PendingResize) -> tuple[bool, int, bool, float]:
-    if not increases_requests(resize.desired, resize.current):
-        return (False, 0, False, 0)
-    since = float("inf") if resize.deferred_since is None else resize.deferred_since
-    is_guaranteed = qos_class(resize.desired) is QOSClass.GUARANTEED
-    return (True, -(resize.desired.spec.priority or 0), not is_guaranteed, since)
-
-
-RESTART_CONTAINER = "RestartContainer"
 
 
 def infeasibility(
@@ -235,41 +195,6 @@ def infeasibility(
     return None
 
 
-def _swap_conflicts(desired: Pod, current: Pod) -> Iterator[SwapInTheWay]:
-    """The containers with swap that would have to be resized with their memory; restarting ones are excluded.
-
-    Follows: v1.36, pkg/kubelet/allocation/handlers.go, disallowResizeForSwappableContainers.
-    """
-    before = {
-        container.name: container for container in (*current.spec.containers, *current.spec.init_containers)
-    }
-    for container in (*desired.spec.containers, *desired.spec.init_containers):
-        other = before.get(container.name)
-        if other is None or _restarts(other):
-            continue
-        if container.resources.requests.get(MEMORY, ZERO) == other.resources.requests.get(MEMORY, ZERO):
-            continue
-        if _may_swap(desired, container) or _may_swap(current, other):
-            yield SwapInTheWay(container=container.name)
-
-
-def _restarts(container: Container) -> bool:
-    policies = {policy.resource_name: policy.restart_policy for policy in reversed(container.resize_policy)}
-    return policies.get(MEMORY) == RESTART_CONTAINER
-
-
-def _may_swap(pod: Pod, container: Container) -> bool:
-    """Whether the kubelet gives the container swap, if it gives any.
-
-    Follows: v1.36, pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, GetContainerSwapBehavior.
-    """
-    if is_critical(pod) or qos_class(pod) is not QOSClass.BURSTABLE:
-        return False
-    request = container.resources.requests.get(MEMORY, ZERO)
-    limit = container.resources.limits.get(MEMORY, ZERO)
-    return request != limit
-
-
 OS_LABEL = "kubernetes.io/os"
 INIT_CONTAINERS_GATE = "InPlacePodVerticalScalingInitContainers"
 POD_LEVEL_GATE = "InPlacePodLevelResourcesVerticalScaling"
@@ -285,14 +210,6 @@ def missing_resize_features(
     """
     missing = tuple(name for name in sorted(_needed(desired, current)) if name not in declared)
     return ResizeFeaturesMissing(node=node, features=missing) if missing else None
-
-
-def _needed(desired: Pod, current: Pod) -> Iterator[str]:
-    if desired.spec.resources != current.spec.resources:
-        yield POD_LEVEL_GATE
-    init_containers = zip(desired.spec.init_containers, current.spec.init_containers, strict=True)
-    if any(not old.is_sidecar and new.resources != old.resources for new, old in init_containers):
-        yield INIT_CONTAINERS_GATE
 
 
 def unsupported_os(labels: Mapping[str, str], *, node: str) -> ResizeOnOtherSystem | None:
@@ -342,6 +259,88 @@ def container_restarts(desired: Pod, current: Pod) -> tuple[ResizeRestart, ...]:
     Follows: v1.36, pkg/kubelet/kuberuntime/kuberuntime_manager.go, computePodResizeAction.
     """
     return tuple(_container_restarts(desired, current))
+
+
+def _merged(new: tuple[Container, ...], old: tuple[Container, ...]) -> tuple[Container, ...]:
+    if [container.name for container in new] != [container.name for container in old]:
+        return new
+    return tuple(
+        replace(before, resources=after.resources, resize_policy=after.resize_policy or before.resize_policy)
+        for after, before in zip(new, old, strict=True)
+    )
+
+
+def _with_resources(
+    statuses: tuple[ContainerStatus, ...], resources: dict[str, ResourceRequirements]
+) -> tuple[ContainerStatus, ...]:
+    """The statuses with these resources, where they report resources at all."""
+    updated = []
+    for status in statuses:
+        allocated = resources.get(status.name)
+        if allocated is not None and status.resources is not None:
+            amounts = allocated.requests if status.allocated_resources else {}
+            updated.append(replace(status, resources=allocated, allocated_resources=amounts))
+        else:
+            updated.append(status)
+    return tuple(updated)
+
+
+def _with_pod_level(status: PodStatus, desired: Pod) -> PodStatus:
+    if desired.spec.resources is None or status.resources is None:
+        return status
+    amounts: ResourceList = pod_requests(desired) if status.allocated_resources else {}
+    return replace(status, resources=desired.spec.resources, allocated_resources=amounts)
+
+
+def _rank(resize: PendingResize) -> tuple[bool, int, bool, float]:
+    if not increases_requests(resize.desired, resize.current):
+        return (False, 0, False, 0)
+    since = float("inf") if resize.deferred_since is None else resize.deferred_since
+    is_guaranteed = qos_class(resize.desired) is QOSClass.GUARANTEED
+    return (True, -(resize.desired.spec.priority or 0), not is_guaranteed, since)
+
+
+def _swap_conflicts(desired: Pod, current: Pod) -> Iterator[SwapInTheWay]:
+    """The containers with swap that would have to be resized with their memory; restarting ones are excluded.
+
+    Follows: v1.36, pkg/kubelet/allocation/handlers.go, disallowResizeForSwappableContainers.
+    """
+    before = {
+        container.name: container for container in (*current.spec.containers, *current.spec.init_containers)
+    }
+    for container in (*desired.spec.containers, *desired.spec.init_containers):
+        other = before.get(container.name)
+        if other is None or _restarts(other):
+            continue
+        if container.resources.requests.get(MEMORY, ZERO) == other.resources.requests.get(MEMORY, ZERO):
+            continue
+        if _may_swap(desired, container) or _may_swap(current, other):
+            yield SwapInTheWay(container=container.name)
+
+
+def _restarts(container: Container) -> bool:
+    policies = {policy.resource_name: policy.restart_policy for policy in reversed(container.resize_policy)}
+    return policies.get(MEMORY) == RESTART_CONTAINER
+
+
+def _may_swap(pod: Pod, container: Container) -> bool:
+    """Whether the kubelet gives the container swap, if it gives any.
+
+    Follows: v1.36, pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, GetContainerSwapBehavior.
+    """
+    if is_critical(pod) or qos_class(pod) is not QOSClass.BURSTABLE:
+        return False
+    request = container.resources.requests.get(MEMORY, ZERO)
+    limit = container.resources.limits.get(MEMORY, ZERO)
+    return request != limit
+
+
+def _needed(desired: Pod, current: Pod) -> Iterator[str]:
+    if desired.spec.resources != current.spec.resources:
+        yield POD_LEVEL_GATE
+    init_containers = zip(desired.spec.init_containers, current.spec.init_containers, strict=True)
+    if any(not old.is_sidecar and new.resources != old.resources for new, old in init_containers):
+        yield INIT_CONTAINERS_GATE
 
 
 def _container_restarts(desired: Pod, current: Pod) -> Iterator[ResizeRestart]:

@@ -72,33 +72,9 @@ def admission_result(state: NodeState, pod: Pod) -> AdmissionResult:
     return AdmissionResult(rejected_for, victims, alignment.held, alignment.because)
 
 
-def _late_refusal(config: NodeConfig, pod: Pod) -> tuple[Reason, ...]:
-    """The refusal of the handlers after the predicates; empty: none."""
-    counts_pod_level = config.gates["PodLevelResources"] or not config.gates.rules.pod_features_checked
-    refusal = (
-        app_armor_refusal(pod, has_app_armor=config.facts.has_app_armor)
-        or disabled_pod_level_resources(pod, gate=counts_pod_level)
-        or missing_features(pod, config.declared_features)
-    )
-    return () if refusal is None else (refusal,)
-
-
 def alignment_result(state: NodeState, pod: Pod) -> AlignmentResult:
     """The resource managers' result for a pod."""
     return align_pod(state.config.managers, state.held, pod, state.containers_to_collect(pod))
-
-
-def _predicates_and_preemption(
-    state: NodeState, pod: Pod, held: Holdings
-) -> tuple[tuple[Reason, ...], PreemptionVictims | None]:
-    """The predicates' reasons for rejection and, if a critical pod fails them, the victims of its preemption."""
-    result = predicate_result(state, pod, held)
-    if isinstance(result.verdict, Granted):
-        return (), None
-    if not result.failures:
-        return result.verdict.because, None
-    victims = victims_for(pod, tuple(state.pods.values()), result.failures, state.config.requests)
-    return (victims.because, None) if isinstance(victims, Refused) else ((), victims.value)
 
 
 def predicate_result(state: NodeState, pod: Pod, held: Holdings) -> PredicateResult:
@@ -278,6 +254,30 @@ def unallocated_resources(state: NodeState) -> UnallocatedResources:
 def blocks_by_kind(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     """The blocks sorted by resource."""
     return tuple(sorted(blocks, key=lambda block: block.resource)) if len(blocks) > 1 else blocks
+
+
+def _late_refusal(config: NodeConfig, pod: Pod) -> tuple[Reason, ...]:
+    """The refusal of the handlers after the predicates; empty: none."""
+    counts_pod_level = config.gates["PodLevelResources"] or not config.gates.rules.pod_features_checked
+    refusal = (
+        app_armor_refusal(pod, has_app_armor=config.facts.has_app_armor)
+        or disabled_pod_level_resources(pod, gate=counts_pod_level)
+        or missing_features(pod, config.declared_features)
+    )
+    return () if refusal is None else (refusal,)
+
+
+def _predicates_and_preemption(
+    state: NodeState, pod: Pod, held: Holdings
+) -> tuple[tuple[Reason, ...], PreemptionVictims | None]:
+    """The predicates' reasons for rejection and, if a critical pod fails them, the victims of its preemption."""
+    result = predicate_result(state, pod, held)
+    if isinstance(result.verdict, Granted):
+        return (), None
+    if not result.failures:
+        return result.verdict.because, None
+    victims = victims_for(pod, tuple(state.pods.values()), result.failures, state.config.requests)
+    return (victims.because, None) if isinstance(victims, Refused) else ((), victims.value)
 
 
 def _memory_left(state: NodeState) -> tuple[NUMAMemoryFree, ...]:

@@ -67,6 +67,10 @@ from nodewright.model.reasons.resize import (
 )
 from nodewright.model.values.quantity import ZERO
 
+# The values that the kubelet reads from the files of a pod cgroup without limit.
+_NO_QUOTA = -1
+_NO_CEILING = {1: (1 << 63) - 4096, 2: -1}
+
 
 class ResizeOutcome(StrEnum):
     """The outcome of a resize."""
@@ -182,6 +186,124 @@ def retry_pending_resizes(state: NodeState) -> ResizeStep:
     return ResizeStep(state, tuple(attempts.values()), tuple(actions))
 
 
+def api_server_rejection(state: NodeState, written: Pod) -> ResizeForbidden | None:
+    """Why an API server would reject these resources for a pod of the node; None: it accepts them."""
+    current = state.pods[written.uid]
+    return _forbidden(
+        state.config,
+        merged_resize(without_ungated_resources(with_defaults(written), state.config), current),
+        current,
+    )
+
+
+def resize_condition(attempt: ResizeAttempt) -> KubeletText:
+    """Reason and message of the condition `PodResizePending` or of the API server's error; empty: neither.
+
+    Follows: v1.36, pkg/kubelet/status/status_manager.go, SetPodResizePendingCondition: the condition's reason is
+        `Deferred` for every handler's reason.
+    """
+    match attempt.outcome:
+        case ResizeOutcome.DEFERRED:
+            return KubeletText(RESIZE_DEFERRED_REASON, kubelet_text(attempt.because[0]).message)
+        case ResizeOutcome.INFEASIBLE:
+            return kubelet_text(attempt.because[0])
+        case ResizeOutcome.FORBIDDEN:
+            reason = attempt.because[0]
+            assert isinstance(reason, ResizeForbidden)
+            return KubeletText(
+                kubelet_text(reason).reason, resize_api_error(reason, attempt.pod.metadata.name)
+            )
+        case ResizeOutcome.DONE | ResizeOutcome.UNDECIDED:
+            return KubeletText("", "")
+        case _:
+            assert_never(attempt.outcome)
+
+
+class CgroupWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """A cgroup file that gets a new value."""
+
+    container: str
+    """Empty: the pod cgroup."""
+    path: str
+    file: str
+    was: str
+    """Empty: the file was not written before."""
+    now: str
+
+
+class MemoryLimitCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """A decreased memory limit: the resize proceeds only if less memory is in use.
+
+    Units: limit_bytes in bytes.
+    """
+
+    container: str
+    """Empty: the pod cgroup."""
+    limit_bytes: int
+
+
+class ResizePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The steps of a resize: stop containers, check limits, write files, start containers."""
+
+    restarts: tuple[ResizeRestart, ...] = ()
+    checks: tuple[MemoryLimitCheck, ...] = ()
+    writes: tuple[CgroupWrite, ...] = ()
+
+
+def resize_plan(before: NodeState, after: NodeState, attempt: ResizeAttempt) -> ResizePlan:
+    """The kubelet's steps for a resize of a pod with running containers and finished init containers.
+
+    ``before`` and ``after`` are the node without and with the resize.
+
+    Follows: v1.36, pkg/kubelet/kuberuntime/kuberuntime_manager.go, SyncPod, doPodResizeAction. Memory precedes
+        CPU; the pod cgroup grows before its containers and shrinks after them.
+    Departs: files with an unchanged value are left out. Restarted sidecars start before files are written.
+    """
+    restarts = container_restarts(attempt.pod, attempt.before)
+    rules = cgroup_rules(before.config)
+    old = node_and_pod_cgroups(before, [AllocatedPod(attempt.before, before.held.memory)], rules)
+    new = node_and_pod_cgroups(after, [AllocatedPod(attempt.pod, after.held.memory)], rules)
+    changes = _Changes(_by_container(old, attempt), _by_container(new, attempt), rules.version)
+    restarted = {restart.container for restart in restarts}
+    writes: list[CgroupWrite] = []
+    for resource in (MEMORY, CPU):
+        order = [name for name in _changed_containers(attempt, resource) if name not in restarted]
+        writes += changes.writes(resource, order)
+    resized_containers = {name for name in _changed_containers(attempt, MEMORY) if name not in restarted}
+    checks = [*_pod_check(changes)] if resized_containers or restarts else []
+    checks += [check for check in _container_checks(attempt) if check.container in resized_containers]
+    return ResizePlan(restarts=restarts, checks=tuple(checks), writes=tuple(writes))
+
+
+class ResizeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The report on a requested resize."""
+
+    requested: ResizeAttempt
+    others: tuple[ResizeAttempt, ...] = ()
+    """Pending resizes of other pods that were attempted with it."""
+    plan: ResizePlan | None = None
+    """The steps; None: the resize is not applied."""
+    suggestions: tuple[Suggestion, ...] = ()
+    """The smallest tested change of each kind with which the resize would be applied immediately."""
+    actions: tuple[Action, ...] = ()
+    after: NodeState
+
+
+def resize_report(state: NodeState, written: Pod) -> ResizeReport:
+    """The report on the resize of a pod of the node, identified by its uid."""
+    result = step(state, PodResized(written))
+    attempt = next(resize for resize in result.resizes if resize.pod.uid == written.uid)
+    is_done = attempt.outcome is ResizeOutcome.DONE
+    return ResizeReport(
+        requested=attempt,
+        others=tuple(resize for resize in result.resizes if resize is not attempt),
+        plan=resize_plan(state, result.state, attempt) if is_done else None,
+        suggestions=() if is_done else tuple(_suggestions(state, attempt)),
+        actions=result.actions,
+        after=result.state,
+    )
+
+
 def _attempted(state: NodeState, desired: Pod) -> tuple[NodeState, ResizeAttempt, tuple[Action, ...]]:
     """The node after one attempted resize.
 
@@ -223,16 +345,6 @@ def _attempted(state: NodeState, desired: Pod) -> tuple[NodeState, ResizeAttempt
         pod=desired, before=current, outcome=ResizeOutcome.DONE, victims=admission.victims
     )
     return after, attempt, (*kills, ResizePod(pod_uid=uid))
-
-
-def api_server_rejection(state: NodeState, written: Pod) -> ResizeForbidden | None:
-    """Why an API server would reject these resources for a pod of the node; None: it accepts them."""
-    current = state.pods[written.uid]
-    return _forbidden(
-        state.config,
-        merged_resize(without_ungated_resources(with_defaults(written), state.config), current),
-        current,
-    )
 
 
 def _forbidden(config: NodeConfig, desired: Pod, current: Pod) -> ResizeForbidden | None:
@@ -325,90 +437,6 @@ def _without_pending(state: NodeState, uid: str) -> NodeState:
     return replace(
         state, pending_resizes={key: pending for key, pending in state.pending_resizes.items() if key != uid}
     )
-
-
-def resize_condition(attempt: ResizeAttempt) -> KubeletText:
-    """Reason and message of the condition `PodResizePending` or of the API server's error; empty: neither.
-
-    Follows: v1.36, pkg/kubelet/status/status_manager.go, SetPodResizePendingCondition: the condition's reason is
-        `Deferred` for every handler's reason.
-    """
-    match attempt.outcome:
-        case ResizeOutcome.DEFERRED:
-            return KubeletText(RESIZE_DEFERRED_REASON, kubelet_text(attempt.because[0]).message)
-        case ResizeOutcome.INFEASIBLE:
-            return kubelet_text(attempt.because[0])
-        case ResizeOutcome.FORBIDDEN:
-            reason = attempt.because[0]
-            assert isinstance(reason, ResizeForbidden)
-            return KubeletText(
-                kubelet_text(reason).reason, resize_api_error(reason, attempt.pod.metadata.name)
-            )
-        case ResizeOutcome.DONE | ResizeOutcome.UNDECIDED:
-            return KubeletText("", "")
-        case _:
-            assert_never(attempt.outcome)
-
-
-# The values that the kubelet reads from the files of a pod cgroup without limit.
-_NO_QUOTA = -1
-_NO_CEILING = {1: (1 << 63) - 4096, 2: -1}
-
-
-class CgroupWrite(msgspec.Struct, frozen=True, kw_only=True):
-    """A cgroup file that gets a new value."""
-
-    container: str
-    """Empty: the pod cgroup."""
-    path: str
-    file: str
-    was: str
-    """Empty: the file was not written before."""
-    now: str
-
-
-class MemoryLimitCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """A decreased memory limit: the resize proceeds only if less memory is in use.
-
-    Units: limit_bytes in bytes.
-    """
-
-    container: str
-    """Empty: the pod cgroup."""
-    limit_bytes: int
-
-
-class ResizePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The steps of a resize: stop containers, check limits, write files, start containers."""
-
-    restarts: tuple[ResizeRestart, ...] = ()
-    checks: tuple[MemoryLimitCheck, ...] = ()
-    writes: tuple[CgroupWrite, ...] = ()
-
-
-def resize_plan(before: NodeState, after: NodeState, attempt: ResizeAttempt) -> ResizePlan:
-    """The kubelet's steps for a resize of a pod with running containers and finished init containers.
-
-    ``before`` and ``after`` are the node without and with the resize.
-
-    Follows: v1.36, pkg/kubelet/kuberuntime/kuberuntime_manager.go, SyncPod, doPodResizeAction. Memory precedes
-        CPU; the pod cgroup grows before its containers and shrinks after them.
-    Departs: files with an unchanged value are left out. Restarted sidecars start before files are written.
-    """
-    restarts = container_restarts(attempt.pod, attempt.before)
-    rules = cgroup_rules(before.config)
-    old = node_and_pod_cgroups(before, [AllocatedPod(attempt.before, before.held.memory)], rules)
-    new = node_and_pod_cgroups(after, [AllocatedPod(attempt.pod, after.held.memory)], rules)
-    changes = _Changes(_by_container(old, attempt), _by_container(new, attempt), rules.version)
-    restarted = {restart.container for restart in restarts}
-    writes: list[CgroupWrite] = []
-    for resource in (MEMORY, CPU):
-        order = [name for name in _changed_containers(attempt, resource) if name not in restarted]
-        writes += changes.writes(resource, order)
-    resized_containers = {name for name in _changed_containers(attempt, MEMORY) if name not in restarted}
-    checks = [*_pod_check(changes)] if resized_containers or restarts else []
-    checks += [check for check in _container_checks(attempt) if check.container in resized_containers]
-    return ResizePlan(restarts=restarts, checks=tuple(checks), writes=tuple(writes))
 
 
 def _pod_check(changes: "_Changes") -> Iterator[MemoryLimitCheck]:
@@ -524,38 +552,8 @@ _POD_FILES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 _CONTAINER_FILES = {MEMORY: ("memory.",), CPU: ("cpu.",)}
 
-
 _ATTEMPTS = 3
 """Number of reductions of an amount: the API server checks the node's allocatable, then the kubelet its remainder."""
-
-
-class ResizeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The report on a requested resize."""
-
-    requested: ResizeAttempt
-    others: tuple[ResizeAttempt, ...] = ()
-    """Pending resizes of other pods that were attempted with it."""
-    plan: ResizePlan | None = None
-    """The steps; None: the resize is not applied."""
-    suggestions: tuple[Suggestion, ...] = ()
-    """The smallest tested change of each kind with which the resize would be applied immediately."""
-    actions: tuple[Action, ...] = ()
-    after: NodeState
-
-
-def resize_report(state: NodeState, written: Pod) -> ResizeReport:
-    """The report on the resize of a pod of the node, identified by its uid."""
-    result = step(state, PodResized(written))
-    attempt = next(resize for resize in result.resizes if resize.pod.uid == written.uid)
-    is_done = attempt.outcome is ResizeOutcome.DONE
-    return ResizeReport(
-        requested=attempt,
-        others=tuple(resize for resize in result.resizes if resize is not attempt),
-        plan=resize_plan(state, result.state, attempt) if is_done else None,
-        suggestions=() if is_done else tuple(_suggestions(state, attempt)),
-        actions=result.actions,
-        after=result.state,
-    )
 
 
 def _suggestions(state: NodeState, attempt: ResizeAttempt) -> Iterator[Suggestion]:

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from nodewright.engine.core.eviction.eviction_state import EvictionPass
     from nodewright.engine.node.resize import ResizeAttempt, ResizeStep
 
+T = TypeVar("T")
+
 
 class Decision(StrEnum):
     """The decision about a pod."""
@@ -115,6 +117,86 @@ def step(state: NodeState, event: NodeEvent) -> Step:
             return Step(state)
         case _:
             assert_never(event)
+
+
+def running_containers(pods: Iterable[Pod]) -> frozenset[tuple[str, str]]:
+    """The running containers by uid and name: by their statuses; without a status, all but init containers."""
+    return frozenset((pod.metadata.uid, name) for pod in pods for name in _running(pod))
+
+
+class ReadmittedPod(msgspec.Struct, frozen=True):
+    """The decision of a restarted kubelet about a pod."""
+
+    pod: Pod
+    step: Step
+
+
+def readmit_pods(
+    state: NodeState, pods: Iterable[Pod], running_uids: Collection[str]
+) -> tuple[NodeState, tuple[ReadmittedPod, ...]]:
+    """The node after its restarted kubelet has handled all pods, with the decision about each.
+
+    Each pod passes all admission handlers as a new one does and keeps its allocations. No allocation is released
+    until all pods are handled. ``running_uids`` are the pods whose admission is certain, as they ran before: for
+    them unjudged features do not matter.
+
+    Follows: v1.36, pkg/kubelet/kubelet.go, HandlePodAdditions; allocation/allocation_manager.go, AddPod.
+    Departs: pods are judged by what the new configuration leaves them; a kubelet that is slow to write its
+        node object judges by what the former one left.
+    """
+    from nodewright.engine.node.restart.restart_rehearsal import pods_in_sync_order  # noqa: PLC0415 - start-up time
+
+    readmitted = []
+    for pod in pods_in_sync_order(pods):
+        result = _decide(replace(state, is_collected=True), pod, is_known=pod.metadata.uid in running_uids)
+        readmitted.append(ReadmittedPod(pod, result))
+        state = result.state
+    return state, tuple(readmitted)
+
+
+class NodeStep(msgspec.Struct, frozen=True):
+    """An event and the node's step for it, for the journal."""
+
+    event: NodeEvent
+    step: Step
+
+
+def with_listed_devices(state: NodeState, event: DevicesObserved) -> NodeState:
+    """The node with the devices that a plugin lists: capacity counts all of them, allocatable the healthy ones.
+
+    Pods keep their devices even if these are unhealthy or no longer listed. A resource whose plugin is gone for good
+    stays with a capacity of 0 until the next start, so that it differs from one that no plugin manages.
+
+    Follows: v1.36, devicemanager/manager.go, genericDeviceUpdateCallback, GetCapacity; nodestatus/setters.go,
+        MachineInfo.
+    """
+    facts, devices = state.config.facts, state.held.devices
+    if event.devices is None:
+        lists = {**facts.devices, event.resource: ()}
+        preferences = _without(facts.preferred_allocation, event.resource)
+        devices = devices.without_resource(event.resource)
+    else:
+        lists = {**facts.devices, event.resource: event.devices}
+        preferences = {**facts.preferred_allocation, event.resource: event.preference}
+        devices = devices.with_devices(event.resource, event.devices)
+    after = _with_lists(state, lists, preferences)
+    return replace(after, held=replace(after.held, devices=devices))
+
+
+def without_listed_devices(state: NodeState) -> NodeState:
+    """The node before plugins register again: known resources have no devices.
+
+    Follows: v1.36, devicemanager/manager.go, readCheckpoint.
+    """
+    return _with_lists(state, dict.fromkeys(state.held.devices.device_lists, ()), {})
+
+
+def with_allocate_responses(state: NodeState, event: DevicesAllocated) -> NodeState:
+    """The node with the plugins' `Allocate` responses for a pod."""
+    devices = state.held.devices
+    for (container, resource), response in event.responses.items():
+        devices = devices.with_allocation_response(event.uid, container, resource, response)
+    return replace(state, held=replace(state.held, devices=devices))
 
 
 def _remove(state: NodeState, uid: str) -> Step:
@@ -234,11 +316,6 @@ def _down(state: NodeState, because: tuple[Reason, ...]) -> Step:
     return Step(replace(state, kubelet_down_for=because), (ExitKubelet(because=because),), because)
 
 
-def running_containers(pods: Iterable[Pod]) -> frozenset[tuple[str, str]]:
-    """The running containers by uid and name: by their statuses; without a status, all but init containers."""
-    return frozenset((pod.metadata.uid, name) for pod in pods for name in _running(pod))
-
-
 def _running(pod: Pod) -> Iterator[str]:
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     running_by_name = {
@@ -252,36 +329,6 @@ def _running(pod: Pod) -> Iterator[str]:
     for container in pod.spec.containers:
         if running_by_name.get(container.name, True):
             yield container.name
-
-
-class ReadmittedPod(msgspec.Struct, frozen=True):
-    """The decision of a restarted kubelet about a pod."""
-
-    pod: Pod
-    step: Step
-
-
-def readmit_pods(
-    state: NodeState, pods: Iterable[Pod], running_uids: Collection[str]
-) -> tuple[NodeState, tuple[ReadmittedPod, ...]]:
-    """The node after its restarted kubelet has handled all pods, with the decision about each.
-
-    Each pod passes all admission handlers as a new one does and keeps its allocations. No allocation is released
-    until all pods are handled. ``running_uids`` are the pods whose admission is certain, as they ran before: for
-    them unjudged features do not matter.
-
-    Follows: v1.36, pkg/kubelet/kubelet.go, HandlePodAdditions; allocation/allocation_manager.go, AddPod.
-    Departs: pods are judged by what the new configuration leaves them; a kubelet that is slow to write its
-        node object judges by what the former one left.
-    """
-    from nodewright.engine.node.restart.restart_rehearsal import pods_in_sync_order  # noqa: PLC0415 - start-up time
-
-    readmitted = []
-    for pod in pods_in_sync_order(pods):
-        result = _decide(replace(state, is_collected=True), pod, is_known=pod.metadata.uid in running_uids)
-        readmitted.append(ReadmittedPod(pod, result))
-        state = result.state
-    return state, tuple(readmitted)
 
 
 def _decide(state: NodeState, pod: Pod, *, is_known: bool = False) -> Step:
@@ -315,54 +362,6 @@ def _decide(state: NodeState, pod: Pod, *, is_known: bool = False) -> Step:
         return Step(after.rejected(pod.metadata.uid), actions, because, Decision.REFUSED, admission.victims)
     actions = (*kills, AdmitPod(pod_uid=pod.metadata.uid))
     return Step(after.with_pod(pod), actions, admission.because, Decision.ADMITTED, admission.victims)
-
-
-class NodeStep(msgspec.Struct, frozen=True):
-    """An event and the node's step for it, for the journal."""
-
-    event: NodeEvent
-    step: Step
-
-
-T = TypeVar("T")
-
-
-def with_listed_devices(state: NodeState, event: DevicesObserved) -> NodeState:
-    """The node with the devices that a plugin lists: capacity counts all of them, allocatable the healthy ones.
-
-    Pods keep their devices even if these are unhealthy or no longer listed. A resource whose plugin is gone for good
-    stays with a capacity of 0 until the next start, so that it differs from one that no plugin manages.
-
-    Follows: v1.36, devicemanager/manager.go, genericDeviceUpdateCallback, GetCapacity; nodestatus/setters.go,
-        MachineInfo.
-    """
-    facts, devices = state.config.facts, state.held.devices
-    if event.devices is None:
-        lists = {**facts.devices, event.resource: ()}
-        preferences = _without(facts.preferred_allocation, event.resource)
-        devices = devices.without_resource(event.resource)
-    else:
-        lists = {**facts.devices, event.resource: event.devices}
-        preferences = {**facts.preferred_allocation, event.resource: event.preference}
-        devices = devices.with_devices(event.resource, event.devices)
-    after = _with_lists(state, lists, preferences)
-    return replace(after, held=replace(after.held, devices=devices))
-
-
-def without_listed_devices(state: NodeState) -> NodeState:
-    """The node before plugins register again: known resources have no devices.
-
-    Follows: v1.36, devicemanager/manager.go, readCheckpoint.
-    """
-    return _with_lists(state, dict.fromkeys(state.held.devices.device_lists, ()), {})
-
-
-def with_allocate_responses(state: NodeState, event: DevicesAllocated) -> NodeState:
-    """The node with the plugins' `Allocate` responses for a pod."""
-    devices = state.held.devices
-    for (container, resource), response in event.responses.items():
-        devices = devices.with_allocation_response(event.uid, container, resource, response)
-    return replace(state, held=replace(state.held, devices=devices))
 
 
 def _with_lists(

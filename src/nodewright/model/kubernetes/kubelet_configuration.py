@@ -36,10 +36,8 @@ NullableDuration: TypeAlias = Annotated[Duration, msgspec.Meta(extra={"pointer":
 DurationOrNanoseconds: TypeAlias = Annotated[Duration, msgspec.Meta(extra={"number": "ns"})]
 StringMap: TypeAlias = dict[str, str]
 
-
-def _go(name: str) -> msgspec.Meta:
-    """A string with its own type in Kubernetes, which messages name."""
-    return msgspec.Meta(extra={"go": f"v1beta1.{name}"})
+RESERVABLE_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pid")
+"""The resources that can be reserved."""
 
 
 def _named(name: str, default: Any = "") -> Any:
@@ -79,6 +77,11 @@ class KubeletWebhookAuthorization(msgspec.Struct, frozen=True, rename="camel"):
 
     cache_authorized_ttl: Duration = _named("cacheAuthorizedTTL", Duration.seconds(300))
     cache_unauthorized_ttl: Duration = _named("cacheUnauthorizedTTL", Duration.seconds(30))
+
+
+def _go(name: str) -> msgspec.Meta:
+    """A string with its own type in Kubernetes, which messages name."""
+    return msgspec.Meta(extra={"go": f"v1beta1.{name}"})
 
 
 class KubeletAuthorization(msgspec.Struct, frozen=True, rename="camel"):
@@ -313,10 +316,6 @@ class KubeletConfiguration(msgspec.Struct, frozen=True, rename="camel"):
     tracing: TracingConfiguration | None = None
     enable_system_log_handler: bool = True
     enable_system_log_query: bool = False
-
-
-RESERVABLE_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pid")
-"""The resources that can be reserved."""
 
 
 class Reservations(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,16 +33,21 @@ _KEY_RULE = (
 _VALUE_RULE = f"a valid label must be an empty string or {_KEY_RULE.removeprefix('must ')}"
 _EMPTY = "must be non-empty"
 
-
-def _shape(rule: str, pattern: str, *examples: str) -> str:
-    shown = " or ".join(f"'{example}', " for example in examples)
-    return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
-
-
-_NO_LABEL = _shape(_LABEL_RULE, _LABEL, "my-name", "123-abc")
-_NO_SUBDOMAIN = _shape(_SUBDOMAIN_RULE, _SUBDOMAIN, "example.com")
-_NO_KEY = _shape(_KEY_RULE, _KEY, "MyName", "my.name", "123-abc")
-_NO_VALUE = _shape(_VALUE_RULE, _VALUE, "MyValue", "my_value", "12345")
+_IPC = frozenset(
+    [
+        "kernel.sem",
+        "kernel.shmall",
+        "kernel.shmmax",
+        "kernel.shmmni",
+        "kernel.shm_rmid_forced",
+        "kernel.shm",
+        "kernel.msgmax",
+        "kernel.msgmnb",
+        "kernel.msgmni",
+        "kernel.msg",
+    ]
+)
+_PREFIXES = {"net.": "Net", "fs.mqueue.": "IPC"}
 
 
 def dns1123_label_errors(text: str) -> list[str]:
@@ -92,10 +97,6 @@ def label_key_errors(text: str) -> list[str]:
     return rules
 
 
-def _in_bytes(rules: list[str]) -> list[str]:
-    return [rule.replace("253 characters", "253 bytes") for rule in rules]
-
-
 def http_path_errors(text: str) -> list[str]:
     """Why the text is not the path of a name such as `example.com/path`.
 
@@ -128,18 +129,6 @@ def label_value_errors(text: str) -> list[str]:
     return rules
 
 
-def _too_many_characters(text: str, most: int) -> list[str]:
-    """As `_too_long`, in the words for names, which count bytes as well.
-
-    Follows: v1.36, apimachinery/pkg/util/validation/validation.go, MaxLenError.
-    """
-    return [f"must be no more than {most} characters"] if len(text.encode()) > most else []
-
-
-def _too_long(text: str, most: int) -> list[str]:
-    return [f"must be no more than {most} bytes"] if len(text.encode()) > most else []
-
-
 def is_label_key(text: str) -> bool:
     """Whether the text is a label key: a name, or a DNS subdomain, a slash and a name.
 
@@ -158,26 +147,34 @@ def is_label_value(text: str) -> bool:
     return not label_value_errors(text)
 
 
-# ---------------------------------------------------------------- keys, variables, ports, headers, addresses
+def _shape(rule: str, pattern: str, *examples: str) -> str:
+    shown = " or ".join(f"'{example}', " for example in examples)
+    return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
 
-_CONFIG_KEY = r"[-._a-zA-Z0-9]+"
-_CONFIG_KEY_RE = lazy_pattern(_CONFIG_KEY, re.ASCII)
-_NO_CONFIG_KEY = _shape(
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
-    _CONFIG_KEY,
-    "key.name",
-    "KEY_NAME",
-    "key-name",
-)
-_PRINTABLE_RE = lazy_pattern(r"[ -<>-~]*", re.ASCII)
-_HEADER = r"[-A-Za-z0-9]+"
-_HEADER_RE = lazy_pattern(_HEADER, re.ASCII)
-_NO_HEADER = _shape(
-    "a valid HTTP header must consist of alphanumeric characters or '-'", _HEADER, "X-Header-Name"
-)
-_UNDERSCORED = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
-_SEARCH = rf"{_UNDERSCORED}(\.{_UNDERSCORED})*"
-_NO_SEARCH = _shape(_SUBDOMAIN_RULE.replace("'-' or", "'_', '-' or"), _SEARCH, "example.com")
+
+_NO_LABEL = _shape(_LABEL_RULE, _LABEL, "my-name", "123-abc")
+_NO_SUBDOMAIN = _shape(_SUBDOMAIN_RULE, _SUBDOMAIN, "example.com")
+_NO_KEY = _shape(_KEY_RULE, _KEY, "MyName", "my.name", "123-abc")
+_NO_VALUE = _shape(_VALUE_RULE, _VALUE, "MyValue", "my_value", "12345")
+
+
+def _in_bytes(rules: list[str]) -> list[str]:
+    return [rule.replace("253 characters", "253 bytes") for rule in rules]
+
+
+def _too_many_characters(text: str, most: int) -> list[str]:
+    """As `_too_long`, in the words for names, which count bytes as well.
+
+    Follows: v1.36, apimachinery/pkg/util/validation/validation.go, MaxLenError.
+    """
+    return [f"must be no more than {most} characters"] if len(text.encode()) > most else []
+
+
+def _too_long(text: str, most: int) -> list[str]:
+    return [f"must be no more than {most} bytes"] if len(text.encode()) > most else []
+
+
+# ---------------------------------------------------------------- keys, variables, ports, headers, addresses
 
 
 def config_key_errors(text: str) -> list[str]:
@@ -265,21 +262,24 @@ def ip_errors(text: str) -> list[str]:
     return ["must not be an IPv4-mapped IPv6 address"] if mapped else []
 
 
-_IPC = frozenset(
-    [
-        "kernel.sem",
-        "kernel.shmall",
-        "kernel.shmmax",
-        "kernel.shmmni",
-        "kernel.shm_rmid_forced",
-        "kernel.shm",
-        "kernel.msgmax",
-        "kernel.msgmnb",
-        "kernel.msgmni",
-        "kernel.msg",
-    ]
+_CONFIG_KEY = r"[-._a-zA-Z0-9]+"
+_CONFIG_KEY_RE = lazy_pattern(_CONFIG_KEY, re.ASCII)
+_NO_CONFIG_KEY = _shape(
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+    _CONFIG_KEY,
+    "key.name",
+    "KEY_NAME",
+    "key-name",
 )
-_PREFIXES = {"net.": "Net", "fs.mqueue.": "IPC"}
+_PRINTABLE_RE = lazy_pattern(r"[ -<>-~]*", re.ASCII)
+_HEADER = r"[-A-Za-z0-9]+"
+_HEADER_RE = lazy_pattern(_HEADER, re.ASCII)
+_NO_HEADER = _shape(
+    "a valid HTTP header must consist of alphanumeric characters or '-'", _HEADER, "X-Header-Name"
+)
+_UNDERSCORED = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_SEARCH = rf"{_UNDERSCORED}(\.{_UNDERSCORED})*"
+_NO_SEARCH = _shape(_SUBDOMAIN_RULE.replace("'-' or", "'_', '-' or"), _SEARCH, "example.com")
 
 
 def dotted_sysctl(sysctl: str) -> str:

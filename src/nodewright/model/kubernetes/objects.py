@@ -25,9 +25,10 @@ from nodewright.model.values.quantity import Quantity, fits_int64
 ResourceList: TypeAlias = dict[str, Quantity]
 """Amounts by resource name. Never changed in place, though the type allows it."""
 
-
 DEFAULT_GRACE_PERIOD_S = 30
 """The API server's default of `terminationGracePeriodSeconds`."""
+
+_DECIMAL = lazy_pattern(r"0|-?[1-9][0-9]*", re.ASCII)
 
 
 class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
@@ -342,9 +343,6 @@ class Taint(msgspec.Struct, frozen=True, rename="camel"):
     """When it was added; not read."""
 
 
-_DECIMAL = lazy_pattern(r"0|-?[1-9][0-9]*", re.ASCII)
-
-
 def tolerates(toleration: Toleration, taint: Taint, *, comparisons: bool = False) -> bool:
     """Whether the toleration covers the taint.
 
@@ -369,15 +367,6 @@ def tolerates(toleration: Toleration, taint: Taint, *, comparisons: bool = False
             return False
 
 
-def _compares(operator: str, taint_value: str, toleration_value: str) -> bool:
-    if _DECIMAL.fullmatch(taint_value) is None or _DECIMAL.fullmatch(toleration_value) is None:
-        return False
-    left, right = int(taint_value), int(toleration_value)
-    if not (fits_int64(left) and fits_int64(right)):
-        return False
-    return left < right if operator == "Lt" else left > right
-
-
 def merged_tolerations(first: Sequence[Toleration], second: Sequence[Toleration]) -> tuple[Toleration, ...]:
     """Both lists as one, without tolerations that others cover.
 
@@ -393,6 +382,15 @@ def merged_tolerations(first: Sequence[Toleration], second: Sequence[Toleration]
         if not any(_covers(other, toleration) for other in (*merged, *later)):
             merged.append(toleration)
     return tuple(merged)
+
+
+def _compares(operator: str, taint_value: str, toleration_value: str) -> bool:
+    if _DECIMAL.fullmatch(taint_value) is None or _DECIMAL.fullmatch(toleration_value) is None:
+        return False
+    left, right = int(taint_value), int(toleration_value)
+    if not (fits_int64(left) and fits_int64(right)):
+        return False
+    return left < right if operator == "Lt" else left > right
 
 
 def _covers(wide: Toleration, narrow: Toleration) -> bool:

@@ -4,6 +4,27 @@ from typing import Any
 
 import msgspec
 
+_FIELDS = frozenset(
+    [
+        "metadata.annotations",
+        "metadata.labels",
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "spec.host",
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.serviceAccountName",
+        "spec.schedulerName",
+        "status.phase",
+        "status.hostIP",
+        "status.hostIPs",
+        "status.podIP",
+        "status.podIPs",
+    ]
+)
+SUBSCRIPTED_FIELDS = ("metadata.annotations", "metadata.labels")
+
 
 class Sysctl(msgspec.Struct, frozen=True):
     """A kernel parameter that a pod sets."""
@@ -81,28 +102,6 @@ class EnvVar(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     value: str = ""
     value_from: dict[str, Any] | None = None
-
-
-_FIELDS = frozenset(
-    [
-        "metadata.annotations",
-        "metadata.labels",
-        "metadata.name",
-        "metadata.namespace",
-        "metadata.uid",
-        "spec.host",
-        "spec.nodeName",
-        "spec.restartPolicy",
-        "spec.serviceAccountName",
-        "spec.schedulerName",
-        "status.phase",
-        "status.hostIP",
-        "status.hostIPs",
-        "status.podIP",
-        "status.podIPs",
-    ]
-)
-SUBSCRIPTED_FIELDS = ("metadata.annotations", "metadata.labels")
 
 
 def split_subscript(path: str) -> tuple[str, str | None]:

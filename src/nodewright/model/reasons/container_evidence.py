@@ -18,6 +18,8 @@ from nodewright.model.kubernetes.runtime_status import OOM_KILLED
 
 CRASH_LOOP_BACK_OFF, CONTAINER_STATUS_UNKNOWN = "CrashLoopBackOff", "ContainerStatusUnknown"
 
+UNSCHEDULABLE, SCHEDULING_GATED = "Unschedulable", "SchedulingGated"
+
 
 class StatusClue(msgspec.Struct, frozen=True, kw_only=True):
     """A fact in a status, with what it leaves open and what helps."""
@@ -185,31 +187,6 @@ def restarted_containers(pod: Pod) -> Iterator[ContainerFact]:
             yield _ending(pod, container, status.name, terminated)
 
 
-def _ending(
-    pod: Pod, container: Container | None, name: str, terminated: ContainerStateTerminated
-) -> ContainerFact:
-    if terminated.reason == CONTAINER_STATUS_UNKNOWN:
-        return ContainerLost(name=name)
-    if terminated.reason != OOM_KILLED:
-        return ContainerEnded(name=name, reason=terminated.reason, exit_code=terminated.exit_code)
-    limit = None if container is None else container.resources.limits.get(MEMORY)
-    pod_level = None if pod.spec.resources is None else pod.spec.resources.limits.get(MEMORY)
-    return ContainerOOMKilled(
-        name=name,
-        exit_code=terminated.exit_code,
-        limit="" if limit is None else str(limit),
-        pod_limit="" if pod_level is None else str(pod_level),
-    )
-
-
-def _statuses(pod: Pod) -> Iterator[tuple[ContainerStatus, Container | None]]:
-    containers = {
-        container.name: container for container in (*pod.spec.init_containers, *pod.spec.containers)
-    }
-    for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-        yield status, containers.get(status.name)
-
-
 class ConditionsThen(StatusClue, frozen=True, kw_only=True):
     """The node had these conditions at admission."""
 
@@ -319,9 +296,6 @@ class PreemptedForCriticalPod(StatusClue, frozen=True, kw_only=True):
         )
 
 
-UNSCHEDULABLE, SCHEDULING_GATED = "Unschedulable", "SchedulingGated"
-
-
 class NodesUnsuitable(StatusClue, frozen=True, kw_only=True):
     """A reason of the scheduler, and the number of nodes that it concerns."""
 
@@ -353,70 +327,6 @@ class NodesUnsuitable(StatusClue, frozen=True, kw_only=True):
             if match is not None:
                 return (match.expand(remedy),) if remedy else ()
         return ()
-
-
-# The scheduler's reason, our sentence, and the remedy.
-_SCHEDULER_REASONS = (
-    (
-        r"Insufficient (\S+)",
-        r"too little \1 left for the pod",
-        (
-            r"request less \1, or make some available: `nodewright explain -f POD --node NODE` shows how much is missing "
-            "on a node and which pods hold it"
-        ),
-    ),
-    (
-        r"Too many pods",
-        "as many pods as the node may run",
-        "a larger maxPods in the KubeletConfiguration, or another node",
-    ),
-    (
-        r"node\(s\) had untolerated taint(?:\(s\))?(?: (\{.*\}))?",
-        r"a taint that the pod does not tolerate \1",
-        r"a toleration for the taint \1, or nodes without it (`kubectl describe node` lists them)",
-    ),
-    (
-        r"node\(s\) didn't match Pod's node affinity/selector",
-        "labels that do not match the pod's nodeSelector or node affinity",
-        "a nodeSelector and node affinity that match a node's labels (`kubectl get nodes --show-labels`)",
-    ),
-    (r"node\(s\) were unschedulable", "cordoned (spec.unschedulable)", "`kubectl uncordon` of a node"),
-    (
-        r"node\(s\) didn't have free ports for the requested pod ports",
-        "a hostPort of the pod is in use",
-        "another hostPort, or none",
-    ),
-    (
-        r"node\(s\) didn't match pod topology spread constraints( \(missing required label\))?",
-        r"the pod's topologySpreadConstraints do not allow it\1",
-        "`whenUnsatisfiable: ScheduleAnyway`, a larger maxSkew, or nodes with the topologyKey",
-    ),
-    (
-        r"node\(s\) didn't match pod affinity rules",
-        "no pod there that the pod's podAffinity requires",
-        "a podAffinity that matches running pods, or preferred instead of required",
-    ),
-    (
-        r"node\(s\) didn't (?:match pod|satisfy existing pods) anti-affinity rules",
-        "a podAntiAffinity, of this pod or of a pod there, forbids it",
-        "fewer replicas than nodes, or a preferred podAntiAffinity instead of a required one",
-    ),
-    (
-        r"pod has unbound immediate PersistentVolumeClaims",
-        "a PersistentVolumeClaim of the pod is not bound",
-        "bind the claim: `kubectl describe pvc` shows what its provisioner waits for",
-    ),
-    (
-        r"node\(s\) (?:had volume node affinity conflict|didn't match PersistentVolume's node affinity)",
-        "the pod's PersistentVolume is not accessible from there",
-        "a node in the zone of the volume, or a StorageClass with `volumeBindingMode: WaitForFirstConsumer`",
-    ),
-    (
-        r"node\(s\) exceed max volume count",
-        "as many volumes attached as the driver allows",
-        "fewer volumes, or another node",
-    ),
-)
 
 
 class PreemptionOutcome(StatusClue, frozen=True, kw_only=True):
@@ -496,6 +406,108 @@ def scheduling_facts(pod: Pod) -> Iterator[SchedulingFact]:
             yield from _unsuitable(pod, condition.message)
 
 
+def resize_fact(pod: Pod) -> ResizeWaits | None:
+    """Why a resize of the pod has not been performed; None: none is pending, or it proceeds."""
+    for condition in pod.status.conditions:
+        if condition.status == "True" and (
+            condition.type == "PodResizePending"
+            or (condition.type == "PodResizeInProgress" and condition.reason == "Error")
+        ):
+            return _resize(condition)
+    if pod.status.resize in ("Deferred", "Infeasible"):  # kubelets up to 1.32
+        return ResizeWaits(reason=pod.status.resize, message="")
+    return None
+
+
+def _ending(
+    pod: Pod, container: Container | None, name: str, terminated: ContainerStateTerminated
+) -> ContainerFact:
+    if terminated.reason == CONTAINER_STATUS_UNKNOWN:
+        return ContainerLost(name=name)
+    if terminated.reason != OOM_KILLED:
+        return ContainerEnded(name=name, reason=terminated.reason, exit_code=terminated.exit_code)
+    limit = None if container is None else container.resources.limits.get(MEMORY)
+    pod_level = None if pod.spec.resources is None else pod.spec.resources.limits.get(MEMORY)
+    return ContainerOOMKilled(
+        name=name,
+        exit_code=terminated.exit_code,
+        limit="" if limit is None else str(limit),
+        pod_limit="" if pod_level is None else str(pod_level),
+    )
+
+
+def _statuses(pod: Pod) -> Iterator[tuple[ContainerStatus, Container | None]]:
+    containers = {
+        container.name: container for container in (*pod.spec.init_containers, *pod.spec.containers)
+    }
+    for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        yield status, containers.get(status.name)
+
+
+# The scheduler's reason, our sentence, and the remedy.
+_SCHEDULER_REASONS = (
+    (
+        r"Insufficient (\S+)",
+        r"too little \1 left for the pod",
+        (
+            r"request less \1, or make some available: `nodewright explain -f POD --node NODE` shows how much is missing "
+            "on a node and which pods hold it"
+        ),
+    ),
+    (
+        r"Too many pods",
+        "as many pods as the node may run",
+        "a larger maxPods in the KubeletConfiguration, or another node",
+    ),
+    (
+        r"node\(s\) had untolerated taint(?:\(s\))?(?: (\{.*\}))?",
+        r"a taint that the pod does not tolerate \1",
+        r"a toleration for the taint \1, or nodes without it (`kubectl describe node` lists them)",
+    ),
+    (
+        r"node\(s\) didn't match Pod's node affinity/selector",
+        "labels that do not match the pod's nodeSelector or node affinity",
+        "a nodeSelector and node affinity that match a node's labels (`kubectl get nodes --show-labels`)",
+    ),
+    (r"node\(s\) were unschedulable", "cordoned (spec.unschedulable)", "`kubectl uncordon` of a node"),
+    (
+        r"node\(s\) didn't have free ports for the requested pod ports",
+        "a hostPort of the pod is in use",
+        "another hostPort, or none",
+    ),
+    (
+        r"node\(s\) didn't match pod topology spread constraints( \(missing required label\))?",
+        r"the pod's topologySpreadConstraints do not allow it\1",
+        "`whenUnsatisfiable: ScheduleAnyway`, a larger maxSkew, or nodes with the topologyKey",
+    ),
+    (
+        r"node\(s\) didn't match pod affinity rules",
+        "no pod there that the pod's podAffinity requires",
+        "a podAffinity that matches running pods, or preferred instead of required",
+    ),
+    (
+        r"node\(s\) didn't (?:match pod|satisfy existing pods) anti-affinity rules",
+        "a podAntiAffinity, of this pod or of a pod there, forbids it",
+        "fewer replicas than nodes, or a preferred podAntiAffinity instead of a required one",
+    ),
+    (
+        r"pod has unbound immediate PersistentVolumeClaims",
+        "a PersistentVolumeClaim of the pod is not bound",
+        "bind the claim: `kubectl describe pvc` shows what its provisioner waits for",
+    ),
+    (
+        r"node\(s\) (?:had volume node affinity conflict|didn't match PersistentVolume's node affinity)",
+        "the pod's PersistentVolume is not accessible from there",
+        "a node in the zone of the volume, or a StorageClass with `volumeBindingMode: WaitForFirstConsumer`",
+    ),
+    (
+        r"node\(s\) exceed max volume count",
+        "as many volumes attached as the driver allows",
+        "fewer volumes, or another node",
+    ),
+)
+
+
 def _unsuitable(pod: Pod, message: str) -> Iterator[NodesUnsuitable | PreemptionOutcome]:
     match = re.match(r"0/(\d+) nodes are available: (.*)", message, re.DOTALL)
     if match is None:
@@ -521,19 +533,6 @@ def _requested(pod: Pod, resource: str) -> str:
         if resource in container.resources.requests
     )
     return ", ".join(amounts)
-
-
-def resize_fact(pod: Pod) -> ResizeWaits | None:
-    """Why a resize of the pod has not been performed; None: none is pending, or it proceeds."""
-    for condition in pod.status.conditions:
-        if condition.status == "True" and (
-            condition.type == "PodResizePending"
-            or (condition.type == "PodResizeInProgress" and condition.reason == "Error")
-        ):
-            return _resize(condition)
-    if pod.status.resize in ("Deferred", "Infeasible"):  # kubelets up to 1.32
-        return ResizeWaits(reason=pod.status.resize, message="")
-    return None
 
 
 def _resize(condition: PodCondition) -> ResizeWaits:

@@ -9,6 +9,7 @@ from nodewright.model.reasons.fact import KubeletText, ManagerFact
 from nodewright.model.values.golang import quoted, text_map
 from nodewright.model.values.idset import CPUSet, NUMASet
 
+
 # ---------------------------------------------------------------- which CPUs are free, and which containers hold the others
 
 
@@ -302,7 +303,6 @@ CPURefusal: TypeAlias = (
     | KubeletHangs
     | KubeletCrashes
 )
-
 CPUEvidence: TypeAlias = PickedBy | CPUsNotFree | CPUsStranded | DistributionOverwritten
 
 
@@ -653,6 +653,7 @@ def _usage(node: CPUsOfNUMA) -> Iterator[str]:
 
 
 # ---------------------------------------------------------------- the policy and its options
+
 
 _STATIC = "new static policy error: "
 

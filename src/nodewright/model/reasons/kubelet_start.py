@@ -72,12 +72,6 @@ def over_reservation_message(over: Iterable[OverReserved]) -> str:
     return f"invalid Node Allocatable configuration. {' '.join(faults)}"
 
 
-def _go_struct(amount: Quantity) -> str:
-    if not amount.is_int64:
-        return str(amount)
-    return f"{{{{{amount.unscaled} {amount.scale}}} {{<nil>}} {amount.original_text} {amount.format}}}"
-
-
 class StateFile(StrEnum):
     """The files in which the kubelet's resource managers keep their assignments."""
 
@@ -86,14 +80,6 @@ class StateFile(StrEnum):
     DEVICES = "kubelet_internal_checkpoint"
     ALLOCATED = "allocated_pods_state"
     ACTUATED = "actuated_pods_state"
-
-
-_OWNERS = {
-    StateFile.CPU: "the CPU manager",
-    StateFile.MEMORY: "the memory manager",
-    StateFile.ALLOCATED: "pod resource information",
-    StateFile.ACTUATED: "pod resource information",
-}
 
 
 class FormatTried(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,6 +211,20 @@ class StateEntryNull(Fact, frozen=True, kw_only=True):
 StateFileReason: TypeAlias = (
     StateFileDamaged | StatePolicyDiffers | StateContainerUnknown | StateCPUsUnreadable | StateEntryNull
 )
+
+
+def _go_struct(amount: Quantity) -> str:
+    if not amount.is_int64:
+        return str(amount)
+    return f"{{{{{amount.unscaled} {amount.scale}}} {{<nil>}} {amount.original_text} {amount.format}}}"
+
+
+_OWNERS = {
+    StateFile.CPU: "the CPU manager",
+    StateFile.MEMORY: "the memory manager",
+    StateFile.ALLOCATED: "pod resource information",
+    StateFile.ACTUATED: "pod resource information",
+}
 
 
 def _restore(error: str, file: StateFile, path: str) -> KubeletText:

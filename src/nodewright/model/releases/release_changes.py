@@ -78,21 +78,6 @@ def gate_history(name: str) -> GateHistory:
     return GateHistory(name, tuple(_states(name)))
 
 
-def _states(name: str) -> Iterator[tuple[str, str]]:
-    last = None
-    for release, table in RELEASE_TABLES.items():
-        gate = table.gates.get(name)
-        state = "unknown" if gate is None else _state(gate)
-        if state != last:
-            yield release, state
-        last = state
-
-
-def _state(gate: FeatureGate) -> str:
-    switch = "on" if gate.default else "off"
-    return f"{gate.stage}, {'locked to ' if gate.locked else ''}{switch}"
-
-
 class RemovedFlag(msgspec.Struct, frozen=True, kw_only=True):
     """A flag of the kubelet's command line that a release no longer has."""
 
@@ -138,9 +123,6 @@ def unknown_flags(names: Collection[str], release: str) -> tuple[RemovedFlag, ..
 _IN_PLACE = (
     "compare `status.containerStatuses[].allocatedResources` with the spec, and finish pending resizes first"
 )
-
-_RECREATE = "drain the node before the upgrade, so that its pods are created again"
-
 _NONE = "nothing; the value is the new kubelet's"
 
 RELEASE_CHANGES = (
@@ -491,3 +473,21 @@ RELEASE_CHANGES = (
     ),
 )
 """The changes of all releases, oldest first."""
+
+
+def _states(name: str) -> Iterator[tuple[str, str]]:
+    last = None
+    for release, table in RELEASE_TABLES.items():
+        gate = table.gates.get(name)
+        state = "unknown" if gate is None else _state(gate)
+        if state != last:
+            yield release, state
+        last = state
+
+
+def _state(gate: FeatureGate) -> str:
+    switch = "on" if gate.default else "off"
+    return f"{gate.stage}, {'locked to ' if gate.locked else ''}{switch}"
+
+
+_RECREATE = "drain the node before the upgrade, so that its pods are created again"

@@ -58,16 +58,6 @@ class ClaimedInPredicates(StrEnum):
 OptionStages = Mapping[str, str]
 """The maturity of each policy option: `Alpha`, `Beta`, or "" for a stable one."""
 
-_CPU_OPTIONS: OptionStages = {
-    "full-pcpus-only": "Beta",
-    "distribute-cpus-across-numa": "Alpha",
-    "align-by-socket": "Alpha",
-    "distribute-cpus-across-cores": "Alpha",
-    "strict-cpu-reservation": "Alpha",
-    "prefer-align-cpus-by-uncorecache": "Alpha",
-}
-_TOPOLOGY_OPTIONS: OptionStages = {"prefer-closest-numa-nodes": "", "max-allowable-numa-nodes": "Beta"}
-
 
 class ReleaseRules(msgspec.Struct, frozen=True, kw_only=True):
     """What the kubelet and the API server of a release do where releases differ."""
@@ -209,3 +199,14 @@ def gates_after(before: GateTable, rows: GateRows, *, removed: str = "", depende
     for name in removed.split():
         del gates[name]
     return dict(sorted(gates.items()))
+
+
+_CPU_OPTIONS: OptionStages = {
+    "full-pcpus-only": "Beta",
+    "distribute-cpus-across-numa": "Alpha",
+    "align-by-socket": "Alpha",
+    "distribute-cpus-across-cores": "Alpha",
+    "strict-cpu-reservation": "Alpha",
+    "prefer-align-cpus-by-uncorecache": "Alpha",
+}
+_TOPOLOGY_OPTIONS: OptionStages = {"prefer-closest-numa-nodes": "", "max-allowable-numa-nodes": "Beta"}

@@ -12,6 +12,11 @@ from nodewright.model.patterns import lazy_pattern
 from nodewright.model.releases import v1_32, v1_33, v1_34, v1_35, v1_36
 from nodewright.model.releases.release_rules import GateTable, ReleaseRules
 
+_SHAPE = lazy_pattern(
+    r"v?(?P<major>[0-9]{1,9})\.(?P<minor>[0-9]{1,9})(?:\.(?P<patch>[0-9]{1,9}))?(?P<rest>(?:[-+][0-9A-Za-z.+-]*)?)",
+    re.ASCII,
+)
+
 
 class ReleaseTable(msgspec.Struct, frozen=True):
     """What differs between a release and others."""
@@ -37,11 +42,6 @@ RELEASE_TABLES: Mapping[str, ReleaseTable] = {
 NEWEST = RELEASE_TABLES["1.36"]
 """The release of nodes that name none."""
 
-
-_SHAPE = lazy_pattern(
-    r"v?(?P<major>[0-9]{1,9})\.(?P<minor>[0-9]{1,9})(?:\.(?P<patch>[0-9]{1,9}))?(?P<rest>(?:[-+][0-9A-Za-z.+-]*)?)",
-    re.ASCII,
-)
 RELEASES_WITH_RULES = tuple(RELEASE_TABLES)
 """The releases with their own rules, oldest first."""
 

@@ -16,6 +16,18 @@ BINARY_EXPONENTS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 _BINARY_SUFFIXES = ("", *BINARY_EXPONENTS)
 
+MilliCPU = NewType("MilliCPU", int)
+"""Thousandths of a CPU."""
+
+Bytes = NewType("Bytes", int)
+"""Bytes of memory or storage."""
+
+Microseconds = NewType("Microseconds", int)
+"""Microseconds, as cgroup files count CPU time."""
+
+INT64_MAX = 2**63 - 1
+INT64_MIN = -(2**63)
+
 
 class QuantityFormat(StrEnum):
     """How an amount is printed; `UNSET` is the format of Go's zero value."""
@@ -326,7 +338,73 @@ class Quantity:
         return hash(_stripped(self.unscaled, self.scale) if self.unscaled else (0, 0))
 
 
-ZERO = Quantity()
+class QuantityError(ValueError):
+    """A text that Kubernetes does not parse as a quantity; the message is Kubernetes'."""
+
+
+FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+NUMERIC_WRONG = "unable to parse numeric part of quantity"
+SUFFIX_WRONG = "unable to parse quantity's suffix"
+
+# Texts beyond these bounds are no real amounts; without the bounds, parsing one could take minutes,
+# and a sum could have more digits than Python prints.
+MAX_TEXT_LENGTH = 1000
+MAX_EXPONENT = 1000
+
+
+class ParsedQuantity(NamedTuple):
+    """A parsed text: the fields of a `Quantity`."""
+
+    unscaled: int
+    scale: int
+    format: QuantityFormat
+    original_text: str
+    is_int64: bool
+
+
+def parse_quantity_text(text: str) -> ParsedQuantity:
+    """The exact amount of the text.
+
+    Errors:  QuantityError with Kubernetes' message.
+    Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, ParseQuantity.
+    """
+    if not text:
+        raise QuantityError(FORMAT_WRONG)
+    if text == "0":
+        return ParsedQuantity(0, 0, QuantityFormat.DECIMAL_SI, text, is_int64=True)
+    match = _SHAPE.fullmatch(text) if len(text) <= MAX_TEXT_LENGTH else None
+    if match is None:
+        raise QuantityError(FORMAT_WRONG)
+    sign, zeros, whole, fraction, suffix = match.groups(default="")
+    fmt, exponent = _suffix(suffix)
+    int64_amount = _int64_amount(text, sign, whole or "0", fraction, fmt, exponent)
+    if int64_amount is not None:
+        return int64_amount
+    if not (zeros or whole or fraction):
+        raise QuantityError(NUMERIC_WRONG)
+    return _decimal_amount(sign, whole, fraction, fmt, exponent)
+
+
+def rounded_away_from_zero(number: int, places: int) -> int:
+    """The number divided by 10**places, rounded away from zero."""
+    if places > MAX_TEXT_LENGTH * 3:
+        return (number > 0) - (number < 0)
+    covering: int = -(-abs(number) // 10**places)
+    return -covering if number < 0 else covering
+
+
+def wrap_int64(number: int) -> int:
+    """The number after wrapping to a signed 64-bit integer.
+
+    >>> wrap_int64(2**63)
+    -9223372036854775808
+    """
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def fits_int64(number: int) -> bool:
+    """Whether a signed 64-bit integer can hold the number."""
+    return INT64_MIN <= number <= INT64_MAX
 
 
 def _restored(
@@ -366,61 +444,9 @@ def _float(number: Fraction) -> float:
         return float("inf") if number > 0 else float("-inf")
 
 
-class QuantityError(ValueError):
-    """A text that Kubernetes does not parse as a quantity; the message is Kubernetes'."""
-
-
-FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-
-NUMERIC_WRONG = "unable to parse numeric part of quantity"
-
-SUFFIX_WRONG = "unable to parse quantity's suffix"
-
-
-# Texts beyond these bounds are no real amounts; without the bounds, parsing one could take minutes,
-# and a sum could have more digits than Python prints.
-MAX_TEXT_LENGTH = 1000
-
-MAX_EXPONENT = 1000
-
 _FINEST = -9  # nothing finer than 10**-9 is stored
-
-
 # Possessive quantifiers (`*+`) never backtrack, so the time is linear in the length of the text.
 _SHAPE = re.compile(r"([+-]?+)(0*+)([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+[-+]?+[0-9]*+)", re.ASCII)
-
-
-class ParsedQuantity(NamedTuple):
-    """A parsed text: the fields of a `Quantity`."""
-
-    unscaled: int
-    scale: int
-    format: QuantityFormat
-    original_text: str
-    is_int64: bool
-
-
-def parse_quantity_text(text: str) -> ParsedQuantity:
-    """The exact amount of the text.
-
-    Errors:  QuantityError with Kubernetes' message.
-    Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, ParseQuantity.
-    """
-    if not text:
-        raise QuantityError(FORMAT_WRONG)
-    if text == "0":
-        return ParsedQuantity(0, 0, QuantityFormat.DECIMAL_SI, text, is_int64=True)
-    match = _SHAPE.fullmatch(text) if len(text) <= MAX_TEXT_LENGTH else None
-    if match is None:
-        raise QuantityError(FORMAT_WRONG)
-    sign, zeros, whole, fraction, suffix = match.groups(default="")
-    fmt, exponent = _suffix(suffix)
-    int64_amount = _int64_amount(text, sign, whole or "0", fraction, fmt, exponent)
-    if int64_amount is not None:
-        return int64_amount
-    if not (zeros or whole or fraction):
-        raise QuantityError(NUMERIC_WRONG)
-    return _decimal_amount(sign, whole, fraction, fmt, exponent)
 
 
 def _suffix(text: str) -> tuple[QuantityFormat, int]:
@@ -492,37 +518,4 @@ def _decimal_amount(
     return ParsedQuantity(-unscaled if sign == "-" else unscaled, scale, fmt, "", is_int64=False)
 
 
-def rounded_away_from_zero(number: int, places: int) -> int:
-    """The number divided by 10**places, rounded away from zero."""
-    if places > MAX_TEXT_LENGTH * 3:
-        return (number > 0) - (number < 0)
-    covering: int = -(-abs(number) // 10**places)
-    return -covering if number < 0 else covering
-
-
-MilliCPU = NewType("MilliCPU", int)
-"""Thousandths of a CPU."""
-
-Bytes = NewType("Bytes", int)
-"""Bytes of memory or storage."""
-
-Microseconds = NewType("Microseconds", int)
-"""Microseconds, as cgroup files count CPU time."""
-
-INT64_MAX = 2**63 - 1
-
-INT64_MIN = -(2**63)
-
-
-def wrap_int64(number: int) -> int:
-    """The number after wrapping to a signed 64-bit integer.
-
-    >>> wrap_int64(2**63)
-    -9223372036854775808
-    """
-    return (number + 2**63) % 2**64 - 2**63
-
-
-def fits_int64(number: int) -> bool:
-    """Whether a signed 64-bit integer can hold the number."""
-    return INT64_MIN <= number <= INT64_MAX
+ZERO = Quantity()

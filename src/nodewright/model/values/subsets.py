@@ -20,6 +20,14 @@ import msgspec
 Share = tuple[int, int]
 """Places, and the amount if any of them is chosen."""
 
+MAX_PLACES = 16
+"""With more places the integers are too long to be fast."""
+
+_LANE = 4  # bytes per set while sets are counted: two families have at most (2**16 - 1)**2 pairs
+_FLAGS = bytes.maketrans(bytes(range(256)), bytes([48] * 128 + [49] * 128))  # is the top bit set?
+_DIGITS = bytes.maketrans(b"01", b"\x00\x01")
+_ODD = bytes.maketrans(bytes(range(256)), bytes([48, 49] * 128))  # is the lowest bit set?
+
 
 class Demand(msgspec.Struct, frozen=True):
     """An amount that the chosen places must have together.
@@ -113,97 +121,6 @@ def singletons(places: int) -> list[int]:
         single.append(lowest)
         places ^= lowest
     return single
-
-
-def _worth(places: int, demand: Demand) -> dict[int, int]:
-    """The amount of each place alone: an upper bound, as shares of several places count for each of them."""
-    worth = dict.fromkeys(singletons(places), 0)
-    for group, amount in demand.shares:
-        inside = group & places
-        if inside & (inside - 1):
-            for place in singletons(inside):
-                worth[place] += amount
-        elif inside:
-            worth[inside] += amount
-    return worth
-
-
-def _at_least(places: int, demand: Demand) -> int:
-    missing, size = demand.needed, 0
-    for amount in sorted(_worth(places, demand).values(), reverse=True):
-        if missing <= 0:
-            break
-        missing, size = missing - amount, size + 1
-    return max(size, 1)
-
-
-def _simply_met(places: int, demands: Sequence[Demand], size: int) -> bool:
-    """Whether the places with the largest amounts, relative to the demands, meet all demands."""
-    parts = dict.fromkeys(singletons(places), 0.0)
-    for demand in demands:
-        for place, amount in _worth(places, demand).items():
-            parts[place] += amount / max(demand.needed, 1)
-    chosen = sum(sorted(parts, key=lambda place: (-parts[place], place))[:size])
-    return all(demand.met_by(chosen) for demand in demands)
-
-
-def _at_most(places: int, demands: Sequence[Demand]) -> int:
-    """A sufficient size: greedily adds the place that reduces the missing amounts most."""
-    chosen, left = 0, singletons(places)
-    while left:
-        missing = [max(demand.needed - demand.total(chosen), 0) for demand in demands]
-        if chosen and not any(missing):
-            break
-        best = max(left, key=lambda place: (_relief(chosen | place, demands, missing), -place))
-        left.remove(best)
-        chosen |= best
-    return chosen.bit_count()
-
-
-def _relief(chosen: int, demands: Sequence[Demand], missing: Sequence[int]) -> float:
-    """How much of the missing amounts the set covers, relative to each demand."""
-    relief = 0.0
-    for demand, short in zip(demands, missing, strict=True):
-        if short:
-            relief += min(demand.total(chosen) - demand.needed + short, short) / short
-    return relief
-
-
-def _reaching(places: int, demands: Sequence[Demand], size: int) -> Iterator[int]:
-    """A set of this size that meets the demands, if there is one; each 0 before it is one step of the search."""
-    worths = [_worth(places, demand) for demand in demands]
-    order = sorted(singletons(places), key=lambda place: (-sum(worth[place] for worth in worths), place))
-    # tops[d][i][r]: the largest amount that r places from i onwards add to demand d.
-    tops = [
-        [_prefix_sums([worth[place] for place in order[i:]]) for i in range(len(order) + 1)]
-        for worth in worths
-    ]
-    stack = [(0, 0, size)]
-    while stack:
-        start, chosen, left = stack.pop()
-        yield 0
-        if left == 0:
-            if all(demand.met_by(chosen) for demand in demands):
-                yield chosen
-                return
-            continue
-        if len(order) - start < left:
-            continue
-        totals = [demand.total(chosen) for demand in demands]
-        if any(
-            total + top[start][left] < demand.needed
-            for total, top, demand in zip(totals, tops, demands, strict=True)
-        ):
-            continue
-        stack.append((start + 1, chosen, left))
-        stack.append((start + 1, chosen | order[start], left - 1))
-
-
-def _prefix_sums(amounts: list[int]) -> list[int]:
-    sums = [0]
-    for amount in sorted(amounts, reverse=True):
-        sums.append(sums[-1] + amount)
-    return sums
 
 
 NUMADistances = Mapping[int, Sequence[int]]
@@ -367,35 +284,6 @@ def narrowest_set_meeting(places: int, demands: Sequence[Demand], at_least: int 
     return places if size == places.bit_count() else 0
 
 
-def _node_amount(node: int, demand: Demand) -> int:
-    return sum([amount for group, amount in demand.shares if group & node])
-
-
-def _largest_sums(worth: list[int]) -> list[list[int]]:
-    """tops[i][r]: the largest amount that r of the first i nodes have."""
-    return [
-        list(accumulate(sorted(worth[:count], reverse=True), initial=0)) for count in range(len(worth) + 1)
-    ]
-
-
-def _nodes_by_amount(worth: list[int]) -> tuple[list[int], list[int]]:
-    """Amounts ascending, and for each the nodes (by index) that have it or more; last: none."""
-    order = sorted(range(len(worth)), key=worth.__getitem__)
-    nodes = [0] * (len(order) + 1)
-    for at in range(len(order) - 1, -1, -1):
-        nodes[at] = nodes[at + 1] | 1 << order[at]
-    return [worth[index] for index in order], nodes
-
-
-MAX_PLACES = 16
-"""With more places the integers are too long to be fast."""
-
-_LANE = 4  # bytes per set while sets are counted: two families have at most (2**16 - 1)**2 pairs
-_FLAGS = bytes.maketrans(bytes(range(256)), bytes([48] * 128 + [49] * 128))  # is the top bit set?
-_DIGITS = bytes.maketrans(b"01", b"\x00\x01")
-_ODD = bytes.maketrans(bytes(range(256)), bytes([48, 49] * 128))  # is the lowest bit set?
-
-
 def family(sets: Iterable[int]) -> int:
     """The family of these sets.
 
@@ -498,6 +386,117 @@ def intersections(families: Sequence[int], places: int) -> int:
     for other in others:
         merged = _pair_intersections(merged, other, places)
     return merged
+
+
+def _worth(places: int, demand: Demand) -> dict[int, int]:
+    """The amount of each place alone: an upper bound, as shares of several places count for each of them."""
+    worth = dict.fromkeys(singletons(places), 0)
+    for group, amount in demand.shares:
+        inside = group & places
+        if inside & (inside - 1):
+            for place in singletons(inside):
+                worth[place] += amount
+        elif inside:
+            worth[inside] += amount
+    return worth
+
+
+def _at_least(places: int, demand: Demand) -> int:
+    missing, size = demand.needed, 0
+    for amount in sorted(_worth(places, demand).values(), reverse=True):
+        if missing <= 0:
+            break
+        missing, size = missing - amount, size + 1
+    return max(size, 1)
+
+
+def _simply_met(places: int, demands: Sequence[Demand], size: int) -> bool:
+    """Whether the places with the largest amounts, relative to the demands, meet all demands."""
+    parts = dict.fromkeys(singletons(places), 0.0)
+    for demand in demands:
+        for place, amount in _worth(places, demand).items():
+            parts[place] += amount / max(demand.needed, 1)
+    chosen = sum(sorted(parts, key=lambda place: (-parts[place], place))[:size])
+    return all(demand.met_by(chosen) for demand in demands)
+
+
+def _at_most(places: int, demands: Sequence[Demand]) -> int:
+    """A sufficient size: greedily adds the place that reduces the missing amounts most."""
+    chosen, left = 0, singletons(places)
+    while left:
+        missing = [max(demand.needed - demand.total(chosen), 0) for demand in demands]
+        if chosen and not any(missing):
+            break
+        best = max(left, key=lambda place: (_relief(chosen | place, demands, missing), -place))
+        left.remove(best)
+        chosen |= best
+    return chosen.bit_count()
+
+
+def _relief(chosen: int, demands: Sequence[Demand], missing: Sequence[int]) -> float:
+    """How much of the missing amounts the set covers, relative to each demand."""
+    relief = 0.0
+    for demand, short in zip(demands, missing, strict=True):
+        if short:
+            relief += min(demand.total(chosen) - demand.needed + short, short) / short
+    return relief
+
+
+def _reaching(places: int, demands: Sequence[Demand], size: int) -> Iterator[int]:
+    """A set of this size that meets the demands, if there is one; each 0 before it is one step of the search."""
+    worths = [_worth(places, demand) for demand in demands]
+    order = sorted(singletons(places), key=lambda place: (-sum(worth[place] for worth in worths), place))
+    # tops[d][i][r]: the largest amount that r places from i onwards add to demand d.
+    tops = [
+        [_prefix_sums([worth[place] for place in order[i:]]) for i in range(len(order) + 1)]
+        for worth in worths
+    ]
+    stack = [(0, 0, size)]
+    while stack:
+        start, chosen, left = stack.pop()
+        yield 0
+        if left == 0:
+            if all(demand.met_by(chosen) for demand in demands):
+                yield chosen
+                return
+            continue
+        if len(order) - start < left:
+            continue
+        totals = [demand.total(chosen) for demand in demands]
+        if any(
+            total + top[start][left] < demand.needed
+            for total, top, demand in zip(totals, tops, demands, strict=True)
+        ):
+            continue
+        stack.append((start + 1, chosen, left))
+        stack.append((start + 1, chosen | order[start], left - 1))
+
+
+def _prefix_sums(amounts: list[int]) -> list[int]:
+    sums = [0]
+    for amount in sorted(amounts, reverse=True):
+        sums.append(sums[-1] + amount)
+    return sums
+
+
+def _node_amount(node: int, demand: Demand) -> int:
+    return sum([amount for group, amount in demand.shares if group & node])
+
+
+def _largest_sums(worth: list[int]) -> list[list[int]]:
+    """tops[i][r]: the largest amount that r of the first i nodes have."""
+    return [
+        list(accumulate(sorted(worth[:count], reverse=True), initial=0)) for count in range(len(worth) + 1)
+    ]
+
+
+def _nodes_by_amount(worth: list[int]) -> tuple[list[int], list[int]]:
+    """Amounts ascending, and for each the nodes (by index) that have it or more; last: none."""
+    order = sorted(range(len(worth)), key=worth.__getitem__)
+    nodes = [0] * (len(order) + 1)
+    for at in range(len(order) - 1, -1, -1):
+        nodes[at] = nodes[at + 1] | 1 << order[at]
+    return [worth[index] for index in order], nodes
 
 
 def _pair_intersections(left: int, right: int, places: int) -> int:

@@ -124,6 +124,11 @@ class HintList(msgspec.Struct, frozen=True):
         yield from self.fitting or ()
 
 
+def demand_by_numa_node(needed: int, amounts: Mapping[int, int]) -> Demand:
+    """The demand for an amount that is distributed over NUMA nodes."""
+    return Demand(needed, tuple((1 << node, amount) for node, amount in sorted(amounts.items())))
+
+
 IMPOSSIBLE = HintList()
 """No NUMA nodes are possible."""
 
@@ -136,11 +141,6 @@ class Offer(msgspec.Struct, frozen=True):
 
     provider: str
     hints: ProviderHints | None
-
-
-def demand_by_numa_node(needed: int, amounts: Mapping[int, int]) -> Demand:
-    """The demand for an amount that is distributed over NUMA nodes."""
-    return Demand(needed, tuple((1 << node, amount) for node, amount in sorted(amounts.items())))
 
 
 NO_OPINION = HintList((Hint(None, True),))

@@ -23,6 +23,8 @@ T = TypeVar("T", bound=APIObject)
 
 ONE_OBJECT = Quantity.of(1)
 
+ZERO_AMOUNT = Quantity(0, 0, QuantityFormat.DECIMAL_SI)
+
 
 class EvaluatorScopes(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """The quota scopes of a kind."""
@@ -142,13 +144,6 @@ def selector_faults(term: ScopeTerm) -> tuple[SelectorFault, ...]:
 ObjectCountEvaluator: TypeAlias = QuotaEvaluator[APIObject]
 """The evaluator of a kind that is only counted."""
 
-_LEGACY_NAMES = {
-    GroupResource("configmaps"): "configmaps",
-    GroupResource("resourcequotas"): "resourcequotas",
-    GroupResource("replicationcontrollers"): "replicationcontrollers",
-    GroupResource("secrets"): "secrets",
-}
-
 
 def object_count_name(resource: GroupResource) -> str:
     """The quota resource that counts the objects of this kind.
@@ -183,10 +178,6 @@ def creates_or_updates(request: APIRequest[APIObject]) -> bool:
 
 SERVICE_RESOURCE = GroupResource("services")
 
-_SERVICE_COUNT = object_count_name(SERVICE_RESOURCE)
-_SERVICES, _NODE_PORTS, _LOAD_BALANCERS = "services", "services.nodeports", "services.loadbalancers"
-_SERVICE_NAMES = frozenset({_SERVICE_COUNT, _SERVICES, _NODE_PORTS, _LOAD_BALANCERS})
-
 
 def service_usage(service: Service) -> ResourceList:
     """The Service's usage: itself, its node ports and its load balancer.
@@ -210,6 +201,10 @@ def service_usage(service: Service) -> ResourceList:
     }
 
 
+_SERVICE_COUNT = object_count_name(SERVICE_RESOURCE)
+_SERVICES, _NODE_PORTS, _LOAD_BALANCERS = "services", "services.nodeports", "services.loadbalancers"
+_SERVICE_NAMES = frozenset({_SERVICE_COUNT, _SERVICES, _NODE_PORTS, _LOAD_BALANCERS})
+
 SERVICE_EVALUATOR: QuotaEvaluator[Service] = QuotaEvaluator(
     resource=SERVICE_RESOURCE,
     usage=service_usage,
@@ -221,8 +216,12 @@ SERVICE_EVALUATOR: QuotaEvaluator[Service] = QuotaEvaluator(
 Follows: v1.36, pkg/quota/v1/evaluator/core/services.go, serviceEvaluator.
 """
 
-
-ZERO_AMOUNT = Quantity(0, 0, QuantityFormat.DECIMAL_SI)
+_LEGACY_NAMES = {
+    GroupResource("configmaps"): "configmaps",
+    GroupResource("resourcequotas"): "resourcequotas",
+    GroupResource("replicationcontrollers"): "replicationcontrollers",
+    GroupResource("secrets"): "secrets",
+}
 
 
 def are_equal(a: ResourceList, b: ResourceList) -> bool:

@@ -67,6 +67,24 @@ _MUST_SPECIFY = frozenset(
 )
 _TERMINAL_PHASES = ("Succeeded", "Failed")
 
+CLAIM_RESOURCE = GroupResource("resourceclaims", "resource.k8s.io")
+MAX_DEVICES = 32
+"""The most devices that a claim can get, and so the charge of allocation mode `All`."""
+
+_CLAIM_COUNT = object_count_name(CLAIM_RESOURCE)
+_CLASS_SUFFIX = ".deviceclass.resource.k8s.io/devices"
+_IMPLICIT_PREFIX = QUOTA_REQUESTS_PREFIX + DEVICE_CLASS_PREFIX
+_EXTENDED_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
+
+VOLUME_CLAIM_RESOURCE = GroupResource("persistentvolumeclaims")
+
+_VOLUME_CLAIM_COUNT = object_count_name(VOLUME_CLAIM_RESOURCE)
+_CLAIMS, _STORAGE = "persistentvolumeclaims", "requests.storage"
+_VOLUME_CLAIM_NAMES = frozenset({_VOLUME_CLAIM_COUNT, _CLAIMS, _STORAGE})
+_OF_CLASS = ".storageclass.storage.k8s.io/"
+_SUFFIXES = (_OF_CLASS + _CLAIMS, _OF_CLASS + _STORAGE)
+_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+
 
 def pod_evaluator(now: Instant, gates: FeatureGates = DEFAULT_GATES) -> QuotaEvaluator[Pod]:
     """The evaluator of pods; pods that exceeded their deletion grace period before ``now`` use nothing.
@@ -245,16 +263,6 @@ def has_affinity_across_namespaces(pod: Pod) -> bool:
     return False
 
 
-CLAIM_RESOURCE = GroupResource("resourceclaims", "resource.k8s.io")
-MAX_DEVICES = 32
-"""The most devices that a claim can get, and so the charge of allocation mode `All`."""
-
-_CLAIM_COUNT = object_count_name(CLAIM_RESOURCE)
-_CLASS_SUFFIX = ".deviceclass.resource.k8s.io/devices"
-_IMPLICIT_PREFIX = QUOTA_REQUESTS_PREFIX + DEVICE_CLASS_PREFIX
-_EXTENDED_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
-
-
 class ClaimContext(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that a claim's usage depends on: device classes, the namespace's pods and claims, the time."""
 
@@ -411,16 +419,6 @@ def _seniority(claim: ResourceClaim) -> tuple[Instant, str]:
     return claim.metadata.creation_timestamp or ZERO_TIME, claim.metadata.name
 
 
-VOLUME_CLAIM_RESOURCE = GroupResource("persistentvolumeclaims")
-
-_VOLUME_CLAIM_COUNT = object_count_name(VOLUME_CLAIM_RESOURCE)
-_CLAIMS, _STORAGE = "persistentvolumeclaims", "requests.storage"
-_VOLUME_CLAIM_NAMES = frozenset({_VOLUME_CLAIM_COUNT, _CLAIMS, _STORAGE})
-_OF_CLASS = ".storageclass.storage.k8s.io/"
-_SUFFIXES = (_OF_CLASS + _CLAIMS, _OF_CLASS + _STORAGE)
-_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
-
-
 def volume_claim_usage(claim: PersistentVolumeClaim, *, with_allocated: bool = True) -> ResourceList:
     """The claim's usage: itself and its storage, both also by storage class.
 
@@ -503,11 +501,6 @@ def attributes_classes(claim: PersistentVolumeClaim) -> tuple[str, ...]:
     return tuple(name for name in names if name)
 
 
-def _whole_bytes(amount: Quantity) -> Quantity:
-    rounded, is_exact = amount.rounded_up(0)
-    return amount if is_exact else rounded
-
-
 def volume_claim_evaluator(gates: FeatureGates) -> QuotaEvaluator[PersistentVolumeClaim]:
     """The evaluator of PersistentVolumeClaims.
 
@@ -525,6 +518,11 @@ def volume_claim_evaluator(gates: FeatureGates) -> QuotaEvaluator[PersistentVolu
             exist=gates["VolumeAttributesClass"] and gates.rules.attributes_class_scope,
         ),
     )
+
+
+def _whole_bytes(amount: Quantity) -> Quantity:
+    rounded, is_exact = amount.rounded_up(0)
+    return amount if is_exact else rounded
 
 
 VOLUME_CLAIM_EVALUATOR = volume_claim_evaluator(DEFAULT_GATES)

@@ -36,21 +36,33 @@ _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _ONLY_SIDECARS = "may not be set for init containers without restartPolicy=Always"
 
+_SCHEMES = ("HTTP", "HTTPS")
+_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
+_PROBE_NUMBERS = (
+    "initialDelaySeconds",
+    "timeoutSeconds",
+    "periodSeconds",
+    "successThreshold",
+    "failureThreshold",
+)
+_PORT_RULE = "must be between 1 and 65535, inclusive"
 
-class _Names(NamedTuple):
-    """What containers may name."""
+_PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
+_RECURSIVE_READ_ONLY = ("Disabled", "Enabled", "IfPossible")
 
-    claims: frozenset[str]
-    volumes: Mapping[str, Fields]
-
-
-class _Scope(NamedTuple):
-    """What the validation of a container depends on outside of it."""
-
-    names: _Names
-    pod_restart_policy: str
-    uses_host_users: bool
-    grace_period_s: int
+_JOBS, _JOB_POLICIES = ("Job", "CronJob"), ("OnFailure", "Never")
+_NAMES_IN_MESSAGES = {
+    "Deployment": "ReplicaSet",
+    **{kind: kind for kind in ("ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController")},
+}
+_POLICIES = ("Always", "Never", "OnFailure")
+_ACTIONS = ("Restart", "RestartAllContainers")
+_EXIT_CODE_OPERATORS = ("In", "NotIn")
+_MOST_RULES, _MOST_EXIT_CODES = 20, 255
+_RESIZABLE = ("cpu", "memory")
+INIT_RESTART_RULE = "must not be set to 'RestartContainer' for non-sidecar initContainers"
+"""A rule for new pods; those that break it from before it may be changed."""
+_RESIZE_POLICIES = ("NotRequired", "RestartContainer")
 
 
 def all_container_violations(
@@ -106,6 +118,212 @@ def claim_names(spec: PodSpec) -> frozenset[str]:
     return frozenset(str(claim["name"]) for claim in spec.resource_claims if claim.get("name"))
 
 
+def written_resource_violations(spec: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    """The violations in ephemeral containers whose resources are written, but name none: `limits: {}` counts as set.
+
+    ``spec``: the spec of a pod as a document, because its value has the same resources as one that says nothing.
+    """
+    for index, container in enumerate(spec.get("ephemeralContainers") or ()):
+        resources = container.get("resources") or {}
+        written = [resources.get(field) for field in ("limits", "requests", "claims")]
+        if any(amounts is not None for amounts in written) and not any(written):
+            yield forbidden(f"{path}.ephemeralContainers[{index}].resources", _NO_EPHEMERAL)
+
+
+def image_space_violations(
+    containers: Sequence[Container], path: str, first_index: int = 0
+) -> Iterator[Violation]:
+    """Images of a pod, not of a template, that begin or end with blanks.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateContainerOnlyForPod.
+    """
+    for index, container in enumerate(containers, first_index):
+        if container.image != container.image.strip():
+            rule = "must not have leading or trailing whitespace"
+            yield invalid(f"{path}[{index}].image", container.image, rule)
+
+
+def handler_violations(
+    container: Container, path: str, checked: Container, grace_period_s: int
+) -> Iterator[Violation]:
+    """The violations in a container's hooks and probes, but for those that are the same objects as in ``checked``.
+
+    ``grace_period_s``: the time in which the pod ends, which hooks must not exceed.
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateLifecycle, validateLivenessProbe and its kin.
+    Departs: stop signals are not checked, because their gate is off by default.
+    """
+    lifecycle = {} if container.lifecycle is checked.lifecycle else container.lifecycle or {}
+    for hook in ("postStart", "preStop") if lifecycle else ():
+        handler = lifecycle.get(hook)
+        if handler is not None:
+            yield from _handler_violations(handler, f"{path}.lifecycle.{hook}", grace_period_s)
+    for field, probe, checked_probe in (
+        ("livenessProbe", container.liveness_probe, checked.liveness_probe),
+        ("readinessProbe", container.readiness_probe, checked.readiness_probe),
+        ("startupProbe", container.startup_probe, checked.startup_probe),
+    ):
+        if probe is not None and probe is not checked_probe:
+            yield from _probe_violations(probe, f"{path}.{field}", is_readiness=field == "readinessProbe")
+
+
+def mount_violations(container: Container, volumes: Mapping[str, Fields], path: str) -> Iterator[Violation]:
+    """The violations in a container's mounts of these volumes.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateVolumeMounts; the paths of `subPath` and the
+        fields after it do not name the mount, as upstream.
+    """
+    used: set[str] = set()
+    devices = {
+        device.get("name") or "": device.get("devicePath") or "" for device in container.volume_devices
+    }
+    for index, mount in enumerate(container.volume_mounts):
+        mount_path, name, target = f"{path}[{index}]", mount.get("name") or "", mount.get("mountPath") or ""
+        if not name:
+            yield required(f"{mount_path}.name")
+        if name not in volumes:
+            yield Violation(f"{mount_path}.name", ErrorType.NOT_FOUND, name)
+        if not target:
+            yield required(f"{mount_path}.mountPath")
+        if target in used:
+            yield invalid(f"{mount_path}.mountPath", target, "must be unique")
+        used.add(target)
+        if name in devices:
+            yield invalid(f"{mount_path}.name", name, "must not already exist in volumeDevices")
+        if target in devices.values():
+            rule = "must not already exist as a path in volumeDevices"
+            yield invalid(f"{mount_path}.mountPath", target, rule)
+        yield from _sub_path_violations(mount, path, mount_path)
+        yield from _mount_option_violations(mount, container, path)
+
+
+def device_violations(container: Container, volumes: Mapping[str, Fields], path: str) -> Iterator[Violation]:
+    """The violations in a container's block devices, which are volumes, too.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateVolumeDevices.
+    """
+    names, targets = set[str](), set[str]()
+    mounts = {mount.get("name") or "": mount.get("mountPath") or "" for mount in container.volume_mounts}
+    for index, device in enumerate(container.volume_devices):
+        name_path, target_path = f"{path}[{index}].name", f"{path}[{index}].devicePath"
+        name, target = device.get("name") or "", device.get("devicePath") or ""
+        if not name:
+            yield required(name_path)
+        if name in names:
+            yield invalid(name_path, name, "must be unique")
+        if name not in volumes:
+            yield Violation(name_path, ErrorType.NOT_FOUND, name)
+        elif all(volumes[name].get(kind) is None for kind in _BLOCK_SOURCES):
+            yield invalid(name_path, name, _NO_BLOCK_SOURCE)
+        if not target:
+            yield required(target_path)
+        if target in targets:
+            yield invalid(target_path, target, "must be unique")
+        if any(path_backstep_violations(target, target_path)):
+            yield invalid(target_path, target, "can not contain backsteps ('..')")
+        else:
+            targets.add(target)
+        if name in mounts:
+            yield invalid(name_path, name, "must not already exist in volumeMounts")
+        if target in mounts.values():
+            yield invalid(target_path, target, "must not already exist as a path in volumeMounts")
+        names.update((name,) if name else ())
+
+
+def template_restart_violations(kind: str, spec: PodSpec, path: str) -> Iterator[Violation]:
+    """The violations in a template of what the kind of the workload says about the end of its pods.
+
+    Follows: v1.36, pkg/apis/apps/validation/validation.go, ValidatePodTemplateSpecForReplicaSet,
+        ValidateStatefulSetSpec, ValidateDaemonSetSpec; pkg/apis/core/validation/validation.go,
+        ValidatePodTemplateSpecForRC; pkg/apis/batch/validation/validation.go, validateJobSpec.
+    """
+    policy, field = spec.restart_policy, f"{path}.restartPolicy"
+    if kind in _JOBS:
+        if policy in ("", "Always"):  # The default is a policy that no Job can have.
+            yield required(field, 'valid values: "OnFailure", "Never"')
+        elif policy not in _JOB_POLICIES:
+            yield not_supported(field, policy, _JOB_POLICIES)
+        return
+    owner = _NAMES_IN_MESSAGES.get(kind)
+    if owner is None:
+        return
+    if policy not in ("", "Always"):
+        yield not_supported(field, policy, ("Always",))
+    if spec.active_deadline_seconds is not None:
+        rule = f"activeDeadlineSeconds in {owner} is not Supported"
+        yield forbidden(f"{path}.activeDeadlineSeconds", rule)
+
+
+def restart_violations(container: Container, path: str, *, is_init: bool) -> Iterator[Violation]:
+    """The violations in the container's restart policy and restart rules.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateContainerRestartPolicy and
+        validateInitContainerRestartPolicy.
+    """
+    policy, rules = container.restart_policy, container.restart_policy_rules
+    if policy is None:
+        if rules:
+            rule = "must specify restartPolicy when restart rules are used"
+            yield required(f"{path}.restartPolicy", rule)
+        if is_init:
+            return
+    elif policy not in _POLICIES:
+        yield not_supported(f"{path}.restartPolicy", policy, _POLICIES)
+    rules_path = f"{path}.restartPolicyRules"
+    if len(rules) > _MOST_RULES:
+        yield too_many(rules_path, len(rules), _MOST_RULES)
+    for index, fields in enumerate(rules):
+        yield from _rule_violations(fields, f"{rules_path}[{index}]")
+
+
+def resize_policy_violations(
+    policies: Sequence[ContainerResizePolicy], path: str, pod_restart_policy: str
+) -> Iterator[Violation]:
+    """The violations in the container's resize policies.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateResizePolicy.
+    """
+    seen: set[str] = set()
+    for index, policy in enumerate(policies):
+        if policy.resource_name in seen:
+            yield duplicate(f"{path}[{index}]", policy.resource_name)
+        seen.add(policy.resource_name)
+        for value, known in (
+            (policy.resource_name, _RESIZABLE),
+            (policy.restart_policy, _RESIZE_POLICIES),
+        ):
+            if not value:
+                yield required(path)
+            elif value not in known:
+                yield not_supported(path, value, known)
+        if pod_restart_policy == "Never" and policy.restart_policy != "NotRequired":
+            rule = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
+            yield invalid(path, policy.restart_policy, rule)
+
+
+def init_resize_policy_violations(container: Container, path: str) -> Iterator[Violation]:
+    """The violations in the resize policies of an init container, in addition to those of any container."""
+    for index, policy in enumerate(() if container.is_sidecar else container.resize_policy):
+        if policy.restart_policy == "RestartContainer":
+            field = f"{path}.resizePolicy[{index}].restartPolicy"
+            yield invalid(field, policy.restart_policy, INIT_RESTART_RULE)
+
+
+class _Names(NamedTuple):
+    """What containers may name."""
+
+    claims: frozenset[str]
+    volumes: Mapping[str, Fields]
+
+
+class _Scope(NamedTuple):
+    """What the validation of a container depends on outside of it."""
+
+    names: _Names
+    pod_restart_policy: str
+    uses_host_users: bool
+    grace_period_s: int
+
+
 def _grace_period_s(spec: PodSpec) -> int:
     """The pod's grace period as the API server stores it."""
     seconds = spec.termination_grace_period_seconds
@@ -140,31 +358,6 @@ def _ephemeral_violations(spec: PodSpec, scope: _Scope, path: str) -> Iterator[V
             for field in ("subPath", "subPathExpr"):
                 if mount.get(field):
                     yield forbidden(f"{container_path}.volumeMounts[{number}].{field}", _NO_EPHEMERAL)
-
-
-def written_resource_violations(spec: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    """The violations in ephemeral containers whose resources are written, but name none: `limits: {}` counts as set.
-
-    ``spec``: the spec of a pod as a document, because its value has the same resources as one that says nothing.
-    """
-    for index, container in enumerate(spec.get("ephemeralContainers") or ()):
-        resources = container.get("resources") or {}
-        written = [resources.get(field) for field in ("limits", "requests", "claims")]
-        if any(amounts is not None for amounts in written) and not any(written):
-            yield forbidden(f"{path}.ephemeralContainers[{index}].resources", _NO_EPHEMERAL)
-
-
-def image_space_violations(
-    containers: Sequence[Container], path: str, first_index: int = 0
-) -> Iterator[Violation]:
-    """Images of a pod, not of a template, that begin or end with blanks.
-
-    Follows: v1.36, pkg/apis/core/validation/validation.go, validateContainerOnlyForPod.
-    """
-    for index, container in enumerate(containers, first_index):
-        if container.image != container.image.strip():
-            rule = "must not have leading or trailing whitespace"
-            yield invalid(f"{path}[{index}].image", container.image, rule)
 
 
 _NO_EPHEMERAL = "cannot be set for an Ephemeral Container"
@@ -315,41 +508,6 @@ def _host_network_violations(containers: Sequence[Container], path: str) -> Iter
                 yield invalid(f"{path}[{number}].ports[{index}].hostPort", port.host_port, rule)
 
 
-_SCHEMES = ("HTTP", "HTTPS")
-_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
-_PROBE_NUMBERS = (
-    "initialDelaySeconds",
-    "timeoutSeconds",
-    "periodSeconds",
-    "successThreshold",
-    "failureThreshold",
-)
-_PORT_RULE = "must be between 1 and 65535, inclusive"
-
-
-def handler_violations(
-    container: Container, path: str, checked: Container, grace_period_s: int
-) -> Iterator[Violation]:
-    """The violations in a container's hooks and probes, but for those that are the same objects as in ``checked``.
-
-    ``grace_period_s``: the time in which the pod ends, which hooks must not exceed.
-    Follows: v1.36, pkg/apis/core/validation/validation.go, validateLifecycle, validateLivenessProbe and its kin.
-    Departs: stop signals are not checked, because their gate is off by default.
-    """
-    lifecycle = {} if container.lifecycle is checked.lifecycle else container.lifecycle or {}
-    for hook in ("postStart", "preStop") if lifecycle else ():
-        handler = lifecycle.get(hook)
-        if handler is not None:
-            yield from _handler_violations(handler, f"{path}.lifecycle.{hook}", grace_period_s)
-    for field, probe, checked_probe in (
-        ("livenessProbe", container.liveness_probe, checked.liveness_probe),
-        ("readinessProbe", container.readiness_probe, checked.readiness_probe),
-        ("startupProbe", container.startup_probe, checked.startup_probe),
-    ):
-        if probe is not None and probe is not checked_probe:
-            yield from _probe_violations(probe, f"{path}.{field}", is_readiness=field == "readinessProbe")
-
-
 def _probe_violations(probe: Mapping[str, Any], path: str, *, is_readiness: bool) -> Iterator[Violation]:
     """The violations in a probe.
 
@@ -414,40 +572,6 @@ def _handler_port_violations(port: int | str | None, path: str) -> Iterator[Viol
         yield invalid(path, port or 0, _PORT_RULE)
 
 
-_PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
-_RECURSIVE_READ_ONLY = ("Disabled", "Enabled", "IfPossible")
-
-
-def mount_violations(container: Container, volumes: Mapping[str, Fields], path: str) -> Iterator[Violation]:
-    """The violations in a container's mounts of these volumes.
-
-    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateVolumeMounts; the paths of `subPath` and the
-        fields after it do not name the mount, as upstream.
-    """
-    used: set[str] = set()
-    devices = {
-        device.get("name") or "": device.get("devicePath") or "" for device in container.volume_devices
-    }
-    for index, mount in enumerate(container.volume_mounts):
-        mount_path, name, target = f"{path}[{index}]", mount.get("name") or "", mount.get("mountPath") or ""
-        if not name:
-            yield required(f"{mount_path}.name")
-        if name not in volumes:
-            yield Violation(f"{mount_path}.name", ErrorType.NOT_FOUND, name)
-        if not target:
-            yield required(f"{mount_path}.mountPath")
-        if target in used:
-            yield invalid(f"{mount_path}.mountPath", target, "must be unique")
-        used.add(target)
-        if name in devices:
-            yield invalid(f"{mount_path}.name", name, "must not already exist in volumeDevices")
-        if target in devices.values():
-            rule = "must not already exist as a path in volumeDevices"
-            yield invalid(f"{mount_path}.mountPath", target, rule)
-        yield from _sub_path_violations(mount, path, mount_path)
-        yield from _mount_option_violations(mount, container, path)
-
-
 def _sub_path_violations(mount: Fields, path: str, mount_path: str) -> Iterator[Violation]:
     sub_path, expression = mount.get("subPath") or "", mount.get("subPathExpr") or ""
     if sub_path:
@@ -479,102 +603,8 @@ def _mount_option_violations(mount: Fields, container: Container, path: str) -> 
         yield not_supported(f"{path}.recursiveReadOnly", recursive, _RECURSIVE_READ_ONLY)
 
 
-def device_violations(container: Container, volumes: Mapping[str, Fields], path: str) -> Iterator[Violation]:
-    """The violations in a container's block devices, which are volumes, too.
-
-    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateVolumeDevices.
-    """
-    names, targets = set[str](), set[str]()
-    mounts = {mount.get("name") or "": mount.get("mountPath") or "" for mount in container.volume_mounts}
-    for index, device in enumerate(container.volume_devices):
-        name_path, target_path = f"{path}[{index}].name", f"{path}[{index}].devicePath"
-        name, target = device.get("name") or "", device.get("devicePath") or ""
-        if not name:
-            yield required(name_path)
-        if name in names:
-            yield invalid(name_path, name, "must be unique")
-        if name not in volumes:
-            yield Violation(name_path, ErrorType.NOT_FOUND, name)
-        elif all(volumes[name].get(kind) is None for kind in _BLOCK_SOURCES):
-            yield invalid(name_path, name, _NO_BLOCK_SOURCE)
-        if not target:
-            yield required(target_path)
-        if target in targets:
-            yield invalid(target_path, target, "must be unique")
-        if any(path_backstep_violations(target, target_path)):
-            yield invalid(target_path, target, "can not contain backsteps ('..')")
-        else:
-            targets.add(target)
-        if name in mounts:
-            yield invalid(name_path, name, "must not already exist in volumeMounts")
-        if target in mounts.values():
-            yield invalid(target_path, target, "must not already exist as a path in volumeMounts")
-        names.update((name,) if name else ())
-
-
 _BLOCK_SOURCES = ("persistentVolumeClaim", "ephemeral")
 _NO_BLOCK_SOURCE = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
-
-
-_JOBS, _JOB_POLICIES = ("Job", "CronJob"), ("OnFailure", "Never")
-_NAMES_IN_MESSAGES = {
-    "Deployment": "ReplicaSet",
-    **{kind: kind for kind in ("ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController")},
-}
-_POLICIES = ("Always", "Never", "OnFailure")
-_ACTIONS = ("Restart", "RestartAllContainers")
-_EXIT_CODE_OPERATORS = ("In", "NotIn")
-_MOST_RULES, _MOST_EXIT_CODES = 20, 255
-_RESIZABLE = ("cpu", "memory")
-INIT_RESTART_RULE = "must not be set to 'RestartContainer' for non-sidecar initContainers"
-"""A rule for new pods; those that break it from before it may be changed."""
-_RESIZE_POLICIES = ("NotRequired", "RestartContainer")
-
-
-def template_restart_violations(kind: str, spec: PodSpec, path: str) -> Iterator[Violation]:
-    """The violations in a template of what the kind of the workload says about the end of its pods.
-
-    Follows: v1.36, pkg/apis/apps/validation/validation.go, ValidatePodTemplateSpecForReplicaSet,
-        ValidateStatefulSetSpec, ValidateDaemonSetSpec; pkg/apis/core/validation/validation.go,
-        ValidatePodTemplateSpecForRC; pkg/apis/batch/validation/validation.go, validateJobSpec.
-    """
-    policy, field = spec.restart_policy, f"{path}.restartPolicy"
-    if kind in _JOBS:
-        if policy in ("", "Always"):  # The default is a policy that no Job can have.
-            yield required(field, 'valid values: "OnFailure", "Never"')
-        elif policy not in _JOB_POLICIES:
-            yield not_supported(field, policy, _JOB_POLICIES)
-        return
-    owner = _NAMES_IN_MESSAGES.get(kind)
-    if owner is None:
-        return
-    if policy not in ("", "Always"):
-        yield not_supported(field, policy, ("Always",))
-    if spec.active_deadline_seconds is not None:
-        rule = f"activeDeadlineSeconds in {owner} is not Supported"
-        yield forbidden(f"{path}.activeDeadlineSeconds", rule)
-
-
-def restart_violations(container: Container, path: str, *, is_init: bool) -> Iterator[Violation]:
-    """The violations in the container's restart policy and restart rules.
-
-    Follows: v1.36, pkg/apis/core/validation/validation.go, validateContainerRestartPolicy and
-        validateInitContainerRestartPolicy.
-    """
-    policy, rules = container.restart_policy, container.restart_policy_rules
-    if policy is None:
-        if rules:
-            rule = "must specify restartPolicy when restart rules are used"
-            yield required(f"{path}.restartPolicy", rule)
-        if is_init:
-            return
-    elif policy not in _POLICIES:
-        yield not_supported(f"{path}.restartPolicy", policy, _POLICIES)
-    rules_path = f"{path}.restartPolicyRules"
-    if len(rules) > _MOST_RULES:
-        yield too_many(rules_path, len(rules), _MOST_RULES)
-    for index, fields in enumerate(rules):
-        yield from _rule_violations(fields, f"{rules_path}[{index}]")
 
 
 def _rule_violations(fields: Mapping[str, Any], path: str) -> Iterator[Violation]:
@@ -590,36 +620,3 @@ def _rule_violations(fields: Mapping[str, Any], path: str) -> Iterator[Violation
         yield not_supported(f"{path}.exitCodes.operator", operator, _EXIT_CODE_OPERATORS)
     if len(values) > _MOST_EXIT_CODES:
         yield too_many(f"{path}.exitCodes.values", len(values), _MOST_EXIT_CODES)
-
-
-def resize_policy_violations(
-    policies: Sequence[ContainerResizePolicy], path: str, pod_restart_policy: str
-) -> Iterator[Violation]:
-    """The violations in the container's resize policies.
-
-    Follows: v1.36, pkg/apis/core/validation/validation.go, validateResizePolicy.
-    """
-    seen: set[str] = set()
-    for index, policy in enumerate(policies):
-        if policy.resource_name in seen:
-            yield duplicate(f"{path}[{index}]", policy.resource_name)
-        seen.add(policy.resource_name)
-        for value, known in (
-            (policy.resource_name, _RESIZABLE),
-            (policy.restart_policy, _RESIZE_POLICIES),
-        ):
-            if not value:
-                yield required(path)
-            elif value not in known:
-                yield not_supported(path, value, known)
-        if pod_restart_policy == "Never" and policy.restart_policy != "NotRequired":
-            rule = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
-            yield invalid(path, policy.restart_policy, rule)
-
-
-def init_resize_policy_violations(container: Container, path: str) -> Iterator[Violation]:
-    """The violations in the resize policies of an init container, in addition to those of any container."""
-    for index, policy in enumerate(() if container.is_sidecar else container.resize_policy):
-        if policy.restart_policy == "RestartContainer":
-            field = f"{path}.resizePolicy[{index}].restartPolicy"
-            yield invalid(field, policy.restart_policy, INIT_RESTART_RULE)

@@ -123,6 +123,58 @@ def job_selector_violations(meta: ObjectMeta, spec: Fields) -> Iterator[Violatio
         yield mismatch(spec, "spec")
 
 
+def cron_job_violations(spec: Fields, path: str) -> Iterator[Violation]:
+    """The violations in the spec of a CronJob, without the pod template and negative numbers.
+
+    Follows: v1.36, pkg/apis/batch/validation/validation.go, validateCronJobSpec and ValidateJobTemplateSpec.
+    Departs: whether a time zone exists is not checked, because it depends on the API server's machine.
+    """
+    schedule, zone = spec.get("schedule") or "", spec.get("timeZone")
+    if not schedule:
+        yield required(f"{path}.schedule")
+    elif "TZ" in schedule:
+        rule = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        yield invalid(f"{path}.schedule", schedule, rule)
+    elif error := schedule_error(schedule):
+        yield invalid(f"{path}.schedule", schedule, error)
+    if zone is not None and (rule := _zone_rule(zone)):
+        yield invalid(f"{path}.timeZone", zone, rule)
+    policy = spec.get("concurrencyPolicy")
+    if policy and policy not in _CONCURRENCY:
+        yield not_supported(f"{path}.concurrencyPolicy", policy, _CONCURRENCY)
+    job, job_path = (spec.get("jobTemplate") or {}).get("spec") or {}, f"{path}.jobTemplate.spec"
+    yield from job_violations(job, job_path)
+    if job.get("selector") is not None:
+        rule = "`selector` will be auto-generated"
+        yield invalid(f"{job_path}.selector", shown_selector(job["selector"]), rule)
+    if job.get("manualSelector"):
+        yield not_supported(f"{job_path}.manualSelector", True, ("nil", "false"))
+
+
+def schedule_error(schedule: str) -> str:
+    """Why the text is not a schedule, in the words of the API server; empty if it is one.
+
+    Follows: v1.36, vendor/github.com/robfig/cron/v3/parser.go, Parser.Parse.
+
+    >>> schedule_error("*/5 0-6 1,15 jan-mar mon")
+    ''
+    >>> schedule_error("61 * * * *")
+    'end of range (61) above maximum (59): 61'
+    """
+    if schedule.startswith("@"):
+        return _descriptor_error(schedule)
+    fields = schedule.split()
+    if len(fields) != len(_TIME_FIELDS):
+        return f"expected exactly {len(_TIME_FIELDS)} fields, found {len(fields)}: [{' '.join(fields)}]"
+    try:
+        for text, field in zip(fields, _TIME_FIELDS, strict=True):
+            for expression in filter(None, text.split(",")):
+                _check_range(expression, field)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def _manager_violations(manager: str, path: str) -> Iterator[Violation]:
     """The violations in the name of the controller, a path below a domain.
 
@@ -339,34 +391,6 @@ _NO_LOCAL = "timeZone must be an explicit time zone as defined in https://www.ia
 _CONCURRENCY = ("Allow", "Forbid", "Replace")
 
 
-def cron_job_violations(spec: Fields, path: str) -> Iterator[Violation]:
-    """The violations in the spec of a CronJob, without the pod template and negative numbers.
-
-    Follows: v1.36, pkg/apis/batch/validation/validation.go, validateCronJobSpec and ValidateJobTemplateSpec.
-    Departs: whether a time zone exists is not checked, because it depends on the API server's machine.
-    """
-    schedule, zone = spec.get("schedule") or "", spec.get("timeZone")
-    if not schedule:
-        yield required(f"{path}.schedule")
-    elif "TZ" in schedule:
-        rule = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        yield invalid(f"{path}.schedule", schedule, rule)
-    elif error := schedule_error(schedule):
-        yield invalid(f"{path}.schedule", schedule, error)
-    if zone is not None and (rule := _zone_rule(zone)):
-        yield invalid(f"{path}.timeZone", zone, rule)
-    policy = spec.get("concurrencyPolicy")
-    if policy and policy not in _CONCURRENCY:
-        yield not_supported(f"{path}.concurrencyPolicy", policy, _CONCURRENCY)
-    job, job_path = (spec.get("jobTemplate") or {}).get("spec") or {}, f"{path}.jobTemplate.spec"
-    yield from job_violations(job, job_path)
-    if job.get("selector") is not None:
-        rule = "`selector` will be auto-generated"
-        yield invalid(f"{job_path}.selector", shown_selector(job["selector"]), rule)
-    if job.get("manualSelector"):
-        yield not_supported(f"{job_path}.manualSelector", True, ("nil", "false"))
-
-
 def _zone_rule(zone: str) -> str:
     """Why the text names no time zone; empty if it may.
 
@@ -378,30 +402,6 @@ def _zone_rule(zone: str) -> str:
         if part in (".", "..") or part.startswith("-") or not _ZONE_PART.fullmatch(part):
             return f"unknown time zone {zone}"
     return _NO_LOCAL if zone.casefold() == "local" else ""
-
-
-def schedule_error(schedule: str) -> str:
-    """Why the text is not a schedule, in the words of the API server; empty if it is one.
-
-    Follows: v1.36, vendor/github.com/robfig/cron/v3/parser.go, Parser.Parse.
-
-    >>> schedule_error("*/5 0-6 1,15 jan-mar mon")
-    ''
-    >>> schedule_error("61 * * * *")
-    'end of range (61) above maximum (59): 61'
-    """
-    if schedule.startswith("@"):
-        return _descriptor_error(schedule)
-    fields = schedule.split()
-    if len(fields) != len(_TIME_FIELDS):
-        return f"expected exactly {len(_TIME_FIELDS)} fields, found {len(fields)}: [{' '.join(fields)}]"
-    try:
-        for text, field in zip(fields, _TIME_FIELDS, strict=True):
-            for expression in filter(None, text.split(",")):
-                _check_range(expression, field)
-    except ValueError as error:
-        return str(error)
-    return ""
 
 
 def _descriptor_error(text: str) -> str:

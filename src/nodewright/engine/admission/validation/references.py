@@ -63,6 +63,20 @@ _RESOURCES = (
 _PAGE_PREFIXES = ("limits.hugepages-", "requests.hugepages-")
 _BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
 
+_EMPTY = {
+    "Deployment": "deployment", "ReplicaSet": "deployment", "StatefulSet": "statefulset", "DaemonSet": "daemonset",
+}  # fmt: skip
+_NO_TEMPLATE_CHECK = {
+    "Deployment": "invalid label selector",
+    "ReplicaSet": "invalid label selector",
+    "StatefulSet": "",
+}
+
+_REQUIRES_SELECTOR = tuple(_NO_TEMPLATE_CHECK)
+
+WITH_SELECTORS = (*_EMPTY, "ReplicationController")
+"""The kinds whose selector has to select the pods of the template."""
+
 
 # ---------------------------------------------------------------- the downward API
 
@@ -144,6 +158,30 @@ def env_violations(variables: tuple[EnvVar, ...], path: str) -> Iterator[Violati
             yield from _value_source_violations(variable, variable.value_from, f"{path}[{index}].valueFrom")
 
 
+def env_from_violations(sources: tuple[dict[str, Any], ...], path: str) -> Iterator[Violation]:
+    """The violations in the sources of all variables at once.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateEnvFrom.
+    """
+    for index, source in enumerate(sources):
+        prefix = source.get("prefix") or ""
+        if prefix:
+            yield from each_invalid(f"{path}[{index}].prefix", prefix, env_name_errors(prefix))
+        kinds = [kind for kind in ("configMapRef", "secretRef") if source.get(kind) is not None]
+        for kind in kinds:
+            name, name_path = source[kind].get("name") or "", f"{path}[{index}].{kind}.name"
+            if name:
+                # Upstream checks these names as prefixes, which may end in a dash.
+                whole = f"{name[:-1]}a" if len(name) > 1 and name.endswith("-") else name
+                yield from each_invalid(name_path, name, dns1123_subdomain_errors(whole))
+            else:
+                yield required(name_path)
+        if not kinds:
+            yield invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
+        elif len(kinds) > 1:
+            yield invalid(path, "", "may not have more than one field specified at a time")
+
+
 def _value_source_violations(variable: EnvVar, source: Fields, path: str) -> Iterator[Violation]:
     kinds = [kind for kind in _VALUE_SOURCES if source.get(kind) is not None]
     for kind in kinds:
@@ -203,30 +241,6 @@ _VALUE_SOURCES: Mapping[str, Callable[[Fields, str], Iterator[Violation]]] = {
     "secretKeyRef": _object_key_violations,
     "fileKeyRef": _file_key_violations,
 }
-
-
-def env_from_violations(sources: tuple[dict[str, Any], ...], path: str) -> Iterator[Violation]:
-    """The violations in the sources of all variables at once.
-
-    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateEnvFrom.
-    """
-    for index, source in enumerate(sources):
-        prefix = source.get("prefix") or ""
-        if prefix:
-            yield from each_invalid(f"{path}[{index}].prefix", prefix, env_name_errors(prefix))
-        kinds = [kind for kind in ("configMapRef", "secretRef") if source.get(kind) is not None]
-        for kind in kinds:
-            name, name_path = source[kind].get("name") or "", f"{path}[{index}].{kind}.name"
-            if name:
-                # Upstream checks these names as prefixes, which may end in a dash.
-                whole = f"{name[:-1]}a" if len(name) > 1 and name.endswith("-") else name
-                yield from each_invalid(name_path, name, dns1123_subdomain_errors(whole))
-            else:
-                yield required(name_path)
-        if not kinds:
-            yield invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
-        elif len(kinds) > 1:
-            yield invalid(path, "", "may not have more than one field specified at a time")
 
 
 # ---------------------------------------------------------------- claims of devices
@@ -308,8 +322,6 @@ def volume_file_path_violations(text: str, path: str) -> Iterator[Violation]:
 
 # ---------------------------------------------------------------- ConfigMaps and Secrets
 
-_MAX_CONFIG_BYTES = 1 << 20
-
 
 def config_object_violations(config_object: ConfigMap | Secret) -> Iterator[Violation]:
     """The violations in the data of a ConfigMap or Secret, whose keys become names of files.
@@ -334,19 +346,7 @@ def config_object_violations(config_object: ConfigMap | Secret) -> Iterator[Viol
         yield Violation(path, ErrorType.TOO_LONG, None, f"may not be more than {_MAX_CONFIG_BYTES} bytes")
 
 
-_EMPTY = {
-    "Deployment": "deployment", "ReplicaSet": "deployment", "StatefulSet": "statefulset", "DaemonSet": "daemonset",
-}  # fmt: skip
-_NO_TEMPLATE_CHECK = {
-    "Deployment": "invalid label selector",
-    "ReplicaSet": "invalid label selector",
-    "StatefulSet": "",
-}
-
-_REQUIRES_SELECTOR = tuple(_NO_TEMPLATE_CHECK)
-
-WITH_SELECTORS = (*_EMPTY, "ReplicationController")
-"""The kinds whose selector has to select the pods of the template."""
+_MAX_CONFIG_BYTES = 1 << 20
 
 
 def selector_violations(kind: str, spec: Fields, path: str) -> Iterator[Violation]:
@@ -394,11 +394,6 @@ def template_labels(spec: Fields) -> Mapping[str, str]:
     return _written_labels(spec) or {}
 
 
-def _written_labels(spec: Fields) -> Mapping[str, str] | None:
-    labels: Mapping[str, str] | None = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-    return labels
-
-
 def mismatch(spec: Fields, path: str) -> Violation:
     """The selector does not select the template's own pods."""
     labels = _written_labels(spec)
@@ -438,3 +433,8 @@ def shown_selector(selector: Fields) -> dict[str, Any]:
             for expression in expressions
         ]
     return shown
+
+
+def _written_labels(spec: Fields) -> Mapping[str, str] | None:
+    labels: Mapping[str, str] | None = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    return labels

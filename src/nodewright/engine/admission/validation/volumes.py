@@ -42,8 +42,30 @@ _HOST_PATH_TYPES = (
     "FileOrCreate",
     "Socket",
 )
-
 _MODE_RULE = "must be a number between 0 and 0777 (octal), both inclusive"
+
+Rule: TypeAlias = Callable[[Mapping[str, Any], str], Iterator[Violation]]
+"""The violations in a source at a path."""
+
+SECOND_SOURCE_PATHS = {"downwardAPI": "downwarAPI", "cephfs": "cephFS"}
+"""How upstream writes some fields of a volume that has two sources."""
+
+_PARTITION_RULE = "must be between 1 and 255, inclusive"
+_LUN_RULE = "must be between 0 and 255, inclusive"
+_ISCSI_NAMES = {
+    "iqn": lazy_pattern(r"iqn\.[0-9]{4}-[0-9]{2}\.[a-zA-Z0-9.-]+:[^,;*&$|\s]+\Z"),
+    "eui": lazy_pattern(r"\Aeui.[a-zA-Z0-9]{16}\Z"),
+    "naa": lazy_pattern(r"\Anaa.[a-zA-Z0-9]{32}\Z"),
+}
+_DISK_KINDS = ("Dedicated", "Managed", "Shared")
+_CACHING_MODES = ("None", "ReadOnly", "ReadWrite")
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_ABSENT: tuple[object, ...] = (None, "", [])
+
+_ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_VOLUME_MODES = ("Block", "Filesystem")
+_OF_METADATA = ("annotations", "labels")
+_CLAIM = "PersistentVolumeClaim"
 
 
 def volume_violations(
@@ -280,9 +302,6 @@ _PROJECTIONS: Mapping[str, Callable[[Fields, str, str], Iterator[Violation]]] = 
     "serviceAccountToken": _projected_token,
 }
 
-Rule: TypeAlias = Callable[[Mapping[str, Any], str], Iterator[Violation]]
-"""The violations in a source at a path."""
-
 
 def _needs(*fields: str) -> Rule:
     """The rule of a source with required fields only."""
@@ -482,7 +501,6 @@ _SOURCE_RULES: Mapping[str, Rule] = {
     "projected": _projected,
     **PLUGIN_RULES,
 }
-
 _SOURCE_ORDER = (
     "emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi",
     "glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc",
@@ -524,28 +542,6 @@ def _is_no_empty_dir(volume: Fields) -> bool:
     return bool(kinds) and "emptyDir" not in kinds
 
 
-SECOND_SOURCE_PATHS = {"downwardAPI": "downwarAPI", "cephfs": "cephFS"}
-"""How upstream writes some fields of a volume that has two sources."""
-
-_PARTITION_RULE = "must be between 1 and 255, inclusive"
-
-_LUN_RULE = "must be between 0 and 255, inclusive"
-
-_ISCSI_NAMES = {
-    "iqn": lazy_pattern(r"iqn\.[0-9]{4}-[0-9]{2}\.[a-zA-Z0-9.-]+:[^,;*&$|\s]+\Z"),
-    "eui": lazy_pattern(r"\Aeui.[a-zA-Z0-9]{16}\Z"),
-    "naa": lazy_pattern(r"\Anaa.[a-zA-Z0-9]{32}\Z"),
-}
-
-_DISK_KINDS = ("Dedicated", "Managed", "Shared")
-
-_CACHING_MODES = ("None", "ReadOnly", "ReadWrite")
-
-_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
-
-_ABSENT: tuple[object, ...] = (None, "", [])
-
-
 def _iscsi_name(name: str, path: str) -> Iterator[Violation]:
     pattern = _ISCSI_NAMES.get(name[:3])
     if pattern is None:
@@ -558,15 +554,6 @@ def _secret_name(source: Mapping[str, Any], path: str, field: str) -> Iterator[V
     secret = source.get(field)
     if secret is not None and not secret.get("name"):
         yield required(f"{path}.{field}.name")
-
-
-_ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-
-_VOLUME_MODES = ("Block", "Filesystem")
-
-_OF_METADATA = ("annotations", "labels")
-
-_CLAIM = "PersistentVolumeClaim"
 
 
 def claim_template_violations(template: Fields, path: str) -> Iterator[Violation]:

@@ -55,6 +55,20 @@ _RETENTION = ("Retain", "Delete")
 _MOST_CRON_JOB_BYTES = 52
 """A Job of a CronJob has eleven characters more in its name."""
 
+_ROLLING, _RECREATE, _ON_DELETE = "RollingUpdate", "Recreate", "OnDelete"
+_QUARTER = "25%"
+_FIELDS = {"Deployment": "strategy", "StatefulSet": "updateStrategy", "DaemonSet": "updateStrategy"}
+_DEFAULTS: Mapping[str, tuple[int | str, int | str]] = {
+    "Deployment": (_QUARTER, _QUARTER),
+    "DaemonSet": (0, 1),
+}
+_PERCENT = re.compile("[0-9]+%", re.ASCII)
+_WHOLE = re.compile("[+-]?[0-9]+", re.ASCII)
+_NO_PERCENT = (
+    "a valid percent string must be a numeric string followed by an ending '%' "
+    "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+)
+
 
 def workload_violations(kind: str, spec: Fields, path: str = "spec") -> Iterator[Violation]:
     """The violations in the spec of a workload, without those in its template.
@@ -112,40 +126,6 @@ def workload_metadata_violations(kind: str, meta: ObjectMeta, spec: Fields) -> I
                 yield invalid(path, name, f"will not able to create pod with invalid DNS label: {hostname}")
 
 
-def _stateful_set_violations(spec: Fields, path: str) -> Iterator[Violation]:
-    policy = spec.get("podManagementPolicy")
-    if policy and policy not in _POD_MANAGEMENT:
-        yield invalid(f"{path}.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
-    retention: Fields = spec.get("persistentVolumeClaimRetentionPolicy") or {}
-    for field in ("whenDeleted", "whenScaled"):
-        if (kept := retention.get(field)) and kept not in _RETENTION:
-            yield not_supported(f"{path}.persistentVolumeClaimRetentionPolicy.{field}", kept, _RETENTION)
-    for index, template in enumerate(spec.get("volumeClaimTemplates") or ()):
-        yield from claim_spec_violations(
-            template.get("spec") or {}, f"{path}.volumeClaimTemplates[{index}].spec"
-        )
-    start = (spec.get("ordinals") or {}).get("start") or 0
-    if start < 0:
-        yield invalid(f"{path}.ordinals.start", start, _NEGATIVE)
-    if service := spec.get("serviceName"):
-        yield from each_invalid(f"{path}.serviceName", service, dns1123_label_errors(service))
-
-
-_ROLLING, _RECREATE, _ON_DELETE = "RollingUpdate", "Recreate", "OnDelete"
-_QUARTER = "25%"
-_FIELDS = {"Deployment": "strategy", "StatefulSet": "updateStrategy", "DaemonSet": "updateStrategy"}
-_DEFAULTS: Mapping[str, tuple[int | str, int | str]] = {
-    "Deployment": (_QUARTER, _QUARTER),
-    "DaemonSet": (0, 1),
-}
-_PERCENT = re.compile("[0-9]+%", re.ASCII)
-_WHOLE = re.compile("[+-]?[0-9]+", re.ASCII)
-_NO_PERCENT = (
-    "a valid percent string must be a numeric string followed by an ending '%' "
-    "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
-)
-
-
 def rolling_update(kind: str, spec: Fields) -> RollingUpdate | None:
     """The numbers of the rolling update of a Deployment or DaemonSet, with their defaults; None: it has another strategy.
 
@@ -192,27 +172,6 @@ def strategy_violations(kind: str, spec: Fields, path: str = "spec") -> Iterator
         yield not_supported(path, shown, known)
 
 
-def _stateful_set_update_violations(written: str, update: Fields | None, path: str) -> Iterator[Violation]:
-    partition = 0 if update is None else update.get("partition") or 0
-    shown = None if update is None else {"Partition": partition, "MaxUnavailable": None}
-    if written == _ON_DELETE:
-        if shown is not None:
-            rule = "only allowed for updateStrategy 'RollingUpdate'"
-            yield invalid(f"{path}.rollingUpdate", shown, rule)
-    elif written != _ROLLING:
-        rule = "must be 'RollingUpdate' or 'OnDelete'"
-        yield invalid(path, {"Type": written, "RollingUpdate": shown}, rule)
-    elif partition < 0:
-        yield invalid(f"{path}.rollingUpdate.partition", partition, "must be greater than or equal to 0")
-
-
-def _shown_numbers(update: Fields | None) -> dict[str, int | str] | None:
-    """The numbers as the API server prints them, where absent ones are 0."""
-    if update is None:
-        return None
-    return {"MaxUnavailable": update.get("maxUnavailable") or 0, "MaxSurge": update.get("maxSurge") or 0}
-
-
 def rolling_update_violations(
     update: RollingUpdate, path: str, *, one_only: bool = False
 ) -> Iterator[Violation]:
@@ -240,6 +199,46 @@ def rolling_update_violations(
         yield invalid(above, update.max_surge, "may not be set when maxUnavailable is non-zero")
     elif not any(numbers):
         yield required(below, "cannot be 0 when maxSurge is 0")
+
+
+def _stateful_set_violations(spec: Fields, path: str) -> Iterator[Violation]:
+    policy = spec.get("podManagementPolicy")
+    if policy and policy not in _POD_MANAGEMENT:
+        yield invalid(f"{path}.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
+    retention: Fields = spec.get("persistentVolumeClaimRetentionPolicy") or {}
+    for field in ("whenDeleted", "whenScaled"):
+        if (kept := retention.get(field)) and kept not in _RETENTION:
+            yield not_supported(f"{path}.persistentVolumeClaimRetentionPolicy.{field}", kept, _RETENTION)
+    for index, template in enumerate(spec.get("volumeClaimTemplates") or ()):
+        yield from claim_spec_violations(
+            template.get("spec") or {}, f"{path}.volumeClaimTemplates[{index}].spec"
+        )
+    start = (spec.get("ordinals") or {}).get("start") or 0
+    if start < 0:
+        yield invalid(f"{path}.ordinals.start", start, _NEGATIVE)
+    if service := spec.get("serviceName"):
+        yield from each_invalid(f"{path}.serviceName", service, dns1123_label_errors(service))
+
+
+def _stateful_set_update_violations(written: str, update: Fields | None, path: str) -> Iterator[Violation]:
+    partition = 0 if update is None else update.get("partition") or 0
+    shown = None if update is None else {"Partition": partition, "MaxUnavailable": None}
+    if written == _ON_DELETE:
+        if shown is not None:
+            rule = "only allowed for updateStrategy 'RollingUpdate'"
+            yield invalid(f"{path}.rollingUpdate", shown, rule)
+    elif written != _ROLLING:
+        rule = "must be 'RollingUpdate' or 'OnDelete'"
+        yield invalid(path, {"Type": written, "RollingUpdate": shown}, rule)
+    elif partition < 0:
+        yield invalid(f"{path}.rollingUpdate.partition", partition, "must be greater than or equal to 0")
+
+
+def _shown_numbers(update: Fields | None) -> dict[str, int | str] | None:
+    """The numbers as the API server prints them, where absent ones are 0."""
+    if update is None:
+        return None
+    return {"MaxUnavailable": update.get("maxUnavailable") or 0, "MaxSurge": update.get("maxSurge") or 0}
 
 
 def _number_violations(written: int | str, path: str) -> Iterator[Violation]:

@@ -88,59 +88,6 @@ def pod_cgroup_settings(pod: Pod, rules: CgroupConfig, *, has_exclusive_cpus: bo
     )
 
 
-def _pod_quota(milli: MilliCPU, rules: CgroupConfig, *, is_disabled: bool) -> CPUQuota:
-    quota, unlimited = rules.quota(milli), None
-    if is_disabled or not rules.cpu_cfs_quota:
-        quota = NO_QUOTA
-        unlimited = NoQuotaReason.EXCLUSIVE_CPUS if rules.cpu_cfs_quota else NoQuotaReason.NOT_ENFORCED
-    elif quota == 0:
-        unlimited = NoQuotaReason.NO_LIMIT
-    return CPUQuota(
-        quota_us=quota,
-        period_us=rules.configured_period_us,
-        milli_cpu=milli,
-        origin=AmountOrigin.POD_LIMITS,
-        unlimited=unlimited,
-    )
-
-
-def _unset_limits(pod: Pod, pod_class: QOSClass, rules: CgroupConfig) -> tuple[CeilingMissing, ...]:
-    """The ceilings that are not set on the cgroup.
-
-    A Burstable pod has a ceiling only if each container or the pod level has a limit. An init container counts together
-    with the sidecars that are running by then, so their limits make up for one that it does not have.
-    """
-    if pod_class is QOSClass.GUARANTEED:
-        return ()
-    if pod_class is QOSClass.BEST_EFFORT:
-        return CeilingMissing(CPU, ()), CeilingMissing(MEMORY, ())
-    names = [container.name for container in (*pod.spec.containers, *pod.spec.init_containers)]
-    limits_by_container = [consumption.resources for consumption in per_container_limits(pod)]
-    pod_level = rules.pod_level_resources(pod)
-    pod_level_limits = pod_level.limits if pod_level else {}
-    unset = []
-    for resource in (CPU, MEMORY):
-        without_limit = tuple(
-            name
-            for name, limits in zip(names, limits_by_container, strict=True)
-            if limits.get(resource, ZERO).is_zero()
-        )
-        if without_limit and pod_level_limits.get(resource, ZERO).is_zero():
-            unset.append(CeilingMissing(resource, without_limit))
-    return tuple(unset)
-
-
-def _protection(
-    requests: ResourceList, pod_class: QOSClass, rules: CgroupConfig
-) -> tuple[MemoryProtection, ...]:
-    request = Bytes(requests.get(MEMORY, ZERO).value())
-    if not (rules.has_tiered_reservation or rules.protects_every_request) or request <= 0:
-        return ()
-    is_minimum = pod_class is QOSClass.GUARANTEED or rules.protects_every_request
-    file = MEMORY_MIN if is_minimum else MEMORY_LOW
-    return (MemoryProtection(file, request, AmountOrigin.POD_REQUESTS),)
-
-
 PID_RESOURCE = "pid"
 """The kubelet's resource name for processes."""
 
@@ -166,11 +113,6 @@ def qos_memory_requests(
     return sums
 
 
-@cached_by_spec
-def _memory_request(pod: Pod) -> Bytes:
-    return Bytes(pod_requests(pod).get(MEMORY, ZERO).value())
-
-
 def with_memory_qos(
     settings_by_class: SettingsByQOSClass, requested: Mapping[QOSClass, Bytes], rules: CgroupConfig
 ) -> SettingsByQOSClass:
@@ -194,29 +136,6 @@ def with_memory_qos(
     }
     return {
         pod_class: replace(settings, unified=(protected[pod_class],)) if pod_class in protected else settings
-        for pod_class, settings in settings_by_class.items()
-    }
-
-
-def _with_every_request_protected(
-    settings_by_class: SettingsByQOSClass, requested: Mapping[QOSClass, Bytes]
-) -> SettingsByQOSClass:
-    """The cgroups with `memory.min` where memory is requested.
-
-    Follows: v1.35, kubelet/cm/qos_container_manager_linux.go, setMemoryQoS.
-    """
-    burstable = requested[QOSClass.BURSTABLE]
-    totals = {
-        QOSClass.GUARANTEED: (Bytes(requested[QOSClass.GUARANTEED] + burstable), AmountOrigin.PROTECTED_PODS),
-        QOSClass.BURSTABLE: (burstable, AmountOrigin.BURSTABLE_PODS),
-    }
-    protected = {
-        pod_class: (MemoryProtection(MEMORY_MIN, total, origin),)
-        for pod_class, (total, origin) in totals.items()
-        if total > 0
-    }
-    return {
-        pod_class: replace(settings, unified=protected[pod_class]) if pod_class in protected else settings
         for pod_class, settings in settings_by_class.items()
     }
 
@@ -304,6 +223,87 @@ def node_level_settings(
             for page, total in huge_page_limits(resources).items()
         ),
     )
+
+
+def _pod_quota(milli: MilliCPU, rules: CgroupConfig, *, is_disabled: bool) -> CPUQuota:
+    quota, unlimited = rules.quota(milli), None
+    if is_disabled or not rules.cpu_cfs_quota:
+        quota = NO_QUOTA
+        unlimited = NoQuotaReason.EXCLUSIVE_CPUS if rules.cpu_cfs_quota else NoQuotaReason.NOT_ENFORCED
+    elif quota == 0:
+        unlimited = NoQuotaReason.NO_LIMIT
+    return CPUQuota(
+        quota_us=quota,
+        period_us=rules.configured_period_us,
+        milli_cpu=milli,
+        origin=AmountOrigin.POD_LIMITS,
+        unlimited=unlimited,
+    )
+
+
+def _unset_limits(pod: Pod, pod_class: QOSClass, rules: CgroupConfig) -> tuple[CeilingMissing, ...]:
+    """The ceilings that are not set on the cgroup.
+
+    A Burstable pod has a ceiling only if each container or the pod level has a limit. An init container counts together
+    with the sidecars that are running by then, so their limits make up for one that it does not have.
+    """
+    if pod_class is QOSClass.GUARANTEED:
+        return ()
+    if pod_class is QOSClass.BEST_EFFORT:
+        return CeilingMissing(CPU, ()), CeilingMissing(MEMORY, ())
+    names = [container.name for container in (*pod.spec.containers, *pod.spec.init_containers)]
+    limits_by_container = [consumption.resources for consumption in per_container_limits(pod)]
+    pod_level = rules.pod_level_resources(pod)
+    pod_level_limits = pod_level.limits if pod_level else {}
+    unset = []
+    for resource in (CPU, MEMORY):
+        without_limit = tuple(
+            name
+            for name, limits in zip(names, limits_by_container, strict=True)
+            if limits.get(resource, ZERO).is_zero()
+        )
+        if without_limit and pod_level_limits.get(resource, ZERO).is_zero():
+            unset.append(CeilingMissing(resource, without_limit))
+    return tuple(unset)
+
+
+def _protection(
+    requests: ResourceList, pod_class: QOSClass, rules: CgroupConfig
+) -> tuple[MemoryProtection, ...]:
+    request = Bytes(requests.get(MEMORY, ZERO).value())
+    if not (rules.has_tiered_reservation or rules.protects_every_request) or request <= 0:
+        return ()
+    is_minimum = pod_class is QOSClass.GUARANTEED or rules.protects_every_request
+    file = MEMORY_MIN if is_minimum else MEMORY_LOW
+    return (MemoryProtection(file, request, AmountOrigin.POD_REQUESTS),)
+
+
+@cached_by_spec
+def _memory_request(pod: Pod) -> Bytes:
+    return Bytes(pod_requests(pod).get(MEMORY, ZERO).value())
+
+
+def _with_every_request_protected(
+    settings_by_class: SettingsByQOSClass, requested: Mapping[QOSClass, Bytes]
+) -> SettingsByQOSClass:
+    """The cgroups with `memory.min` where memory is requested.
+
+    Follows: v1.35, kubelet/cm/qos_container_manager_linux.go, setMemoryQoS.
+    """
+    burstable = requested[QOSClass.BURSTABLE]
+    totals = {
+        QOSClass.GUARANTEED: (Bytes(requested[QOSClass.GUARANTEED] + burstable), AmountOrigin.PROTECTED_PODS),
+        QOSClass.BURSTABLE: (burstable, AmountOrigin.BURSTABLE_PODS),
+    }
+    protected = {
+        pod_class: (MemoryProtection(MEMORY_MIN, total, origin),)
+        for pod_class, (total, origin) in totals.items()
+        if total > 0
+    }
+    return {
+        pod_class: replace(settings, unified=protected[pod_class]) if pod_class in protected else settings
+        for pod_class, settings in settings_by_class.items()
+    }
 
 
 def _truncated_percent(hundredfold: int) -> int:

@@ -29,6 +29,14 @@ SYSTEM_ENFORCEMENTS = ("system-reserved", "system-reserved-compressible")
 KUBE_ENFORCEMENTS = ("kube-reserved", "kube-reserved-compressible")
 IDS_PER_POD = 65_536
 
+SECOND = Duration.seconds(1)
+VERIFICATION_POLICIES = (
+    "NeverVerify",
+    "NeverVerifyPreloadedImages",
+    "NeverVerifyAllowlistedImages",
+    "AlwaysVerify",
+)
+
 
 def validation_faults(
     config: KubeletConfiguration, gates: FeatureGates, *, cgroup_version: int = 2
@@ -54,6 +62,21 @@ def validation_faults(
         *_memory_qos(config, gates),
         *component_faults(config, gates),
     )
+
+
+def component_faults(config: KubeletConfiguration, gates: FeatureGates) -> Iterator[ConfigFault]:
+    """All faults of the kubelet's component settings."""
+    yield from _numbers(config)
+    yield from _pulls(config)
+    yield from _taints(config)
+    yield from _shutdown(config, gates)
+    yield from _restart_period(config, gates)
+    yield from _credentials(config, gates)
+    yield from _container_logs(config, gates.rules)
+    yield from _pod_logs_dir(config)
+    yield from _logging(config, gates)
+    yield from _tracing(config, gates)
+    yield from _flags_and_endpoints(config, gates)
 
 
 def _invalid(path: str, text: str, value: object = None) -> ConfigFault:
@@ -248,30 +271,6 @@ def _memory_qos(config: KubeletConfiguration, gates: FeatureGates) -> Iterator[C
         text = f"option {quoted(policy)} specified for memoryReservationPolicy. "
         text += 'Valid options are "None" or "TieredReservation"'
         yield _invalid("memoryReservationPolicy", text, policy)
-
-
-SECOND = Duration.seconds(1)
-VERIFICATION_POLICIES = (
-    "NeverVerify",
-    "NeverVerifyPreloadedImages",
-    "NeverVerifyAllowlistedImages",
-    "AlwaysVerify",
-)
-
-
-def component_faults(config: KubeletConfiguration, gates: FeatureGates) -> Iterator[ConfigFault]:
-    """All faults of the kubelet's component settings."""
-    yield from _numbers(config)
-    yield from _pulls(config)
-    yield from _taints(config)
-    yield from _shutdown(config, gates)
-    yield from _restart_period(config, gates)
-    yield from _credentials(config, gates)
-    yield from _container_logs(config, gates.rules)
-    yield from _pod_logs_dir(config)
-    yield from _logging(config, gates)
-    yield from _tracing(config, gates)
-    yield from _flags_and_endpoints(config, gates)
 
 
 def _fault(path: str, text: str, value: object = None) -> ConfigFault:

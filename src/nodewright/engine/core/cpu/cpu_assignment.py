@@ -21,6 +21,12 @@ from nodewright.model.values.idset import NUMASet
 UnitOrder: TypeAlias = Iterable[tuple[int, int]]
 """Units in the order of assignment, each as (free CPUs, id). Nested units are ordered when they are reached."""
 
+MAX_COMBINATIONS = 200_000
+"""Combinations of NUMA nodes that are examined before the result is `NotJudged`."""
+
+FreeByNUMA: TypeAlias = Mapping[int, int]
+"""Free CPUs by NUMA node."""
+
 
 class PackingOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How single CPUs, caches and irregular machines are handled."""
@@ -247,13 +253,6 @@ def _lowest(mask: Mask, count: int) -> Mask:
     for _ in range(count):
         rest &= rest - 1
     return mask ^ rest
-
-
-MAX_COMBINATIONS = 200_000
-"""Combinations of NUMA nodes that are examined before the result is `NotJudged`."""
-
-FreeByNUMA: TypeAlias = Mapping[int, int]
-"""Free CPUs by NUMA node."""
 
 
 class DistributedCPUs(msgspec.Struct, frozen=True):

@@ -201,44 +201,6 @@ def create_policy(topology: CPUTopology, settings: CPUSettings) -> Verdict[CPUPo
     return _static_policy(topology, settings, options.value, reserved_count)
 
 
-def _static_policy(
-    topology: CPUTopology, settings: CPUSettings, options: CPUOptions, reserved_count: int
-) -> Verdict[CPUPolicy]:
-    strategy = _assignment_strategy(options, topology, settings)
-    reserved = settings.reserved_cpus
-    if not reserved:
-        picked = take_cpus(topology, topology.cpus, reserved_count, strategy)
-        if isinstance(picked, Granted):
-            reserved = picked.value
-        elif isinstance(picked.because[0], KubeletHangs | KubeletCrashes | NotJudged):
-            return picked  # the kubelet ignores any other refusal, and fails the check below
-    if len(reserved) != reserved_count:
-        return Refused((CPUReservationUnmet(reserved=reserved, wanted=reserved_count),))
-    for cpu in reserved - topology.cpus:
-        # The kubelet reports any of them; here it is the lowest.
-        return Refused((ReservedCPUUnknown(cpu=cpu),))
-    cores = topology.whole_cores(reserved)
-    return Granted(
-        StaticCPUPolicy(topology, options, reserved, cores, settings.gates, strategy, settings.picker)
-    )
-
-
-def _assignment_strategy(
-    options: CPUOptions, topology: CPUTopology, settings: CPUSettings
-) -> AssignmentStrategy:
-    packing = PackingOptions(
-        spread=options.distribute_across_cores,
-        prefer_uncore_cache=options.prefer_uncore_cache,
-        rounds_cores_up=settings.gates.rules.uncore_cores_rounded_up,
-        follow_defects=settings.follow_defects,
-    )
-    if not options.distribute_across_numa:
-        return AssignmentStrategy(packing=packing)
-    return AssignmentStrategy(
-        packing=packing, cpu_group_size=topology.cpus_per_core if options.full_pcpus_only else 1
-    )
-
-
 def validated_state(policy: CPUPolicy, state: CPUState) -> Verdict[CPUState]:
     """The state after the kubelet starts with this one, or why it does not start.
 
@@ -256,27 +218,6 @@ def validated_state(policy: CPUPolicy, state: CPUState) -> Verdict[CPUState]:
         return Granted(state.with_default(expected))
     fault = _state_fault(policy, state, expected)
     return Granted(state) if fault is None else Refused((fault,))
-
-
-def _state_fault(policy: StaticCPUPolicy, state: CPUState, expected: CPUSet) -> CPUStateFault | None:
-    shared, reserved = state.default, policy.reserved
-    if not shared:
-        return SharedPoolEmpty()
-    if policy.options.strict_reservation:
-        if not reserved.isdisjoint(shared):
-            return ReservedCPUsShared(reserved=reserved & shared, shared=shared)
-    elif not reserved <= shared:
-        return ReservedCPUsNotShared(reserved=reserved, shared=shared)
-    known = shared
-    for pod in sorted(state.assignments):
-        for container, cpus in sorted(state.assignments[pod].items()):
-            if not cpus.isdisjoint(shared):
-                return AssignmentShared(pod=pod, container=container, cpus=cpus, shared=shared)
-            known |= cpus
-    if policy.gates.pod_level_managers:
-        for cpus in state.pods.values():
-            known |= cpus
-    return None if known == expected else MachineCPUsChanged(expected=expected, found=known)
 
 
 class PickRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -378,6 +319,65 @@ def whole_caches(request: PickRequest) -> CPUSet:
         else:
             taken |= max((left for _, left in usable), key=lambda left: (len(left), -left.mask))
     return taken
+
+
+def _static_policy(
+    topology: CPUTopology, settings: CPUSettings, options: CPUOptions, reserved_count: int
+) -> Verdict[CPUPolicy]:
+    strategy = _assignment_strategy(options, topology, settings)
+    reserved = settings.reserved_cpus
+    if not reserved:
+        picked = take_cpus(topology, topology.cpus, reserved_count, strategy)
+        if isinstance(picked, Granted):
+            reserved = picked.value
+        elif isinstance(picked.because[0], KubeletHangs | KubeletCrashes | NotJudged):
+            return picked  # the kubelet ignores any other refusal, and fails the check below
+    if len(reserved) != reserved_count:
+        return Refused((CPUReservationUnmet(reserved=reserved, wanted=reserved_count),))
+    for cpu in reserved - topology.cpus:
+        # The kubelet reports any of them; here it is the lowest.
+        return Refused((ReservedCPUUnknown(cpu=cpu),))
+    cores = topology.whole_cores(reserved)
+    return Granted(
+        StaticCPUPolicy(topology, options, reserved, cores, settings.gates, strategy, settings.picker)
+    )
+
+
+def _assignment_strategy(
+    options: CPUOptions, topology: CPUTopology, settings: CPUSettings
+) -> AssignmentStrategy:
+    packing = PackingOptions(
+        spread=options.distribute_across_cores,
+        prefer_uncore_cache=options.prefer_uncore_cache,
+        rounds_cores_up=settings.gates.rules.uncore_cores_rounded_up,
+        follow_defects=settings.follow_defects,
+    )
+    if not options.distribute_across_numa:
+        return AssignmentStrategy(packing=packing)
+    return AssignmentStrategy(
+        packing=packing, cpu_group_size=topology.cpus_per_core if options.full_pcpus_only else 1
+    )
+
+
+def _state_fault(policy: StaticCPUPolicy, state: CPUState, expected: CPUSet) -> CPUStateFault | None:
+    shared, reserved = state.default, policy.reserved
+    if not shared:
+        return SharedPoolEmpty()
+    if policy.options.strict_reservation:
+        if not reserved.isdisjoint(shared):
+            return ReservedCPUsShared(reserved=reserved & shared, shared=shared)
+    elif not reserved <= shared:
+        return ReservedCPUsNotShared(reserved=reserved, shared=shared)
+    known = shared
+    for pod in sorted(state.assignments):
+        for container, cpus in sorted(state.assignments[pod].items()):
+            if not cpus.isdisjoint(shared):
+                return AssignmentShared(pod=pod, container=container, cpus=cpus, shared=shared)
+            known |= cpus
+    if policy.gates.pod_level_managers:
+        for cpus in state.pods.values():
+            known |= cpus
+    return None if known == expected else MachineCPUsChanged(expected=expected, found=known)
 
 
 def _cores_first(request: PickRequest, free: CPUSet, count: int) -> CPUSet:

@@ -49,6 +49,9 @@ from nodewright.model.values.topology_hints import IMPOSSIBLE, Fitting, HintList
 
 TierReason: TypeAlias = Literal["reuse", "aligned", "preferred", "unaligned", "withoutTopology"]
 
+_NO_HINTS: Granted[ProviderHints | None] = Granted({})
+_WITHOUT_OVERHEAD = RequestOptions(exclude_overhead=True)
+
 
 class ContainerDeviceRequest(msgspec.Struct, frozen=True):
     """A container's request for `count` devices of a resource, on the affinity's NUMA nodes if possible."""
@@ -80,6 +83,183 @@ def device_choice(
     selection = _Selection(request.count)
     refusal = _pick(manager, state, listed, request, selection)
     return DeviceChoice(frozenset(selection.picked), tuple(selection.tiers), refusal)
+
+
+DevicesByResource = Mapping[str, tuple[str, ...]]
+"""Ids by resource, ascending."""
+
+
+class DeviceAllocation(msgspec.Struct, frozen=True):
+    """The verdict, and the state after it; a refusal may leave devices marked as in use without a holder.
+
+    Granted: all devices that the container holds.
+    """
+
+    state: DeviceState
+    verdict: Verdict[DevicesByResource]
+
+
+def allocate(
+    manager: DeviceManager, state: DeviceState, pod: Pod, container: Container, affinity: NUMASet | None
+) -> DeviceAllocation:
+    """Allocates a container's devices, on the affinity's NUMA nodes where possible.
+
+    Follows: v1.36, devicemanager/manager.go, Allocate, allocateContainerResources. Devices of one
+        resource stay allocated if the next resource fails.
+    Departs: allocates resources in the order of their names; the kubelet iterates over a map in random order.
+    """
+    uid = pod.metadata.uid
+    if state.reusable is not None and state.reusable.pod != uid:
+        state = replace(state, reusable=None)
+    limits = container.resources.limits
+    resources = sorted(filter(state.is_device_plugin_resource, limits)) if state.has_devices else []
+    if not resources and uid not in state.pod_devices:
+        return DeviceAllocation(state, _NO_DEVICES_GRANTED)
+    because: list[DeviceReason] = []
+    for resource in resources:
+        if manager.skips_claimed_resources and _is_claimed(pod, container, resource):
+            continue
+        reusable = state.reusable_by(uid).get(resource, NO_DEVICES)
+        request = ContainerDeviceRequest(
+            resource, limits[resource].value(), affinity, reusable, container.name
+        )
+        state, outcome = _allocate_resource(manager, state, (uid, container.name), request)
+        if isinstance(outcome, Refused):
+            return DeviceAllocation(state, outcome)
+        because += outcome.value
+    held = container_device_ids(state, uid, container.name)
+    return DeviceAllocation(_with_reuse(state, pod, container), Granted(held, tuple(because)))
+
+
+def without_inactive_pods(state: DeviceState, active: Mapping[str, Collection[str]]) -> DeviceState:
+    """The state without the devices of inactive pods; `active` has the containers of active pods by pod uid.
+
+    The kubelet does this before hints and before each allocation, once its sources are ready.
+
+    Follows: v1.36, devicemanager/manager.go, UpdateAllocatedDevices.
+    """
+    if state.running_at_start is not None or all(uid in active for uid in state.pod_devices):
+        return state
+    held = {uid: containers for uid, containers in state.pod_devices.items() if uid in active}
+    responses = (
+        {uid: response for uid, response in state.allocation_responses.items() if uid in active}
+        if state.allocation_responses
+        else state.allocation_responses
+    )
+    return replace(state, pod_devices=held, allocation_responses=responses).with_in_use_recomputed()
+
+
+def container_device_ids(state: DeviceState, uid: str, container: str) -> DevicesByResource:
+    """The container's devices by resource."""
+    held = state.container_devices(uid, container)
+    return {resource: tuple(sorted(devices)) for resource, devices in sorted(held.items())}
+
+
+def free_devices(state: DeviceState) -> DevicesByResource:
+    """The healthy devices that are not in use, by resource."""
+    return {resource: tuple(sorted(state.free(resource))) for resource in sorted(state.device_lists)}
+
+
+def device_capacity(state: DeviceState) -> dict[str, int]:
+    """The number of devices by registered resource.
+
+    Follows: v1.36, devicemanager/manager.go, GetCapacity.
+    """
+    return {
+        resource: len(listed.healthy) + len(listed.unhealthy)
+        for resource, listed in sorted(state.device_lists.items())
+    }
+
+
+def device_allocatable(state: DeviceState) -> dict[str, int]:
+    """The number of healthy devices by registered resource.
+
+    Follows: v1.36, devicemanager/manager.go, GetCapacity.
+    """
+    return {resource: len(listed.healthy) for resource, listed in sorted(state.device_lists.items())}
+
+
+def in_use_counts(state: DeviceState) -> dict[str, int]:
+    """The number of devices in use by resource: the lower bound of the node's allocatable at admission.
+
+    Follows: v1.36, devicemanager/manager.go, sanitizeNodeAllocatable.
+    """
+    return (
+        {resource: len(devices) for resource, devices in sorted(state.in_use.items())} if state.in_use else {}
+    )
+
+
+def container_hints(
+    manager: DeviceManager, state: DeviceState, pod: Pod, container: Container
+) -> Verdict[ProviderHints | None]:
+    """The hints for a container by resource. Refused: the kubelet crashes.
+
+    Follows: v1.36, devicemanager/topology_hints.go, GetTopologyHints.
+    """
+    limits = container.resources.limits
+    if not (limits and state.has_devices):
+        return _NO_HINTS
+    requested = {
+        name: amount.value() for name, amount in limits.items() if state.is_device_plugin_resource(name)
+    }
+    if not requested:
+        return _NO_HINTS
+    held = state.container_devices(pod.metadata.uid, container.name)
+    return _hints(manager, state, requested, held, state.reusable_by(pod.metadata.uid))
+
+
+def pod_hints(manager: DeviceManager, state: DeviceState, pod: Pod) -> Verdict[ProviderHints | None]:
+    """The hints for a pod as a whole by resource. Refused: the kubelet crashes.
+
+    Follows: v1.36, devicemanager/topology_hints.go, GetPodTopologyHints.
+    """
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    if not state.has_devices or not any(
+        state.is_device_plugin_resource(name)
+        for container in containers
+        for name in container.resources.limits
+    ):
+        return _NO_HINTS
+    limits = pod_limits(pod, _WITHOUT_OVERHEAD)
+    requested = {
+        name: amount.value() for name, amount in limits.items() if state.is_device_plugin_resource(name)
+    }
+    held = {name: state.devices_of_pod(pod.metadata.uid, name) for name in requested}
+    return _hints(manager, state, requested, held, {})
+
+
+def device_hints(
+    manager: DeviceManager, listed: DeviceList, available: DeviceIdSet, reusable: DeviceIdSet, requested: int
+) -> HintList:
+    """The hints for the requested number of available and reusable devices.
+
+    Reusable devices that report no NUMA topology do not count and need not be included.
+
+    Follows: v1.36, devicemanager/topology_hints.go, generateDeviceTopologyHints, deviceNUMANodes.
+    """
+    nodes = 0
+    for mask, _ in listed.count_by_mask:
+        nodes |= mask
+    nodes = (nodes & manager.numa.mask if manager.hints_from_hosts_only else 0) or manager.numa.mask
+    masks = listed.numa_masks
+    reusable_masks = [masks[name] & nodes for name in reusable if listed.devices[name].numa_nodes is not None]
+    free = _count_by_mask([masks[name] & nodes for name in available] + reusable_masks)
+    total = tuple((mask & nodes, count) for mask, count in listed.count_by_mask if mask & nodes)
+    smallest = min_affinity_size(nodes, Demand(requested, total))
+    fitting = Fitting(
+        nodes=NUMASet(nodes),
+        demands=(Demand(requested, free),),
+        preferred_size=smallest.size,
+        touching=tuple(sorted(set(reusable_masks))),
+        proved=smallest.proved,
+    )
+    return HintList(fitting=fitting)
+
+
+@lru_cache(maxsize=1024)
+def min_affinity_size(nodes: int, demand: Demand) -> MinimumSize:
+    """The least number of NUMA nodes with enough devices; cached, as only the machine and the request decide it."""
+    return minimum_size(nodes, [demand])
 
 
 class _Selection:
@@ -190,111 +370,7 @@ def _preferred(
     return candidates.intersection(answer or ())
 
 
-DevicesByResource = Mapping[str, tuple[str, ...]]
-"""Ids by resource, ascending."""
-
-
 _NO_DEVICES_GRANTED: Granted[DevicesByResource] = Granted({})
-
-
-class DeviceAllocation(msgspec.Struct, frozen=True):
-    """The verdict, and the state after it; a refusal may leave devices marked as in use without a holder.
-
-    Granted: all devices that the container holds.
-    """
-
-    state: DeviceState
-    verdict: Verdict[DevicesByResource]
-
-
-def allocate(
-    manager: DeviceManager, state: DeviceState, pod: Pod, container: Container, affinity: NUMASet | None
-) -> DeviceAllocation:
-    """Allocates a container's devices, on the affinity's NUMA nodes where possible.
-
-    Follows: v1.36, devicemanager/manager.go, Allocate, allocateContainerResources. Devices of one
-        resource stay allocated if the next resource fails.
-    Departs: allocates resources in the order of their names; the kubelet iterates over a map in random order.
-    """
-    uid = pod.metadata.uid
-    if state.reusable is not None and state.reusable.pod != uid:
-        state = replace(state, reusable=None)
-    limits = container.resources.limits
-    resources = sorted(filter(state.is_device_plugin_resource, limits)) if state.has_devices else []
-    if not resources and uid not in state.pod_devices:
-        return DeviceAllocation(state, _NO_DEVICES_GRANTED)
-    because: list[DeviceReason] = []
-    for resource in resources:
-        if manager.skips_claimed_resources and _is_claimed(pod, container, resource):
-            continue
-        reusable = state.reusable_by(uid).get(resource, NO_DEVICES)
-        request = ContainerDeviceRequest(
-            resource, limits[resource].value(), affinity, reusable, container.name
-        )
-        state, outcome = _allocate_resource(manager, state, (uid, container.name), request)
-        if isinstance(outcome, Refused):
-            return DeviceAllocation(state, outcome)
-        because += outcome.value
-    held = container_device_ids(state, uid, container.name)
-    return DeviceAllocation(_with_reuse(state, pod, container), Granted(held, tuple(because)))
-
-
-def without_inactive_pods(state: DeviceState, active: Mapping[str, Collection[str]]) -> DeviceState:
-    """The state without the devices of inactive pods; `active` has the containers of active pods by pod uid.
-
-    The kubelet does this before hints and before each allocation, once its sources are ready.
-
-    Follows: v1.36, devicemanager/manager.go, UpdateAllocatedDevices.
-    """
-    if state.running_at_start is not None or all(uid in active for uid in state.pod_devices):
-        return state
-    held = {uid: containers for uid, containers in state.pod_devices.items() if uid in active}
-    responses = (
-        {uid: response for uid, response in state.allocation_responses.items() if uid in active}
-        if state.allocation_responses
-        else state.allocation_responses
-    )
-    return replace(state, pod_devices=held, allocation_responses=responses).with_in_use_recomputed()
-
-
-def container_device_ids(state: DeviceState, uid: str, container: str) -> DevicesByResource:
-    """The container's devices by resource."""
-    held = state.container_devices(uid, container)
-    return {resource: tuple(sorted(devices)) for resource, devices in sorted(held.items())}
-
-
-def free_devices(state: DeviceState) -> DevicesByResource:
-    """The healthy devices that are not in use, by resource."""
-    return {resource: tuple(sorted(state.free(resource))) for resource in sorted(state.device_lists)}
-
-
-def device_capacity(state: DeviceState) -> dict[str, int]:
-    """The number of devices by registered resource.
-
-    Follows: v1.36, devicemanager/manager.go, GetCapacity.
-    """
-    return {
-        resource: len(listed.healthy) + len(listed.unhealthy)
-        for resource, listed in sorted(state.device_lists.items())
-    }
-
-
-def device_allocatable(state: DeviceState) -> dict[str, int]:
-    """The number of healthy devices by registered resource.
-
-    Follows: v1.36, devicemanager/manager.go, GetCapacity.
-    """
-    return {resource: len(listed.healthy) for resource, listed in sorted(state.device_lists.items())}
-
-
-def in_use_counts(state: DeviceState) -> dict[str, int]:
-    """The number of devices in use by resource: the lower bound of the node's allocatable at admission.
-
-    Follows: v1.36, devicemanager/manager.go, sanitizeNodeAllocatable.
-    """
-    return (
-        {resource: len(devices) for resource, devices in sorted(state.in_use.items())} if state.in_use else {}
-    )
 
 
 def _is_claimed(pod: Pod, container: Container, resource: str) -> bool:
@@ -406,49 +482,6 @@ def _with_reuse(state: DeviceState, pod: Pod, container: Container) -> DeviceSta
     return replace(state, reusable=ReusableDevices(pod.metadata.uid, reusable_after))
 
 
-_NO_HINTS: Granted[ProviderHints | None] = Granted({})
-_WITHOUT_OVERHEAD = RequestOptions(exclude_overhead=True)
-
-
-def container_hints(
-    manager: DeviceManager, state: DeviceState, pod: Pod, container: Container
-) -> Verdict[ProviderHints | None]:
-    """The hints for a container by resource. Refused: the kubelet crashes.
-
-    Follows: v1.36, devicemanager/topology_hints.go, GetTopologyHints.
-    """
-    limits = container.resources.limits
-    if not (limits and state.has_devices):
-        return _NO_HINTS
-    requested = {
-        name: amount.value() for name, amount in limits.items() if state.is_device_plugin_resource(name)
-    }
-    if not requested:
-        return _NO_HINTS
-    held = state.container_devices(pod.metadata.uid, container.name)
-    return _hints(manager, state, requested, held, state.reusable_by(pod.metadata.uid))
-
-
-def pod_hints(manager: DeviceManager, state: DeviceState, pod: Pod) -> Verdict[ProviderHints | None]:
-    """The hints for a pod as a whole by resource. Refused: the kubelet crashes.
-
-    Follows: v1.36, devicemanager/topology_hints.go, GetPodTopologyHints.
-    """
-    containers = (*pod.spec.init_containers, *pod.spec.containers)
-    if not state.has_devices or not any(
-        state.is_device_plugin_resource(name)
-        for container in containers
-        for name in container.resources.limits
-    ):
-        return _NO_HINTS
-    limits = pod_limits(pod, _WITHOUT_OVERHEAD)
-    requested = {
-        name: amount.value() for name, amount in limits.items() if state.is_device_plugin_resource(name)
-    }
-    held = {name: state.devices_of_pod(pod.metadata.uid, name) for name in requested}
-    return _hints(manager, state, requested, held, {})
-
-
 def _hints(
     manager: DeviceManager,
     state: DeviceState,
@@ -492,40 +525,6 @@ def _resource_hints(
     if not manager.follows_defects:
         available, reusable = available.difference(unlisted), reusable & listed.healthy
     return device_hints(manager, listed, available, reusable, requested)
-
-
-def device_hints(
-    manager: DeviceManager, listed: DeviceList, available: DeviceIdSet, reusable: DeviceIdSet, requested: int
-) -> HintList:
-    """The hints for the requested number of available and reusable devices.
-
-    Reusable devices that report no NUMA topology do not count and need not be included.
-
-    Follows: v1.36, devicemanager/topology_hints.go, generateDeviceTopologyHints, deviceNUMANodes.
-    """
-    nodes = 0
-    for mask, _ in listed.count_by_mask:
-        nodes |= mask
-    nodes = (nodes & manager.numa.mask if manager.hints_from_hosts_only else 0) or manager.numa.mask
-    masks = listed.numa_masks
-    reusable_masks = [masks[name] & nodes for name in reusable if listed.devices[name].numa_nodes is not None]
-    free = _count_by_mask([masks[name] & nodes for name in available] + reusable_masks)
-    total = tuple((mask & nodes, count) for mask, count in listed.count_by_mask if mask & nodes)
-    smallest = min_affinity_size(nodes, Demand(requested, total))
-    fitting = Fitting(
-        nodes=NUMASet(nodes),
-        demands=(Demand(requested, free),),
-        preferred_size=smallest.size,
-        touching=tuple(sorted(set(reusable_masks))),
-        proved=smallest.proved,
-    )
-    return HintList(fitting=fitting)
-
-
-@lru_cache(maxsize=1024)
-def min_affinity_size(nodes: int, demand: Demand) -> MinimumSize:
-    """The least number of NUMA nodes with enough devices; cached, as only the machine and the request decide it."""
-    return minimum_size(nodes, [demand])
 
 
 def _count_by_mask(masks: Iterable[int]) -> tuple[tuple[int, int], ...]:

@@ -14,12 +14,10 @@ from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from nodewright.model.values.idset import LARGEST_ID, NUMASet
 
 DeviceIdSet: TypeAlias = frozenset[str]
-
 PodDevices: TypeAlias = Mapping[str, Mapping[str, Mapping[str, DeviceIdSet]]]
 """Devices by pod uid, container name and resource."""
 
 NO_DEVICES: DeviceIdSet = frozenset()
-
 NO_NUMA_NODE = -1
 """The NUMA node of devices without one."""
 
@@ -62,6 +60,15 @@ class DeviceList(msgspec.Struct, frozen=True):
             ),
             has_topology=any(device.numa_nodes for device in devices.values()),
         )
+
+
+def _mask(nodes: Iterable[int]) -> int:
+    mask = 0
+    for node in nodes:
+        # A plugin may report any number; larger ones exist on no machine.
+        if 0 <= node <= LARGEST_ID:
+            mask |= 1 << node
+    return mask
 
 
 EMPTY_DEVICE_LIST = DeviceList.of(())
@@ -252,24 +259,6 @@ class DeviceState(msgspec.Struct, frozen=True):
         return replace(self, running_at_start=None)
 
 
-def _all_held(held: PodDevices) -> dict[str, DeviceIdSet]:
-    devices_by_resource: dict[str, DeviceIdSet] = {}
-    for containers in held.values():
-        for resources in containers.values():
-            for resource, devices in resources.items():
-                devices_by_resource[resource] = devices_by_resource.get(resource, NO_DEVICES) | devices
-    return devices_by_resource
-
-
-def _mask(nodes: Iterable[int]) -> int:
-    mask = 0
-    for node in nodes:
-        # A plugin may report any number; larger ones exist on no machine.
-        if 0 <= node <= LARGEST_ID:
-            mask |= 1 << node
-    return mask
-
-
 def device_stock(state: DeviceState, resource: str) -> DeviceStock:
     """All devices of the resource by NUMA nodes, and their holders."""
     listed, free = state.device_lists.get(resource, EMPTY_DEVICE_LIST), state.free(resource)
@@ -333,7 +322,6 @@ def highest(available: frozenset[str], must_include: frozenset[str], size: int) 
 
 
 ASK_PLUGIN = "asked"
-
 PREFERENCES: Mapping[str, PreferenceFunction | None] = {
     "absent": None,
     "lowest": lowest,
@@ -388,6 +376,15 @@ def plugin_with_preference(preference: str) -> PluginBehavior:
     Errors: KeyError for a name that is not among PREFERENCES.
     """
     return PluginBehavior(PREFERENCES[preference], is_live=preference == ASK_PLUGIN)
+
+
+def _all_held(held: PodDevices) -> dict[str, DeviceIdSet]:
+    devices_by_resource: dict[str, DeviceIdSet] = {}
+    for containers in held.values():
+        for resources in containers.values():
+            for resource, devices in resources.items():
+                devices_by_resource[resource] = devices_by_resource.get(resource, NO_DEVICES) | devices
+    return devices_by_resource
 
 
 def _filled_up(must_include: frozenset[str], others: list[str], size: int) -> list[str]:

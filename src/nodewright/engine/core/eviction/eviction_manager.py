@@ -144,6 +144,62 @@ def finish_pass(config: EvictionConfig, pending: PendingPass, after: StatsSummar
     return replace(current_pass, ranking=ranked, evictions=(eviction,))
 
 
+def exceeded_limit(
+    active_pod: ActivePod, pod_stats: PodStats, filesystems: NodeFilesystems
+) -> LimitExceeded | None:
+    """The first limit on local storage that the pod exceeds; None: it exceeds none.
+
+    The order is emptyDir volumes, the pod as a whole, its containers.
+
+    Follows: v1.36, eviction/eviction_manager.go, localStorageEviction.
+    """
+    return (
+        _empty_dir(active_pod, pod_stats)
+        or _pod(active_pod, pod_stats)
+        or _container(active_pod, pod_stats, filesystems)
+    )
+
+
+def unobserved_volume(pod_stats: PodStats) -> str | None:
+    """The first volume without observed usage, at which the kubelet crashes when it checks limits; None: there is none.
+
+    Follows: v1.36, eviction/eviction_manager.go, emptyDirLimitEviction.
+    """
+    for volume in pod_stats.volumes:
+        if volume.used_bytes is None:
+            return volume.name
+    return None
+
+
+def node_shortage(
+    threshold: Threshold,
+    observed: SignalObservation,
+    active_pod: ActivePod,
+    pod_stats: PodStats | None,
+    *,
+    pod_level: bool = True,
+) -> NodeRanShort:
+    """Why the pod is evicted: the threshold, and the containers that pod_stats more than they request.
+
+    ``pod_level``: the message names usage and request of the pod level.
+
+    Follows: v1.36, eviction/helpers.go, evictionMessage, getThresholdMetInfo.
+    """
+    resource = SIGNAL_RESOURCES[threshold.signal]
+    has_stats = pod_stats is not None
+    return NodeRanShort(
+        resource=resource,
+        signal=threshold.signal,
+        threshold=threshold_amount(threshold, observed.capacity),
+        available=observed.available,
+        has_stats=has_stats,
+        pod=_whole_pod(active_pod.pod, pod_stats)
+        if pod_stats is not None and pod_level and resource == MEMORY
+        else None,
+        containers=tuple(_over_request(active_pod.pod, pod_stats, resource)) if pod_stats is not None else (),
+    )
+
+
 def _measured_pass(
     config: EvictionConfig,
     state: EvictionState,
@@ -327,33 +383,6 @@ def _nanoseconds(now_s: float) -> int:
     return round(now_s * 10**9)
 
 
-def exceeded_limit(
-    active_pod: ActivePod, pod_stats: PodStats, filesystems: NodeFilesystems
-) -> LimitExceeded | None:
-    """The first limit on local storage that the pod exceeds; None: it exceeds none.
-
-    The order is emptyDir volumes, the pod as a whole, its containers.
-
-    Follows: v1.36, eviction/eviction_manager.go, localStorageEviction.
-    """
-    return (
-        _empty_dir(active_pod, pod_stats)
-        or _pod(active_pod, pod_stats)
-        or _container(active_pod, pod_stats, filesystems)
-    )
-
-
-def unobserved_volume(pod_stats: PodStats) -> str | None:
-    """The first volume without observed usage, at which the kubelet crashes when it checks limits; None: there is none.
-
-    Follows: v1.36, eviction/eviction_manager.go, emptyDirLimitEviction.
-    """
-    for volume in pod_stats.volumes:
-        if volume.used_bytes is None:
-            return volume.name
-    return None
-
-
 def _empty_dir(active_pod: ActivePod, pod_stats: PodStats) -> EmptyDirOverLimit | None:
     if not active_pod.empty_dir_limits:
         return None
@@ -388,35 +417,6 @@ def _container(
         if used > limit.amount:
             return ContainerStorageOverLimit(container=container.name, used_bytes=used, limit=limit.quantity)
     return None
-
-
-def node_shortage(
-    threshold: Threshold,
-    observed: SignalObservation,
-    active_pod: ActivePod,
-    pod_stats: PodStats | None,
-    *,
-    pod_level: bool = True,
-) -> NodeRanShort:
-    """Why the pod is evicted: the threshold, and the containers that pod_stats more than they request.
-
-    ``pod_level``: the message names usage and request of the pod level.
-
-    Follows: v1.36, eviction/helpers.go, evictionMessage, getThresholdMetInfo.
-    """
-    resource = SIGNAL_RESOURCES[threshold.signal]
-    has_stats = pod_stats is not None
-    return NodeRanShort(
-        resource=resource,
-        signal=threshold.signal,
-        threshold=threshold_amount(threshold, observed.capacity),
-        available=observed.available,
-        has_stats=has_stats,
-        pod=_whole_pod(active_pod.pod, pod_stats)
-        if pod_stats is not None and pod_level and resource == MEMORY
-        else None,
-        containers=tuple(_over_request(active_pod.pod, pod_stats, resource)) if pod_stats is not None else (),
-    )
 
 
 def _whole_pod(pod: Pod, pod_stats: PodStats) -> OverRequest | None:

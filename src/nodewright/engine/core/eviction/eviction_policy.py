@@ -62,6 +62,18 @@ MIN_MEMORY_GROWTH_BYTES = 1 << 30
 SAFETY_FACTOR = 2
 """At the assumed growth, at most 1/SAFETY_FACTOR of the margin is used up by the next measurement."""
 
+MONITORING_PERIOD_S = 10
+"""The interval between passes that evict no pod.
+
+Follows: v1.36, pkg/kubelet/kubelet.go, evictionMonitoringPeriod.
+"""
+
+CLEANUP_POLL_S = 1
+"""The least delay after an eviction: the manager checks each second whether the pod is cleaned up.
+
+Follows: v1.36, eviction/eviction_manager.go, waitForPodsCleanup.
+"""
+
 
 class Headroom(msgspec.Struct, frozen=True, kw_only=True):
     """The distance of a signal from its threshold, and how fast it shrinks.
@@ -177,35 +189,6 @@ def _every_ten_seconds(headrooms: Sequence[Headroom], due_in_ns: int | None) -> 
     return MONITORING_INTERVAL_NS
 
 
-def _by_distance(headrooms: Sequence[Headroom], due_in_ns: int | None) -> int:
-    nearest = min(map(interval_ns, headrooms), default=MONITORING_INTERVAL_NS)
-    return nearest if due_in_ns is None else max(min(nearest, due_in_ns), NEAR_INTERVAL_NS)
-
-
-KUBELET = EvictionPolicy(
-    name="kubelet",
-    description="Checks every 10 s; swap does not count.",
-    interval_function=_every_ten_seconds,
-    reads_fresh_pod_stats=False,
-    uses_memory_notifier=True,
-    waits_for_cleanup=True,
-    fixed_interval_ns=MONITORING_INTERVAL_NS,
-)
-ADAPTIVE = EvictionPolicy(
-    name="adaptive",
-    description="Checks after margin / growth, every 50 ms near a threshold.",
-    interval_function=_by_distance,
-)
-SWAP_AWARE = EvictionPolicy(
-    name="swap-aware",
-    description="As adaptive; free swap counts as available memory, used swap as used memory.",
-    interval_function=_by_distance,
-    counts_swap=True,
-)
-POLICIES: Mapping[str, EvictionPolicy] = {policy.name: policy for policy in (KUBELET, ADAPTIVE, SWAP_AWARE)}
-"""The built-in policies by name, the kubelet's first."""
-
-
 def with_swap(usage: StatsSummary) -> StatsSummary:
     """The stats summary with swap counted as memory: free swap as available, used swap as used."""
     node = usage.node
@@ -219,6 +202,16 @@ def with_swap(usage: StatsSummary) -> StatsSummary:
         node=replace(node, memory=memory, system_containers=systems),
         pods=tuple(map(_pod_with_swap, usage.pods)),
     )
+
+
+def due_in_ns(state: EvictionState, now_ns: int) -> int | None:
+    """The time until the first running grace period ends; None: none is running."""
+    interval_of = [
+        state.thresholds[index].grace_period.nanoseconds - (now_ns - since_ns)
+        for index, since_ns in state.first_observed_at_ns.items()
+        if index not in state.due_indices
+    ]
+    return min(interval_of, default=None)
 
 
 def _memory_with_swap(memory: MemoryStats | None, swap: SwapStats | None, used: int) -> MemoryStats | None:
@@ -236,6 +229,37 @@ def _pod_with_swap(pod: PodStats) -> PodStats:
     if not used or pod.memory is None or pod.memory.working_set_bytes is None:
         return pod
     return replace(pod, memory=replace(pod.memory, working_set_bytes=pod.memory.working_set_bytes + used))
+
+
+KUBELET = EvictionPolicy(
+    name="kubelet",
+    description="Checks every 10 s; swap does not count.",
+    interval_function=_every_ten_seconds,
+    reads_fresh_pod_stats=False,
+    uses_memory_notifier=True,
+    waits_for_cleanup=True,
+    fixed_interval_ns=MONITORING_INTERVAL_NS,
+)
+
+
+def _by_distance(headrooms: Sequence[Headroom], due_in_ns: int | None) -> int:
+    nearest = min(map(interval_ns, headrooms), default=MONITORING_INTERVAL_NS)
+    return nearest if due_in_ns is None else max(min(nearest, due_in_ns), NEAR_INTERVAL_NS)
+
+
+ADAPTIVE = EvictionPolicy(
+    name="adaptive",
+    description="Checks after margin / growth, every 50 ms near a threshold.",
+    interval_function=_by_distance,
+)
+SWAP_AWARE = EvictionPolicy(
+    name="swap-aware",
+    description="As adaptive; free swap counts as available memory, used swap as used memory.",
+    interval_function=_by_distance,
+    counts_swap=True,
+)
+POLICIES: Mapping[str, EvictionPolicy] = {policy.name: policy for policy in (KUBELET, ADAPTIVE, SWAP_AWARE)}
+"""The built-in policies by name, the kubelet's first."""
 
 
 class ThresholdDistances(msgspec.Struct, frozen=True, kw_only=True):
@@ -289,29 +313,6 @@ def threshold_distances(
             min_growth_per_s=min_growth,
         )
     return ThresholdDistances(at_ns=now_ns, headrooms=headrooms)
-
-
-def due_in_ns(state: EvictionState, now_ns: int) -> int | None:
-    """The time until the first running grace period ends; None: none is running."""
-    interval_of = [
-        state.thresholds[index].grace_period.nanoseconds - (now_ns - since_ns)
-        for index, since_ns in state.first_observed_at_ns.items()
-        if index not in state.due_indices
-    ]
-    return min(interval_of, default=None)
-
-
-MONITORING_PERIOD_S = 10
-"""The interval between passes that evict no pod.
-
-Follows: v1.36, pkg/kubelet/kubelet.go, evictionMonitoringPeriod.
-"""
-
-CLEANUP_POLL_S = 1
-"""The least delay after an eviction: the manager checks each second whether the pod is cleaned up.
-
-Follows: v1.36, eviction/eviction_manager.go, waitForPodsCleanup.
-"""
 
 
 class ForecastEviction(msgspec.Struct, frozen=True, kw_only=True):
@@ -391,40 +392,6 @@ def eviction_forecast(
     )
 
 
-def _until_due_s(current: EvictionPass) -> int | None:
-    """The time of the pass at which the next grace period ends; None: none is running, or the manager has stopped."""
-    if current.stopped is not None:
-        return None
-    waits = [
-        (entry.threshold.grace_period.nanoseconds - entry.met_for.nanoseconds) / 10**9
-        for entry in current.met
-        if not entry.is_due
-    ]
-    return -int(-min(waits) // MONITORING_PERIOD_S) * MONITORING_PERIOD_S if waits else None
-
-
-def _evicted(
-    observation: EvictionObservation, current: EvictionPass, eviction: Eviction, at_s: int
-) -> tuple[EvictionObservation, ForecastEviction]:
-    """The observation after the eviction, and its forecast."""
-    assert observation.usage is not None
-    disks = current.state.filesystems or observation.filesystems
-    usage = usage_without_pod(observation.usage, eviction.active_pod, disks)
-    remaining = replace(
-        observation,
-        usage=usage,
-        active_pods=tuple(pod for pod in observation.active_pods if pod.uid != eviction.active_pod.uid),
-    )
-    signal = current.target.signal if current.target is not None else None
-    freed, available = None, None
-    if signal is not None:
-        available = signal_observations(usage)[signal].available
-        freed = available.value() - signal_observations(observation.usage)[signal].available.value()
-    return remaining, ForecastEviction(
-        eviction=eviction, at_s=at_s, signal=signal, freed=freed, available_after=available
-    )
-
-
 def usage_without_pod(
     usage: StatsSummary, active_pod: ActivePod, filesystems: NodeFilesystems
 ) -> StatsSummary:
@@ -463,6 +430,40 @@ def usage_without_pod(
             rlimit=limit,
         ),
         pods=tuple(pod for pod in usage.pods if pod.pod_ref.uid != active_pod.uid),
+    )
+
+
+def _until_due_s(current: EvictionPass) -> int | None:
+    """The time of the pass at which the next grace period ends; None: none is running, or the manager has stopped."""
+    if current.stopped is not None:
+        return None
+    waits = [
+        (entry.threshold.grace_period.nanoseconds - entry.met_for.nanoseconds) / 10**9
+        for entry in current.met
+        if not entry.is_due
+    ]
+    return -int(-min(waits) // MONITORING_PERIOD_S) * MONITORING_PERIOD_S if waits else None
+
+
+def _evicted(
+    observation: EvictionObservation, current: EvictionPass, eviction: Eviction, at_s: int
+) -> tuple[EvictionObservation, ForecastEviction]:
+    """The observation after the eviction, and its forecast."""
+    assert observation.usage is not None
+    disks = current.state.filesystems or observation.filesystems
+    usage = usage_without_pod(observation.usage, eviction.active_pod, disks)
+    remaining = replace(
+        observation,
+        usage=usage,
+        active_pods=tuple(pod for pod in observation.active_pods if pod.uid != eviction.active_pod.uid),
+    )
+    signal = current.target.signal if current.target is not None else None
+    freed, available = None, None
+    if signal is not None:
+        available = signal_observations(usage)[signal].available
+        freed = available.value() - signal_observations(observation.usage)[signal].available.value()
+    return remaining, ForecastEviction(
+        eviction=eviction, at_s=at_s, signal=signal, freed=freed, available_after=available
     )
 
 

@@ -37,6 +37,8 @@ from nodewright.model.values.duration import Duration
 from nodewright.model.values.instant import Instant
 from nodewright.model.values.quantity import Quantity
 
+MEMORY_PRESSURE_ONLY = (NodeCondition.MEMORY_PRESSURE,)
+
 
 class EvictionState(msgspec.Struct, frozen=True, kw_only=True):
     """The manager's state between passes; empty in a kubelet that has just started.
@@ -214,9 +216,6 @@ def reclaim_steps(signal: Signal, filesystems: NodeFilesystems) -> tuple[NodeRec
     if filesystems.images_and_layers_share_fs and is_nodefs:
         return ()
     return (NodeReclaim.CONTAINERS, NodeReclaim.IMAGES)
-
-
-MEMORY_PRESSURE_ONLY = (NodeCondition.MEMORY_PRESSURE,)
 
 
 class PressureAdmission(StrEnum):

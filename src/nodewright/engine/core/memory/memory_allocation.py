@@ -55,6 +55,9 @@ from nodewright.model.values.topology_hints import (
 
 NO_NUMA_NODES = Hint(None, preferred=False)
 
+ReusableAmounts = Mapping[tuple[int, str], int]
+"""Reusable memory by exact set of nodes and kind of memory."""
+
 
 class MemoryAllocation(msgspec.Struct, frozen=True):
     """The verdict and the state after it, which a refusal leaves unchanged.
@@ -187,6 +190,155 @@ def without_stale_containers(
     for pod, container in sorted(stale):
         state = release_memory(policy, state, pod, container)
     return state
+
+
+def container_hints(
+    policy: MemoryPolicy, state: MemoryState, demand: PodMemoryDemand, container: Container
+) -> Verdict[ProviderHints | None]:
+    """The hints for a container; None: no preference. Refused: the kubelet crashes.
+
+    Follows: v1.36, memorymanager/policy_static.go, GetTopologyHints: no preference where nothing fits,
+        either; then the allocation refuses.
+    """
+    if isinstance(policy, NoneMemoryPolicy) or not demand.is_guaranteed:
+        return Granted(None)
+    requested = demand.container(container)
+    if isinstance(requested, MemoryRequestInexact) or demand.is_ignored:
+        return Granted(None)
+    held = state.blocks(demand.pod.metadata.uid, container.name)
+    if held is not None:
+        return Granted(_hints_of_held_blocks(held, requested))
+    return _new_hints(state, demand, requested)
+
+
+def pod_hints(
+    policy: MemoryPolicy, state: MemoryState, demand: PodMemoryDemand
+) -> Verdict[ProviderHints | None]:
+    """The hints for a pod as a whole; None: no preference. Refused: the kubelet crashes.
+
+    Follows: v1.36, memorymanager/policy_static.go, GetPodTopologyHints: for a placed pod, the blocks of
+        the first container with memory are compared with the request of the whole pod.
+    """
+    if isinstance(policy, NoneMemoryPolicy) or not demand.is_guaranteed:
+        return Granted(None)
+    requested = demand.whole_pod()
+    if isinstance(requested, MemoryRequestInexact) or demand.is_ignored:
+        return Granted(None)
+    if demand.is_pod_managed and demand.shared_memory_error(requested):
+        return Granted(dict.fromkeys(requested, IMPOSSIBLE))
+    if not requested and policy.gates.rules.pods_without_memory_have_no_hints:
+        return Granted(None)
+    spec = demand.pod.spec
+    for container in (*spec.init_containers, *spec.containers):
+        held = state.blocks(demand.pod.metadata.uid, container.name)
+        if held is not None:
+            return Granted(_hints_of_held_blocks(held, requested))
+    return _new_hints(state, demand, requested)
+
+
+def missing_memory_type(
+    machine: NUMANodeMap, requested: MemoryAmounts, nodes: Sequence[int]
+) -> MemoryTypeMissing | None:
+    """The first kind of memory that one of the nodes does not list: there the kubelet crashes.
+
+    Follows: v1.36, memorymanager/policy_static.go, calculateHints, isAffinitySatisfyRequest.
+    """
+    kinds = sorted(requested)
+    for numa in nodes:
+        tables = machine[numa].tables if numa in machine else {}
+        for kind in kinds:
+            if kind not in tables:
+                return MemoryTypeMissing(numa=numa, resource=kind)
+    return None
+
+
+def memory_hints(machine: NUMANodeMap, requested: MemoryAmounts, reusable: ReusableAmounts) -> HintList:
+    """All sets of NUMA nodes that have the memory and may be used together; the same for every kind.
+
+    A node is used alone or in one group. So the hints are the single nodes and the groups in use, listed
+    individually, and the sets of unused nodes, given as a rule.
+
+    Follows: v1.36, memorymanager/policy_static.go, calculateHints.
+    """
+    if not requested:
+        return IMPOSSIBLE
+    nodes = sorted(machine.items(), key=itemgetter(0))
+    totals, smallest = _totals_of_machine(
+        tuple([n for n, _ in nodes]),
+        tuple(
+            [
+                (size, tuple([node.tables[kind].allocatable for _, node in nodes]))
+                for kind, size in requested.items()
+            ]
+        ),
+    )
+    if smallest is None:
+        return _enumerated_hints(machine, requested, reusable)
+    rule = _rule_of_unused_nodes(nodes, requested, totals, smallest)
+    groups = {mask for _, node in nodes if node.assignments > 0 and (mask := node.cells.mask) & (mask - 1)}
+    if reusable:
+        groups |= {
+            mask
+            for mask, kind in reusable
+            if kind in requested and mask & (mask - 1) and not (rule and rule.fits(mask))
+        }
+    single = [
+        hint_on(mask, preferred=smallest.size == 1)
+        for mask in _sufficient_single_nodes(nodes, requested, reusable)
+    ]
+    several = [
+        hint_on(mask, preferred=mask.bit_count() == smallest.size)
+        for mask in sorted(groups, key=_by_size)
+        if all(total.met_by(mask) for total in totals)
+        and is_allowed_node_set(machine, mask)
+        and has_enough_memory(machine, mask, requested, reusable)
+    ]
+    return HintList((*single, *several), rule if rule and rule.fits(rule.nodes.mask) else None)
+
+
+def best_hint(hints: HintList, containing: int = 0) -> Hint | None:
+    """The best of the hints that contain these nodes: preferred, then fewest nodes, then the smallest mask.
+
+    Follows: v1.36, memorymanager/policy_static.go, findBestHint.
+    """
+    candidates = [
+        hint for hint in hints.listed if hint.numa is not None and containing & ~hint.numa.mask == 0
+    ]
+    rule = hints.fitting
+    if any(hint.preferred and len(hint.numa or ()) == 1 for hint in candidates):
+        # The sets of the rule have two nodes or more.
+        rule = None
+    if rule is not None and containing & ~rule.nodes.mask == 0:
+        demands = [*rule.demands, *(Demand(1, ((node, 1),)) for node in singletons(containing))]
+        first = max(rule.preferred_size, rule.at_least)
+        for minimum in dict.fromkeys((first, rule.at_least)):
+            mask = narrowest_set_meeting(rule.nodes.mask, demands, minimum)
+            if mask:
+                candidates.append(Hint(NUMASet(mask), rule.prefers(mask)))
+    return min(candidates, key=_rank, default=None)
+
+
+def has_enough_memory(
+    machine: NUMANodeMap, mask: int, requested: MemoryAmounts, reusable: ReusableAmounts
+) -> bool:
+    """Whether the nodes have enough free memory, reusable memory of exactly this set included."""
+    nodes = _members(machine, mask)
+    for kind, size in requested.items():
+        free = sum([node.tables[kind].free for node in nodes]) % UINT64_MODULUS
+        if (free + reusable.get((mask, kind), 0)) % UINT64_MODULUS < size:
+            return False
+    return True
+
+
+def is_allowed_node_set(machine: NUMANodeMap, mask: int) -> bool:
+    """Whether the nodes may be used together: none of several is used alone, and none in another group.
+
+    Follows: v1.36, memorymanager/policy_static.go, calculateHints.
+    """
+    nodes = _members(machine, mask)
+    if len(nodes) == 1:
+        return len(nodes[0].cells) <= 1
+    return all(node.assignments <= 0 or (len(node.cells) != 1 and node.cells.mask == mask) for node in nodes)
 
 
 def _chosen_nodes(
@@ -339,114 +491,6 @@ def _positive(amounts: MemoryAmounts) -> dict[str, int]:
     return {kind: size for kind, size in amounts.items() if size}
 
 
-ReusableAmounts = Mapping[tuple[int, str], int]
-"""Reusable memory by exact set of nodes and kind of memory."""
-
-
-def container_hints(
-    policy: MemoryPolicy, state: MemoryState, demand: PodMemoryDemand, container: Container
-) -> Verdict[ProviderHints | None]:
-    """The hints for a container; None: no preference. Refused: the kubelet crashes.
-
-    Follows: v1.36, memorymanager/policy_static.go, GetTopologyHints: no preference where nothing fits,
-        either; then the allocation refuses.
-    """
-    if isinstance(policy, NoneMemoryPolicy) or not demand.is_guaranteed:
-        return Granted(None)
-    requested = demand.container(container)
-    if isinstance(requested, MemoryRequestInexact) or demand.is_ignored:
-        return Granted(None)
-    held = state.blocks(demand.pod.metadata.uid, container.name)
-    if held is not None:
-        return Granted(_hints_of_held_blocks(held, requested))
-    return _new_hints(state, demand, requested)
-
-
-def pod_hints(
-    policy: MemoryPolicy, state: MemoryState, demand: PodMemoryDemand
-) -> Verdict[ProviderHints | None]:
-    """The hints for a pod as a whole; None: no preference. Refused: the kubelet crashes.
-
-    Follows: v1.36, memorymanager/policy_static.go, GetPodTopologyHints: for a placed pod, the blocks of
-        the first container with memory are compared with the request of the whole pod.
-    """
-    if isinstance(policy, NoneMemoryPolicy) or not demand.is_guaranteed:
-        return Granted(None)
-    requested = demand.whole_pod()
-    if isinstance(requested, MemoryRequestInexact) or demand.is_ignored:
-        return Granted(None)
-    if demand.is_pod_managed and demand.shared_memory_error(requested):
-        return Granted(dict.fromkeys(requested, IMPOSSIBLE))
-    if not requested and policy.gates.rules.pods_without_memory_have_no_hints:
-        return Granted(None)
-    spec = demand.pod.spec
-    for container in (*spec.init_containers, *spec.containers):
-        held = state.blocks(demand.pod.metadata.uid, container.name)
-        if held is not None:
-            return Granted(_hints_of_held_blocks(held, requested))
-    return _new_hints(state, demand, requested)
-
-
-def missing_memory_type(
-    machine: NUMANodeMap, requested: MemoryAmounts, nodes: Sequence[int]
-) -> MemoryTypeMissing | None:
-    """The first kind of memory that one of the nodes does not list: there the kubelet crashes.
-
-    Follows: v1.36, memorymanager/policy_static.go, calculateHints, isAffinitySatisfyRequest.
-    """
-    kinds = sorted(requested)
-    for numa in nodes:
-        tables = machine[numa].tables if numa in machine else {}
-        for kind in kinds:
-            if kind not in tables:
-                return MemoryTypeMissing(numa=numa, resource=kind)
-    return None
-
-
-def memory_hints(machine: NUMANodeMap, requested: MemoryAmounts, reusable: ReusableAmounts) -> HintList:
-    """All sets of NUMA nodes that have the memory and may be used together; the same for every kind.
-
-    A node is used alone or in one group. So the hints are the single nodes and the groups in use, listed
-    individually, and the sets of unused nodes, given as a rule.
-
-    Follows: v1.36, memorymanager/policy_static.go, calculateHints.
-    """
-    if not requested:
-        return IMPOSSIBLE
-    nodes = sorted(machine.items(), key=itemgetter(0))
-    totals, smallest = _totals_of_machine(
-        tuple([n for n, _ in nodes]),
-        tuple(
-            [
-                (size, tuple([node.tables[kind].allocatable for _, node in nodes]))
-                for kind, size in requested.items()
-            ]
-        ),
-    )
-    if smallest is None:
-        return _enumerated_hints(machine, requested, reusable)
-    rule = _rule_of_unused_nodes(nodes, requested, totals, smallest)
-    groups = {mask for _, node in nodes if node.assignments > 0 and (mask := node.cells.mask) & (mask - 1)}
-    if reusable:
-        groups |= {
-            mask
-            for mask, kind in reusable
-            if kind in requested and mask & (mask - 1) and not (rule and rule.fits(mask))
-        }
-    single = [
-        hint_on(mask, preferred=smallest.size == 1)
-        for mask in _sufficient_single_nodes(nodes, requested, reusable)
-    ]
-    several = [
-        hint_on(mask, preferred=mask.bit_count() == smallest.size)
-        for mask in sorted(groups, key=_by_size)
-        if all(total.met_by(mask) for total in totals)
-        and is_allowed_node_set(machine, mask)
-        and has_enough_memory(machine, mask, requested, reusable)
-    ]
-    return HintList((*single, *several), rule if rule and rule.fits(rule.nodes.mask) else None)
-
-
 def _sufficient_single_nodes(
     nodes: Sequence[tuple[int, NUMAMemory]], requested: MemoryAmounts, reusable: ReusableAmounts
 ) -> Iterator[int]:
@@ -500,51 +544,6 @@ def _totals_of_machine(
 
 def _by_size(mask: int) -> tuple[int, int]:
     return mask.bit_count(), mask
-
-
-def best_hint(hints: HintList, containing: int = 0) -> Hint | None:
-    """The best of the hints that contain these nodes: preferred, then fewest nodes, then the smallest mask.
-
-    Follows: v1.36, memorymanager/policy_static.go, findBestHint.
-    """
-    candidates = [
-        hint for hint in hints.listed if hint.numa is not None and containing & ~hint.numa.mask == 0
-    ]
-    rule = hints.fitting
-    if any(hint.preferred and len(hint.numa or ()) == 1 for hint in candidates):
-        # The sets of the rule have two nodes or more.
-        rule = None
-    if rule is not None and containing & ~rule.nodes.mask == 0:
-        demands = [*rule.demands, *(Demand(1, ((node, 1),)) for node in singletons(containing))]
-        first = max(rule.preferred_size, rule.at_least)
-        for minimum in dict.fromkeys((first, rule.at_least)):
-            mask = narrowest_set_meeting(rule.nodes.mask, demands, minimum)
-            if mask:
-                candidates.append(Hint(NUMASet(mask), rule.prefers(mask)))
-    return min(candidates, key=_rank, default=None)
-
-
-def has_enough_memory(
-    machine: NUMANodeMap, mask: int, requested: MemoryAmounts, reusable: ReusableAmounts
-) -> bool:
-    """Whether the nodes have enough free memory, reusable memory of exactly this set included."""
-    nodes = _members(machine, mask)
-    for kind, size in requested.items():
-        free = sum([node.tables[kind].free for node in nodes]) % UINT64_MODULUS
-        if (free + reusable.get((mask, kind), 0)) % UINT64_MODULUS < size:
-            return False
-    return True
-
-
-def is_allowed_node_set(machine: NUMANodeMap, mask: int) -> bool:
-    """Whether the nodes may be used together: none of several is used alone, and none in another group.
-
-    Follows: v1.36, memorymanager/policy_static.go, calculateHints.
-    """
-    nodes = _members(machine, mask)
-    if len(nodes) == 1:
-        return len(nodes[0].cells) <= 1
-    return all(node.assignments <= 0 or (len(node.cells) != 1 and node.cells.mask == mask) for node in nodes)
 
 
 def _members(machine: NUMANodeMap, mask: int) -> list[NUMAMemory]:

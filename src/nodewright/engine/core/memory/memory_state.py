@@ -29,6 +29,11 @@ from nodewright.model.values.quantity import ZERO
 
 NO_BLOCKS: Mapping[str, "tuple[Block, ...]"] = MappingProxyType({})
 
+MemoryAmounts: TypeAlias = Mapping[str, int]
+"""Bytes by kind of memory."""
+
+UINT64_MODULUS = 2**64
+
 
 class Block(msgspec.Struct, frozen=True):
     """Memory of one kind that a container or pod holds on a set of NUMA nodes.
@@ -186,12 +191,6 @@ def free_memory(machine: NUMANodeMap, resources: Mapping[str, int]) -> tuple[NUM
         for resource in sorted(resources)
         if resource in node.tables
     )
-
-
-MemoryAmounts: TypeAlias = Mapping[str, int]
-"""Bytes by kind of memory."""
-
-UINT64_MODULUS = 2**64
 
 
 class MemoryGates(msgspec.Struct, frozen=True):

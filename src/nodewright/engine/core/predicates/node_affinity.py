@@ -44,6 +44,24 @@ def affinity_mismatch(spec: PodSpec, node: str, labels: Mapping[str, str]) -> No
     return NodeAffinityMismatch(node=node, selector=missing, terms=unmet or ())
 
 
+def daemon_pod_obstacle(
+    spec: PodSpec, node: str, labels: Mapping[str, str], taints: Sequence[Taint]
+) -> NodeAffinityMismatch | UntoleratedTaints | None:
+    """Why a DaemonSet with this pod spec creates no pod for the node; None: it creates one.
+
+    Follows: v1.36, pkg/controller/daemon/daemon_controller.go, NodeShouldRunDaemonPod.
+    """
+    untolerated = tuple(
+        taint
+        for taint in taints
+        if taint.effect in ("NoSchedule", "NoExecute")
+        and not any(tolerates(toleration, taint) for toleration in spec.tolerations)
+    )
+    if untolerated:
+        return UntoleratedTaints(taints=untolerated)
+    return affinity_mismatch(spec, node, labels)
+
+
 def _unmet_affinity_terms(
     spec: PodSpec, node: str, labels: Mapping[str, str]
 ) -> tuple[TermUnmet, ...] | None:
@@ -141,21 +159,3 @@ def _integer(text: str) -> int | None:
         return None
     number = int(text)
     return number if fits_int64(number) else None
-
-
-def daemon_pod_obstacle(
-    spec: PodSpec, node: str, labels: Mapping[str, str], taints: Sequence[Taint]
-) -> NodeAffinityMismatch | UntoleratedTaints | None:
-    """Why a DaemonSet with this pod spec creates no pod for the node; None: it creates one.
-
-    Follows: v1.36, pkg/controller/daemon/daemon_controller.go, NodeShouldRunDaemonPod.
-    """
-    untolerated = tuple(
-        taint
-        for taint in taints
-        if taint.effect in ("NoSchedule", "NoExecute")
-        and not any(tolerates(toleration, taint) for toleration in spec.tolerations)
-    )
-    if untolerated:
-        return UntoleratedTaints(taints=untolerated)
-    return affinity_mismatch(spec, node, labels)

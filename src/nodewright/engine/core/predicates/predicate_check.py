@@ -40,6 +40,9 @@ from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.releases.release_rules import ClaimedInPredicates
 from nodewright.model.values.quantity import INT64_MAX, INT64_MIN, ZERO, wrap_int64
 
+ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - Kubernetes' value where a pod sets no host IP
+_ORDER = {"pods": 0, "cpu": 1, "memory": 2, "ephemeral-storage": 3}
+
 
 def untolerated_taints(
     taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...], *, comparisons: bool = False
@@ -57,8 +60,6 @@ def untolerated_taints(
 
 
 OS_LABEL = "kubernetes.io/os"
-
-_STRICT = "Strict"
 
 
 class HostPort(NamedTuple):
@@ -152,6 +153,28 @@ class PredicateRules(msgspec.Struct, frozen=True, kw_only=True):
         return NodeUsage(rules=self.requests, sidecar_ports=self.sidecar_host_ports)
 
 
+def has_ports(pod: Pod) -> bool:
+    """Whether a container of the pod lists ports, of which only some may be ports of the host."""
+    spec = pod.spec
+    for container in spec.containers:
+        if container.ports:
+            return True
+    return any(init.ports for init in spec.init_containers)
+
+
+def host_ports(pod: Pod, *, sidecars: bool = True) -> Iterator[HostPort]:
+    """The host ports of the pod's sidecars, if they count, and containers.
+
+    Follows: v1.36, pkg/scheduler/util/utils.go, GetHostPorts.
+    """
+    spec = pod.spec
+    restartable = [init for init in spec.init_containers if init.is_sidecar] if sidecars else []
+    for container in (*restartable, *spec.containers):
+        for port in container.ports:
+            if port.host_port > 0:
+                yield HostPort(port.host_port, port.protocol or "TCP", port.host_ip or ALL_ADDRESSES)
+
+
 DEFAULT_PREDICATE_RULES = PredicateRules()
 
 
@@ -214,11 +237,6 @@ class PredicateResult(msgspec.Struct, frozen=True):
     """Whether the node was fetched again, because only its labels failed the pod."""
 
 
-_FITS = PredicateResult(Granted(None))
-
-_FITS_AFTER_REFETCH = PredicateResult(Granted(None), refetched=True)
-
-
 def check_predicates(
     pod: Pod,
     node: NodeView | NodeUnavailable,
@@ -270,30 +288,6 @@ def is_scalar_shortage(failure: PredicateFailure) -> bool:
     return isinstance(failure, InsufficientResource) and is_scalar(failure.resource)
 
 
-_EarlyRefusal: TypeAlias = (
-    OSLabelMismatch | OSFieldMismatch | SidecarForbidden | SupplementalGroupsPolicyUnsupported
-)
-
-
-def _unresolvable_failure(pod: Pod, node: NodeView, rules: PredicateRules) -> _EarlyRefusal | None:
-    """A failure that preemption cannot resolve."""
-    label = pod.metadata.labels.get(OS_LABEL)
-    # The node's label has been corrected, so the kubelet's operating system counts.
-    if label is not None and label != rules.os:
-        return OSLabelMismatch(wanted=label, actual=rules.os)
-    if pod.spec.os is not None and pod.spec.os.name != rules.os:
-        return OSFieldMismatch(wanted=pod.spec.os.name, actual=rules.os)
-    if rules.forbids_sidecars:
-        sidecar = next((init for init in pod.spec.init_containers if init.is_sidecar), None)
-        if sidecar is not None:
-            return SidecarForbidden(container=sidecar.name)
-    context = pod.spec.security_context
-    is_strict = context is not None and context.supplemental_groups_policy == _STRICT
-    if is_strict and rules.supplemental_groups_checked and not node.has_supplemental_groups_policy:
-        return SupplementalGroupsPolicyUnsupported(policy=_STRICT)
-    return None
-
-
 def requests_on_node(pod: Pod, allocatable: Mapping[str, int], rules: PredicateRules) -> Mapping[str, int]:
     """The pod's requests on this node, without extended resources that the node does not have.
 
@@ -321,58 +315,6 @@ def requests_on_node(pod: Pod, allocatable: Mapping[str, int], rules: PredicateR
             return requests
     return {name: amount for name, amount in requests.items() if name not in skipped}
 
-
-def _without_claimed_requests(pod: Pod, claimed: frozenset[tuple[str, str]]) -> Pod:
-    """The pod without the container requests that a resource claim provides."""
-
-    def without_claimed(container: Container) -> Container:
-        requests = {
-            name: amount
-            for name, amount in container.resources.requests.items()
-            if (container.name, name) not in claimed or not _is_claimable(name)
-        }
-        return replace(container, resources=replace(container.resources, requests=requests))
-
-    spec = replace(
-        pod.spec,
-        containers=tuple(map(without_claimed, pod.spec.containers)),
-        init_containers=tuple(map(without_claimed, pod.spec.init_containers)),
-    )
-    return replace(pod, spec=spec)
-
-
-def _is_claimable(resource: str) -> bool:
-    return resource.startswith("deviceclass.resource.kubernetes.io/") or is_extended(resource)
-
-
-def _failures(
-    pod: Pod, requests: Mapping[str, int], node: NodeView, others: NodeUsage, rules: PredicateRules
-) -> list[PredicateFailure]:
-    """The failures of all predicates that the kubelet evaluates together.
-
-    Follows: v1.36, pkg/scheduler/eventhandlers.go, AdmissionCheck; pkg/kubelet/lifecycle/predicate.go,
-        generalFilter.
-    """
-    spec = pod.spec
-    failures: list[PredicateFailure] = [*shortages(requests, others, node.allocatable)]
-    mismatch = affinity_mismatch(spec, node.name, node.labels)
-    if mismatch is not None:
-        failures.append(mismatch)
-    if spec.node_name and spec.node_name != node.name:
-        failures.append(NodeNameMismatch(wanted=spec.node_name, actual=node.name))
-    conflicts = port_conflicts(pod, others)
-    if conflicts:
-        failures.append(HostPortsTaken(conflicts=conflicts))
-    if node.taints and not is_static(pod):
-        taints = untolerated_taints(node.taints, spec.tolerations, comparisons=rules.taint_comparisons)
-        if taints:
-            failures.append(UntoleratedTaints(taints=taints))
-    return failures
-
-
-ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - Kubernetes' value where a pod sets no host IP
-
-_ORDER = {"pods": 0, "cpu": 1, "memory": 2, "ephemeral-storage": 3}
 
 NO_USAGE = NodeUsage()
 
@@ -423,28 +365,6 @@ def shortages(
     return short
 
 
-def has_ports(pod: Pod) -> bool:
-    """Whether a container of the pod lists ports, of which only some may be ports of the host."""
-    spec = pod.spec
-    for container in spec.containers:
-        if container.ports:
-            return True
-    return any(init.ports for init in spec.init_containers)
-
-
-def host_ports(pod: Pod, *, sidecars: bool = True) -> Iterator[HostPort]:
-    """The host ports of the pod's sidecars, if they count, and containers.
-
-    Follows: v1.36, pkg/scheduler/util/utils.go, GetHostPorts.
-    """
-    spec = pod.spec
-    restartable = [init for init in spec.init_containers if init.is_sidecar] if sidecars else []
-    for container in (*restartable, *spec.containers):
-        for port in container.ports:
-            if port.host_port > 0:
-                yield HostPort(port.host_port, port.protocol or "TCP", port.host_ip or ALL_ADDRESSES)
-
-
 def port_conflicts(pod: Pod, others: NodeUsage) -> tuple[PortConflict, ...]:
     """The pod's host ports that are in use; an address conflicts with itself and with 0.0.0.0.
 
@@ -464,6 +384,81 @@ def port_conflicts(pod: Pod, others: NodeUsage) -> tuple[PortConflict, ...]:
         for allocated, holder in others.ports
         if _conflict(requested, allocated)
     )
+
+
+_STRICT = "Strict"
+_FITS = PredicateResult(Granted(None))
+_FITS_AFTER_REFETCH = PredicateResult(Granted(None), refetched=True)
+_EarlyRefusal: TypeAlias = (
+    OSLabelMismatch | OSFieldMismatch | SidecarForbidden | SupplementalGroupsPolicyUnsupported
+)
+
+
+def _unresolvable_failure(pod: Pod, node: NodeView, rules: PredicateRules) -> _EarlyRefusal | None:
+    """A failure that preemption cannot resolve."""
+    label = pod.metadata.labels.get(OS_LABEL)
+    # The node's label has been corrected, so the kubelet's operating system counts.
+    if label is not None and label != rules.os:
+        return OSLabelMismatch(wanted=label, actual=rules.os)
+    if pod.spec.os is not None and pod.spec.os.name != rules.os:
+        return OSFieldMismatch(wanted=pod.spec.os.name, actual=rules.os)
+    if rules.forbids_sidecars:
+        sidecar = next((init for init in pod.spec.init_containers if init.is_sidecar), None)
+        if sidecar is not None:
+            return SidecarForbidden(container=sidecar.name)
+    context = pod.spec.security_context
+    is_strict = context is not None and context.supplemental_groups_policy == _STRICT
+    if is_strict and rules.supplemental_groups_checked and not node.has_supplemental_groups_policy:
+        return SupplementalGroupsPolicyUnsupported(policy=_STRICT)
+    return None
+
+
+def _without_claimed_requests(pod: Pod, claimed: frozenset[tuple[str, str]]) -> Pod:
+    """The pod without the container requests that a resource claim provides."""
+
+    def without_claimed(container: Container) -> Container:
+        requests = {
+            name: amount
+            for name, amount in container.resources.requests.items()
+            if (container.name, name) not in claimed or not _is_claimable(name)
+        }
+        return replace(container, resources=replace(container.resources, requests=requests))
+
+    spec = replace(
+        pod.spec,
+        containers=tuple(map(without_claimed, pod.spec.containers)),
+        init_containers=tuple(map(without_claimed, pod.spec.init_containers)),
+    )
+    return replace(pod, spec=spec)
+
+
+def _is_claimable(resource: str) -> bool:
+    return resource.startswith("deviceclass.resource.kubernetes.io/") or is_extended(resource)
+
+
+def _failures(
+    pod: Pod, requests: Mapping[str, int], node: NodeView, others: NodeUsage, rules: PredicateRules
+) -> list[PredicateFailure]:
+    """The failures of all predicates that the kubelet evaluates together.
+
+    Follows: v1.36, pkg/scheduler/eventhandlers.go, AdmissionCheck; pkg/kubelet/lifecycle/predicate.go,
+        generalFilter.
+    """
+    spec = pod.spec
+    failures: list[PredicateFailure] = [*shortages(requests, others, node.allocatable)]
+    mismatch = affinity_mismatch(spec, node.name, node.labels)
+    if mismatch is not None:
+        failures.append(mismatch)
+    if spec.node_name and spec.node_name != node.name:
+        failures.append(NodeNameMismatch(wanted=spec.node_name, actual=node.name))
+    conflicts = port_conflicts(pod, others)
+    if conflicts:
+        failures.append(HostPortsTaken(conflicts=conflicts))
+    if node.taints and not is_static(pod):
+        taints = untolerated_taints(node.taints, spec.tolerations, comparisons=rules.taint_comparisons)
+        if taints:
+            failures.append(UntoleratedTaints(taints=taints))
+    return failures
 
 
 def _conflict(port: HostPort, other: HostPort) -> bool:

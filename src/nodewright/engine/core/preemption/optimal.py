@@ -20,6 +20,7 @@ BUDGET = 50_000
 _TIERS = {QOSClass.GUARANTEED: 0, QOSClass.BURSTABLE: 1, QOSClass.BEST_EFFORT: 2}
 
 Row: TypeAlias = tuple[int, ...]
+TIERS = 3
 
 
 class CoverItem(NamedTuple):
@@ -146,6 +147,37 @@ def smallest_preemption(
     )
 
 
+class CoverResult(msgspec.Struct, frozen=True):
+    """The best set that was found, and whether it is proved that there is none better."""
+
+    picked: Row
+    proved: bool
+    steps: int
+    """The number of partial sets examined."""
+
+
+def smallest_cover(cover: Cover, start: Iterable[int], *, budget: int) -> CoverResult:
+    """The cheapest set of items that covers all needs, or the best one found within the budget.
+
+    ``start`` is a set that covers them; the result is never worse. The search is depth first, items with the
+    largest contribution first; a partial set is pruned if its lower bound is no less than the best known cost.
+    """
+    best = cover.without_redundant(start)
+    lowest = cover.cost(best)
+    search = _CoverSearch(cover)
+    stack = [search.empty_set()]
+    steps = 0
+    while stack and steps < budget:
+        steps += 1
+        partial = stack.pop()
+        if max(partial.needs, default=0) > 0:
+            if search.can_beat(partial, lowest):
+                stack.extend(search.children(partial))
+        elif (cost := CoverCost(partial.per_tier, partial.sizes)) < lowest:
+            best, lowest = search.picked(partial), cost
+    return CoverResult(cover.without_redundant(best), proved=not stack, steps=steps)
+
+
 def _compared_resources(missing: Iterable[MissingAmount]) -> tuple[str, ...]:
     """The resources with sums that decide between equally many victims, each once."""
     others = (amount.resource for amount in missing if amount.resource != PODS)
@@ -177,40 +209,6 @@ def _cost(victims: Iterable[PreemptionCandidate], resources: tuple[str, ...]) ->
         best_effort=sum(victim.qos_class is QOSClass.BEST_EFFORT for victim in victims),
         requests=tuple(sum(victim.frees(name) for victim in victims) for name in resources),
     )
-
-
-TIERS = 3
-
-
-class CoverResult(msgspec.Struct, frozen=True):
-    """The best set that was found, and whether it is proved that there is none better."""
-
-    picked: Row
-    proved: bool
-    steps: int
-    """The number of partial sets examined."""
-
-
-def smallest_cover(cover: Cover, start: Iterable[int], *, budget: int) -> CoverResult:
-    """The cheapest set of items that covers all needs, or the best one found within the budget.
-
-    ``start`` is a set that covers them; the result is never worse. The search is depth first, items with the
-    largest contribution first; a partial set is pruned if its lower bound is no less than the best known cost.
-    """
-    best = cover.without_redundant(start)
-    lowest = cover.cost(best)
-    search = _CoverSearch(cover)
-    stack = [search.empty_set()]
-    steps = 0
-    while stack and steps < budget:
-        steps += 1
-        partial = stack.pop()
-        if max(partial.needs, default=0) > 0:
-            if search.can_beat(partial, lowest):
-                stack.extend(search.children(partial))
-        elif (cost := CoverCost(partial.per_tier, partial.sizes)) < lowest:
-            best, lowest = search.picked(partial), cost
-    return CoverResult(cover.without_redundant(best), proved=not stack, steps=steps)
 
 
 class _Partial(NamedTuple):

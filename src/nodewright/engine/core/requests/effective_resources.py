@@ -28,6 +28,18 @@ from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from nodewright.model.releases.release_rules import AllocatedInStatus, PodLevelPlacement
 from nodewright.model.values.quantity import ZERO
 
+_NO_STATUS = PodStatus()
+_COUNTED = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
+"""The resources that are counted beside the scalar ones."""
+
+R = TypeVar("R")
+Variant = ParamSpec("Variant")
+
+_CACHE_SIZE = 4096
+"""The number of cached pairs of spec and status."""
+_DEFAULT = object()
+"""In place of an argument that is not given."""
+
 
 class ResourceField(StrEnum):
     """Requests or limits."""
@@ -224,6 +236,20 @@ def container_resource_lists(
     return ContainerResourceLists(tuple(lists[:regular]), tuple(lists[regular:]))
 
 
+def resize_is_infeasible(pod: Pod, *, in_conditions: bool = True) -> bool:
+    """Whether the pod's pending resize is infeasible on its node: then the spec does not count.
+
+    Follows: v1.36, component-helpers/resource/helpers.go, IsPodResizeInfeasible. The first condition of
+        the type decides. Without ``in_conditions``: v1.32, the field `resize`.
+    """
+    if not in_conditions:
+        return pod.status.resize == "Infeasible"
+    for condition in pod.status.conditions:
+        if condition.type == "PodResizePending":
+            return condition.reason == "Infeasible"
+    return False
+
+
 def _resized_lists(pod: Pod, side: ResourceField, *, in_conditions: bool) -> list[ResourceList]:
     """The resources of each container with a resize in progress; ``in_conditions`` as in `ReleaseRules`."""
     statuses = (
@@ -244,20 +270,6 @@ def _resized_lists(pod: Pod, side: ResourceField, *, in_conditions: bool) -> lis
         )
         for index, container in enumerate(containers)
     ]
-
-
-def resize_is_infeasible(pod: Pod, *, in_conditions: bool = True) -> bool:
-    """Whether the pod's pending resize is infeasible on its node: then the spec does not count.
-
-    Follows: v1.36, component-helpers/resource/helpers.go, IsPodResizeInfeasible. The first condition of
-        the type decides. Without ``in_conditions``: v1.32, the field `resize`.
-    """
-    if not in_conditions:
-        return pod.status.resize == "Infeasible"
-    for condition in pod.status.conditions:
-        if condition.type == "PodResizePending":
-            return condition.reason == "Infeasible"
-    return False
 
 
 def _peak(pod: Pod, lists: ContainerResourceLists) -> ResourceList:
@@ -378,12 +390,6 @@ def _raise_to(greatest: ResourceList, amounts: ResourceList) -> None:
             greatest[name] = amount
 
 
-_NO_STATUS = PodStatus()
-
-_COUNTED = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
-"""The resources that are counted beside the scalar ones."""
-
-
 class RequestRules(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """How a kubelet or API server counts what pods request, by its release and gates."""
 
@@ -454,11 +460,6 @@ def scheduler_usage(pod: Pod, rules: RequestRules = NEWEST_REQUEST_RULES) -> Map
     return _status_requests(pod, rules)
 
 
-R = TypeVar("R")
-
-Variant = ParamSpec("Variant")
-
-
 def cached_by_spec(
     function: Callable[Concatenate[Pod, Variant], R],
 ) -> Callable[Concatenate[Pod, Variant], R]:
@@ -494,16 +495,6 @@ def cached_by_spec(
 
 
 @cached_by_spec
-def _spec_requests(pod: Pod, rules: RequestRules) -> Mapping[str, int]:
-    return _counted_integers(pod_requests(pod, rules.options(use_claims=True)))
-
-
-@cached_by_spec
-def _status_requests(pod: Pod, rules: RequestRules) -> Mapping[str, int]:
-    return _counted_integers(pod_requests(pod, rules.options(use_status=True, use_claims=True)))
-
-
-@cached_by_spec
 def preemption_requests(pod: Pod, rules: RequestRules = NEWEST_REQUEST_RULES) -> Mapping[str, int]:
     """The amounts that preempting the pod frees, by resource; 0 for resources that are not in it.
 
@@ -533,6 +524,16 @@ def reclaimable_requests(pod: Pod, rules: RequestRules = NEWEST_REQUEST_RULES) -
         if requested is not None and not requested.is_zero():
             total[name] = requested + amount
     return total
+
+
+@cached_by_spec
+def _spec_requests(pod: Pod, rules: RequestRules) -> Mapping[str, int]:
+    return _counted_integers(pod_requests(pod, rules.options(use_claims=True)))
+
+
+@cached_by_spec
+def _status_requests(pod: Pod, rules: RequestRules) -> Mapping[str, int]:
+    return _counted_integers(pod_requests(pod, rules.options(use_status=True, use_claims=True)))
 
 
 def _largest_by_container(pod: Pod) -> ResourceList:
@@ -600,12 +601,6 @@ def managers_ignore_pod_level(
         case PodLevelPlacement.BY_GATE:
             return not (pod_level_managers and pod_level_resources)
 
-
-_CACHE_SIZE = 4096
-"""The number of cached pairs of spec and status."""
-
-_DEFAULT = object()
-"""In place of an argument that is not given."""
 
 USE_STATUS = RequestOptions(use_status_resources=True, in_place_pod_level_resources_vertical_scaling=True)
 """As the scheduler and the kubelet count a running pod, resizes in progress included."""

@@ -18,6 +18,11 @@ BEST_EFFORT_ADJ = 1000
 MIN_BURSTABLE_ADJ = BEST_EFFORT_ADJ + GUARANTEED_ADJ
 MAX_BURSTABLE_ADJ = BEST_EFFORT_ADJ - 1
 
+OOM_SCORE_ADJ_MIN = -1000
+"""The oom_score_adj of processes that are never killed."""
+PAGE_BYTES = 4096
+_LEAST_FREE_KIB, _MOST_FREE_KIB = 128, 262_144
+
 
 class NodeCritical(msgspec.Struct, frozen=True, kw_only=True):
     """The pod has the class system-node-critical: killed last."""
@@ -97,49 +102,6 @@ def oom_scores(pod: Pod, memory_capacity: int, gates: FeatureGates = DEFAULT_GAT
     )
 
 
-def _burstable(container: Container, share: int, capacity: int, sidecar_score: int | None = None) -> OOMScore:
-    request = _memory(container.resources.requests)
-    score = _score(request + share, capacity)
-    adj = score if sidecar_score is None else min(score, sidecar_score)
-    # Bounded to the range between Guaranteed and BestEffort; values above 1000, from a pod level that is too small, stay.
-    adj = MAX_BURSTABLE_ADJ if adj == BEST_EFFORT_ADJ else max(adj, MIN_BURSTABLE_ADJ)
-    reason = ByRequest(
-        request=request, share=share, capacity=capacity, score=score, sidecar_score=sidecar_score
-    )
-    return OOMScore(container.name, adj, reason)
-
-
-def _score(memory: int, capacity: int) -> int:
-    return BEST_EFFORT_ADJ - _toward_zero(wrap_int64(1000 * memory), capacity)
-
-
-def _pod_level_share(pod: Pod) -> int:
-    """Each container's share of the pod-level memory request beyond the containers' requests."""
-    resources = pod.spec.resources
-    if resources is None or not pod_level_requests_set(pod):
-        return 0
-    request = resources.requests.get(MEMORY, ZERO)
-    if request.is_zero():
-        return 0
-    unclaimed = request.value() - _memory(container_requests(pod))
-    return _toward_zero(unclaimed, len(pod.spec.containers) + len(pod.spec.init_containers))
-
-
-def _memory(requests: ResourceList) -> int:
-    return requests.get(MEMORY, ZERO).value()
-
-
-def _toward_zero(dividend: int, divisor: int) -> int:
-    quotient = abs(dividend) // abs(divisor)
-    return quotient if (dividend < 0) == (divisor < 0) else -quotient
-
-
-OOM_SCORE_ADJ_MIN = -1000
-"""The oom_score_adj of processes that are never killed."""
-PAGE_BYTES = 4096
-_LEAST_FREE_KIB, _MOST_FREE_KIB = 128, 262_144
-
-
 class OOMCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """A container, or a process outside the pods, as the OOM killer scores it.
 
@@ -197,3 +159,40 @@ def min_free_bytes(memory_bytes: int) -> int:
     """
     wanted_kib = isqrt(memory_bytes // 1024 * 16)
     return min(max(wanted_kib, _LEAST_FREE_KIB), _MOST_FREE_KIB) * 1024
+
+
+def _burstable(container: Container, share: int, capacity: int, sidecar_score: int | None = None) -> OOMScore:
+    request = _memory(container.resources.requests)
+    score = _score(request + share, capacity)
+    adj = score if sidecar_score is None else min(score, sidecar_score)
+    # Bounded to the range between Guaranteed and BestEffort; values above 1000, from a pod level that is too small, stay.
+    adj = MAX_BURSTABLE_ADJ if adj == BEST_EFFORT_ADJ else max(adj, MIN_BURSTABLE_ADJ)
+    reason = ByRequest(
+        request=request, share=share, capacity=capacity, score=score, sidecar_score=sidecar_score
+    )
+    return OOMScore(container.name, adj, reason)
+
+
+def _score(memory: int, capacity: int) -> int:
+    return BEST_EFFORT_ADJ - _toward_zero(wrap_int64(1000 * memory), capacity)
+
+
+def _pod_level_share(pod: Pod) -> int:
+    """Each container's share of the pod-level memory request beyond the containers' requests."""
+    resources = pod.spec.resources
+    if resources is None or not pod_level_requests_set(pod):
+        return 0
+    request = resources.requests.get(MEMORY, ZERO)
+    if request.is_zero():
+        return 0
+    unclaimed = request.value() - _memory(container_requests(pod))
+    return _toward_zero(unclaimed, len(pod.spec.containers) + len(pod.spec.init_containers))
+
+
+def _memory(requests: ResourceList) -> int:
+    return requests.get(MEMORY, ZERO).value()
+
+
+def _toward_zero(dividend: int, divisor: int) -> int:
+    quotient = abs(dividend) // abs(divisor)
+    return quotient if (dividend < 0) == (divisor < 0) else -quotient

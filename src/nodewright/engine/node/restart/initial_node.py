@@ -43,6 +43,11 @@ from nodewright.model.reasons.memory import MachineMemoryChanged
 from nodewright.model.reasons.reason import Granted, Reason, Refused, Verdict
 from nodewright.model.values.idset import CPUSet, NUMASet
 
+T = TypeVar("T")
+
+WHOLE_POD = ""
+"""The container name of pod-level entries in `PodAllocations`."""
+
 
 def initial_node(parts: NodeParts) -> Verdict[NodeState]:
     """The node without pods, or why the kubelet does not start.
@@ -110,42 +115,6 @@ def node_config(parts: NodeParts, created: CreatedManagers) -> NodeConfig:
     return NodeConfig.of(parts, managers)
 
 
-def _cpu_policy(parts: NodeParts) -> Verdict[CPUPolicy]:
-    kubelet = parts.kubelet
-    settings = CPUSettings(
-        policy=kubelet.cpu_manager_policy,
-        options=kubelet.cpu_manager_policy_options,
-        reservation=parts.resources.total_reserved.get("cpu"),
-        reserved_cpus=parts.resources.reservations.cpus,
-        topology_policy=kubelet.topology_manager_policy,
-        gates=CPUGates.of(parts.gates),
-        follow_defects=parts.defects is KubeletDefects.FOLLOW,
-        picker=parts.policies.cpu_picker,
-    )
-    topology = discover(parts.machine)
-    return topology if isinstance(topology, Refused) else create_policy(topology.value, settings)
-
-
-def _memory_policy(parts: NodeParts) -> Verdict[MemoryPolicy]:
-    kubelet = parts.kubelet
-    settings = MemorySettings(
-        policy=kubelet.memory_manager_policy,
-        reserved=tuple(
-            Reservation(reservation.numa_node, reservation.limits) for reservation in kubelet.reserved_memory
-        ),
-        node_allocatable=parts.resources.total_reserved,
-        gates=MemoryGates.of(parts.gates),
-        follow_defects=parts.defects is KubeletDefects.FOLLOW,
-    )
-    return create_memory_policy(parts.machine.topology, settings)
-
-
-T = TypeVar("T")
-
-WHOLE_POD = ""
-"""The container name of pod-level entries in `PodAllocations`."""
-
-
 def with_restored_holdings(state: NodeState, allocations: PodAllocations) -> Verdict[NodeState]:
     """The started node with the allocations of its pods, or why they are not possible.
 
@@ -177,6 +146,36 @@ def with_restored_holdings(state: NodeState, allocations: PodAllocations) -> Ver
                 pass
     held = replace(held, devices=DeviceState.of(state.config.facts.devices, allocations.devices))
     return Granted(replace(state, held=held), because)
+
+
+def _cpu_policy(parts: NodeParts) -> Verdict[CPUPolicy]:
+    kubelet = parts.kubelet
+    settings = CPUSettings(
+        policy=kubelet.cpu_manager_policy,
+        options=kubelet.cpu_manager_policy_options,
+        reservation=parts.resources.total_reserved.get("cpu"),
+        reserved_cpus=parts.resources.reservations.cpus,
+        topology_policy=kubelet.topology_manager_policy,
+        gates=CPUGates.of(parts.gates),
+        follow_defects=parts.defects is KubeletDefects.FOLLOW,
+        picker=parts.policies.cpu_picker,
+    )
+    topology = discover(parts.machine)
+    return topology if isinstance(topology, Refused) else create_policy(topology.value, settings)
+
+
+def _memory_policy(parts: NodeParts) -> Verdict[MemoryPolicy]:
+    kubelet = parts.kubelet
+    settings = MemorySettings(
+        policy=kubelet.memory_manager_policy,
+        reserved=tuple(
+            Reservation(reservation.numa_node, reservation.limits) for reservation in kubelet.reserved_memory
+        ),
+        node_allocatable=parts.resources.total_reserved,
+        gates=MemoryGates.of(parts.gates),
+        follow_defects=parts.defects is KubeletDefects.FOLLOW,
+    )
+    return create_memory_policy(parts.machine.topology, settings)
 
 
 def _cpu_state(default: CPUSet, allocations: Mapping[str, Mapping[str, CPUSet]]) -> CPUState:

@@ -40,6 +40,9 @@ PODS_UNKNOWN = NotJudged(
     what="the pods that hold CPUs, memory or devices", because="the list of running pods is unknown"
 )
 
+T = TypeVar("T")
+_EPOCH = Instant(0)
+
 
 class StartStage(StrEnum):
     """The stages of a kubelet start, in order."""
@@ -54,9 +57,6 @@ class StartStage(StrEnum):
     MEMORY_STATE = "memory manager"
     """The same for the memory manager."""
     ALLOCATABLE = "node allocatable"
-
-
-_FILES = {StartStage.CPU_STATE: StateFile.CPU, StartStage.MEMORY_STATE: StateFile.MEMORY}
 
 
 class PodRestartOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,17 +89,6 @@ class PodRestartOutcome(msgspec.Struct, frozen=True, kw_only=True):
         if self.is_lost or self.is_undecided:
             return False
         return _allocations(self.before, ended) != _allocations(self.after, ended)
-
-
-def _allocations(placement: Placement, ended: Container[str]) -> tuple[object, ...]:
-    containers = [
-        _container_allocations(container) for container in placement.containers if container.name not in ended
-    ]
-    return placement.cpus, placement.memory, containers
-
-
-def _container_allocations(container: ContainerPlacement) -> tuple[object, ...]:
-    return container.name, container.cpus, container.memory, container.devices
 
 
 class StartFailure(msgspec.Struct, frozen=True):
@@ -207,6 +196,123 @@ class KubeletStartResult(msgspec.Struct, frozen=True):
     """The faults that the kubelet ignores: an unreadable device manager file."""
 
 
+def reserved_memory(parts: NodeParts) -> tuple[MemoryReservation, ...] | None:
+    """The valid `reservedMemory` for this node that is nearest to the configured one; None: there is none."""
+    configured = [
+        Reservation(reservation.numa_node, reservation.limits)
+        for reservation in parts.kubelet.reserved_memory
+    ]
+    valid = valid_reservations(parts.machine.topology, parts.resources.total_reserved, configured)
+    if valid is None:
+        return None
+    return tuple(
+        MemoryReservation(numa_node=reservation.numa, limits=reservation.limits) for reservation in valid
+    )
+
+
+class ReconfiguredNode(msgspec.Struct, frozen=True):
+    """The node with its pods placed in order of admission, and the pods that it would reject."""
+
+    state: NodeState
+    rejected: frozenset[str]
+    """Uids of pods that a kubelet would reject; they are on the node nevertheless."""
+
+
+def is_valid_configuration(parts: NodeParts) -> bool:
+    """Whether the kubelet's validation accepts the configuration."""
+    return not complete_config(parts.kubelet, release=parts.release.table, machine=parts.machine).faults
+
+
+def reconfigured_node(parts: NodeParts, pods: Iterable[Pod]) -> ReconfiguredNode | None:
+    """The node with these parts and its pods placed in order; None: the kubelet does not start."""
+    started = initial_node(parts)
+    if isinstance(started, Refused):
+        return None
+    state, rejected = started.value, set()
+    for pod in pods:
+        recovery = step(state, PodRecovered(pod))
+        if recovery.decision is Decision.REFUSED:
+            rejected.add(pod.uid)
+        state = recovery.state
+    return ReconfiguredNode(state, frozenset(rejected))
+
+
+def start_kubelet(
+    parts: NodeParts, stored: StoredState, running: Iterable[tuple[str, str]] = ()
+) -> KubeletStartResult:
+    """The result of starting a kubelet with these parts and state files.
+
+    ``running`` are the containers (pod uid, name) that the runtime reports as running.
+
+    Follows: v1.36, cm/container_manager_linux.go, NewContainerManager, Start; kubelet.go, NewMainKubelet.
+    Departs: reports the later failures as well, as far as they can be determined.
+    """
+    managers = create_managers(parts)
+    failures = [StartFailure(StartStage.RESOURCES, reason) for reason in stored.resources]
+    cpus, memory = _or(stored.cpu, CPUState()), _or(stored.memory, MemoryState())
+    if isinstance(managers, Refused):
+        failures = [*(StartFailure(StartStage.MANAGERS, reason) for reason in managers.because), *failures]
+    else:
+        cpus = cpus if isinstance(cpus, Refused) else start_cpus(managers.value.cpu, cpus.value)
+        memory = memory if isinstance(memory, Refused) else start_memory(managers.value.memory, memory.value)
+    if isinstance(cpus, Refused):
+        failures.append(StartFailure(StartStage.CPU_STATE, cpus.because[0]))
+    if isinstance(memory, Refused):
+        failures.append(StartFailure(StartStage.MEMORY_STATE, memory.because[0]))
+    if parts.resources.over_reserved:
+        beyond = ReservedBeyondCapacity(over=parts.resources.over_reserved)
+        failures.append(StartFailure(StartStage.ALLOCATABLE, beyond))
+    devices = _or(stored.devices, DeviceState())
+    warnings = devices.because[:1] if isinstance(devices, Refused) else ()
+    if isinstance(managers, Refused) or isinstance(cpus, Refused) or isinstance(memory, Refused) or failures:
+        return _failed_start(tuple(failures), cpus, memory, warnings)
+    device_state = DeviceState() if isinstance(devices, Refused) else devices.value
+    held = Holdings(cpu=cpus.value, memory=memory.value, devices=device_state.after_restart(tuple(running)))
+    config = node_config(parts, managers.value)
+    state = NodeState(config, held, usage=config.rules.no_usage)
+    return KubeletStartResult((), state, cpus.value, memory.value, warnings)
+
+
+def pods_in_sync_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    """The pods in the order in which a started kubelet handles them.
+
+    Follows: v1.36, pkg/kubelet/kubelet.go, HandlePodAdditions; util/sliceutils, PodsByCreationTime.
+    Departs: static pods are first, as their files are usually read before the API server answers. Pods created
+        at the same time keep their order, which the kubelet does not guarantee.
+    """
+    return tuple(sorted(pods, key=_sync_order_key))
+
+
+def with_all_pods_known(state: NodeState) -> NodeState:
+    """The node after the kubelet knows all its pods; from now on it releases stale allocations."""
+    held = msgspec.structs.replace(state.held, devices=state.held.devices.with_all_pods_known())
+    return msgspec.structs.replace(state, held=held, is_collected=False)
+
+
+def with_plugins_registered(state: NodeState) -> NodeState:
+    """The node after the kubelet knows all its pods and all device plugins have listed their devices again."""
+    state = with_all_pods_known(state)
+    lists = DeviceState.of(state.config.facts.devices).device_lists
+    held = msgspec.structs.replace(
+        state.held, devices=msgspec.structs.replace(state.held.devices, device_lists=lists)
+    )
+    return msgspec.structs.replace(state, held=held)
+
+
+_FILES = {StartStage.CPU_STATE: StateFile.CPU, StartStage.MEMORY_STATE: StateFile.MEMORY}
+
+
+def _allocations(placement: Placement, ended: Container[str]) -> tuple[object, ...]:
+    containers = [
+        _container_allocations(container) for container in placement.containers if container.name not in ended
+    ]
+    return placement.cpus, placement.memory, containers
+
+
+def _container_allocations(container: ContainerPlacement) -> tuple[object, ...]:
+    return container.name, container.cpus, container.memory, container.devices
+
+
 def _rehearsal(startup: KubeletStartResult, state: NodeState, running: RunningPods) -> RestartRehearsal:
     """The outcomes for the pods after a successful start."""
     pods = running.pods
@@ -298,88 +404,6 @@ def _without(stored: StoredState, files: Mapping[StateFile, None]) -> StoredStat
     )
 
 
-def reserved_memory(parts: NodeParts) -> tuple[MemoryReservation, ...] | None:
-    """The valid `reservedMemory` for this node that is nearest to the configured one; None: there is none."""
-    configured = [
-        Reservation(reservation.numa_node, reservation.limits)
-        for reservation in parts.kubelet.reserved_memory
-    ]
-    valid = valid_reservations(parts.machine.topology, parts.resources.total_reserved, configured)
-    if valid is None:
-        return None
-    return tuple(
-        MemoryReservation(numa_node=reservation.numa, limits=reservation.limits) for reservation in valid
-    )
-
-
-class ReconfiguredNode(msgspec.Struct, frozen=True):
-    """The node with its pods placed in order of admission, and the pods that it would reject."""
-
-    state: NodeState
-    rejected: frozenset[str]
-    """Uids of pods that a kubelet would reject; they are on the node nevertheless."""
-
-
-def is_valid_configuration(parts: NodeParts) -> bool:
-    """Whether the kubelet's validation accepts the configuration."""
-    return not complete_config(parts.kubelet, release=parts.release.table, machine=parts.machine).faults
-
-
-def reconfigured_node(parts: NodeParts, pods: Iterable[Pod]) -> ReconfiguredNode | None:
-    """The node with these parts and its pods placed in order; None: the kubelet does not start."""
-    started = initial_node(parts)
-    if isinstance(started, Refused):
-        return None
-    state, rejected = started.value, set()
-    for pod in pods:
-        recovery = step(state, PodRecovered(pod))
-        if recovery.decision is Decision.REFUSED:
-            rejected.add(pod.uid)
-        state = recovery.state
-    return ReconfiguredNode(state, frozenset(rejected))
-
-
-T = TypeVar("T")
-
-_EPOCH = Instant(0)
-
-
-def start_kubelet(
-    parts: NodeParts, stored: StoredState, running: Iterable[tuple[str, str]] = ()
-) -> KubeletStartResult:
-    """The result of starting a kubelet with these parts and state files.
-
-    ``running`` are the containers (pod uid, name) that the runtime reports as running.
-
-    Follows: v1.36, cm/container_manager_linux.go, NewContainerManager, Start; kubelet.go, NewMainKubelet.
-    Departs: reports the later failures as well, as far as they can be determined.
-    """
-    managers = create_managers(parts)
-    failures = [StartFailure(StartStage.RESOURCES, reason) for reason in stored.resources]
-    cpus, memory = _or(stored.cpu, CPUState()), _or(stored.memory, MemoryState())
-    if isinstance(managers, Refused):
-        failures = [*(StartFailure(StartStage.MANAGERS, reason) for reason in managers.because), *failures]
-    else:
-        cpus = cpus if isinstance(cpus, Refused) else start_cpus(managers.value.cpu, cpus.value)
-        memory = memory if isinstance(memory, Refused) else start_memory(managers.value.memory, memory.value)
-    if isinstance(cpus, Refused):
-        failures.append(StartFailure(StartStage.CPU_STATE, cpus.because[0]))
-    if isinstance(memory, Refused):
-        failures.append(StartFailure(StartStage.MEMORY_STATE, memory.because[0]))
-    if parts.resources.over_reserved:
-        beyond = ReservedBeyondCapacity(over=parts.resources.over_reserved)
-        failures.append(StartFailure(StartStage.ALLOCATABLE, beyond))
-    devices = _or(stored.devices, DeviceState())
-    warnings = devices.because[:1] if isinstance(devices, Refused) else ()
-    if isinstance(managers, Refused) or isinstance(cpus, Refused) or isinstance(memory, Refused) or failures:
-        return _failed_start(tuple(failures), cpus, memory, warnings)
-    device_state = DeviceState() if isinstance(devices, Refused) else devices.value
-    held = Holdings(cpu=cpus.value, memory=memory.value, devices=device_state.after_restart(tuple(running)))
-    config = node_config(parts, managers.value)
-    state = NodeState(config, held, usage=config.rules.no_usage)
-    return KubeletStartResult((), state, cpus.value, memory.value, warnings)
-
-
 def _failed_start(
     failures: tuple[StartFailure, ...],
     cpus: Verdict[CPUState],
@@ -400,31 +424,5 @@ def _or(stored: Verdict[T] | None, empty: T) -> Verdict[T]:
     return Granted(empty) if stored is None else stored
 
 
-def pods_in_sync_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:
-    """The pods in the order in which a started kubelet handles them.
-
-    Follows: v1.36, pkg/kubelet/kubelet.go, HandlePodAdditions; util/sliceutils, PodsByCreationTime.
-    Departs: static pods are first, as their files are usually read before the API server answers. Pods created
-        at the same time keep their order, which the kubelet does not guarantee.
-    """
-    return tuple(sorted(pods, key=_sync_order_key))
-
-
 def _sync_order_key(pod: Pod) -> tuple[bool, Instant]:
     return not (is_static(pod) or is_mirror(pod)), pod.metadata.creation_timestamp or _EPOCH
-
-
-def with_all_pods_known(state: NodeState) -> NodeState:
-    """The node after the kubelet knows all its pods; from now on it releases stale allocations."""
-    held = msgspec.structs.replace(state.held, devices=state.held.devices.with_all_pods_known())
-    return msgspec.structs.replace(state, held=held, is_collected=False)
-
-
-def with_plugins_registered(state: NodeState) -> NodeState:
-    """The node after the kubelet knows all its pods and all device plugins have listed their devices again."""
-    state = with_all_pods_known(state)
-    lists = DeviceState.of(state.config.facts.devices).device_lists
-    held = msgspec.structs.replace(
-        state.held, devices=msgspec.structs.replace(state.held.devices, device_lists=lists)
-    )
-    return msgspec.structs.replace(state, held=held)

@@ -88,6 +88,11 @@ MANAGER_KINDS = {
 }
 """The kinds of change of `manager_changes`."""
 
+ALL_SETS_UP_TO = 8
+"""With more NUMA nodes, only single nodes, groups and the whole machine are considered."""
+ALL_SUMS_UP_TO = 5
+"""With more other containers, only each alone and all together are considered."""
+
 
 def pod_removals(state: NodeState, pod: Pod) -> Iterator[tuple[str, SmallestChange]]:
     """The removal of one pod, the smallest first: by the sum of its shares of the allocatable resources."""
@@ -165,6 +170,148 @@ def huge_page_changes(state: NodeState, pod: Pod) -> Iterator[tuple[str, Smalles
                 key=lambda change: (change.now - change.was, change.numa_node),
             )
             yield f"more {resource}", first_admitting(changes)
+
+
+def memory_breakpoints(state: NodeState, resource: str, other_amounts: list[int], unit: int) -> list[int]:
+    """The sizes at which a comparison of the memory manager changes, as multiples of the unit; largest first.
+
+    A request is compared with the free and the allocatable memory of sets of NUMA nodes, and with the node's
+    remaining allocatable; the requests of the pod's other containers may be added or subtracted.
+
+    Units: bytes.
+    """
+    machine = state.without_stale().held.memory.machine
+    unrequested = state.config.view.allocatable.get(resource, 0) - state.usage.requests.get(resource, 0)
+    limits = {unrequested}
+    for nodes in _node_sets(machine):
+        tables = [machine[n].tables[resource] for n in NUMASet(nodes) if resource in machine[n].tables]
+        limits |= {sum(table.free for table in tables), sum(table.allocatable for table in tables)}
+    sizes = set()
+    for limit in limits:
+        for other_sum in _sums(other_amounts):
+            for edge in (limit - other_sum, other_sum - limit, other_sum, limit):
+                # The largest size up to the edge, and the largest below it.
+                sizes |= {edge // unit * unit, (edge - 1) // unit * unit}
+    return sorted((size for size in sizes if size > 0), reverse=True)
+
+
+MIB = 1 << 20
+FRACTIONAL_CORE_CONTAINERS = 6
+"""With more containers, either all counts are rounded up or all are rounded down."""
+
+
+def request_changes(state: NodeState, pod: Pod) -> Iterator[tuple[str, SmallestChange]]:
+    """The changes of the pod's requests."""
+    requester = RequestingPod.of(state, pod)
+    if requester.fractional_owners:
+        yield "whole cores", first_admitting(_whole_cores(requester))
+    for name in sorted(
+        {name for owner in requester.owners for name in owner.requests}, key=resource_sort_key
+    ):
+        kind = "fewer CPUs" if name == CPU else f"{'less' if is_in_bytes(name) else 'fewer'} {name}"
+        yield (
+            kind,
+            _smallest_of(
+                [
+                    _smaller_request(requester, owner, name)
+                    for owner in requester.owners
+                    if name in owner.requests
+                ]
+            ),
+        )
+    if any(owner.cpus for owner in requester.owners):
+        yield "more CPUs", first_admitting(_more_cpus(requester))
+    if requester.holds_exclusively:
+        yield "not Guaranteed", first_admitting(_without_limit(requester))
+
+
+def other_pod_changes(pod: Pod, because: Sequence[Reason]) -> Iterator[tuple[str, SmallestChange]]:
+    """The pod changes that follow from the reasons."""
+    for reason in because:
+        if isinstance(reason, MemoryRequestInexact):
+            yield "the same in whole bytes", first_admitting([_rewritten(with_defaults(pod))])
+        if isinstance(reason, UntoleratedTaints):
+            yield "a toleration", first_admitting([TaintsTolerated(taints=reason.taints)])
+        if isinstance(reason, NodeUnderPressure):
+            yield from _under_pressure(pod, reason)
+
+
+class RequestOwner(msgspec.Struct, frozen=True):
+    """A container or the pod level, with its requests."""
+
+    container: str
+    """Empty: the pod level."""
+    requests: ResourceList
+    has_cpu_limit: bool
+    cpus: int
+    """Number of exclusive CPUs."""
+
+    def amount(self, resource: str) -> int:
+        """The requested amount, in the unit of `Amount`."""
+        request = self.requests[resource]
+        return request.milli_value() if resource == CPU else request.value()
+
+    def change(self, resource: str, now: int) -> Amount:
+        """The change of its request to this amount."""
+        return Amount(container=self.container, resource=resource, was=self.amount(resource), now=now)
+
+
+class RequestingPod(msgspec.Struct, frozen=True):
+    """A pod with defaults, prepared for trying request changes on a node."""
+
+    state: NodeState
+    pod: Pod
+    """The pod with the API server's defaults."""
+    owners: tuple[RequestOwner, ...]
+    """Containers in the managers' order, then the pod level if it has resources."""
+    cpu_policy: StaticCPUPolicy | None
+    memory_is_placed: bool
+    """Whether the memory manager allocates the pod's memory."""
+    pins_whole_cpus: bool
+    """Whether integer CPU requests get exclusive CPUs."""
+
+    @classmethod
+    def of(cls, state: NodeState, pod: Pod) -> "RequestingPod":
+        """The pod's requests after the API server's defaults."""
+        pod = with_defaults(pod)
+        providers = state.config.managers.providers
+        cpu = next((provider.policy for provider in providers if isinstance(provider, CPUProvider)), None)
+        memory = next(
+            (provider.policy for provider in providers if isinstance(provider, MemoryProvider)), None
+        )
+        static = cpu if isinstance(cpu, StaticCPUPolicy) else None
+        demand = static.cpu_requests(pod) if static else None
+        pins = demand is not None and demand.is_guaranteed and not demand.is_skipped
+        blocks = memory.demand(pod) if isinstance(memory, StaticMemory) else None
+        owners = [
+            RequestOwner(
+                container.name,
+                container.resources.requests,
+                CPU in container.resources.limits,
+                demand.container_cpus(container) if demand and pins else 0,
+            )
+            for container in (*pod.spec.init_containers, *pod.spec.containers)
+        ]
+        if pod.spec.resources is not None:
+            level = pod.spec.resources
+            pod_cpus = demand.pod_cpus() if demand and pins and demand.is_pod_managed else 0
+            owners.append(RequestOwner("", level.requests, CPU in level.limits, pod_cpus))
+        memory_is_placed = blocks is not None and blocks.is_guaranteed and not blocks.is_ignored
+        return cls(state, pod, tuple(owners), static, memory_is_placed, pins)
+
+    @property
+    def fractional_owners(self) -> tuple[RequestOwner, ...]:
+        """The owners that request part of a core under full-pcpus-only."""
+        if self.cpu_policy is None or not self.cpu_policy.options.full_pcpus_only:
+            return ()
+        per_core = self.cpu_policy.topology.cpus_per_core
+        return tuple(owner for owner in self.owners if per_core and owner.cpus % per_core)
+
+    @property
+    def holds_exclusively(self) -> bool:
+        """Whether the pod is Guaranteed and gets exclusive resources."""
+        exclusive = self.memory_is_placed or any(owner.cpus for owner in self.owners)
+        return exclusive and qos_class(self.pod) is QOSClass.GUARANTEED
 
 
 def _added_pages(
@@ -274,35 +421,6 @@ def _label(requirement: RequirementUnmet) -> Label | None:
     return Label(key=requirement.key, was=requirement.actual, now=now)
 
 
-ALL_SETS_UP_TO = 8
-"""With more NUMA nodes, only single nodes, groups and the whole machine are considered."""
-ALL_SUMS_UP_TO = 5
-"""With more other containers, only each alone and all together are considered."""
-
-
-def memory_breakpoints(state: NodeState, resource: str, other_amounts: list[int], unit: int) -> list[int]:
-    """The sizes at which a comparison of the memory manager changes, as multiples of the unit; largest first.
-
-    A request is compared with the free and the allocatable memory of sets of NUMA nodes, and with the node's
-    remaining allocatable; the requests of the pod's other containers may be added or subtracted.
-
-    Units: bytes.
-    """
-    machine = state.without_stale().held.memory.machine
-    unrequested = state.config.view.allocatable.get(resource, 0) - state.usage.requests.get(resource, 0)
-    limits = {unrequested}
-    for nodes in _node_sets(machine):
-        tables = [machine[n].tables[resource] for n in NUMASet(nodes) if resource in machine[n].tables]
-        limits |= {sum(table.free for table in tables), sum(table.allocatable for table in tables)}
-    sizes = set()
-    for limit in limits:
-        for other_sum in _sums(other_amounts):
-            for edge in (limit - other_sum, other_sum - limit, other_sum, limit):
-                # The largest size up to the edge, and the largest below it.
-                sizes |= {edge // unit * unit, (edge - 1) // unit * unit}
-    return sorted((size for size in sizes if size > 0), reverse=True)
-
-
 def _node_sets(machine: NUMANodeMap) -> set[int]:
     everything = NUMASet.from_ids(machine).mask
     if len(machine) <= ALL_SETS_UP_TO:
@@ -321,47 +439,6 @@ def _sums(other_amounts: list[int]) -> set[int]:
     }
 
 
-MIB = 1 << 20
-FRACTIONAL_CORE_CONTAINERS = 6
-"""With more containers, either all counts are rounded up or all are rounded down."""
-
-
-def request_changes(state: NodeState, pod: Pod) -> Iterator[tuple[str, SmallestChange]]:
-    """The changes of the pod's requests."""
-    requester = RequestingPod.of(state, pod)
-    if requester.fractional_owners:
-        yield "whole cores", first_admitting(_whole_cores(requester))
-    for name in sorted(
-        {name for owner in requester.owners for name in owner.requests}, key=resource_sort_key
-    ):
-        kind = "fewer CPUs" if name == CPU else f"{'less' if is_in_bytes(name) else 'fewer'} {name}"
-        yield (
-            kind,
-            _smallest_of(
-                [
-                    _smaller_request(requester, owner, name)
-                    for owner in requester.owners
-                    if name in owner.requests
-                ]
-            ),
-        )
-    if any(owner.cpus for owner in requester.owners):
-        yield "more CPUs", first_admitting(_more_cpus(requester))
-    if requester.holds_exclusively:
-        yield "not Guaranteed", first_admitting(_without_limit(requester))
-
-
-def other_pod_changes(pod: Pod, because: Sequence[Reason]) -> Iterator[tuple[str, SmallestChange]]:
-    """The pod changes that follow from the reasons."""
-    for reason in because:
-        if isinstance(reason, MemoryRequestInexact):
-            yield "the same in whole bytes", first_admitting([_rewritten(with_defaults(pod))])
-        if isinstance(reason, UntoleratedTaints):
-            yield "a toleration", first_admitting([TaintsTolerated(taints=reason.taints)])
-        if isinstance(reason, NodeUnderPressure):
-            yield from _under_pressure(pod, reason)
-
-
 def _under_pressure(pod: Pod, reason: NodeUnderPressure) -> Iterator[tuple[str, SmallestChange]]:
     """If only best-effort pods are rejected: a toleration, or the smallest CPU request."""
     if not reason.best_effort_only:
@@ -371,84 +448,6 @@ def _under_pressure(pod: Pod, reason: NodeUnderPressure) -> Iterator[tuple[str, 
     for container in pod.spec.containers[:1]:
         least = Amount(container=container.name, resource=CPU, was=0, now=1)
         yield "a request", first_admitting([RequestsChanged(amounts=(least,))])
-
-
-class RequestOwner(msgspec.Struct, frozen=True):
-    """A container or the pod level, with its requests."""
-
-    container: str
-    """Empty: the pod level."""
-    requests: ResourceList
-    has_cpu_limit: bool
-    cpus: int
-    """Number of exclusive CPUs."""
-
-    def amount(self, resource: str) -> int:
-        """The requested amount, in the unit of `Amount`."""
-        request = self.requests[resource]
-        return request.milli_value() if resource == CPU else request.value()
-
-    def change(self, resource: str, now: int) -> Amount:
-        """The change of its request to this amount."""
-        return Amount(container=self.container, resource=resource, was=self.amount(resource), now=now)
-
-
-class RequestingPod(msgspec.Struct, frozen=True):
-    """A pod with defaults, prepared for trying request changes on a node."""
-
-    state: NodeState
-    pod: Pod
-    """The pod with the API server's defaults."""
-    owners: tuple[RequestOwner, ...]
-    """Containers in the managers' order, then the pod level if it has resources."""
-    cpu_policy: StaticCPUPolicy | None
-    memory_is_placed: bool
-    """Whether the memory manager allocates the pod's memory."""
-    pins_whole_cpus: bool
-    """Whether integer CPU requests get exclusive CPUs."""
-
-    @classmethod
-    def of(cls, state: NodeState, pod: Pod) -> "RequestingPod":
-        """The pod's requests after the API server's defaults."""
-        pod = with_defaults(pod)
-        providers = state.config.managers.providers
-        cpu = next((provider.policy for provider in providers if isinstance(provider, CPUProvider)), None)
-        memory = next(
-            (provider.policy for provider in providers if isinstance(provider, MemoryProvider)), None
-        )
-        static = cpu if isinstance(cpu, StaticCPUPolicy) else None
-        demand = static.cpu_requests(pod) if static else None
-        pins = demand is not None and demand.is_guaranteed and not demand.is_skipped
-        blocks = memory.demand(pod) if isinstance(memory, StaticMemory) else None
-        owners = [
-            RequestOwner(
-                container.name,
-                container.resources.requests,
-                CPU in container.resources.limits,
-                demand.container_cpus(container) if demand and pins else 0,
-            )
-            for container in (*pod.spec.init_containers, *pod.spec.containers)
-        ]
-        if pod.spec.resources is not None:
-            level = pod.spec.resources
-            pod_cpus = demand.pod_cpus() if demand and pins and demand.is_pod_managed else 0
-            owners.append(RequestOwner("", level.requests, CPU in level.limits, pod_cpus))
-        memory_is_placed = blocks is not None and blocks.is_guaranteed and not blocks.is_ignored
-        return cls(state, pod, tuple(owners), static, memory_is_placed, pins)
-
-    @property
-    def fractional_owners(self) -> tuple[RequestOwner, ...]:
-        """The owners that request part of a core under full-pcpus-only."""
-        if self.cpu_policy is None or not self.cpu_policy.options.full_pcpus_only:
-            return ()
-        per_core = self.cpu_policy.topology.cpus_per_core
-        return tuple(owner for owner in self.owners if per_core and owner.cpus % per_core)
-
-    @property
-    def holds_exclusively(self) -> bool:
-        """Whether the pod is Guaranteed and gets exclusive resources."""
-        exclusive = self.memory_is_placed or any(owner.cpus for owner in self.owners)
-        return exclusive and qos_class(self.pod) is QOSClass.GUARANTEED
 
 
 def _whole_cores(requester: RequestingPod) -> list[Change]:

@@ -47,6 +47,9 @@ from nodewright.model.values.topology_hints import Hint
 BUDGET = 5_000
 """Number of admission decisions, including those for reallocated pods."""
 
+MANAGER_REASONS = CPUReason | DeviceReason | MemoryReason | TopologyReason
+"""The reasons for which the resource managers reject a pod."""
+
 
 class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     """A tested change that lets the pod in."""
@@ -250,18 +253,6 @@ def counterfactuals(
     )
 
 
-def _suggestion(trial: Trial, kind: str, change: Change) -> Suggestion:
-    result = trial.outcome(change)
-    assert result is not None
-    reallocated = len(trial.state.pods) if resets_managers(change) else 0
-    victims = tuple(victim.pod for victim in result.victims.victims) if result.victims else ()
-    return Suggestion(kind=kind, change=change, reallocated_pods=reallocated, preempts=victims)
-
-
-MANAGER_REASONS = CPUReason | DeviceReason | MemoryReason | TopologyReason
-"""The reasons for which the resource managers reject a pod."""
-
-
 def replayed(started: NodeState, pods: Iterable[Pod]) -> Replay:
     """The pods placed on a node without pods."""
     state = started
@@ -302,6 +293,14 @@ def realigned(started: NodeState, before: Replay) -> ReconfiguredNode | None:
         if is_rejected is not entry.by_managers or in_use_counts(held.devices) != entry.devices:
             return None
     return replace(before.node, state=replace(before.node.state, config=started.config, held=held))
+
+
+def _suggestion(trial: Trial, kind: str, change: Change) -> Suggestion:
+    result = trial.outcome(change)
+    assert result is not None
+    reallocated = len(trial.state.pods) if resets_managers(change) else 0
+    victims = tuple(victim.pod for victim in result.victims.victims) if result.victims else ()
+    return Suggestion(kind=kind, change=change, reallocated_pods=reallocated, preempts=victims)
 
 
 def _differ_in_managers(config: NodeConfig, other: NodeConfig) -> bool:
