@@ -18,7 +18,7 @@ from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology, discover
 from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.reason import Granted
+from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.quantity import Quantity
 from nodewright.testing.conformance.vectors import read_machines

@@ -14,7 +14,7 @@ from nodewright.engine.core.devices.device_assignment import (
 )
 from nodewright.engine.core.devices.device_state import DeviceManager, DeviceState, PluginBehavior, lowest
 from nodewright.model.kubernetes.node_profile import Device
-from nodewright.model.reasons.reason import Granted
+from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.idset import NUMASet
 
 SIZES = [(devices, nodes) for devices in (16, 128) for nodes in (2, 4, 8, 16, 34, 64)]

@@ -16,7 +16,7 @@ from nodewright.engine.core.memory.memory_policy import (
 )
 from nodewright.engine.core.memory.memory_state import MemoryState, PodMemoryDemand
 from nodewright.model.hardware import HugePages, NUMANode
-from nodewright.model.reasons.reason import Granted
+from nodewright.model.reasons.verdict import Granted
 from nodewright.testing.objects import amounts, container, pod
 
 GIB = 2**30

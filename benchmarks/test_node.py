@@ -22,7 +22,8 @@ from nodewright.engine.node.step import Decision, step
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.reason import Granted, Refused, sentence
+from nodewright.model.reasons.reason import sentence
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.predict.node_from_profile import node_parts
 from nodewright.testing.conformance.vectors import read_machines
 from nodewright.testing.objects import a_guaranteed_pod, a_pod

@@ -10,7 +10,7 @@ from nodewright.engine.core.preemption.greedy import PreemptionVictims, victims_
 from nodewright.engine.core.preemption.optimal import smallest_preemption
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.predicates import InsufficientResource, PredicateFailure
-from nodewright.model.reasons.reason import Granted, Refused
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.testing.objects import a_node, a_pod
 
 NODE = NodeView.of(a_node({"cpu": 1000, "memory": "4Ti", "pods": 600}, labels={"zone": "a"}))

@@ -27,7 +27,7 @@ from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.engine.node.step import step
 from nodewright.fleet import run as simulate
 from nodewright.model.kubernetes.node_profile import NodeProfile
-from nodewright.model.reasons.reason import Granted
+from nodewright.model.reasons.verdict import Granted
 from nodewright.predict.node_from_profile import node_parts
 from nodewright.testing.fleets import a_template, some_nodes, some_pods
 from nodewright.testing.nodes import a_profile

@@ -11,7 +11,7 @@ from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology
 from nodewright.engine.core.cpu.policy_options import CPUGates
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.reason import Granted, Refused
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.quantity import Quantity
 from nodewright.testing.objects import a_pod

@@ -8,7 +8,7 @@ from nodewright.engine.core.cpu.cpu_assignment import PackingOptions
 from nodewright.engine.core.cpu.cpu_policy import AssignmentStrategy, take_cpus
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology
 from nodewright.model.reasons.cpu import CPUAccountingWrong, KubeletCrashes, KubeletHangs, NotEnoughCPUs
-from nodewright.model.reasons.reason import Granted, Refused
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import CPUSet
 from nodewright.testing.strategies import topologies
 

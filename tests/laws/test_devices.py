@@ -25,7 +25,7 @@ from nodewright.engine.core.devices.device_state import (
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.devices import DevicesChosen, NotEnoughDevices
-from nodewright.model.reasons.reason import Granted
+from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.idset import NUMASet
 
 NODES = st.lists(st.sampled_from((0, 1, 2, 3, 9)), min_size=0, max_size=3, unique=True)

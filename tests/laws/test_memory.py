@@ -27,7 +27,7 @@ from nodewright.engine.core.memory.memory_state import (
 )
 from nodewright.model.hardware import HugePages, NUMANode
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
-from nodewright.model.reasons.reason import Granted
+from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.subsets import nonempty_subsets

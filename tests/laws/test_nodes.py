@@ -22,7 +22,7 @@ from nodewright.model.kubernetes.node_profile import (
 )
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.reasons.cpu import CPUsNotFree, CPUsStranded
-from nodewright.model.reasons.reason import Refused
+from nodewright.model.reasons.verdict import Refused
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.quantity import ZERO
 from nodewright.predict.node import AdmitResult, Node

@@ -12,7 +12,7 @@ from nodewright.engine.core.predicates.predicate_check import (
 )
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.predicates import InsufficientResource
-from nodewright.model.reasons.reason import Refused
+from nodewright.model.reasons.verdict import Refused
 from nodewright.testing.objects import a_pod
 
 NAMES = ("cpu", "memory", "ephemeral-storage", "example.com/gpu", "hugepages-2Mi")

@@ -21,7 +21,7 @@ from nodewright.model.reasons.predicates import (
     NoVictimsSuffice,
     PredicateFailure,
 )
-from nodewright.model.reasons.reason import Granted, Refused
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.testing.objects import a_pod
 
 CRITICAL = a_pod("critical", priority=2_000_000_000)

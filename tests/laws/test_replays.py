@@ -19,7 +19,7 @@ from nodewright.engine.node.what_if.changes import Setting, SettingsChanged, cha
 from nodewright.engine.node.what_if.counterfactuals import realigned, replayed
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.reason import Granted
+from nodewright.model.reasons.verdict import Granted
 from nodewright.predict.node import Node
 
 

@@ -11,7 +11,7 @@ from nodewright.engine.core.memory.memory_policy import (
     valid_reservations,
 )
 from nodewright.model.hardware import MachineInfo
-from nodewright.model.reasons.reason import Granted
+from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.quantity import Quantity, QuantityFormat
 from nodewright.testing.machines import machines
 

@@ -20,7 +20,7 @@ from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.scenario import KubeletRestart
 from nodewright.model.reasons.cpu import NotEnoughWholeCores
-from nodewright.model.reasons.reason import Granted
+from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.idset import NUMASet
 from nodewright.predict.node import Node
 from nodewright.predict.replay.scenario_run import (

@@ -41,7 +41,7 @@ from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
 from nodewright.model.kubernetes.stats_summary import StatsSummary
-from nodewright.model.reasons.reason import Refused
+from nodewright.model.reasons.verdict import Refused
 from nodewright.model.values.idset import CPUSet
 from nodewright.predict.node import Node
 from nodewright.predict.replay.scenario_journal import JournalEncoder

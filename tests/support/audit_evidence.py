@@ -19,7 +19,7 @@ from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.engine.node.node_cgroups import cgroup_rules, cgroup_tree
 from nodewright.engine.node.pod_resources_view import allocatable_resources, pod_resources_of
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.reason import Granted, Verdict
+from nodewright.model.reasons.verdict import Granted, Verdict
 from nodewright.predict.audit.audit_evidence import AuditEvidence, CgroupEvidence, StateFileEvidence
 from nodewright.predict.audit.container_check import cgroups_to_read, file_names_to_read
 

@@ -14,7 +14,7 @@ from nodewright.engine.core.memory.memory_state import DEFAULT_MEMORY_GATES, Mem
 from nodewright.model.hardware import HugePages, NUMANode
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.kubernetes.objects import Container, Pod
-from nodewright.model.reasons.reason import Granted
+from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.topology_hints import Hint
 from nodewright.testing import objects

@@ -28,7 +28,7 @@ def test_the_version_is_that_of_the_package() -> None:
     ("module", "name", "before"),
     [
         ("nodewright.model.reasons.predicates", "InsufficientResource", "nodewright.reasons.predicates"),
-        ("nodewright.model.reasons.reason", "Granted", "nodewright.reasons.verdict"),
+        ("nodewright.model.reasons.verdict", "Granted", "nodewright.reasons.verdict"),
         (
             "nodewright.model.kubernetes.pod_spec_fields",
             "PodSecurityContext",

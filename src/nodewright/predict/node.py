@@ -27,14 +27,8 @@ from nodewright.model.kubernetes.objects import Pod, ResourceList
 from nodewright.model.reasons.api_server import APIServerRefusal
 from nodewright.model.reasons.fact import KubeletText
 from nodewright.model.reasons.kubelet_start import over_reservation_message
-from nodewright.model.reasons.reason import (
-    NotJudged,
-    Reason,
-    Refused,
-    kubelet_start_error,
-    kubelet_text,
-    sentence,
-)
+from nodewright.model.reasons.reason import NotJudged, Reason, kubelet_start_error, kubelet_text, sentence
+from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.values.custom_policy import CustomPolicy
 from nodewright.predict.node_from_profile import node_parts, state_with_pods

@@ -36,7 +36,8 @@ from nodewright.model.kubernetes.node_profile import (
     kubelet_labels,
 )
 from nodewright.model.kubernetes.resource_names import is_extended
-from nodewright.model.reasons.reason import Granted, Refused, kubelet_start_error, kubelet_text, sentence
+from nodewright.model.reasons.reason import kubelet_start_error, kubelet_text, sentence
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.releases.release_table import (
     AppliedRules,
     Release,

@@ -46,16 +46,8 @@ from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.kubelet_start import StateFile
-from nodewright.model.reasons.reason import (
-    Granted,
-    NotJudged,
-    Reason,
-    Refused,
-    Verdict,
-    kubelet_fatal_error,
-    kubelet_text,
-    sentence,
-)
+from nodewright.model.reasons.reason import NotJudged, Reason, kubelet_fatal_error, kubelet_text, sentence
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.releases.release_table import AppliedRules
 from nodewright.model.values.quantity import Quantity
 from nodewright.predict.node import Node

@@ -72,7 +72,8 @@ from nodewright.model.kubernetes.kubelet_configuration import KubeletConfigurati
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.runtime_status import RecordEvent
-from nodewright.model.reasons.reason import Refused, kubelet_start_error
+from nodewright.model.reasons.reason import kubelet_start_error
+from nodewright.model.reasons.verdict import Refused
 from nodewright.predict.replay.scenario_journal import JournalEncoder
 
 if TYPE_CHECKING:

@@ -35,7 +35,8 @@ from nodewright.model.reasons.eviction import (
     NodeUnderPressure,
     PodStorageOverLimit,
 )
-from nodewright.model.reasons.reason import Granted, Refused, SysctlForbidden
+from nodewright.model.reasons.reason import SysctlForbidden
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import CPUSet
 
 _LIMIT_SIGNALS = {

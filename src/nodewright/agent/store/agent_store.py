@@ -58,7 +58,7 @@ from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.runtime_status import RecordEvent
 from nodewright.model.reasons.kubelet_start import StateFile, StateFileDamaged
-from nodewright.model.reasons.reason import Granted, Refused, Verdict
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.predict.replay.scenario_journal import JournalEncoder
 
 

@@ -33,7 +33,7 @@ from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.reasons.kubelet_start import StateFile
-from nodewright.model.reasons.reason import Verdict
+from nodewright.model.reasons.verdict import Verdict
 
 T = TypeVar("T")
 

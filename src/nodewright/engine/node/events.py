@@ -13,7 +13,7 @@ from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.model.reasons.devices import DeviceAllocationFailed
-from nodewright.model.reasons.reason import Verdict
+from nodewright.model.reasons.verdict import Verdict
 
 if TYPE_CHECKING:
     from nodewright.engine.node.restart.restart_rehearsal import StoredState

@@ -29,7 +29,8 @@ from nodewright.engine.node.managers.manager_admission import AlignmentResult, R
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState, container_names, without_ungated_resources
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.reason import Granted, NotJudged, Reason, Refused
+from nodewright.model.reasons.reason import NotJudged, Reason
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.topology_hints import Hint
 

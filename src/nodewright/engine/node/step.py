@@ -43,7 +43,8 @@ from nodewright.engine.node.unknowns import assumptions_for, unjudged_features
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.kubernetes.objects import ContainerState, Pod
 from nodewright.model.reasons.devices import PreferenceWanted
-from nodewright.model.reasons.reason import NotJudged, Reason, Refused
+from nodewright.model.reasons.reason import NotJudged, Reason
+from nodewright.model.reasons.verdict import Refused
 
 if TYPE_CHECKING:
     from nodewright.engine.core.eviction.eviction_state import EvictionPass

@@ -38,7 +38,8 @@ from nodewright.fleet.simulation.shared_decisions import GrantedAlignment, Share
 from nodewright.fleet.workload import FleetNode
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod, Taint
-from nodewright.model.reasons.reason import Reason, Refused
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.verdict import Refused
 
 _MAX_CACHED_REFUSALS = 4096
 """Maximum number of cached refusals."""

@@ -9,7 +9,6 @@ from nodewright.model.reasons.fact import KubeletText, ManagerFact
 from nodewright.model.values.golang import quoted, text_map
 from nodewright.model.values.idset import CPUSet, NUMASet
 
-
 # ---------------------------------------------------------------- which CPUs are free, and which containers hold the others
 
 

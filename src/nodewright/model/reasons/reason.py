@@ -1,11 +1,11 @@
 """The closed list of facts that decide. Those that no resource manager produces are defined in this module.
 
+Also their texts: the kubelet's, byte for byte, and a sentence of ours.
+
 Follows: v1.36, pkg/kubelet/lifecycle/{predicate,handlers}.go; pkg/kubelet/sysctl/allowlist.go.
 """
 
-from typing import Generic, TypeAlias, TypeVar
-
-import msgspec
+from typing import TypeAlias
 
 from nodewright.model.reasons.api_server import APIServerRefusal
 from nodewright.model.reasons.cpu import CPUMachineFault, CPUPolicyFault, CPUReason, CPUStateFault
@@ -26,8 +26,6 @@ from nodewright.model.reasons.predicates import NoVictimsSuffice, PredicateFailu
 from nodewright.model.reasons.resize import ResizeReason
 from nodewright.model.reasons.topology import TopologyReason
 from nodewright.model.values.golang import quoted
-
-T_co = TypeVar("T_co", covariant=True)
 
 
 class NodeUnavailable(Fact, frozen=True, kw_only=True):
@@ -223,22 +221,6 @@ Reason: TypeAlias = (
     | StateFileReason
     | StartReason
 )
-
-
-class Granted(msgspec.Struct, Generic[T_co], frozen=True):
-    """The request is granted; `value` is the result."""
-
-    value: T_co
-    because: tuple[Reason, ...] = ()
-
-
-class Refused(msgspec.Struct, frozen=True):
-    """The request is refused. The kubelet reports the first reason."""
-
-    because: tuple[Reason, ...]
-
-
-Verdict: TypeAlias = Granted[T_co] | Refused
 
 
 def sentence(reason: Reason) -> str:

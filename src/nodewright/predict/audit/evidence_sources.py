@@ -40,7 +40,7 @@ from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.reason import Refused
+from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release_table import release_table
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,

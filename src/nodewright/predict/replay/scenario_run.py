@@ -55,7 +55,8 @@ from nodewright.model.kubernetes.scenario import (
 from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.model.reasons.devices import DeviceAllocationFailed
 from nodewright.model.reasons.kubelet_start import ConfigurationRefused
-from nodewright.model.reasons.reason import Granted, Reason, Refused, Verdict
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.duration import Duration
 
 

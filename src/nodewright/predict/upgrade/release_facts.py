@@ -38,7 +38,8 @@ from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.stats_summary import MemoryStats, PodReference, PodStats
 from nodewright.model.reasons.kubelet_start import StateFile
-from nodewright.model.reasons.reason import Reason, Refused, kubelet_fatal_error, kubelet_text
+from nodewright.model.reasons.reason import Reason, kubelet_fatal_error, kubelet_text
+from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release_changes import unknown_flags
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.predict.node import Node

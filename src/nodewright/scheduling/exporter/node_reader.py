@@ -33,7 +33,7 @@ from nodewright.documents.profiles.machine.missing_facts import MachineFact, mis
 from nodewright.documents.profiles.node_export import SourceState
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
-from nodewright.model.reasons.reason import Granted
+from nodewright.model.reasons.verdict import Granted
 from nodewright.model.releases.release_table import release_table
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Any
 
 from nodewright.engine.core.cpu.cpu_assignment import PackingOptions
 from nodewright.engine.core.cpu.cpu_policy import AssignmentStrategy, take_cpus
-from nodewright.model.reasons.reason import Granted, Refused
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.idset import CPUSet
 from nodewright.testing.conformance.cpu_topology import error_document, topology_of

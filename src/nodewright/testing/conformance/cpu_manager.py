@@ -21,7 +21,7 @@ from nodewright.engine.core.cpu.cpu_policy import (
 from nodewright.engine.core.cpu.cpu_state import Assignments, CPUState, PodCPURequests
 from nodewright.engine.core.cpu.policy_options import CPUGates
 from nodewright.model.kubernetes.objects import Container, Pod
-from nodewright.model.reasons.reason import Refused, Verdict
+from nodewright.model.reasons.verdict import Refused, Verdict
 from nodewright.model.releases.feature_gates import FeatureGates, resolve_gates
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.idset import CPUSet, NUMASet

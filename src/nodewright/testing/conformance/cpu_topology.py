@@ -7,7 +7,7 @@ from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cpu.cpu_topology import CPUInfo, CPUTopology, discover
 from nodewright.model.hardware import MachineInfo
 from nodewright.model.reasons.cpu import CPUReason
-from nodewright.model.reasons.reason import Granted, Refused, Verdict
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.idset import CPUSet, IdSet
 

@@ -24,7 +24,7 @@ from nodewright.engine.core.devices.device_state import (
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.reasons.devices import DeviceReason, DevicesChosen
-from nodewright.model.reasons.reason import Refused, Verdict
+from nodewright.model.reasons.verdict import Refused, Verdict
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.idset import NUMASet

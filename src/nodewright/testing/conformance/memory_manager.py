@@ -30,7 +30,7 @@ from nodewright.engine.core.memory.memory_state import (
 from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
 from nodewright.model.reasons.memory import MemoryReason
-from nodewright.model.reasons.reason import Refused, Verdict
+from nodewright.model.reasons.verdict import Refused, Verdict
 from nodewright.model.releases.feature_gates import FeatureGates, resolve_gates
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.idset import NUMASet

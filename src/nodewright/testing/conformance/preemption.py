@@ -13,7 +13,7 @@ from nodewright.model.reasons.predicates import (
     OtherPredicate,
     PredicateFailure,
 )
-from nodewright.model.reasons.reason import Refused
+from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.testing.conformance.vectors import plain_failure, question_gates
 

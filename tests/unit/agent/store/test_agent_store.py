@@ -40,7 +40,7 @@ from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.model.errors import HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.reasons.kubelet_start import StateFile, StatePolicyDiffers
-from nodewright.model.reasons.reason import Granted, Refused
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.predict.node import Node
 from nodewright.predict.replay.scenario_journal import JournalEncoder, action_documents
 from nodewright.predict.replay.scenario_run import replay

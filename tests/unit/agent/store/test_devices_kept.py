@@ -19,7 +19,7 @@ from nodewright.documents.profiles.state_files.device_checkpoint import read_dev
 from nodewright.engine.node.node_state import NodeState
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import Device
-from nodewright.model.reasons.reason import Granted
+from nodewright.model.reasons.verdict import Granted
 from nodewright.predict.node import Node
 from nodewright.predict.replay.scenario_journal import JournalEncoder, action_documents
 from nodewright.predict.replay.scenario_run import replay

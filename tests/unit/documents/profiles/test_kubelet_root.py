@@ -30,7 +30,7 @@ from nodewright.model.reasons.kubelet_start import (
     StateFileDamaged,
     StatePolicyDiffers,
 )
-from nodewright.model.reasons.reason import Granted, Refused
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.quantity import Quantity
 

@@ -2,7 +2,7 @@ from nodewright.engine.core.preemption.greedy import victims_for
 from nodewright.engine.node.actions import CountPreemption, KillPod, RecordPodEvent, StatusChange
 from nodewright.engine.node.pod_admission import preemption_actions
 from nodewright.model.reasons.predicates import InsufficientResource
-from nodewright.model.reasons.reason import Granted
+from nodewright.model.reasons.verdict import Granted
 from nodewright.testing.objects import a_pod, a_static_pod
 
 

@@ -14,7 +14,7 @@ from nodewright.fleet import Options, run
 from nodewright.fleet.simulation import node_groups, shared_decisions
 from nodewright.fleet.simulation.shared_decisions import PodHoldings, SharedDecisions
 from nodewright.fleet.workload import FleetPod
-from nodewright.model.reasons.reason import Granted
+from nodewright.model.reasons.verdict import Granted
 from nodewright.predict.node_from_profile import node_parts
 from nodewright.testing.fleets import a_template, some_nodes, some_pods
 from nodewright.testing.nodes import a_profile

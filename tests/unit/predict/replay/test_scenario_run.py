@@ -18,7 +18,8 @@ from nodewright.model.kubernetes.node_profile import Device, NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.scenario import KubeletRestart, ScenarioEvent
 from nodewright.model.reasons.kubelet_start import StateFile
-from nodewright.model.reasons.reason import Granted, Refused, kubelet_fatal_error, kubelet_text
+from nodewright.model.reasons.reason import kubelet_fatal_error, kubelet_text
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.instant import Instant
 from nodewright.predict.node import Node

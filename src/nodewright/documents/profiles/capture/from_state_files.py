@@ -41,7 +41,7 @@ from nodewright.model.kubernetes.objects import Pod, ResourceRequirements
 from nodewright.model.kubernetes.pod_resources_api import ContainerDevices
 from nodewright.model.kubernetes.resource_names import CPU
 from nodewright.model.reasons.kubelet_start import StateFileReason
-from nodewright.model.reasons.reason import Refused
+from nodewright.model.reasons.verdict import Refused
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.quantity import Quantity, QuantityFormat
 

@@ -20,7 +20,7 @@ from nodewright.model.kubernetes.kubelet_configuration import KubeletConfigurati
 from nodewright.model.kubernetes.node_profile import ContainerAllocation, Device, MemoryBlock
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, huge_page_bytes, is_extended, is_huge_page
-from nodewright.model.reasons.reason import Granted, Refused
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import CPUSet, IdSetError
 from nodewright.model.values.quantity import Quantity
 

@@ -30,7 +30,7 @@ from nodewright.engine.node.node_config import NodeParts
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.restart_rehearsal import KubeletStartResult, StoredState
 from nodewright.model.reasons.kubelet_start import StateFile, StateFileDamaged, StatePolicyDiffers
-from nodewright.model.reasons.reason import Granted, Refused, Verdict
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.releases.release_table import NEWEST
 
 DEFAULT_KUBELET_ROOT = "/var/lib/kubelet"

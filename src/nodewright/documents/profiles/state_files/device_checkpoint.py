@@ -27,7 +27,7 @@ from nodewright.engine.core.devices.device_state import (
     DeviceState,
 )
 from nodewright.model.reasons.kubelet_start import FormatTried, StateFile, StateFileDamaged
-from nodewright.model.reasons.reason import Granted, Refused, Verdict
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 
 _VARINT, _FIXED64, _BYTES, _START, _END, _FIXED32 = range(6)
 _WIDTHS = {_FIXED64: 8, _FIXED32: 4}

@@ -26,7 +26,7 @@ from nodewright.model.reasons.kubelet_start import (
     StateFileDamaged,
     StatePolicyDiffers,
 )
-from nodewright.model.reasons.reason import Granted, Refused, Verdict
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.releases.release_rules import ReleaseRules
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.model.values.idset import LARGEST_ID, NUMASet

@@ -14,7 +14,7 @@ from nodewright.documents.formats.kubelet_json import decode_as_go, json_kind
 from nodewright.documents.profiles.state_files.checkpoint_format import CHECKSUM_FIELD, CORRUPTED
 from nodewright.model.kubernetes.objects import ResourceList, ResourceRequirements
 from nodewright.model.reasons.kubelet_start import FormatTried, StateFile, StateFileDamaged
-from nodewright.model.reasons.reason import Granted, Refused, Verdict
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.golang import saturated_int
 
 

@@ -20,7 +20,8 @@ from nodewright.model.reasons.cpu import (
     NotEnoughWholeCores,
     NotWholeCores,
 )
-from nodewright.model.reasons.reason import Granted, Reason, Refused, Verdict
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.subsets import Demand
 from nodewright.model.values.topology_hints import IMPOSSIBLE, Fitting, HintList, ProviderHints

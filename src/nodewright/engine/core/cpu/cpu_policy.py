@@ -42,7 +42,8 @@ from nodewright.model.reasons.cpu import (
     ReservedCPUUnknown,
     SharedPoolEmpty,
 )
-from nodewright.model.reasons.reason import Granted, NotJudged, Refused, Verdict
+from nodewright.model.reasons.reason import NotJudged
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.custom_policy import (
     CustomPolicy,
     CustomPolicyError,

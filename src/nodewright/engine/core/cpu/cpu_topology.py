@@ -13,7 +13,7 @@ from nodewright.model.reasons.cpu import (
     CPUCountUnknown,
     CPUMachineFault,
 )
-from nodewright.model.reasons.reason import Granted, Refused, Verdict
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.idset import CPUSet, NUMASet
 
 Mask: TypeAlias = int

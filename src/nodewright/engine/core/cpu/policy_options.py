@@ -16,7 +16,7 @@ from nodewright.model.reasons.cpu import (
     CPUOptionValueInvalid,
     CPUPolicyFault,
 )
-from nodewright.model.reasons.reason import Granted, Refused, Verdict
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.releases.release_rules import AllocatedInStatus, ReleaseRules
 from nodewright.model.releases.release_table import NEWEST

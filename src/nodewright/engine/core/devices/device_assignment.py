@@ -42,7 +42,7 @@ from nodewright.model.reasons.devices import (
     PreferenceWanted,
     UnhealthyDevicesReused,
 )
-from nodewright.model.reasons.reason import Granted, Refused, Verdict
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.subsets import Demand, MinimumSize, minimum_size
 from nodewright.model.values.topology_hints import IMPOSSIBLE, Fitting, HintList, ProviderHints

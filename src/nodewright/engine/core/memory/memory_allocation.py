@@ -34,7 +34,7 @@ from nodewright.model.reasons.memory import (
     MemoryTypeMissing,
     NoNUMAFits,
 )
-from nodewright.model.reasons.reason import Granted, Refused, Verdict
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.subsets import (
     Demand,

@@ -34,7 +34,8 @@ from nodewright.model.reasons.memory import (
     ReservedMemoryElsewhere,
     ReservedMemoryInexact,
 )
-from nodewright.model.reasons.reason import Granted, Reason, Refused, Verdict
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.quantity import ZERO, Quantity, QuantityFormat
 

@@ -27,15 +27,14 @@ from nodewright.model.reasons.predicates import (
     UntoleratedTaints,
 )
 from nodewright.model.reasons.reason import (
-    Granted,
     NodeUnavailable,
     OSFieldMismatch,
     OSLabelMismatch,
     PluginUpdateFailed,
-    Refused,
     SidecarForbidden,
     SupplementalGroupsPolicyUnsupported,
 )
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.releases.release_rules import ClaimedInPredicates
 from nodewright.model.values.quantity import INT64_MAX, INT64_MIN, ZERO, wrap_int64

@@ -15,7 +15,7 @@ from nodewright.engine.core.requests.qos_and_priority import QOSClass, can_preem
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY
 from nodewright.model.reasons.predicates import InsufficientResource, NoVictimsSuffice, PredicateFailure
-from nodewright.model.reasons.reason import Granted, Refused, Verdict
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 
 _Amounts: TypeAlias = tuple[tuple[int, ...], int, int]
 """What a pod frees of each missing resource, then its requests of memory and cpu."""

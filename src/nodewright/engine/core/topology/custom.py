@@ -22,8 +22,8 @@ from nodewright.engine.core.topology.manager_config import (
     TopologyManager,
 )
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.reason import Granted, Refused, Verdict
 from nodewright.model.reasons.topology import HintsMerged, JudgedBy, NoCommonNUMA, PodUnfit
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.custom_policy import (
     CustomPolicy,
     CustomPolicyError,

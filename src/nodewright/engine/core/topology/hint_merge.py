@@ -32,8 +32,8 @@ from nodewright.engine.core.topology.sparse_merge import (
     best_intersection_by_search,
     rule_size,
 )
-from nodewright.model.reasons.reason import Granted, Refused, Verdict
 from nodewright.model.reasons.topology import DistanceMissing, HintsMerged, JudgedBy, NoCommonNUMA
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.subsets import MAX_PLACES, NUMADistances, StepBudget, singletons
 from nodewright.model.values.topology_hints import (

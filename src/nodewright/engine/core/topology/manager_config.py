@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from nodewright.model.hardware import NUMANode
-from nodewright.model.reasons.reason import Granted, Refused, Verdict
 from nodewright.model.reasons.topology import (
     DistanceMissing,
     JudgedBy,
@@ -20,6 +19,7 @@ from nodewright.model.reasons.topology import (
     TopologyPolicyUnknown,
     TopologyScopeUnknown,
 )
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.quantity import fits_int64

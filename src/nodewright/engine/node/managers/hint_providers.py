@@ -18,7 +18,7 @@ from nodewright.engine.core.memory.memory_policy import MemoryPolicy
 from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
 from nodewright.engine.core.memory.memory_state import MemoryState, PodMemoryDemand
 from nodewright.model.kubernetes.objects import Container, Pod
-from nodewright.model.reasons.reason import Granted, Verdict
+from nodewright.model.reasons.verdict import Granted, Verdict
 from nodewright.model.values.topology_hints import Hint, Offer, ProviderHints
 
 ActiveContainers: TypeAlias = Mapping[str, Collection[str]]

@@ -11,7 +11,8 @@ from nodewright.engine.core.requests.effective_resources import pod_level_resour
 from nodewright.engine.core.topology.manager_config import NONE_POLICY, POD_SCOPE, TopologyManager
 from nodewright.engine.node.managers.hint_providers import NO_HINT, ActiveContainers, HintProvider, Holdings
 from nodewright.model.kubernetes.objects import Container, Pod
-from nodewright.model.reasons.reason import Granted, Reason, Refused, Verdict
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.topology_hints import Hint, Offer
 
 if TYPE_CHECKING:

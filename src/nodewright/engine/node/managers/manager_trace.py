@@ -24,8 +24,8 @@ from nodewright.engine.node.managers.manager_admission import AlignmentResult, R
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState
 from nodewright.model.kubernetes.objects import Container, Pod
-from nodewright.model.reasons.reason import Granted, Refused, Verdict
 from nodewright.model.reasons.topology import HintsMerged, NoCommonNUMA, ResourceHints
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.topology_hints import Hint, Offer, ProviderHints
 
 

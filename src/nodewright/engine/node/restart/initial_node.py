@@ -40,7 +40,8 @@ from nodewright.engine.node.node_state import NodeState
 from nodewright.model.kubernetes.node_profile import MemoryBlock, PodAllocations
 from nodewright.model.reasons.cpu import SharedPoolEmpty
 from nodewright.model.reasons.memory import MachineMemoryChanged
-from nodewright.model.reasons.reason import Granted, Reason, Refused, Verdict
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.idset import CPUSet, NUMASet
 
 T = TypeVar("T")

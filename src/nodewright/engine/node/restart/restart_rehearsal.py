@@ -33,7 +33,8 @@ from nodewright.model.reasons.memory import (
     ReservedMemoryElsewhere,
     ReservedMemoryInexact,
 )
-from nodewright.model.reasons.reason import Granted, NotJudged, Reason, Refused, Verdict
+from nodewright.model.reasons.reason import NotJudged, Reason
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.instant import Instant
 
 PODS_UNKNOWN = NotJudged(

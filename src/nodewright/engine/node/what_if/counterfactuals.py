@@ -40,8 +40,8 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.cpu import CPUReason
 from nodewright.model.reasons.devices import DeviceReason
 from nodewright.model.reasons.memory import MemoryReason
-from nodewright.model.reasons.reason import Refused
 from nodewright.model.reasons.topology import TopologyReason
+from nodewright.model.reasons.verdict import Refused
 from nodewright.model.values.topology_hints import Hint
 
 BUDGET = 5_000

@@ -8,7 +8,7 @@ from nodewright.engine.core.topology.manager_config import topology_manager
 from nodewright.model.kubernetes.eviction_thresholds import DEFAULT_EVICTION_HARD, Signal
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY
-from nodewright.model.reasons.reason import Granted
+from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.duration import Duration
 from nodewright.model.values.quantity import ZERO, Quantity, QuantityFormat
 from nodewright.predict.lint.lint_model import (

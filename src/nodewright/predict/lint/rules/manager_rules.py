@@ -29,7 +29,8 @@ from nodewright.model.reasons.memory import (
     ReservedMemoryElsewhere,
     ReservedMemoryInexact,
 )
-from nodewright.model.reasons.reason import Granted, Reason, Refused
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.quantity import ZERO, Quantity, QuantityFormat
 from nodewright.predict.lint.lint_model import (

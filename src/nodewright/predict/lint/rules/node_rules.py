@@ -18,8 +18,9 @@ from nodewright.model.reasons.cpu import CPUsNotFree, KubeletCrashes, KubeletHan
 from nodewright.model.reasons.devices import DeviceUnlisted
 from nodewright.model.reasons.memory import MemoryTypeMissing
 from nodewright.model.reasons.predicates import InsufficientResource
-from nodewright.model.reasons.reason import Granted, Reason
+from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.topology import TopologyReason
+from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.quantity import Quantity, QuantityFormat
 from nodewright.predict.explain.explanation import suggested_changes
 from nodewright.predict.lint.lint_model import (

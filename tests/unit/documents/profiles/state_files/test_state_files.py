@@ -37,7 +37,7 @@ from nodewright.model.reasons.kubelet_start import (
     StateFileDamaged,
     StatePolicyDiffers,
 )
-from nodewright.model.reasons.reason import Granted, Refused
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import CPUSet, NUMASet
 
 STATIC = CPUStateReadOptions(path="cpus", policy="static")

@@ -34,7 +34,7 @@ from nodewright.model.reasons.cpu import (
     NotWholeCores,
     PodSharedPoolEmpty,
 )
-from nodewright.model.reasons.reason import Granted, Refused
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.quantity import Quantity
 from nodewright.testing.objects import a_pod

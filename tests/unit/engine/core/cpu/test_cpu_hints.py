@@ -6,7 +6,7 @@ from nodewright.engine.core.cpu.cpu_state import NO_CPUS, CPUState, ReusableCPUs
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology
 from nodewright.engine.core.cpu.policy_options import CPUGates, CPUOptions
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.reason import Granted
+from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.topology_hints import HintList, ProviderHints

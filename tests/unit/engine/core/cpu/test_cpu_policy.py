@@ -31,7 +31,7 @@ from nodewright.model.reasons.cpu import (
     ReservedCPUUnknown,
     SharedPoolEmpty,
 )
-from nodewright.model.reasons.reason import Granted, Refused
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.quantity import Quantity
 from nodewright.testing.strategies import topology

@@ -13,7 +13,8 @@ from nodewright.model.reasons.cpu import (
     KubeletHangs,
     NotEnoughCPUs,
 )
-from nodewright.model.reasons.reason import Granted, NotJudged, Refused
+from nodewright.model.reasons.reason import NotJudged
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.testing.strategies import topology
 

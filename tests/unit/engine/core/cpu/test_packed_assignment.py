@@ -4,7 +4,7 @@ from nodewright.engine.core.cpu.cpu_assignment import PackingOptions, take_packe
 from nodewright.engine.core.cpu.cpu_policy import AssignmentStrategy, take_cpus
 from nodewright.engine.core.cpu.cpu_topology import CPUInfo, CPUTopology
 from nodewright.model.reasons.cpu import CPUsNotFree, KubeletCrashes, NotEnoughCPUs
-from nodewright.model.reasons.reason import Granted, Refused
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import CPUSet
 from nodewright.testing.strategies import topology, topology_of_cpus
 

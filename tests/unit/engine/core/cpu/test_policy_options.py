@@ -15,7 +15,7 @@ from nodewright.model.reasons.cpu import (
     CPUOptionUnknown,
     CPUOptionValueInvalid,
 )
-from nodewright.model.reasons.reason import Granted, Refused
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, resolve_gates
 from nodewright.testing.strategies import topology
 

@@ -13,7 +13,8 @@ from nodewright.engine.core.devices.device_assignment import (
 )
 from nodewright.engine.core.devices.device_state import DeviceManager, DeviceState, PluginBehavior
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.reason import Reason, Refused
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.verdict import Refused
 from nodewright.model.values.idset import NUMASet
 
 MIXED = "a@0 b@0 c@1 d@1 e@0,1 f@ g"

@@ -27,7 +27,7 @@ from nodewright.model.reasons.devices import (
     NotEnoughDevices,
     UnhealthyDevicesReused,
 )
-from nodewright.model.reasons.reason import Granted, Refused
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.releases.feature_gates import resolve_gates
 from nodewright.model.values.idset import NUMASet
 from nodewright.testing.objects import a_pod

@@ -5,7 +5,7 @@ from nodewright.engine.core.devices.device_assignment import container_hints, po
 from nodewright.engine.core.devices.device_state import DeviceManager, DeviceState, ReusableDevices
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.devices import DeviceUnlisted
-from nodewright.model.reasons.reason import Granted, Refused
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.topology_hints import HintList, ProviderHints
 

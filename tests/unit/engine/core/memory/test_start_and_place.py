@@ -44,7 +44,7 @@ from nodewright.model.reasons.memory import (
     NoNUMAFits,
     NUMAMemoryLeft,
 )
-from nodewright.model.reasons.reason import Granted, Refused, Verdict
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.topology_hints import Hint
 from nodewright.testing.objects import amounts

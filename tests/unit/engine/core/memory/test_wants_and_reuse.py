@@ -30,7 +30,8 @@ from nodewright.engine.core.memory.memory_state import Block, MemoryGates, Memor
 from nodewright.model.hardware import HugePages, NUMANode
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.reasons.memory import MemoryReason, MemoryTypeMissing
-from nodewright.model.reasons.reason import Granted, Refused, Verdict, kubelet_text
+from nodewright.model.reasons.reason import kubelet_text
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.topology_hints import IMPOSSIBLE, Hint
 from nodewright.testing.objects import container, sidecar

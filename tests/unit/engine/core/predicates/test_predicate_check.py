@@ -22,15 +22,14 @@ from nodewright.model.reasons.predicates import (
     UntoleratedTaints,
 )
 from nodewright.model.reasons.reason import (
-    Granted,
     NodeUnavailable,
     OSFieldMismatch,
     OSLabelMismatch,
     PluginUpdateFailed,
     Reason,
-    Refused,
     SupplementalGroupsPolicyUnsupported,
 )
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.releases.release_rules import ClaimedInPredicates
 from nodewright.testing.objects import a_node, a_pod, a_static_pod
 

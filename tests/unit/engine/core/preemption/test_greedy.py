@@ -16,7 +16,8 @@ from nodewright.model.reasons.predicates import (
     NoVictimsSuffice,
     PredicateFailure,
 )
-from nodewright.model.reasons.reason import Granted, Reason, Refused
+from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.testing.objects import Amounts, a_pod, a_static_pod
 
 LICENCE = "example.com/licence"

@@ -9,7 +9,7 @@ from nodewright.engine.core.preemption.optimal import (
 )
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.predicates import InsufficientResource
-from nodewright.model.reasons.reason import Granted
+from nodewright.model.reasons.verdict import Granted
 from nodewright.testing.objects import a_pod
 
 CRITICAL = a_pod("critical", priority=2_000_000_000)

@@ -16,8 +16,8 @@ from nodewright.engine.core.topology.custom import (
 )
 from nodewright.engine.core.topology.manager_config import TopologyManager
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod
-from nodewright.model.reasons.reason import Granted, Refused
 from nodewright.model.reasons.topology import HintsMerged, JudgedBy, NoCommonNUMA, PodUnfit
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.custom_policy import CustomPolicyError
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.topology_hints import Hint, HintList, Offer

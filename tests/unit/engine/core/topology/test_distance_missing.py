@@ -5,8 +5,9 @@ import pytest
 from nodewright.engine.core.topology.hint_merge import numa_affinity
 from nodewright.engine.core.topology.manager_config import TopologyManager, topology_manager
 from nodewright.model.hardware import NUMANode
-from nodewright.model.reasons.reason import Granted, Refused, kubelet_text, sentence
+from nodewright.model.reasons.reason import kubelet_text, sentence
 from nodewright.model.reasons.topology import DistanceMissing
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.topology_hints import Hint, HintList, Offer
 

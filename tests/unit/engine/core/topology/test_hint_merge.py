@@ -8,7 +8,7 @@ from nodewright.engine.core.topology.hint_merge import combination_count, merged
 from nodewright.engine.core.topology.manager_config import TopologyManager, topology_manager
 from nodewright.engine.core.topology.sparse_merge import best_common_by_search
 from nodewright.model.hardware import NUMANode
-from nodewright.model.reasons.reason import Granted, Refused, kubelet_text
+from nodewright.model.reasons.reason import kubelet_text
 from nodewright.model.reasons.topology import (
     HintsMerged,
     NoCommonNUMA,
@@ -17,6 +17,7 @@ from nodewright.model.reasons.topology import (
     obstacles,
     resource_hints,
 )
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.subsets import Demand, StepBudget
 from nodewright.model.values.topology_hints import (
