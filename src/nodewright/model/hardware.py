@@ -1,4 +1,8 @@
-"""A machine as cAdvisor describes it: NUMA nodes, sockets, cores, threads, uncore caches, huge pages."""
+"""A machine as cAdvisor describes it: NUMA nodes, sockets, cores, threads, uncore caches, huge pages.
+
+Descriptions can be generated from a short shape: sockets, NUMA nodes, cores, threads, caches. The faults of a description are
+contradictions, and irregularities that the kubelet tolerates.
+"""
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum

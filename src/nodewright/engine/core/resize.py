@@ -1,4 +1,7 @@
-"""Desired and allocated resources of a pod, and the order in which pending resizes are tried."""
+"""In-place resize: desired and allocated resources of a pod, the order in which pending resizes are tried, and checks.
+
+The checks: infeasibility at the kubelet, admission at the API server, container restarts.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal

@@ -83,7 +83,7 @@ class DevicesObserved(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[Device, ...] | None
     """None: the plugin has been disconnected for so long that the node no longer advertises the resource."""
     preference: str = "absent"
-    """The plugin's allocation preference, one of `core.devices.device_manager.PREFERENCES`."""
+    """The plugin's allocation preference, one of `core.devices.device_state.PREFERENCES`."""
 
 
 class DevicesAllocated(msgspec.Struct, frozen=True, kw_only=True):

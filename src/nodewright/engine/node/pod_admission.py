@@ -1,4 +1,7 @@
-"""The kubelet's admission handlers in order, and the preemption of victims for a critical pod."""
+"""The kubelet's admission handlers in order, and the preemption of victims for a critical pod.
+
+Also the exclusive allocations of a pod, and the unallocated resources of a node.
+"""
 
 from collections.abc import Mapping
 

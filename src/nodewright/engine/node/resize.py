@@ -1,6 +1,7 @@
-"""The outcome of a resize of a running pod, and of the resizes that were pending before it.
+"""In-place resize of a running pod: its outcome, and that of the resizes that were pending before it; plan and report.
 
-No recorded decisions of a real kubelet cover this; each rule follows the source named with it.
+The plan of an accepted resize has restarts, checks and cgroup writes. No recorded decisions of a real kubelet cover the outcome;
+each rule follows the source named with it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,8 @@
-"""Objects of the cluster, without a namespace, that take part in decisions: nodes, PriorityClasses and RuntimeClasses."""
+"""Objects of the cluster that take part in decisions.
+
+Without a namespace: nodes, PriorityClasses and RuntimeClasses. With one: those that quotas and limit ranges apply to,
+ConfigMaps and Secrets.
+"""
 
 import msgspec
 

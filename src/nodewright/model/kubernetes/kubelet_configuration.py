@@ -3,6 +3,8 @@
 A field's default is what the kubelet assumes when the field is absent; where that depends on other fields
 or on feature gates the default here is empty and `core.config.defaulted` fills it in.
 
+Reservations are kube-reserved, system-reserved, reserved CPUs and hard thresholds.
+
 Follows: v1.36, staging/src/k8s.io/kubelet/config/v1beta1/types.go and apis/config/v1beta1/defaults.go.
 """
 

@@ -1,4 +1,7 @@
-"""The rules for names and labels: the API server's messages about a text; none if it is valid."""
+"""The rules for names and labels: the API server's messages about a text; none if it is valid.
+
+Also the names of sysctls and the kernel namespaces that they belong to.
+"""
 
 import re
 
@@ -280,6 +283,9 @@ _NO_HEADER = _shape(
 _UNDERSCORED = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SEARCH = rf"{_UNDERSCORED}(\.{_UNDERSCORED})*"
 _NO_SEARCH = _shape(_SUBDOMAIN_RULE.replace("'-' or", "'_', '-' or"), _SEARCH, "example.com")
+
+
+# ---------------------------------------------------------------- sysctls
 
 
 def dotted_sysctl(sysctl: str) -> str:

@@ -1,4 +1,4 @@
-"""The API objects, with the fields that decisions depend on.
+"""The API objects, with the fields that decisions depend on; whether a toleration covers a taint, or another toleration.
 
 msgspec decodes them from documents without nulls; None was absent, where absence makes a difference.
 """

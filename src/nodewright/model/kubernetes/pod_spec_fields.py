@@ -1,4 +1,7 @@
-"""Parts of a pod's spec for runtimes: security context, hosts, DNS."""
+"""Parts of a pod's spec for runtimes: security context, hosts, DNS.
+
+Also the fields of a pod that the downward API offers: their labels, subscripts and errors.
+"""
 
 from typing import Any
 

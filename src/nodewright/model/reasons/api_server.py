@@ -1,4 +1,10 @@
-"""Why a pod does not exist: the API server refuses it, so that no node sees it."""
+"""Why a pod does not exist: the API server refuses it, so that no node sees it.
+
+The API server's errors for requests that its admission plugins reject, and why a limit range forbids an object: facts with
+their amounts, and the API server's errors.
+
+Follows: v1.36, plugin/pkg/admission/limitranger/admission.go.
+"""
 
 from collections.abc import Iterable
 from enum import StrEnum

@@ -1,4 +1,12 @@
-"""Facts about containers that the status of a pod proves: terminations, OOM kills, back-off, lost containers."""
+"""Facts that the status of a pod proves: about its containers, its eviction or preemption, its scheduling and its resize.
+
+About containers: terminations, OOM kills, back-off, lost containers. The message of the status proves evictions and preemption;
+the conditions prove why the scheduler finds no node, and why a resize waits.
+
+Follows: v1.36, pkg/kubelet/eviction/helpers.go, evictionMessage; pkg/kubelet/preemption/preemption.go.
+Follows: v1.36, pkg/scheduler/framework/types.go, FitError.Error, and the reasons of the plugins in
+    pkg/scheduler/framework/plugins; pkg/kubelet/allocation/allocation_manager.go.
+"""
 
 import re
 from collections.abc import Iterator

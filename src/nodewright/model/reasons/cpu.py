@@ -1,4 +1,7 @@
-"""The facts that decide which CPUs a container gets."""
+"""The facts that decide which CPUs a container gets, and why the kubelet's CPU manager does not start.
+
+It does not start for the machine, the policy with its options, or the stored state.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
@@ -8,6 +11,9 @@ import msgspec
 from nodewright.model.reasons.fact import KubeletText, ManagerFact
 from nodewright.model.values.golang import quoted, text_map
 from nodewright.model.values.idset import CPUSet, NUMASet
+
+_STATIC = "new static policy error: "
+
 
 # ---------------------------------------------------------------- which CPUs are free, and which containers hold the others
 
@@ -350,6 +356,9 @@ class CoreThreadsRepeated(ManagerFact, frozen=True, kw_only=True):
 CPUMachineFault: TypeAlias = CPUCountUnknown | CoreWithoutThreads | CoreThreadsRepeated
 
 
+# ---------------------------------------------------------------- the policy and its options
+
+
 class CPUPolicyUnknown(ManagerFact, frozen=True, kw_only=True):
     """There is no CPU manager policy of this name."""
 
@@ -649,12 +658,6 @@ def _usage(node: CPUsOfNUMA) -> Iterator[str]:
         yield f"{node.reserved} reserved"
     for holder in node.holders:
         yield f"{holder.cpus} used by {holder.pod}{'/' if holder.container else ''}{holder.container}"
-
-
-# ---------------------------------------------------------------- the policy and its options
-
-
-_STATIC = "new static policy error: "
 
 
 def _listed(items: Iterable[object]) -> str:

@@ -1,4 +1,8 @@
-"""Why a kubelet does not start, independently of its state files."""
+"""Why a kubelet does not start, independently of its state files or with them.
+
+Follows: v1.36, {cpumanager,memorymanager}/state/state_checkpoint.go, NewCheckpointState, restoreState;
+    pkg/kubelet/allocation/state/state_checkpoint.go, NewStateCheckpoint.
+"""
 
 from collections.abc import Iterable
 from enum import StrEnum

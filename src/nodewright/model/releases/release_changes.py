@@ -1,4 +1,8 @@
-"""The changes between two releases, each of which can be made alone; the history of gates; flags that are gone."""
+"""The changes between two releases, each of which can be made alone; the history of gates; flags that are gone.
+
+The changes of each release are rows: what the kubelet does now, what it did before, the source, and the remedy. A row names the
+fields of `ReleaseRules` and the feature gates that make the change, so that it can be applied alone.
+"""
 
 from collections.abc import Collection, Iterator
 

@@ -1,7 +1,9 @@
-"""The rules that differ between Kubernetes releases, named after what the kubelet or the API server does.
+"""The rules that differ between Kubernetes releases, named after what the kubelet or the API server does; feature gates.
 
 The defaults are what the oldest release does; the table of each release sets what is new in it. What depends on a
 feature gate alone is no rule: decisions look at the gate, as the kubelet does.
+
+The feature gates of a release have stage, default, lock and dependencies, as changes to the release before.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The releases with rules of their own, each with its feature gates and rules.
+"""The releases with rules of their own, each with its feature gates and rules, and which of them is applied to each release.
 
 A new release is a module like `v1_36` and a row here.
 """

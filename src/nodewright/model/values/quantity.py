@@ -1,4 +1,7 @@
-"""Amounts of resources as Kubernetes parses, prints and calculates them: exact, with format and text."""
+"""Amounts of resources as Kubernetes parses, prints and calculates them: exact, with format and text.
+
+Also integer types for units that must not be confused, and 64-bit arithmetic.
+"""
 
 import re
 from enum import StrEnum

@@ -5,6 +5,9 @@ A set of places is an int, bit i is place i. What the places have is a list of s
 place is a plain amount, and a share of several places belongs to each of them.
 
 The search does not enumerate all sets.
+
+A family of sets over at most 16 places is one int: bit m is set if set m belongs to it. An operation on all 2**n sets is then a
+few operations on long integers instead of a loop.
 """
 
 from array import array

@@ -12,6 +12,8 @@ None for "no opinion at all". A list is a `HintList`:
 [('0', True), ('0-1', False)]
 
 None for a resource is "no opinion, anything is preferred"; an empty list is "impossible".
+
+For merging, the hints of providers become one list per resource.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""What the API server makes of a new pod: defaults, mutating plugins, validation, validating plugins, in its order."""
+"""What the API server makes of a new pod: defaults, mutating plugins, validation, validating plugins, in its order.
+
+Why it refuses an object is told as the text of its error.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias

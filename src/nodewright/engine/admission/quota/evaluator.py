@@ -1,4 +1,10 @@
-"""Quota evaluators: the usage of a kind of objects, the resources it is charged for, its scopes; Services."""
+"""Quota evaluators: the usage of a kind of objects, the resources it is charged for, its scopes; Services.
+
+Also the arithmetic on resource lists as quotas use it, and the usage of a namespace's objects. Each function of the arithmetic
+states how it treats names that only one list has.
+
+Follows: v1.36, apiserver/pkg/quota/v1/resources.go.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -222,6 +228,9 @@ _LEGACY_NAMES = {
     GroupResource("replicationcontrollers"): "replicationcontrollers",
     GroupResource("secrets"): "secrets",
 }
+
+
+# ---------------------------------------------------------------- arithmetic on resource lists
 
 
 def are_equal(a: ResourceList, b: ResourceList) -> bool:

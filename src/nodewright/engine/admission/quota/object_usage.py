@@ -1,4 +1,4 @@
-"""What objects use of a quota: pods, resource claims and volume claims."""
+"""What objects use of a quota: the evaluators of pods, ResourceClaims and PersistentVolumeClaims."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
@@ -263,6 +263,9 @@ def has_affinity_across_namespaces(pod: Pod) -> bool:
     return False
 
 
+# ---------------------------------------------------------------- ResourceClaims
+
+
 class ClaimContext(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that a claim's usage depends on: device classes, the namespace's pods and claims, the time."""
 
@@ -417,6 +420,9 @@ def _owner_uid(claim: ResourceClaim) -> str | None:
 
 def _seniority(claim: ResourceClaim) -> tuple[Instant, str]:
     return claim.metadata.creation_timestamp or ZERO_TIME, claim.metadata.name
+
+
+# ---------------------------------------------------------------- PersistentVolumeClaims
 
 
 def volume_claim_usage(claim: PersistentVolumeClaim, *, with_allocated: bool = True) -> ResourceList:

@@ -1,4 +1,8 @@
-"""Validation of containers: names, ports, variables, mounts, handlers, and fields forbidden in init containers."""
+"""Validation of containers: names, ports, variables, and fields forbidden in init containers.
+
+Also of what they do with volumes (mounts and block devices), of what an agent runs or requests for them (probes and lifecycle
+hooks), and of what restarts them (restart policy and rules, resize policies).
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

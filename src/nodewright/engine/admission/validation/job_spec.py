@@ -1,4 +1,7 @@
-"""Validation of the specs of Jobs: their numbers, their policies for failure and success, and their selector."""
+"""Validation of the specs of Jobs: their numbers, their policies for failure and success, and their selector.
+
+Also of the specs of CronJobs: their schedule, time zone and Job template.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

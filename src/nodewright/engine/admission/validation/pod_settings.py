@@ -1,4 +1,8 @@
-"""Validation of what a pod asks of its machine: users and groups, sysctls, host names and DNS."""
+"""Validation of what a pod asks of its machine: users and groups, sysctls, host names and DNS.
+
+Also of the seccomp and AppArmor profiles that pods and containers name, and of what only Windows pods may set and what they must
+not set.
+"""
 
 import re
 from collections.abc import Iterator, Mapping

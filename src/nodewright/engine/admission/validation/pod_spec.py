@@ -1,4 +1,4 @@
-"""Validation of a pod."""
+"""Validation of a pod, and of annotations: their keys and size, and those of a pod that the API server understands."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

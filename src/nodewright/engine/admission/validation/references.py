@@ -1,4 +1,7 @@
-"""Validation of references: variables, the fields, resources and keys that they name, and paths below a volume."""
+"""Validation of references: variables, the fields, resources and keys that they name, and paths below a volume.
+
+Also label selectors of workloads: what is wrong with them, what they select, and how the API server prints them.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -347,6 +350,9 @@ def config_object_violations(config_object: ConfigMap | Secret) -> Iterator[Viol
 
 
 _MAX_CONFIG_BYTES = 1 << 20
+
+
+# ---------------------------------------------------------------- label selectors of workloads
 
 
 def selector_violations(kind: str, spec: Fields, path: str) -> Iterator[Violation]:

@@ -1,4 +1,7 @@
-"""Validation of volumes: their names and the sources of every type."""
+"""Validation of volumes: their names and the sources of every type, on the node, projected, or provided by storage systems.
+
+Also of the templates of PersistentVolumeClaims in ephemeral volumes.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -303,6 +306,9 @@ _PROJECTIONS: Mapping[str, Callable[[Fields, str, str], Iterator[Violation]]] = 
 }
 
 
+# ---------------------------------------------------------------- sources that storage systems provide
+
+
 def _needs(*fields: str) -> Rule:
     """The rule of a source with required fields only."""
 
@@ -465,6 +471,20 @@ def _image(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
         yield not_supported(f"{path}.pullPolicy", policy, _PULL_POLICIES)
 
 
+def _iscsi_name(name: str, path: str) -> Iterator[Violation]:
+    pattern = _ISCSI_NAMES.get(name[:3])
+    if pattern is None:
+        yield invalid(path, name, "must be valid format starting with iqn, eui, or naa")
+    elif not pattern.search(name):
+        yield invalid(path, name, "must be valid format")
+
+
+def _secret_name(source: Mapping[str, Any], path: str, field: str) -> Iterator[Violation]:
+    secret = source.get(field)
+    if secret is not None and not secret.get("name"):
+        yield required(f"{path}.{field}.name")
+
+
 PLUGIN_RULES: Mapping[str, Rule] = {
     "gcePersistentDisk": _disk("pdName", "persistentDisk"),
     "awsElasticBlockStore": _disk("volumeID"),
@@ -490,6 +510,9 @@ PLUGIN_RULES: Mapping[str, Rule] = {
     "ephemeral": _ephemeral,
     "image": _image,
 }
+
+# ---------------------------------------------------------------- the sources of all types
+
 
 _SOURCE_RULES: Mapping[str, Rule] = {
     "emptyDir": _empty_dir,
@@ -542,18 +565,7 @@ def _is_no_empty_dir(volume: Fields) -> bool:
     return bool(kinds) and "emptyDir" not in kinds
 
 
-def _iscsi_name(name: str, path: str) -> Iterator[Violation]:
-    pattern = _ISCSI_NAMES.get(name[:3])
-    if pattern is None:
-        yield invalid(path, name, "must be valid format starting with iqn, eui, or naa")
-    elif not pattern.search(name):
-        yield invalid(path, name, "must be valid format")
-
-
-def _secret_name(source: Mapping[str, Any], path: str, field: str) -> Iterator[Violation]:
-    secret = source.get(field)
-    if secret is not None and not secret.get("name"):
-        yield required(f"{path}.{field}.name")
+# ---------------------------------------------------------------- templates of PersistentVolumeClaims
 
 
 def claim_template_violations(template: Fields, path: str) -> Iterator[Violation]:

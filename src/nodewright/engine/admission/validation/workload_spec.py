@@ -1,4 +1,7 @@
-"""Validation of what a workload says besides its template: counts, selectors, claim templates and policies."""
+"""Validation of what a workload says besides its template: counts, selectors, claim templates and policies.
+
+Also of how it replaces its pods: the type of its strategy, and the numbers of rolling updates.
+"""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,7 @@
-"""The settings of the cgroups that the kubelet manages itself: of pods, QoS classes, all pods and daemons."""
+"""The settings of cgroups, those that the kubelet manages itself and those that it sends to the runtime.
+
+The kubelet manages the cgroups of pods, QoS classes, all pods and daemons; the runtime those of containers and the sandbox.
+"""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -308,6 +311,9 @@ def _with_every_request_protected(
 
 def _truncated_percent(hundredfold: int) -> int:
     return hundredfold // 100 if hundredfold >= 0 else -(-hundredfold // 100)
+
+
+# ---------------------------------------------------------------- containers and the sandbox
 
 
 class ContainerCpuset(msgspec.Struct, frozen=True, kw_only=True):

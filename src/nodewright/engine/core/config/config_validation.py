@@ -1,8 +1,13 @@
-"""Validates the fields of a KubeletConfiguration that concern pods' resources.
+"""Validates the fields of a KubeletConfiguration that concern pods' resources, and its component settings.
+
+The component settings are server, logs, images and shutdown.
 
 Follows: v1.36, kubelet/apis/config/validation/validation.go, ValidateKubeletConfiguration, and its
-    validation_reserved_memory.go and validation_linux.go.
-Departs: rules for gates that are locked on in this release are omitted, because no configuration violates them.
+    validation_reserved_memory.go and validation_linux.go; component-base logs/api/v1/options.go,
+    tracing/api/v1/config.go, metrics/api/v1/config.go.
+Departs: rules for gates that are locked on in this release are omitted, because no configuration violates them; a
+    tracing endpoint is checked for its scheme, not for every rule of URLs; an image of the allow list for spaces,
+    wildcards, tags and digests, not for every rule of image names.
 """
 
 import posixpath

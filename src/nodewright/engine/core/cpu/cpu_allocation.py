@@ -1,4 +1,7 @@
-"""Allocates exclusive CPUs to containers and pods, and releases them."""
+"""Allocates exclusive CPUs to containers and pods, and releases them.
+
+Also the topology hints of the static policy, as a rule instead of a list of masks.
+"""
 
 from collections.abc import Collection, Mapping
 from typing import TypeVar

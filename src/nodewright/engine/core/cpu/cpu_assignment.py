@@ -1,4 +1,8 @@
-"""Packed CPU assignment: whole NUMA nodes, sockets, caches and cores first, then single CPUs."""
+"""CPU assignment of the static policy, packed or distributed.
+
+Packed: whole NUMA nodes, sockets, caches and cores first, then single CPUs. Distributed: equal shares from as few NUMA nodes as
+possible, with the remaining CPUs balanced.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isqrt
@@ -253,6 +257,9 @@ def _lowest(mask: Mask, count: int) -> Mask:
     for _ in range(count):
         rest &= rest - 1
     return mask ^ rest
+
+
+# ---------------------------------------------------------------- equal shares of NUMA nodes
 
 
 class DistributedCPUs(msgspec.Struct, frozen=True):

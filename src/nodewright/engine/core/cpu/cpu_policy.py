@@ -1,4 +1,8 @@
-"""The CPU manager's policies: how they are created, how they assign CPUs, and whether they start on a state."""
+"""The CPU manager's policies: how they are created, how they assign CPUs, and whether they start on a state.
+
+Custom CPU pickers choose the CPUs of containers instead of the kubelet's algorithm. `whole_caches` is one: a container shares
+its last-level cache with as few others as possible.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import ClassVar, TypeAlias

@@ -1,4 +1,7 @@
-"""The CPU manager's state: the shared pool and the exclusive CPUs of containers and pods."""
+"""The CPU manager's state: the shared pool and the exclusive CPUs of containers and pods.
+
+Also the number of exclusive CPUs that a pod and its containers request.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Self, TypeAlias

@@ -1,4 +1,4 @@
-"""Allocates devices to containers and releases them.
+"""Allocates devices to containers and releases them; the topology hints of the device manager by resource.
 
 A container first receives the devices that its pod's init containers leave, then aligned ones, then others.
 """

@@ -1,4 +1,7 @@
-"""The device manager's state, as a value: the listed devices and their holders; and the stock of a resource."""
+"""The device manager's state, as a value: the listed devices and their holders; and the stock of a resource.
+
+The immutable part of the device manager: the machine's NUMA nodes and the device plugins.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Self, TypeAlias

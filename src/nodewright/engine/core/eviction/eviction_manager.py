@@ -1,4 +1,7 @@
-"""The eviction manager over time: state and observation in, next state and evictions out."""
+"""The eviction manager over time: state and observation in, next state and evictions out.
+
+The causes of an eviction: a limit on local storage that the pod exceeds, or a shortage on the node.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 

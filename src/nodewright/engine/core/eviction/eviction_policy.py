@@ -1,6 +1,7 @@
 """Eviction policies: how often a node is measured and what counts as available, the kubelet's policy and others.
 
-The next measurement depends on the distance to each threshold and on how fast it shrinks.
+The next measurement depends on the distance to each threshold and on how fast it shrinks. A forecast tells the evictions until
+pressure is relieved, if nothing else changes on the node.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

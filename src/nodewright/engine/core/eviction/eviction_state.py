@@ -1,4 +1,7 @@
-"""The eviction manager's state, observations and results, as values."""
+"""The eviction manager's state, observations and results, as values.
+
+Also admission under node pressure: pods that the kubelet rejects or that taints keep from being scheduled.
+"""
 
 from collections.abc import Mapping
 from enum import StrEnum

@@ -104,6 +104,12 @@ def inferred_filesystems(usage: StatsSummary) -> NodeFilesystems:
     )
 
 
+def _differ(first: FsStats | None, second: FsStats | None) -> bool:
+    if first is None or second is None:
+        return False
+    return (first.capacity_bytes, first.inodes) != (second.capacity_bytes, second.inodes)
+
+
 class MatchedUsage(NamedTuple):
     """A stats summary whose pods have the node's uids."""
 
@@ -145,14 +151,7 @@ def matched_usage(usage: StatsSummary, pods: Iterable[Pod]) -> MatchedUsage:
     return MatchedUsage(replace(usage, pods=tuple(all_stats)), tuple(matched), tuple(unknown))
 
 
-def _differ(first: FsStats | None, second: FsStats | None) -> bool:
-    if first is None or second is None:
-        return False
-    return (first.capacity_bytes, first.inodes) != (second.capacity_bytes, second.inodes)
-
-
 _STATIC_UID = "kubernetes.io/config.hash"
-
 
 # ---------------------------------------------------------------- rows
 

@@ -1,4 +1,7 @@
-"""Allocation and release of memory for containers and pods by the static policy."""
+"""Allocation and release of memory for containers and pods by the static policy.
+
+Also topology hints of the memory manager: sets of NUMA nodes with enough memory that may be used together.
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache

@@ -1,5 +1,7 @@
 """The memory manager's state: the memory of each NUMA node and the blocks of each container.
 
+Also the memory that a pod and its containers request from the static memory policy.
+
 Units: all sizes are bytes, unsigned 64-bit numbers as in the kubelet.
 """
 

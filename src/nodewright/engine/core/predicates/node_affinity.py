@@ -1,4 +1,4 @@
-"""Node selector and required node affinity."""
+"""Node selector and required node affinity; whether the DaemonSet controller creates a pod for the node."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,7 @@
-"""The kubelet's admission predicates, in its order."""
+"""The kubelet's admission predicates, in its order.
+
+They read the requests and host ports of a node's pods, as sums that change with each pod.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias

@@ -1,4 +1,9 @@
-"""The smallest possible choice of victims; docs/decisions defines "smallest"."""
+"""The smallest possible choice of victims; docs/decisions defines "smallest".
+
+It is the smallest set of items that covers every need, by branch and bound over plain integers. Items have a tier; one more of
+tier 0 is worse than any number of tier 1, and so on. Among sets with equally many items of each tier, the one with the smallest
+sizes is best, the first size before the second.
+"""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence

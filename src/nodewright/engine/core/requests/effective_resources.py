@@ -1,4 +1,10 @@
-"""The effective requests and limits of a pod as a whole, and a cache for functions of spec and status."""
+"""The effective requests and limits of a pod as a whole, and what admission, preemption and the managers count of them.
+
+The options of the sums say what counts; a release and its gates choose them. The CPU and memory managers count a container's
+requests, or what its status says is allocated. What depends on spec and status alone is cached.
+
+Units: integer requests have cpu in thousandths, everything else in units (bytes, pieces).
+"""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import StrEnum
@@ -92,6 +98,9 @@ class RequestOptions(msgspec.Struct, frozen=True, rename="camel"):
 
 SPEC_ONLY = RequestOptions()
 """The spec alone: containers, pod level and overhead."""
+
+USE_STATUS = RequestOptions(use_status_resources=True, in_place_pod_level_resources_vertical_scaling=True)
+"""As the scheduler and the kubelet count a running pod, resizes in progress included."""
 
 
 def pod_requests(pod: Pod, options: RequestOptions = SPEC_ONLY) -> ResourceList:
@@ -390,6 +399,9 @@ def _raise_to(greatest: ResourceList, amounts: ResourceList) -> None:
             greatest[name] = amount
 
 
+# ---------------------------------------------------------------- what admission, preemption and eviction count
+
+
 class RequestRules(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """How a kubelet or API server counts what pods request, by its release and gates."""
 
@@ -563,6 +575,9 @@ def _integers(requests: ResourceList) -> dict[str, int]:
     }
 
 
+# ---------------------------------------------------------------- what the CPU and memory managers count
+
+
 def allocated_in_status(gates: FeatureGates) -> AllocatedInStatus:
     """Whose allocated resources the managers read: nobody's where the gate InPlacePodVerticalScaling is off."""
     is_on = gates["InPlacePodVerticalScaling"]
@@ -600,7 +615,3 @@ def managers_ignore_pod_level(
             return pod_level_resources
         case PodLevelPlacement.BY_GATE:
             return not (pod_level_managers and pod_level_resources)
-
-
-USE_STATUS = RequestOptions(use_status_resources=True, in_place_pod_level_resources_vertical_scaling=True)
-"""As the scheduler and the kubelet count a running pod, resizes in progress included."""

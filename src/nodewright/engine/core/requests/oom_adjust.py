@@ -1,4 +1,7 @@
-"""The oom_score_adj of each container, with its arithmetic."""
+"""The oom_score_adj of each container, with its arithmetic.
+
+Also a model of the kernel's OOM killer, in which a container counts as one process.
+"""
 
 from collections.abc import Sequence
 from math import isqrt

@@ -1,8 +1,9 @@
-"""Merging over dozens of NUMA nodes: a search over rules instead of the enumeration of sets.
+"""Merging without the enumeration of sets, over few NUMA nodes or over dozens.
 
-A set of nodes T is the intersection of the chosen hints if every other node is missing from at least one of
-them. So each node outside T is denied to one of the rules, and each rule must still fit the remaining nodes.
-Every superset of such a T is such a set, too, which prunes the search.
+Few: families of sets, handled all at once (see `values.subsets`). Dozens: a search over rules. A set of nodes T is the
+intersection of the chosen hints if every other node is missing from at least one of them. So each node outside T is denied to
+one of the rules, and each rule must still fit the remaining nodes. Every superset of such a T is such a set, too, which prunes
+the search.
 """
 
 from collections.abc import Iterable, Sequence

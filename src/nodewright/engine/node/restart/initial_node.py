@@ -1,4 +1,7 @@
-"""The node right after kubelet startup: its managers, without allocations."""
+"""The node right after kubelet startup: its managers, without allocations.
+
+Also restores the CPUs, memory and devices of pods when a kubelet starts.
+"""
 
 from collections.abc import Mapping
 from typing import TypeVar

@@ -1,6 +1,6 @@
-"""Rehearses a kubelet restart: whether it starts, the outcome for each pod, and a remedy.
+"""Rehearses a kubelet restart: whether it starts on existing state files, the outcome for each pod, and a remedy.
 
-Also places a node's pods under another configuration.
+Kubelet startup also gives the initial state. A node's pods can be placed under another configuration as well.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""The kinds of node change that could let a pod in, each with its smallest change first."""
+"""The kinds of change of a node or of a pod that could let the pod in, each with its smallest change first.
+
+For the memory manager, only sizes at which its decision can change are tried.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction

@@ -1,4 +1,8 @@
-"""The smallest change of each kind that lets a refused pod in, found by trying changes."""
+"""The smallest change of each kind that lets a refused pod in, found by trying changes.
+
+A node's pods are placed in order under one configuration after the other. Most changes of a configuration concern the resource
+managers alone. Then the other admission handlers decide as before, so only the managers are asked again.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
