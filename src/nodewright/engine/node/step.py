@@ -1,4 +1,7 @@
-"""The node's step function: a state and an event give the next state, the actions and the reasons."""
+"""The node's step function: a state and an event give the next state, the actions and the reasons.
+
+Device plugins update the state with listed devices and responses to `Allocate`.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
@@ -6,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 
 import msgspec
 from msgspec.structs import replace
-from msgspec.structs import replace as changed
 
 from nodewright.engine.core.devices.device_state import (
     NO_PREFERENCES,
@@ -369,15 +371,15 @@ def _with_lists(
     state: NodeState, lists: Mapping[str, tuple[Device, ...]], preferences: Mapping[str, str]
 ) -> NodeState:
     config = state.config
-    facts = changed(config.facts, devices=lists, preferred_allocation=preferences)
+    facts = replace(config.facts, devices=lists, preferred_allocation=preferences)
     plugins = {name: plugin_with_preference(preferences.get(name, "lowest")) for name in lists}
     providers = tuple(
-        DeviceProvider(changed(provider.manager, plugins=plugins))
+        DeviceProvider(replace(provider.manager, plugins=plugins))
         if isinstance(provider, DeviceProvider)
         else provider
         for provider in config.managers.providers
     )
-    managers = changed(config.managers, providers=providers)
+    managers = replace(config.managers, providers=providers)
     return replace(state, config=config.with_facts(facts, managers))
 
 

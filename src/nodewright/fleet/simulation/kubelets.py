@@ -8,7 +8,6 @@ from heapq import heappop, heappush
 
 import msgspec
 from msgspec.structs import replace
-from msgspec.structs import replace as changed
 
 from nodewright.engine.core.memory.memory_state import NO_REUSABLE_MEMORY
 from nodewright.engine.core.pod_features import (
@@ -340,5 +339,5 @@ def _without_identity(node: FleetNode) -> NodeProfile:
 def _own_config(kubelet: SimulatedKubelet) -> NodeConfig:
     if kubelet.own_config is None:
         base, node = kubelet.base_config, kubelet.node
-        kubelet.own_config = changed(base, view=changed(base.view, name=node.name, labels=node.labels))
+        kubelet.own_config = replace(base, view=replace(base.view, name=node.name, labels=node.labels))
     return kubelet.own_config

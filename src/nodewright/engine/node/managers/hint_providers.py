@@ -7,8 +7,6 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.core.cpu import cpu_allocation as cpus
-from nodewright.engine.core.cpu.cpu_allocation import container_hints as cpu_container_hints
-from nodewright.engine.core.cpu.cpu_allocation import pod_hints as cpu_pod_hints
 from nodewright.engine.core.cpu.cpu_policy import CPUPolicy, StaticCPUPolicy
 from nodewright.engine.core.cpu.cpu_state import CPUState, PodCPURequests
 from nodewright.engine.core.devices import device_assignment as devices
@@ -107,8 +105,8 @@ class CPUProvider(msgspec.Struct, frozen=True):
     ) -> Verdict[ProviderHints | None]:
         """As HintProvider."""
         if container is None:
-            return Granted(cpu_pod_hints(self.policy, held.cpu, demand))
-        return Granted(cpu_container_hints(self.policy, held.cpu, demand, container))
+            return Granted(cpus.pod_hints(self.policy, held.cpu, demand))
+        return Granted(cpus.container_hints(self.policy, held.cpu, demand, container))
 
     def allocate(
         self, held: Holdings, demand: PodCPURequests, container: Container | None, hint: Hint
