@@ -9,8 +9,6 @@ from fractions import Fraction
 from functools import lru_cache, total_ordering
 from typing import NamedTuple, NewType, Self
 
-__all__ = ["ZERO", "Quantity", "QuantityError", "QuantityFormat"]
-
 DECIMAL_EXPONENTS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 _DECIMAL_SUFFIXES = {exponent: suffix for suffix, exponent in DECIMAL_EXPONENTS.items()}

@@ -47,11 +47,12 @@ from nodewright.model.values.custom_policy import (
 from nodewright.model.values.quantity import Quantity
 
 SECOND_NS = 10**9
-MONITORING_INTERVAL_NS = 10 * SECOND_NS
-"""The kubelet's interval between two passes.
+MONITORING_PERIOD_S = 10
+"""The kubelet's interval between two passes that evict no pod.
 
 Follows: v1.36, pkg/kubelet/kubelet.go, evictionMonitoringPeriod.
 """
+MONITORING_INTERVAL_NS = MONITORING_PERIOD_S * SECOND_NS
 NEAR_INTERVAL_NS = 50_000_000
 """The longest interval between two measurements when a threshold is near."""
 MIN_INTERVAL_NS = 5_000_000
@@ -62,12 +63,6 @@ MIN_MEMORY_GROWTH_BYTES = 1 << 30
 """The least growth of memory that is assumed, in bytes per second."""
 SAFETY_FACTOR = 2
 """At the assumed growth, at most 1/SAFETY_FACTOR of the margin is used up by the next measurement."""
-
-MONITORING_PERIOD_S = 10
-"""The interval between passes that evict no pod.
-
-Follows: v1.36, pkg/kubelet/kubelet.go, evictionMonitoringPeriod.
-"""
 
 CLEANUP_POLL_S = 1
 """The least delay after an eviction: the manager checks each second whether the pod is cleaned up.
