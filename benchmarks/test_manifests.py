@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
+from nodewright.documents.formats.decode import schema_faults
 from nodewright.documents.formats.kubectl_yaml import read_yaml
 from nodewright.documents.formats.manifests import workloads_from
-from nodewright.documents.formats.schema import schema_faults
 from tools.source import ROOT
 
 DEPLOYMENT = (ROOT / "examples/manifests/mesh-checkout.yaml").read_bytes()

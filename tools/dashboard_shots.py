@@ -12,7 +12,7 @@ from tests.support.chromium import COMMAND, BrowserPage, Chromium
 from tests.support.dashboards import DashboardAgent, ServedView, admission_plan
 
 from nodewright.agent.serving.dashboard.plan_view import PlanView
-from nodewright.documents.profiles.node_lookup import find_profile
+from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.model.kubernetes.node_profile import Device, NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node

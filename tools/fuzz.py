@@ -27,7 +27,7 @@ from typing import Any
 from nodewright.cli.app import run
 from nodewright.documents.files.process_tuning import COMMAND_THRESHOLDS
 from nodewright.documents.formats.documents import parse_documents
-from nodewright.documents.output.exit_codes import ERROR
+from nodewright.documents.output.terminal import ERROR
 from nodewright.documents.profiles.catalogue import recorded_machines
 from nodewright.model.errors import HostError, InputError
 from nodewright.model.values.idset import CPUSet, IdSetError

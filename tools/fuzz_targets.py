@@ -25,7 +25,7 @@ from nodewright.documents.profiles.node_export import (
     node_export,
     read_node_export,
 )
-from nodewright.documents.profiles.profile_files import load_profile
+from nodewright.documents.profiles.node_profiles import load_profile
 from nodewright.model.errors import JSON_ERRORS, InputError
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod
 from nodewright.model.values.instant import Instant

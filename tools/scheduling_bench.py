@@ -39,8 +39,7 @@ from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.serving.key_pair import ensure_key_pair
 from nodewright.cluster.serving.tls import ReloadingTLS
 from nodewright.cluster.tasks.timing import HostClock
-from nodewright.documents.profiles.catalogue import catalogue
-from nodewright.documents.profiles.node_lookup import catalogue_profile
+from nodewright.documents.profiles.catalogue import catalogue, catalogue_profile
 from nodewright.fleet import Options, run
 from nodewright.fleet.simulation.outcomes import FleetResult, PodOutcome
 from nodewright.fleet.workload import FleetNode, FleetPod

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from nodewright.cluster.exports.export_places import EXPORT_URL
 from nodewright.documents.formats.decode import decode
-from nodewright.documents.profiles.node_export import bytes_digest, profile_digest
-from nodewright.documents.profiles.node_lookup import catalogue_profile
-from nodewright.documents.profiles.node_shape import shape_document
+from nodewright.documents.profiles.catalogue import catalogue_profile
+from nodewright.documents.profiles.node_export import bytes_digest, profile_digest, shape_document
 from nodewright.documents.profiles.profile_yaml import profile_document
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node

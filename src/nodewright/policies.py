@@ -27,7 +27,7 @@ from nodewright.engine.core.topology.custom import (
     topology_choice,
     topology_policy,
 )
-from nodewright.fleet.simulation.custom_scorers import CandidateNode, NodeScorer, node_scorer
+from nodewright.fleet.simulation.scores import CandidateNode, NodeScorer, node_scorer
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.custom_policy import CustomPolicy, CustomPolicyError
 from nodewright.model.values.idset import CPUSet, NUMASet

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nodewright.documents.output.exit_codes import ERROR
+from nodewright.documents.output.terminal import ERROR
 from nodewright.documents.profiles.profile_yaml import profile_document, profile_yaml
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from tools.consoles import execute

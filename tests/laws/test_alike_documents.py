@@ -5,8 +5,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nodewright.documents.formats.alike_documents import read_alike_documents
-from nodewright.documents.formats.kubectl_yaml import YAMLDocument, read_documents
+from nodewright.documents.formats.kubectl_yaml import YAMLDocument, read_alike_documents, read_documents
 from nodewright.model.errors import InputError
 
 TEXTS = st.sampled_from(

@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodewright.fleet import SCORES, Options, run
-from nodewright.fleet.bound import node_lower_bound, peak_demands
 from nodewright.fleet.capacity import capacity_by_shape, total_capacity
 from nodewright.fleet.fleet_summary import free_cpus_by_numa
-from nodewright.fleet.minimise import minimum_nodes
-from nodewright.fleet.packing import packing_lower_bound
+from nodewright.fleet.minimise import minimum_nodes, node_lower_bound, packing_lower_bound, peak_demands
 from nodewright.fleet.simulation.outcomes import PodOutcome
 from nodewright.fleet.sweep_runs import nodes_with_allocatable
 from nodewright.fleet.workload import FleetNode, FleetPod

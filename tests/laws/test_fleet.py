@@ -20,7 +20,7 @@ from nodewright.fleet.simulation.cluster_view import AssignedPod, NodeSlot
 from nodewright.fleet.simulation.filters import fits_resources, resource_filter_status
 from nodewright.fleet.simulation.fleet_simulation import Retry
 from nodewright.fleet.simulation.outcomes import FleetEvent, FleetResult, NodeRecord, PodOutcome
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodShape
 from nodewright.fleet.simulation.scores import (
     balanced_allocation,
     default_score,

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodewright.documents.formats import alike_pods, documents
-from nodewright.documents.formats.alike_pods import AlikePods
-from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats import documents
+from nodewright.documents.formats import workloads as alike_pods
+from nodewright.documents.formats.decode import checked, decode
 from nodewright.documents.formats.documents import InputFile, parse_documents
 from nodewright.documents.formats.json_documents import JSONValueDecoder, quick_json_value
 from nodewright.documents.formats.manifests import ManifestLoader
-from nodewright.documents.formats.schema import checked
+from nodewright.documents.formats.workloads import AlikePods
 from nodewright.engine.core.requests.resource_breakdown import AlikeBreakdowns, pod_resource_breakdown
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import ContainerStatus, ObjectMeta, PodCondition, PodSpec, PodStatus

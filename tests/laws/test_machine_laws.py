@@ -9,10 +9,9 @@ from tests.support.machine_files import machine_files, write_machine_files
 
 from nodewright.documents.output.text_layout import ASCII
 from nodewright.documents.profiles.catalogue import catalogue
-from nodewright.documents.profiles.machine.cadvisor import read_machine_info
 from nodewright.documents.profiles.machine.captured_machine import capture_copy
-from nodewright.documents.profiles.machine.lscpu import read_lscpu
-from nodewright.documents.profiles.profile_files import profile_from_bytes
+from nodewright.documents.profiles.machine.lscpu import read_lscpu, read_machine_info
+from nodewright.documents.profiles.node_profiles import profile_from_bytes
 from nodewright.documents.profiles.profile_yaml import profile_document, profile_yaml
 from nodewright.model.errors import InputError
 from nodewright.model.hardware import MachineInfo, machine_faults

@@ -7,21 +7,21 @@ import msgspec
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 
-from nodewright.documents.formats.compiled_schema import is_plain
-from nodewright.documents.formats.decode import decode
-from nodewright.documents.formats.documents import parse_documents
-from nodewright.documents.formats.kubectl_yaml import read_yaml
-from nodewright.documents.formats.manifests import workloads_from
-from nodewright.documents.formats.schema import (
+from nodewright.documents.formats.decode import (
     CheckedDocument,
     SchemaType,
     checked,
+    decode,
+    is_plain,
     schema_faults,
     schema_type,
 )
+from nodewright.documents.formats.documents import parse_documents
+from nodewright.documents.formats.kubectl_yaml import read_yaml
+from nodewright.documents.formats.manifests import workloads_from
 from nodewright.documents.formats.workloads import LoadedWorkloads
 from nodewright.documents.output.json_yaml import as_yaml, plain_value
-from nodewright.documents.profiles.profile_files import profile_from_bytes
+from nodewright.documents.profiles.node_profiles import profile_from_bytes
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.node_profile import NodeProfile

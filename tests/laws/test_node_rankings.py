@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.fleet.simulation import node_groups
+from nodewright.fleet.simulation import node_ranking as node_groups
 from nodewright.fleet.simulation.cluster_view import AssignedPod, ClusterView, NodeSlot
 from nodewright.fleet.simulation.scheduler import ExhaustiveScheduler, IncrementalScheduler, NodeScore
 from nodewright.fleet.simulation.scores import best_fit, default_score, most_allocated_score, numa_aware_score

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nodewright.documents.formats.go.syntax import GoJSONError, Members, NumberText, parse
+from nodewright.documents.formats.go_json import GoJSONError, Members, NumberText, parse
 from nodewright.documents.profiles.state_files.cpu_manager_state import (
     CPUStateReadOptions,
     cpu_state_file,

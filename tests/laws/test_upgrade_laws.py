@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.support.small_nodes import guaranteed_pods, profiles
 
 from nodewright.documents.formats.workloads import Workload
-from nodewright.documents.profiles.node_lookup import with_release
+from nodewright.documents.profiles.node_profiles import with_release
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.releases.release_changes import changes_between, with_change

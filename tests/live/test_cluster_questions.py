@@ -15,7 +15,7 @@ from tests.support.real_shop_cluster import machine_address, populated
 from tests.support.shop_cluster import fake_shop_cluster
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, NO, YES
+from nodewright.documents.output.terminal import ERROR, NO, YES
 
 pytestmark = [
     pytest.mark.live,

@@ -15,7 +15,7 @@ import pytest
 
 from nodewright.cli.app import run
 from nodewright.cluster.client.agent_client import AgentClient
-from nodewright.documents.output.exit_codes import NO, YES
+from nodewright.documents.output.terminal import NO, YES
 from tools.agent_idle import running
 from tools.source import ROOT
 

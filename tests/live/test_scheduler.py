@@ -14,13 +14,12 @@ from nodewright.fleet.load.fleet_input import FleetFiles, FleetInput, load_fleet
 from nodewright.fleet.runner import Options, simulation_setup
 from nodewright.fleet.simulation.cluster_view import NodeSlot
 from nodewright.fleet.simulation.fleet_simulation import FleetSimulation
-from nodewright.fleet.simulation.image_locality import ImageLocality
 from nodewright.fleet.simulation.inter_pod import InterPodView
 from nodewright.fleet.simulation.outcomes import FilterRejections
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodShape
 from nodewright.fleet.simulation.scheduler import filter_rejections, filter_status, total_scores
 from nodewright.fleet.simulation.scheduler_preemption import preemption_plan
-from nodewright.fleet.simulation.scores import default_score
+from nodewright.fleet.simulation.scores import ImageLocality, default_score
 from nodewright.fleet.workload import FleetPod
 
 pytestmark = [

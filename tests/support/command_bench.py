@@ -19,7 +19,7 @@ from nodewright.agent.serving.agent_server import serve_agent_api
 from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.serving.pod_routes import ProfileRoutes
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import YES
+from nodewright.documents.output.terminal import YES
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 
 POD = """

@@ -1,6 +1,6 @@
 import pytest
 
-from nodewright.documents.output.exit_codes import NO, USAGE
+from nodewright.documents.output.terminal import NO, USAGE
 from tools.consoles import Shown, blocks, console_commands, execute, is_as_shown, outputs, refreshed
 
 PAGE = """# Page

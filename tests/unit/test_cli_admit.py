@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, NO, YES
+from nodewright.documents.output.terminal import ERROR, NO, YES
 
 WORKER = "examples/nodes/worker.yaml"
 PODS = "examples/admission"

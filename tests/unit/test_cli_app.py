@@ -7,7 +7,7 @@ import click
 import pytest
 
 from nodewright.cli.app import COMMANDS, load_command, run
-from nodewright.documents.output.exit_codes import USAGE, YES
+from nodewright.documents.output.terminal import USAGE, YES
 from nodewright.model.releases.release_table import RELEASE_TABLES
 from tools.source import ROOT
 

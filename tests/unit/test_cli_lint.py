@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, NO, USAGE, YES
+from nodewright.documents.output.terminal import ERROR, NO, USAGE, YES
 from nodewright.predict.lint.rules import RULES_BY_ID
 
 SHOP = "examples/lint/shop.yaml"

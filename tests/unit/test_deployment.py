@@ -12,8 +12,8 @@ import yaml
 from tests.support.real_api_server import ASSETS, real_api_server
 
 from nodewright.cli.app import COMMANDS, load_command
+from nodewright.documents.formats.decode import schema_faults
 from nodewright.documents.formats.manifests import load_workloads
-from nodewright.documents.formats.schema import schema_faults
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.version import __version__

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from nodewright.cli.app import COMMANDS, missing_extra_text, run
-from nodewright.documents.output.exit_codes import ERROR, YES
+from nodewright.documents.output.terminal import ERROR, YES
 from tools.package_readme import package_readme
 from tools.source import ROOT
 

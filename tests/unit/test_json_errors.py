@@ -12,7 +12,7 @@ from nodewright.documents.profiles.state_files.pod_resource_state import _parsed
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.model.errors import JSON_ERRORS, InputError
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.predict.lint.baseline import read_baseline
+from nodewright.predict.lint.lint_settings import read_baseline
 from tools.source import PACKAGE
 
 DEEP = '{"a":' * 5_000 + "1" + "}" * 5_000
@@ -21,9 +21,9 @@ EXPECTING = ("RecursionError", "JSON_ERRORS", "Exception")
 NOT_FROM_OUTSIDE = {
     "agent/store/store_files.py": "a line has its checksum",
     "testing/conformance/vector_run.py": "the engine's own answer",
-    "documents/formats/custom_templates.py": "a file of the package",
+    "documents/formats/custom_resources.py": "a file of the package",
     "documents/formats/decode.py": "its callers expect the errors",
-    "documents/formats/go/syntax.py": "one string",
+    "documents/formats/go_json.py": "one string",
     "cluster/pod_resources/snapshot.py": "printed by our own process",
     "scheduling/verdicts/export_reader.py": "its one public reader expects the errors",
     "documents/profiles/catalogue.py": "a file of the package",

@@ -19,7 +19,7 @@ from tests.support.json_schema import violations
 from tests.support.sarif_schema import SARIF_SCHEMA
 
 from nodewright.cli.app import COMMANDS, app, run
-from nodewright.documents.output.exit_codes import ERROR, NO, YES
+from nodewright.documents.output.terminal import ERROR, NO, YES
 from nodewright.version import __version__
 from tools.release import LAUNCHER, archive, manifest
 from tools.source import ROOT

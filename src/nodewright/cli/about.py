@@ -8,10 +8,9 @@ from typing import Any, Literal, NamedTuple
 import click
 
 from nodewright.cli import options
-from nodewright.documents.output.exit_codes import YES
 from nodewright.documents.output.json_yaml import ReportDocument, as_json, as_yaml
 from nodewright.documents.output.report_schemas import object_schema, report_schema
-from nodewright.documents.output.terminal import print_text
+from nodewright.documents.output.terminal import YES, print_text
 from nodewright.documents.output.text_layout import table
 from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES
 from nodewright.version import __version__

@@ -11,9 +11,8 @@ from nodewright.cli.cluster.cluster_session import current_session
 from nodewright.cli.node_query import LoadedQuery, admitted_entry, load_query, print_report
 from nodewright.cli.options import JournalOptions, NodeQuery
 from nodewright.documents.files.process_tuning import rare_collections
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_workflow_commands
+from nodewright.documents.output.terminal import NO, YES, print_workflow_commands
 from nodewright.predict.admit.admission_report import (
     AdmissionReport,
     admission_commands,

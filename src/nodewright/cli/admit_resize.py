@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from nodewright.cli.node_query import LoadedQuery, print_report
 from nodewright.cli.options import JournalOptions, NodeQuery
 from nodewright.cli.output_files import node_document, open_journal
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
+from nodewright.documents.output.terminal import NO, YES
 from nodewright.engine.node.resize import ResizeOutcome
 from nodewright.model.errors import Fault, InputError
 from nodewright.predict.admit.resize_report import PodResizeReport, pod_resize, resize_text, resized_names

@@ -11,9 +11,16 @@ from typing import NamedTuple
 import click
 
 from nodewright.documents.files.process_tuning import resume_collections
-from nodewright.documents.output.colours import ColourMode
-from nodewright.documents.output.exit_codes import ERROR, INTERRUPTED, USAGE, YES
-from nodewright.documents.output.terminal import print_message, print_text, set_colour_mode
+from nodewright.documents.output.terminal import (
+    ERROR,
+    INTERRUPTED,
+    USAGE,
+    YES,
+    ColourMode,
+    print_message,
+    print_text,
+    set_colour_mode,
+)
 from nodewright.model.errors import HostError, InputError, fault_lines
 from nodewright.model.printable import printable
 from nodewright.model.values.custom_policy import CustomPolicyError

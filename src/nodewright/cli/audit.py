@@ -12,9 +12,8 @@ from nodewright.cli import options
 from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.cluster.cluster_session import current_session
 from nodewright.cluster.client.agent_client import DEFAULT_SOCKET
-from nodewright.documents.output.exit_codes import ERROR, NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_message, print_text
+from nodewright.documents.output.terminal import ERROR, NO, YES, print_message, print_text
 from nodewright.documents.profiles.kubelet_root import DEFAULT_ROOT_DIRECTORY
 from nodewright.model.kubernetes.resource_names import CPU, is_extended
 from nodewright.predict.audit.audit_comparison import audit_of

@@ -18,8 +18,7 @@ from nodewright.cluster.serving.browser_auth import PageAddress, serve_local_pag
 from nodewright.cluster.serving.http_server import log_to_stderr
 from nodewright.cluster.tasks.supervision import stop_event
 from nodewright.documents.formats.documents import STDIN, named_files
-from nodewright.documents.output.exit_codes import NO, YES
-from nodewright.documents.output.terminal import print_log_line, print_message
+from nodewright.documents.output.terminal import NO, YES, print_log_line, print_message
 from nodewright.model.errors import InputError
 
 

@@ -10,8 +10,8 @@ from nodewright.cli import options
 from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.node_query import load_query, print_report
 from nodewright.documents.files.cgroup_files import CGROUP_ROOT, CgroupTree
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
+from nodewright.documents.output.terminal import NO, YES
 from nodewright.engine.core.cgroups.cgroup_comparison import (
     CgroupComparison,
     cgroup_comparison,

@@ -14,9 +14,9 @@ from nodewright.cli.node_query import print_report, with_policies
 from nodewright.cli.options import ManifestOptions, PolicyOptions, filename_options
 from nodewright.cli.output_files import page_origin, write_page
 from nodewright.cli.workload_input import print_warnings
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.profiles.node_lookup import find_profile
+from nodewright.documents.output.terminal import NO, YES
+from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.engine.core.eviction.eviction_policy import KUBELET, EvictionPolicy
 from nodewright.engine.node.previews import node_eviction_forecast
 from nodewright.model.errors import Fault, InputError

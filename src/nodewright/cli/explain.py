@@ -14,9 +14,8 @@ from nodewright.cli.node_query import LoadedQuery, load_query, print_report
 from nodewright.cli.output_files import page_origin, write_page
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.documents.formats.workloads import LoadedWorkloads, Workload
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_message, print_text, terminal_columns
+from nodewright.documents.output.terminal import NO, YES, print_message, print_text, terminal_columns
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.what_if.counterfactuals import BUDGET

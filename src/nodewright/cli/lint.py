@@ -21,13 +21,17 @@ from nodewright.cli.workload_input import (
 )
 from nodewright.documents.files.file_store import write_atomically
 from nodewright.documents.formats.documents import STDIN, read_file
-from nodewright.documents.formats.inventory import Inventory
-from nodewright.documents.formats.partial_inventory import load_sound_objects
-from nodewright.documents.output.exit_codes import ERROR, NO, YES
+from nodewright.documents.formats.inventory import Inventory, load_sound_objects
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_message, print_text, print_workflow_commands
+from nodewright.documents.output.terminal import (
+    ERROR,
+    NO,
+    YES,
+    print_message,
+    print_text,
+    print_workflow_commands,
+)
 from nodewright.model.errors import Fault, InputError, fault_lines
-from nodewright.predict.lint.baseline import baseline_text, new_findings, read_baseline
 from nodewright.predict.lint.fixes import FixedFiles, edited_inventory, file_contents, fixed_files
 from nodewright.predict.lint.lint_input import LintInput, load_lint_input
 from nodewright.predict.lint.lint_model import SEVERITIES_BY_RANK, Severity
@@ -42,7 +46,14 @@ from nodewright.predict.lint.lint_report import (
     rules_table,
 )
 from nodewright.predict.lint.lint_run import LintResult, lint_result, position_of, rule_ids
-from nodewright.predict.lint.lint_settings import LintSettingsFile, find_settings_file, read_settings
+from nodewright.predict.lint.lint_settings import (
+    LintSettingsFile,
+    baseline_text,
+    find_settings_file,
+    new_findings,
+    read_baseline,
+    read_settings,
+)
 from nodewright.predict.lint.rules import RULES_BY_ID, RuleSelection
 from nodewright.version import __version__
 

@@ -15,29 +15,27 @@ from msgspec.structs import replace
 from nodewright.cli import options
 from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.cluster.cluster_session import current_session
-from nodewright.documents.output.exit_codes import YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_message, print_text, terminal_columns
+from nodewright.documents.output.terminal import YES, print_message, print_text, terminal_columns
 from nodewright.documents.output.text_layout import table
 from nodewright.documents.profiles.capture.captured_node import CapturedNode, NodeSources, captured_node
 from nodewright.documents.profiles.capture.from_cluster import read_configz, read_node, read_topology
 from nodewright.documents.profiles.capture.from_state_files import BrokenStateError
-from nodewright.documents.profiles.capture.node_pods import read_pods
-from nodewright.documents.profiles.capture.static_pods import StaticPods, read_static_pods
+from nodewright.documents.profiles.capture.node_pods import StaticPods, read_pods, read_static_pods
 from nodewright.documents.profiles.capture.warnings import (
     broken_state_text,
     capture_warning_sentence,
     not_judged_sentence,
 )
-from nodewright.documents.profiles.catalogue import CatalogueMachine, catalogue
+from nodewright.documents.profiles.catalogue import CatalogueMachine, catalogue, catalogue_profile
 from nodewright.documents.profiles.kubelet_config_files import (
     ConfigHost,
     config_document,
     kubelet_config_from,
     load_kubelet_config,
+    read_written_config,
 )
 from nodewright.documents.profiles.kubelet_root import KubeletRoot, RootReadOptions, read_kubelet_root
-from nodewright.documents.profiles.machine.cadvisor import irregularities
 from nodewright.documents.profiles.machine.captured_machine import (
     CapturedMachine,
     capture_copy,
@@ -45,12 +43,12 @@ from nodewright.documents.profiles.machine.captured_machine import (
     capture_machine_info,
     capture_this_machine,
 )
-from nodewright.documents.profiles.machine.configuration import read_written_config
-from nodewright.documents.profiles.machine.missing_facts import MachineFact, missing_fact_sentence
-from nodewright.documents.profiles.node_lookup import catalogue_profile, find_profile
+from nodewright.documents.profiles.machine.host_facts import MachineFact, missing_fact_sentence
+from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.documents.profiles.profile_yaml import profile_document, profile_yaml
 from nodewright.engine.node.pod_admission import placement_of
 from nodewright.model.errors import Fault, InputError
+from nodewright.model.hardware.machine_faults import irregularities
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.secret_fields import without_secret_fields
 from nodewright.model.printable import printable_line, printable_lines

@@ -10,7 +10,7 @@ from nodewright.cli.options import NO_POLICY_OPTIONS, NodeQuery, PolicyOptions
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.documents.formats.workloads import LoadedWorkloads, Workload, ignored_field_warnings
 from nodewright.documents.output.terminal import print_message, print_text
-from nodewright.documents.profiles.node_lookup import find_profile, with_release
+from nodewright.documents.profiles.node_profiles import find_profile, with_release
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.unknowns import unknown_resources
@@ -79,7 +79,7 @@ def _profile(query: NodeQuery) -> NodeProfile:
     """
     if query.shape is None and query.memory_bytes is None and not query.devices:
         return find_profile(query.node, release=query.release)
-    from nodewright.documents.profiles.described_node import shape_profile, with_devices  # noqa: PLC0415 - start-up time
+    from nodewright.documents.profiles.machine_shapes import shape_profile, with_devices  # noqa: PLC0415 - start-up time
 
     if query.shape is None:
         if query.memory_bytes is not None:

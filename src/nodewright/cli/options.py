@@ -11,8 +11,7 @@ import msgspec
 from nodewright.documents.files.regular_files import is_directory, is_there
 from nodewright.documents.formats.documents import STDIN, SUFFIXES, is_url
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
-from nodewright.documents.output.colours import ColourMode
-from nodewright.documents.output.terminal import set_colour_mode
+from nodewright.documents.output.terminal import ColourMode, set_colour_mode
 from nodewright.model.values.quantity import Quantity, QuantityError
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from nodewright.cli import options
 from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.node_query import load_query, print_report
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
+from nodewright.documents.output.terminal import NO, YES
 from nodewright.engine.core.preemption.optimal import (
     BUDGET,
     ExactSolver,

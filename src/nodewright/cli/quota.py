@@ -23,9 +23,8 @@ from nodewright.documents.formats.inventory import (
     load_inventory,
     without_duplicates,
 )
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_text, print_workflow_commands
+from nodewright.documents.output.terminal import NO, YES, print_text, print_workflow_commands
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.releases.feature_gates import default_gates

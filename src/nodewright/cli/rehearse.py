@@ -9,10 +9,9 @@ from nodewright.cli import options
 from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.options import max_document_size_option
 from nodewright.cli.workload_input import print_warnings
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_message, print_text
-from nodewright.documents.profiles.node_lookup import find_profile
+from nodewright.documents.output.terminal import NO, YES, print_message, print_text
+from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.predict.rehearsal import (
     RehearsedRestart,
     RestartQuery,

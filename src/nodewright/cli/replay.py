@@ -10,10 +10,9 @@ from nodewright.cli.node_query import print_report, with_policies
 from nodewright.cli.options import max_document_size_option
 from nodewright.cli.output_files import node_document, open_journal, with_config, with_policy_names
 from nodewright.cli.workload_input import ProgressLine, print_warnings
-from nodewright.documents.output.exit_codes import ERROR, INTERRUPTED, NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_message
-from nodewright.documents.profiles.node_lookup import find_profile
+from nodewright.documents.output.terminal import ERROR, INTERRUPTED, NO, YES, print_message
+from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.documents.profiles.scenario_files import LoadedScenario, load_scenario, scenario_node
 from nodewright.engine.node.node_state import NodeState
 from nodewright.predict.node import Node

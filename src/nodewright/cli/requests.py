@@ -10,9 +10,8 @@ from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import option_rules, print_input_notes, read_workloads
 from nodewright.documents.formats.workloads import release_warnings
-from nodewright.documents.output.exit_codes import YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_text, terminal_columns
+from nodewright.documents.output.terminal import YES, print_text, terminal_columns
 from nodewright.engine.core.requests.resource_breakdown import AlikeBreakdowns
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.releases.feature_gates import default_gates
@@ -118,7 +117,7 @@ def _memory(amount: str | None, node: str | None) -> tuple[int, str, str]:
     if amount is None and node is None and sys.platform != "linux":
         return _ASSUMED_BYTES, _ASSUMED_OF, version
     if amount is None or node is not None:
-        from nodewright.documents.profiles.node_lookup import find_profile  # noqa: PLC0415 - start-up time
+        from nodewright.documents.profiles.node_profiles import find_profile  # noqa: PLC0415 - start-up time
 
         spec = find_profile(node).spec
         version, capacity = spec.kubernetes_version, spec.machine_info.memory_capacity

@@ -12,11 +12,10 @@ from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import print_input_notes, print_warnings, read_workloads
 from nodewright.documents.formats.workloads import Workload
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_text
+from nodewright.documents.output.terminal import NO, YES, print_text
 from nodewright.documents.profiles.kubelet_config_files import config_document
-from nodewright.fleet.load.bound_profiles import bound_profiles
+from nodewright.fleet.load.fleet_input import bound_profiles
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.predict.upgrade.release_facts import UpgradeCase
 from nodewright.predict.upgrade.upgrade_input import (

@@ -12,9 +12,8 @@ import msgspec
 from nodewright.cli.options import output_file_option, output_option
 from nodewright.cli.output_files import open_output_text
 from nodewright.cli.workload_input import ProgressLine
-from nodewright.documents.output.exit_codes import ERROR, YES
 from nodewright.documents.output.json_yaml import as_json
-from nodewright.documents.output.terminal import print_message, print_text
+from nodewright.documents.output.terminal import ERROR, YES, print_message, print_text
 from nodewright.model.errors import Fault
 from nodewright.model.printable import printable_json
 from nodewright.model.releases.release_table import RELEASE_TABLES

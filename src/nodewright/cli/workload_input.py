@@ -9,10 +9,14 @@ from typing import Self, TypedDict
 import click
 
 from nodewright.cli.options import ManifestOptions
-from nodewright.documents.formats.custom_kinds import parsed_template_path
 from nodewright.documents.formats.documents import InputFile, skipped_text
 from nodewright.documents.formats.manifests import load_workloads
-from nodewright.documents.formats.object_selection import ALL_OBJECTS, ObjectSelection, parsed_selector
+from nodewright.documents.formats.object_selection import (
+    ALL_OBJECTS,
+    ObjectSelection,
+    parsed_selector,
+    parsed_template_path,
+)
 from nodewright.documents.formats.workloads import LoadedWorkloads
 from nodewright.documents.output.terminal import (
     clear_progress,

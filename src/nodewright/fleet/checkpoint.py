@@ -16,7 +16,7 @@ import msgspec
 from nodewright.engine.node.node_state import NodeState
 from nodewright.fleet.simulation.cluster_view import AssignedPod
 from nodewright.fleet.simulation.fleet_simulation import FleetSimulation, PodCompletion, SimulationSetup
-from nodewright.fleet.simulation.node_pressure import EvictionCheck
+from nodewright.fleet.simulation.kubelets import EvictionCheck
 from nodewright.fleet.simulation.outcomes import (
     FinishedPods,
     FleetPodRecord,

@@ -15,9 +15,9 @@ from nodewright.documents.output.terminal import (
     show_progress,
     terminal_columns,
 )
-from nodewright.fleet.report.fleet_text import duration_text, unschedulable_text
+from nodewright.fleet.capacity import UnschedulablePod, unschedulable_text
 from nodewright.fleet.simulation.fleet_simulation import Progress
-from nodewright.fleet.unschedulable import UnschedulablePod
+from nodewright.fleet.workload import duration_text
 
 _MAX_WARNINGS = 20
 _PROGRESS_INTERVAL_S = 0.2

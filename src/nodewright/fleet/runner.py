@@ -24,8 +24,8 @@ from nodewright.fleet.checkpoint import (
     run_identity,
 )
 from nodewright.fleet.engines import Engine, EngineMissingError, map_chunks
+from nodewright.fleet.runner import fleet_result
 from nodewright.fleet.simulation import scores
-from nodewright.fleet.simulation.custom_scorers import CandidateNode, NodeScorer, node_scorer
 from nodewright.fleet.simulation.fleet_simulation import (
     EventSink,
     FleetSimulation,
@@ -35,8 +35,8 @@ from nodewright.fleet.simulation.fleet_simulation import (
     SimulationSetup,
 )
 from nodewright.fleet.simulation.outcomes import FleetResult
-from nodewright.fleet.simulation.result import fleet_result
 from nodewright.fleet.simulation.scheduler import NodeScore
+from nodewright.fleet.simulation.scores import CandidateNode, NodeScorer, node_scorer
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile

@@ -16,12 +16,12 @@ from nodewright.documents.formats.kubectl_yaml import read_yaml
 from nodewright.engine.core.predicates.predicate_check import allocatable_amounts
 from nodewright.fleet import SCORES as KNOWN
 from nodewright.fleet import NodeScorer, Options, RunCheckpoint, run
+from nodewright.fleet.capacity import report_unschedulable
 from nodewright.fleet.engines import Engine, EngineMissingError, map_chunks
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
 from nodewright.fleet.load.fleet_input import FleetInput
-from nodewright.fleet.run_progress import RunProgress, interrupts_noted
 from nodewright.fleet.simulation.outcomes import FleetResult
-from nodewright.fleet.unschedulable import report_unschedulable
+from nodewright.fleet.sweep_runs import RunProgress, interrupts_noted
 from nodewright.fleet.workload import FleetNode, FleetPod
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile

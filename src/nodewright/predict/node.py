@@ -261,7 +261,7 @@ class Node(msgspec.Struct, frozen=True):
 
         Errors: InputError if the pod is not on the node.
         """
-        from nodewright.documents.profiles.node_lookup import pod_on_node  # noqa: PLC0415 - memory of exporters
+        from nodewright.documents.profiles.node_profiles import pod_on_node  # noqa: PLC0415 - memory of exporters
         from nodewright.engine.node.resize import resize_report  # noqa: PLC0415 - start-up time
 
         return resize_report(self.state, pod_on_node(self.pods, pod, node=self.name))

@@ -9,8 +9,8 @@ from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.formats.manifests import ManifestLoader, load_files
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.documents.formats.python_objects import ManifestSource, files_and_objects, is_text, mapping_of
-from nodewright.documents.profiles.node_lookup import find_profile
-from nodewright.documents.profiles.profile_files import (
+from nodewright.documents.profiles.node_profiles import (
+    find_profile,
     load_profile,
     profile_from_bytes,
     profile_from_document,

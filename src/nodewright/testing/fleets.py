@@ -6,7 +6,7 @@ from typing import Any
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.fleet.simulation.cluster_view import AssignedPod, ClusterView, NodeSlot
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodShape
 from nodewright.fleet.workload import FleetNode, FleetPod
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod, Taint

@@ -14,7 +14,7 @@ from tests.support.agent_bench import AgentBench, FakeConfigBuilder, async_test
 
 from nodewright.agent.decide import pod_sources
 from nodewright.agent.host.volumes import Volumes
-from nodewright.agent.observe import manifest_sources
+from nodewright.agent.observe import manifest_sources as manifest_sources
 from nodewright.agent.observe.manifest_sources import ManifestDirectory, SourceListener
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import NodeContext, ProcessConfigBuilder
@@ -29,7 +29,7 @@ from nodewright.cluster.tasks.supervision import (
     report_failure,
     run_supervised,
 )
-from nodewright.documents.files.bounded_read import read_stamped_file
+from nodewright.documents.files.regular_files import read_stamped_file
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.runtime_status import RecordEvent

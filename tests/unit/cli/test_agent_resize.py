@@ -4,7 +4,7 @@ import json
 
 from tests.support.command_bench import PINNED, POD, CommandBench, with_agent
 
-from nodewright.documents.output.exit_codes import ERROR, NO, YES
+from nodewright.documents.output.terminal import ERROR, NO, YES
 
 
 @with_agent()

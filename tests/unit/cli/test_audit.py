@@ -10,8 +10,8 @@ from tests.support.fake_servers import serve_pod_resources, serve_raw_answers
 
 from nodewright.cli import audit as audit_command
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, NO, YES
-from nodewright.documents.profiles.profile_files import load_profile
+from nodewright.documents.output.terminal import ERROR, NO, YES
+from nodewright.documents.profiles.node_profiles import load_profile
 from nodewright.predict.node import Node
 from tools.source import ROOT
 

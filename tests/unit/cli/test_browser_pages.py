@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, NO, USAGE
+from nodewright.documents.output.terminal import ERROR, NO, USAGE
 
 PODS = ("-f", "examples/admission/pods.yaml", "--node", "examples/nodes/worker.yaml")
 

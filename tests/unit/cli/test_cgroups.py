@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, NO, YES
+from nodewright.documents.output.terminal import ERROR, NO, YES
 
 FOLDER = Path(__file__).parents[3] / "examples" / "cgroups"
 NODE = ["--node", str(FOLDER / "node.yaml")]

@@ -17,7 +17,7 @@ from tests.support.example_cluster import (
 from tests.support.fake_api_server import CannedAnswer, FakeApiServer
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, NO, USAGE, YES
+from nodewright.documents.output.terminal import ERROR, NO, USAGE, YES
 
 AS_FAR = "(as far as the node could be read)"
 NEW_PODS = "examples/worker-3/new-pods.yaml"

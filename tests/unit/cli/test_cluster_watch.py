@@ -16,7 +16,7 @@ from tests.support.fake_api_server import CannedAnswer, FakeApiServer
 from tests.support.shop_cluster import fake_shop_cluster
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import NO, USAGE, YES
+from nodewright.documents.output.terminal import NO, USAGE, YES
 
 PODS = "/api/v1/namespaces/shop/pods"
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, NO, USAGE, YES
+from nodewright.documents.output.terminal import ERROR, NO, USAGE, YES
 
 SPLIT = ["explain", "-f", "examples/numa/split-pods.yaml", "--node", "examples/numa/split-node.yaml"]
 GPUS = ["explain", "-f", "examples/numa/gpu-nic-pods.yaml", "--node", "examples/numa/gpu-nic-node.yaml"]

@@ -13,9 +13,9 @@ from tests.support.fake_api_server import FakeApiServer, fake_api_server
 from tests.support.shop_cluster import fake_shop_cluster
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import NO, YES
+from nodewright.documents.output.terminal import NO, YES
 from nodewright.documents.profiles.node_export import encode_node_export, node_export
-from nodewright.documents.profiles.node_lookup import find_profile
+from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.model.values.instant import Instant
 
 NEW_PODS = "examples/worker-3/new-pods.yaml"

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, NO, USAGE, YES
+from nodewright.documents.output.terminal import ERROR, NO, USAGE, YES
 
 WORKER = "examples/nodes/worker.yaml"
 FAILED = Path("examples/failed/out-of-cpu.yaml")

@@ -12,9 +12,8 @@ from nodewright.cli.app import run
 from nodewright.cli.fleet import fleet as fleet_command
 from nodewright.fleet import sweep_runs
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
-from nodewright.fleet.run_progress import RunProgress
 from nodewright.fleet.simulation.fleet_simulation import Progress
-from nodewright.fleet.sweep_runs import SweepRun
+from nodewright.fleet.sweep_runs import RunProgress, SweepRun
 
 NODES = ("--nodes", "examples/fleet/nodes.yaml", "--shapes", "label:example.com/machine")
 PODS = ("--pods", "examples/fleet/pods.yaml")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, USAGE, YES
+from nodewright.documents.output.terminal import ERROR, USAGE, YES
 
 GOLDEN = "tests/golden/errors"
 POD = b"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: b%s}]}\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, NO, USAGE, YES
+from nodewright.documents.output.terminal import ERROR, NO, USAGE, YES
 from nodewright.predict.lint.lint_report import PAGES
 
 SHOP = Path("examples/lint/shop.yaml").read_text("utf-8")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, NO, YES
+from nodewright.documents.output.terminal import ERROR, NO, YES
 
 SHOP = Path("examples/lint/shop.yaml").read_text("utf-8")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli import app, main
-from nodewright.documents.output.exit_codes import INTERRUPTED
+from nodewright.documents.output.terminal import INTERRUPTED
 
 PROGRAMS = Path(sys.executable).parent
 

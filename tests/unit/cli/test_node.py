@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, USAGE, YES
-from nodewright.documents.profiles.profile_files import profile_from_bytes
+from nodewright.documents.output.terminal import ERROR, USAGE, YES
+from nodewright.documents.profiles.node_profiles import profile_from_bytes
 
 Captured = pytest.CaptureFixture[str]
 

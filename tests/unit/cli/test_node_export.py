@@ -7,8 +7,8 @@ import yaml
 from tests.support.fake_servers import serve_pod_resources, serve_raw_answers
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, USAGE, YES
-from nodewright.documents.profiles.profile_files import load_profile, profile_from_bytes
+from nodewright.documents.output.terminal import ERROR, USAGE, YES
+from nodewright.documents.profiles.node_profiles import load_profile, profile_from_bytes
 from nodewright.predict.node import Node
 from tools.source import ROOT
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, YES
+from nodewright.documents.output.terminal import ERROR, YES
 
 
 def profile(directory: Path, machine_info: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from nodewright.cli import verify
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import INTERRUPTED, USAGE
+from nodewright.documents.output.terminal import INTERRUPTED, USAGE
 from nodewright.fleet.report.fleet_report import write_parquet
 from nodewright.predict.replay.scenario_journal import JournalFile
 from tools.source import ROOT

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, NO, YES
+from nodewright.documents.output.terminal import ERROR, NO, YES
 
 FOLDER = "examples/policies"
 PODS = ["-f", f"{FOLDER}/pods.yaml", "--node", f"{FOLDER}/node.yaml"]

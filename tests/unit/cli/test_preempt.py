@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, NO, USAGE, YES
+from nodewright.documents.output.terminal import ERROR, NO, USAGE, YES
 
 FOLDER = Path(__file__).parents[3] / "examples" / "preemption"
 NODE = ["--node", str(FOLDER / "node.yaml")]

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, NO, USAGE, YES
+from nodewright.documents.output.terminal import ERROR, NO, USAGE, YES
 
 FOLDER = Path(__file__).parents[3] / "examples" / "quota" / "shop"
 SHOP = ["quota", "-f", str(FOLDER / "shop.yaml"), "-f", str(FOLDER / "team.yaml")]

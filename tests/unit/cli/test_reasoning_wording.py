@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import NO
+from nodewright.documents.output.terminal import NO
 
 KUBELET = """
 apiVersion: kubelet.config.k8s.io/v1beta1

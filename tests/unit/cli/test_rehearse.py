@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import NO, YES
+from nodewright.documents.output.terminal import NO, YES
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 ROOT = EXAMPLES / "worker-3" / "kubelet"

@@ -12,7 +12,7 @@ import yaml
 from nodewright.cli import replay as command
 from nodewright.cli import workload_input
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, INTERRUPTED, NO, USAGE, YES
+from nodewright.documents.output.terminal import ERROR, INTERRUPTED, NO, USAGE, YES
 from nodewright.predict.replay.scenario_run import EventOutcome, replay
 
 FRAGMENTED = "examples/scenarios/fragmented.yaml"

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, NO, YES
+from nodewright.documents.output.terminal import ERROR, NO, YES
 
 NODE, PODS = "examples/resize/node.yaml", "examples/resize/pods.yaml"
 

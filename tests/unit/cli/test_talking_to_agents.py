@@ -16,7 +16,7 @@ from nodewright.agent.serving.agent_server import serve_agent_api
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.cli.app import run
 from nodewright.cluster.client.agent_client import AgentClient, AgentStatusError
-from nodewright.documents.output.exit_codes import ERROR, NO, USAGE, YES
+from nodewright.documents.output.terminal import ERROR, NO, USAGE, YES
 from nodewright.model.errors import HostError
 from nodewright.testing.objects import a_pod, a_static_pod
 

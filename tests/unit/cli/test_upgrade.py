@@ -11,7 +11,7 @@ from tests.support.json_schema import violations
 
 from nodewright.cli.about import schema_of
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, NO, USAGE, YES
+from nodewright.documents.output.terminal import ERROR, NO, USAGE, YES
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 WORKER = str(EXAMPLES / "upgrade" / "worker-7.yaml")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, INTERRUPTED, USAGE, YES
+from nodewright.documents.output.terminal import ERROR, INTERRUPTED, USAGE, YES
 
 UNKNOWN = '{"id":"a","family":"astrology","input":{},"expect":1}\n'
 

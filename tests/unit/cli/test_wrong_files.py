@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, NO, YES
+from nodewright.documents.output.terminal import ERROR, NO, YES
 from nodewright.documents.profiles.state_files.pod_resource_state import _checksum
 from tools.source import ROOT
 

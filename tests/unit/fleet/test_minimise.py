@@ -4,9 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.fleet.bound import PodDemand, node_lower_bound, peak_demands
-from nodewright.fleet.minimise import SearchInterruptedError, minimum_nodes, node_copies
-from nodewright.fleet.packing import packing_lower_bound
+from nodewright.fleet.minimise import (
+    PodDemand,
+    SearchInterruptedError,
+    minimum_nodes,
+    node_copies,
+    node_lower_bound,
+    packing_lower_bound,
+    peak_demands,
+)
 from nodewright.fleet.workload import FleetNode, FleetPod
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements

@@ -6,8 +6,8 @@ import pytest
 
 from nodewright.cli.app import run
 from nodewright.fleet.load.fleet_input import FleetFiles, load_fleet
-from nodewright.fleet.run_progress import RunProgress
 from nodewright.fleet.simulation.fleet_simulation import Progress
+from nodewright.fleet.sweep_runs import RunProgress
 
 NODES, PODS = "examples/fleet/nodes.csv", "examples/fleet/pods.csv"
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from nodewright.cli.app import run
 from nodewright.documents.formats.decode import decode
-from nodewright.documents.output.exit_codes import ERROR, YES
-from nodewright.documents.profiles.node_lookup import find_profile, with_release
+from nodewright.documents.output.terminal import ERROR, YES
+from nodewright.documents.profiles.node_profiles import find_profile, with_release
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.reason import kubelet_text

@@ -32,9 +32,8 @@ from nodewright.cluster.tasks.supervision import BackgroundTask
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.profiles.kubelet_config_files import config_document
 from nodewright.documents.profiles.machine.captured_machine import capture_this_machine
-from nodewright.documents.profiles.machine.host_facts import cgroup_version
-from nodewright.documents.profiles.machine.host_files import this_machine
-from nodewright.documents.profiles.node_lookup import find_profile
+from nodewright.documents.profiles.machine.host_facts import cgroup_version, this_machine
+from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.engine.node.node_cgroups import cgroup_tree
 from nodewright.model.errors import JSON_ERRORS, Fault, InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration

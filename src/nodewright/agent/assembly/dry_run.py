@@ -26,8 +26,7 @@ from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodSt
 from nodewright.agent.state.effects import effect_lines, event_line
 from nodewright.cluster.tasks.supervision import run_supervised, stop_event
 from nodewright.cluster.tasks.timing import HostClock
-from nodewright.documents.output.exit_codes import NO, YES
-from nodewright.documents.output.terminal import print_line, print_message
+from nodewright.documents.output.terminal import NO, YES, print_line, print_message
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.kubernetes.objects import Container, Pod

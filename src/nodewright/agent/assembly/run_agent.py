@@ -63,8 +63,7 @@ from nodewright.cluster.tasks.supervision import BackgroundTask, LoopErrors, run
 from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.files.process_tuning import ShortCollections, return_memory_regularly
 from nodewright.documents.files.root_directory import prepare_root_directory
-from nodewright.documents.output.exit_codes import ERROR, YES
-from nodewright.documents.output.terminal import print_log_line, print_message
+from nodewright.documents.output.terminal import ERROR, YES, print_log_line, print_message
 from nodewright.documents.profiles.scenario_files import journal_header
 from nodewright.engine.core.eviction.eviction_policy import POLICIES
 from nodewright.model.errors import Fault, HostError, InputError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from nodewright.agent.host.ports import STDERR, STDOUT
-from nodewright.documents.files.file_store import open_regular_file
+from nodewright.documents.files.regular_files import open_regular_file
 from nodewright.model.errors import HostError
 
 _BLOCK_BYTES = 1 << 16

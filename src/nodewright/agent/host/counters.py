@@ -10,8 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from nodewright.documents.files.cgroup_files import flat_keyed_values
-from nodewright.documents.files.ports import CgroupManager
+from nodewright.documents.files.cgroup_files import CgroupManager, flat_keyed_values
 from nodewright.engine.core.cgroups.cpu_weight import Weight, weight_to_shares
 from nodewright.model.values.cpu_time import CFS_PERIOD
 

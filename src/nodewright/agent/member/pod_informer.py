@@ -12,9 +12,8 @@ from nodewright.agent.member.pod_status_writer import without_runtime_name
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.observations import Observation, SourcePodsListed
 from nodewright.cluster.client.reflector import Reflector
-from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.decode import decode, type_faults
 from nodewright.documents.formats.pod_files import is_safe_uid
-from nodewright.documents.formats.schema import type_faults
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.runtime_status import RecordEvent

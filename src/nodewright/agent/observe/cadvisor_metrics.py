@@ -26,10 +26,10 @@ from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.pressure_monitor import PressureMonitor
 from nodewright.agent.observe.summary import root_fs_stats
 from nodewright.agent.state.agent_state import PodRecord
+from nodewright.documents.files.cgroup_files import ContainerUsage
 from nodewright.documents.files.file_store import boot_id
-from nodewright.documents.files.ports import ContainerUsage
 from nodewright.documents.output.exposition import MetricFamily, MetricSample, MetricType, family_text
-from nodewright.documents.profiles.machine.host_load import boot_time
+from nodewright.documents.profiles.machine.machine_usage import boot_time
 from nodewright.engine.node.node_cgroups import cgroup_rules, cgroup_tree
 from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.runtime_status import ContainerPhase

@@ -15,13 +15,13 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.agent.observe.manifest_sources import run_in_daemon_thread
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.observations import Observation, SourcePodsListed
 from nodewright.cluster.tasks.supervision import error_text
-from nodewright.documents.files.bounded_read import FileStamp, read_stamped_file, run_in_daemon_thread
 from nodewright.documents.files.directory_watch import DirectoryWatch
-from nodewright.documents.files.file_store import NotRegularFileError
+from nodewright.documents.files.regular_files import FileStamp, NotRegularFileError, read_stamped_file
 from nodewright.documents.formats.pod_files import (
     MAX_MANIFEST_BYTES,
     ManifestContent,

@@ -31,8 +31,7 @@ from nodewright.agent.state.effects import ReclaimNodeResources
 from nodewright.agent.state.observations import NodeUsageObserved
 from nodewright.cluster.tasks.supervision import BackgroundTask, error_text, run_supervised
 from nodewright.cluster.tasks.timing import ThreadRunner, monotonic_ns
-from nodewright.documents.files.cgroup_files import cgroup_memory
-from nodewright.documents.files.ports import CgroupManager
+from nodewright.documents.files.cgroup_files import CgroupManager, cgroup_memory
 from nodewright.engine.core.eviction.eviction_policy import (
     ADAPTIVE,
     MONITORING_INTERVAL_NS,

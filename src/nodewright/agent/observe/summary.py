@@ -15,17 +15,16 @@ from nodewright.agent.host.counters import MemoryCounters, memory_counters
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.pressure_monitor import PressureMonitor
 from nodewright.agent.state.agent_state import PodRecord
-from nodewright.documents.files.cgroup_files import cgroup_usage
-from nodewright.documents.files.ports import CgroupManager, ContainerUsage
+from nodewright.documents.files.cgroup_files import CgroupManager, ContainerUsage, cgroup_usage
 from nodewright.documents.output.exposition import MetricFamily, MetricSample, MetricType, family_text
-from nodewright.documents.profiles.machine.host_load import (
+from nodewright.documents.profiles.machine.machine_usage import (
     boot_time,
     cpu_time_ns,
     io_pressure_stalls,
     network_use,
+    parsed_pressure,
     pressure_stalls,
 )
-from nodewright.documents.profiles.machine.machine_usage import parsed_pressure
 from nodewright.engine.node.node_cgroups import cgroup_rules, cgroup_tree
 from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
 from nodewright.model.kubernetes.stats_summary import (

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from nodewright.agent.decide.resource_updates import pod_cgroup
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
 from nodewright.cluster.tasks.timing import Clock
-from nodewright.documents.files.ports import CgroupManager
+from nodewright.documents.files.cgroup_files import CgroupManager
 from nodewright.engine.core.cgroups.cgroup_comparison import (
     FileDifference,
     FileTexts,

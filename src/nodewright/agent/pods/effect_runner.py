@@ -55,7 +55,7 @@ from nodewright.agent.state.observations import (
 )
 from nodewright.cluster.tasks.supervision import error_text, report_failure
 from nodewright.cluster.tasks.timing import Clock, monotonic_ns, with_timeout
-from nodewright.documents.files.ports import CgroupManager, ContainerUsage
+from nodewright.documents.files.cgroup_files import CgroupManager, ContainerUsage
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import UNLIMITED, CgroupFile, CgroupLevel, PlannedCgroup
 from nodewright.model.errors import HostError

@@ -12,8 +12,8 @@ import msgspec
 
 from nodewright.agent.host.ports import ContainerConfig, ContainerRuntime
 from nodewright.cluster.tasks.timing import Clock
-from nodewright.documents.files.file_store import open_regular_file
 from nodewright.documents.files.openat2 import path_beneath
+from nodewright.documents.files.regular_files import open_regular_file
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.runtime_status import (

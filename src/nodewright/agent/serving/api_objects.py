@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nodewright.agent.observe.event_recorder import RecordedEvent
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
 from nodewright.documents.output.json_yaml import plain_value
-from nodewright.documents.output.kubectl.pod_rows import (
+from nodewright.documents.output.kubectl_tables import (
     CPUS_ANNOTATION,
     DEVICES_ANNOTATION,
     NUMA_ANNOTATION,

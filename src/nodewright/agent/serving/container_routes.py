@@ -25,7 +25,7 @@ from nodewright.cluster.serving.routes import (
     boolean_parameter,
     integer_parameter,
 )
-from nodewright.documents.files.file_store import open_regular_file
+from nodewright.documents.files.regular_files import open_regular_file
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
 from nodewright.model.values.golang import quoted

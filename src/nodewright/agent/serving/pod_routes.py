@@ -31,10 +31,10 @@ from nodewright.cluster.serving.routes import (
     integer_parameter,
     json_response,
 )
-from nodewright.documents.files.ports import ContainerUsage
+from nodewright.documents.files.cgroup_files import ContainerUsage
 from nodewright.documents.formats.manifests import workloads_from
 from nodewright.documents.output.json_yaml import plain_value
-from nodewright.documents.profiles.machine.host_load import HostUsage, host_usage
+from nodewright.documents.profiles.machine.machine_usage import HostUsage, host_usage
 from nodewright.documents.profiles.profile_yaml import profile_document
 from nodewright.engine.admission.admission_plugins import (
     RuntimeClassMismatch,

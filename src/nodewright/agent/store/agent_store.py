@@ -38,8 +38,7 @@ from nodewright.agent.store.store_files import (
     repaired_journal,
 )
 from nodewright.cluster.tasks.supervision import STATE_NOT_SAVED, error_text
-from nodewright.documents.files.file_store import LocalFileStore, boot_id
-from nodewright.documents.files.ports import FileStore
+from nodewright.documents.files.file_store import FileStore, LocalFileStore, boot_id
 from nodewright.documents.profiles.state_files.checkpoints import (
     StateFiles,
     stored_state,

@@ -14,7 +14,7 @@ from nodewright.agent.rules.pod_actions import BackOff
 from nodewright.agent.rules.pod_status import NO_RESIZE, PodResizeStatus, StatusOverride
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.documents.files.regular_files import read_regular_file
-from nodewright.documents.profiles.profile_files import profile_from_bytes
+from nodewright.documents.profiles.node_profiles import profile_from_bytes
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.model.errors import JSON_ERRORS, Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile

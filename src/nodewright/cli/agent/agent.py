@@ -11,8 +11,7 @@ from nodewright.agent.assembly.agent_settings import AgentSettings, agent_option
 from nodewright.agent.assembly.kubelet_flags import flag_uses, kubelet_settings, parse_kubelet_flags
 from nodewright.cli.workload_input import print_warnings
 from nodewright.cluster.client.agent_client import DEFAULT_SOCKET, SOCKET_VARIABLE
-from nodewright.documents.output.exit_codes import ERROR, YES
-from nodewright.documents.output.terminal import print_line, print_message
+from nodewright.documents.output.terminal import ERROR, YES, print_line, print_message
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.releases.release_table import NEWEST
 

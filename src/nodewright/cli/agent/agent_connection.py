@@ -17,8 +17,7 @@ from nodewright.cluster.client.agent_client import (
     AgentStatusError,
 )
 from nodewright.documents.formats.decode import decode
-from nodewright.documents.output.exit_codes import ERROR
-from nodewright.documents.output.terminal import print_message
+from nodewright.documents.output.terminal import ERROR, print_message
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.instant import Instant

@@ -4,7 +4,7 @@ import click
 
 from nodewright.cli.agent.agent_connection import with_agent
 from nodewright.cluster.client.agent_client import AgentClient
-from nodewright.documents.output.exit_codes import YES
+from nodewright.documents.output.terminal import YES
 
 
 @click.command("dashboard")

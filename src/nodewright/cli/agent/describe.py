@@ -19,11 +19,9 @@ from nodewright.cli.agent.agent_connection import (
 from nodewright.cli.options import output_option
 from nodewright.cluster.client.agent_client import PROFILE_ROUTE, AgentClient
 from nodewright.documents.formats.decode import decode
-from nodewright.documents.output.exit_codes import YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.kubectl.describe_node import describe_node_text
-from nodewright.documents.output.kubectl.describe_pod import describe_pod_text
-from nodewright.documents.output.terminal import print_text
+from nodewright.documents.output.kubectl_describe import describe_node_text, describe_pod_text
+from nodewright.documents.output.terminal import YES, print_text
 from nodewright.model.kubernetes.node_profile import Device
 
 

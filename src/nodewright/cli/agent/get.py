@@ -18,17 +18,18 @@ from nodewright.cli.agent.agent_connection import (
 )
 from nodewright.cli.options import output_option
 from nodewright.cluster.client.agent_client import AgentClient, AgentStatusError
-from nodewright.documents.output.exit_codes import ERROR, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.kubectl.listing import (
+from nodewright.documents.output.kubectl_tables import (
+    POD_HEADERS,
+    WIDE_POD_HEADERS,
     events_table,
     node_usage_table,
     nodes_table,
+    pod_row,
     pod_usage_table,
     pods_table,
 )
-from nodewright.documents.output.kubectl.pod_rows import POD_HEADERS, WIDE_POD_HEADERS, pod_row
-from nodewright.documents.output.terminal import print_message, print_text
+from nodewright.documents.output.terminal import ERROR, YES, print_message, print_text
 from nodewright.model.errors import JSON_ERRORS, HostError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_lines

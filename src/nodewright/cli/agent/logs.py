@@ -13,8 +13,7 @@ from nodewright.cli.agent.agent_connection import (
     with_agent,
 )
 from nodewright.cluster.client.agent_client import AgentClient
-from nodewright.documents.output.exit_codes import YES
-from nodewright.documents.output.terminal import print_message
+from nodewright.documents.output.terminal import YES, print_message
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.duration import Duration, DurationError
 

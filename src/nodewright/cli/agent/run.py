@@ -18,8 +18,7 @@ from nodewright.cli.options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.cluster.client.agent_client import AgentClient, AgentStatusError
 from nodewright.documents.formats.workloads import Workload
-from nodewright.documents.output.exit_codes import ERROR, NO, YES
-from nodewright.documents.output.terminal import print_line, print_message
+from nodewright.documents.output.terminal import ERROR, NO, YES, print_line, print_message
 from nodewright.documents.profiles.profile_yaml import object_document
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod

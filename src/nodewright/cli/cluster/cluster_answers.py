@@ -17,11 +17,10 @@ from nodewright.cli.usage_options import UsageOptions, node_with_usage
 from nodewright.cli.workload_input import ProgressLine, print_input_notes, read_workloads
 from nodewright.cluster.objects.all_nodes import AllNodes, ListedNodes, read_all_nodes
 from nodewright.cluster.objects.reader import pod_event_sentences
-from nodewright.documents.formats.provided_files import provide_files
+from nodewright.documents.formats.documents import provide_files
 from nodewright.documents.formats.workloads import LoadedWorkloads, Workload
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_message, print_text, terminal_columns
+from nodewright.documents.output.terminal import NO, YES, print_message, print_text, terminal_columns
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.node.events import PodRecovered, PodRemoved

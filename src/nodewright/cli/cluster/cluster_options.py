@@ -19,8 +19,7 @@ from nodewright.cli.cluster.cluster_session import (
     current_session,
 )
 from nodewright.documents.files.regular_files import is_there
-from nodewright.documents.formats.documents import STDIN, is_url
-from nodewright.documents.formats.provided_files import provide_files
+from nodewright.documents.formats.documents import STDIN, is_url, provide_files
 from nodewright.model.errors import InputError
 
 if TYPE_CHECKING:

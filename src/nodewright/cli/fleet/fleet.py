@@ -17,9 +17,8 @@ from nodewright.cli.fleet.fleet_options import FleetQuery, fleet_query_options, 
 from nodewright.cli.options import output_file_option, output_option
 from nodewright.cli.output_files import page_origin, write_page
 from nodewright.documents.files.file_store import write_output
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_line, print_text, terminal_columns
+from nodewright.documents.output.terminal import NO, YES, print_line, print_text, terminal_columns
 from nodewright.fleet import SCORES, Options, RunCheckpoint
 from nodewright.fleet.engines import Engine
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
@@ -27,14 +26,20 @@ from nodewright.fleet.load.fleet_input import FleetInput
 from nodewright.fleet.report.fleet_page import fleet_page
 from nodewright.fleet.report.fleet_report import fleet_assumptions, fleet_report, pod_columns, write_parquet
 from nodewright.fleet.report.fleet_text import fleet_text, pods_text
-from nodewright.fleet.report.sweep_page import sweep_page
-from nodewright.fleet.report.sweep_report import SweepReport, SweepSummaries, sweep_runs_report, sweep_text
-from nodewright.fleet.run_progress import RunProgress, interrupts_noted
+from nodewright.fleet.report.sweep_report import (
+    SweepReport,
+    SweepSummaries,
+    sweep_page,
+    sweep_runs_report,
+    sweep_text,
+)
 from nodewright.fleet.simulation.fleet_simulation import Retry
 from nodewright.fleet.simulation.outcomes import FleetResult, PodOutcome
 from nodewright.fleet.sweep_runs import (
+    RunProgress,
     Sweep,
     SweepWorkers,
+    interrupts_noted,
     load_node_scorers,
     parse_axes,
     run_fleet,

@@ -10,33 +10,37 @@ from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.fleet.fleet_options import FleetQuery, fleet_node_query_options
 from nodewright.cli.options import output_option
 from nodewright.cli.workload_input import nothing_found
-from nodewright.documents.output.exit_codes import NO, YES
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import print_line, print_text
+from nodewright.documents.output.terminal import NO, YES, print_line, print_text
 from nodewright.fleet import SCORES, Options, run
-from nodewright.fleet.bound import node_lower_bound, peak_demands
 from nodewright.fleet.capacity import ShapeCapacity, capacity_by_shape, tolerates_and_selects, total_capacity
-from nodewright.fleet.minimise import SearchInterruptedError, minimum_nodes
-from nodewright.fleet.packing import packing_lower_bound
+from nodewright.fleet.minimise import (
+    SearchInterruptedError,
+    minimum_nodes,
+    node_lower_bound,
+    packing_lower_bound,
+    peak_demands,
+)
 from nodewright.fleet.report.fleet_report import reported_capacity
-from nodewright.fleet.report.fleet_text import capacity_text, duration_text, reason_text
+from nodewright.fleet.report.fleet_text import capacity_text, reason_text
 from nodewright.fleet.report.sweep_report import (
     FleetCapacityReport,
     PodCapacityReport,
     minimum_nodes_report,
     minimum_nodes_text,
 )
-from nodewright.fleet.run_progress import RunProgress, interrupts_noted
 from nodewright.fleet.simulation.outcomes import PodOutcome
 from nodewright.fleet.sweep_runs import (
+    RunProgress,
     SweepPoint,
+    interrupts_noted,
     nodes_with_allocatable,
     parse_axes,
     pods_with_warnings,
     run_fleet,
     sweep_points,
 )
-from nodewright.fleet.workload import FleetNode, FleetPod
+from nodewright.fleet.workload import FleetNode, FleetPod, duration_text
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_line
 from nodewright.predict.python_sources import load_pods

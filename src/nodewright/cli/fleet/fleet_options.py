@@ -20,7 +20,7 @@ from nodewright.cli.options import (
 )
 from nodewright.cli.workload_input import ProgressLine, manifest_inputs, print_skipped, print_warnings
 from nodewright.documents.formats.documents import InputFile
-from nodewright.documents.profiles.machine.configuration import read_written_config
+from nodewright.documents.profiles.kubelet_config_files import read_written_config
 from nodewright.documents.profiles.machine_shapes import parse_shape_rules
 from nodewright.fleet.load.assembled_nodes import DEFAULT_CONFIGURATION, MAX_MACHINE_CPUS, NodeDefaults
 from nodewright.fleet.load.fleet_input import FleetFiles, FleetInput, load_fleet

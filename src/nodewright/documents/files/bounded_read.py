@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from nodewright.documents.files.file_store import open_regular_file
+from nodewright.documents.files.regular_files import open_regular_file
 
 T = TypeVar("T")
 _BLOCK_BYTES = 1 << 20

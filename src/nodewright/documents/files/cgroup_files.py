@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from nodewright.documents.files.ports import CgroupManager, ContainerUsage
+from nodewright.documents.files.cgroup_files import CgroupManager, ContainerUsage
 from nodewright.documents.files.regular_files import read_regular_file
 from nodewright.model.errors import Fault, InputError
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.formats.schema import CheckedDocument, checked
+from nodewright.documents.formats.decode import CheckedDocument, checked
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.errors import ENCODING_ERRORS
 from nodewright.model.kubernetes.objects import Container, Pod, PodSpec
@@ -141,7 +141,7 @@ class AlikePods:
         count = self._counts[kind] = self._counts.get(kind, 0) + 1
         if count <= _WORTH_COMPILING:
             return checked(value, kind)
-        from nodewright.documents.formats.compiled_schema import is_plain  # noqa: PLC0415 - start-up time
+        from nodewright.documents.formats.decode import is_plain  # noqa: PLC0415 - start-up time
 
         plain = is_plain(value, kind)
         return CheckedDocument(value, [], [], may_have_nulls=False) if plain else checked(value, kind)

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.decode import checked, decode
 from nodewright.documents.formats.object_location import ObjectLocation
-from nodewright.documents.formats.schema import checked
 from nodewright.engine.admission import limit_ranger
 from nodewright.engine.admission.quota import evaluator, object_usage
 from nodewright.engine.admission.validation.quotas_and_limit_ranges import (

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from nodewright.documents.formats.decode import parse_quantity
-from nodewright.documents.formats.schema import INTEGER_BOUNDS, SchemaType, schema_type
+from nodewright.documents.formats.decode import INTEGER_BOUNDS, SchemaType, parse_quantity, schema_type
 from nodewright.model.values.instant import Instant
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from nodewright.documents.formats.custom_pod_forms import PARAMETER
-from nodewright.documents.formats.custom_templates import CustomPod, custom_pods, template_paths
+from nodewright.documents.formats.custom_resources import PARAMETER, CustomPod, custom_pods, template_paths
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.model.errors import Fault
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from nodewright.documents.formats.custom_kinds import CustomKind, TemplatePath
-from nodewright.documents.formats.custom_pod_forms import POD_FORMS, number_of
+from nodewright.documents.formats.custom_resources import POD_FORMS, number_of
+from nodewright.documents.formats.object_selection import CustomKind, TemplatePath
 
 _MAX_DEPTH = 12
 

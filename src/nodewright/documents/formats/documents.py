@@ -17,10 +17,9 @@ from nodewright.documents.files.regular_files import (
     read_bounded,
     read_regular_file,
 )
-from nodewright.documents.formats.json_documents import JSON_BLANKS, NotJSONError, json_documents
+from nodewright.documents.formats.documents import provided_content
+from nodewright.documents.formats.json_documents import JSON_BLANKS, NotJSONError, json_documents, large_list
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES, YAMLDocument, read_documents
-from nodewright.documents.formats.large_lists import large_list
-from nodewright.documents.formats.provided_files import provided_content
 from nodewright.model.errors import Fault, InputError, shortened
 
 _BYTE_ORDER_MARKS = (
@@ -51,7 +50,7 @@ def parse_documents(
     if text.lstrip(JSON_BLANKS)[:1] != "{":
         if text.count("\n---") < MANY_DOCUMENTS:
             return read_documents(text, source, max_bytes=max_bytes)
-        from nodewright.documents.formats.alike_documents import read_alike_documents  # noqa: PLC0415 - start-up time
+        from nodewright.documents.formats.kubectl_yaml import read_alike_documents  # noqa: PLC0415 - start-up time
 
         return read_alike_documents(text, source, max_bytes=max_bytes)
     try:

@@ -89,7 +89,7 @@ class _KubeletDecoder(msgspec.Struct, eq=False):
         return kind(**attributes)
 
     def mismatch(self, value: Any, go_type: str, at: _FieldPosition, *, description: str = "") -> Any:
-        from nodewright.documents.formats.go.unmarshal import unmarshal_type_error  # noqa: PLC0415 - start-up time
+        from nodewright.documents.formats.go_json import unmarshal_type_error  # noqa: PLC0415 - start-up time
 
         message = unmarshal_type_error(description or json_kind(value), go_type, at.struct, at.fields)
         self.faults.append(DecodingFault(path=at.path, message=message, value=value, is_final=False))

@@ -7,12 +7,15 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.documents.files.process_tuning import rare_collections
-from nodewright.documents.formats.alike_pods import AlikePods, CheckedPod
 from nodewright.documents.formats.controllers import (
     POD_KIND,
     POD_TEMPLATES,
     controller_violations,
     derived_uid,
+    stored_pod_violations,
+    submitted_controller,
+    submitted_pod,
+    with_own_defaults,
 )
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.formats.documents import (
@@ -22,8 +25,8 @@ from nodewright.documents.formats.documents import (
     input_files,
     readable_documents,
 )
+from nodewright.documents.formats.json_documents import NoteProgress, noted
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
-from nodewright.documents.formats.large_lists import NoteProgress, noted
 from nodewright.documents.formats.object_location import (
     ObjectLocation,
     listed_items,
@@ -32,13 +35,9 @@ from nodewright.documents.formats.object_location import (
     with_type_meta,
 )
 from nodewright.documents.formats.object_selection import ALL_OBJECTS, ObjectSelection
-from nodewright.documents.formats.submitted_workloads import (
-    stored_pod_violations,
-    submitted_controller,
-    submitted_pod,
-    with_own_defaults,
-)
 from nodewright.documents.formats.workloads import (
+    AlikePods,
+    CheckedPod,
     LoadedWorkloads,
     UnadmittedWorkload,
     admitted_workload,
@@ -348,14 +347,14 @@ class ManifestLoader(msgspec.Struct, eq=False):
             priority_class = decode(value, PriorityClass)
             self.priority_classes.append(priority_class)
             self._add_object_in_order(value, location, priority_class)
-            from nodewright.documents.formats.class_objects import priority_class_violations  # noqa: PLC0415 - start-up time
+            from nodewright.documents.formats.manifests import priority_class_violations  # noqa: PLC0415 - start-up time
 
             return priority_class_violations(priority_class)
         if (version, kind) == _RUNTIME_CLASS:
             runtime_class = decode(value, RuntimeClass)
             self.runtime_classes.append(runtime_class)
             self._add_object_in_order(value, location, runtime_class)
-            from nodewright.documents.formats.class_objects import runtime_class_violations  # noqa: PLC0415 - start-up time
+            from nodewright.documents.formats.manifests import runtime_class_violations  # noqa: PLC0415 - start-up time
 
             return runtime_class_violations(runtime_class)
         submission = submitted_controller(

@@ -20,8 +20,8 @@ from yaml.events import (
 )
 
 from nodewright.documents.formats.documents import decode_text
+from nodewright.documents.formats.json_documents import ListItems
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES, Loader
-from nodewright.documents.formats.large_lists import ListItems
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.patterns import lazy_pattern
 

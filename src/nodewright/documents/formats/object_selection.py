@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from nodewright.documents.formats.custom_kinds import CustomKind
+from nodewright.documents.formats.object_selection import CustomKind
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.patterns import lazy_pattern
 

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.decode import checked, decode
 from nodewright.documents.formats.documents import parse_documents
 from nodewright.documents.formats.manifests import ManifestLoader
 from nodewright.documents.formats.object_location import ObjectLocation
-from nodewright.documents.formats.schema import checked
 from nodewright.engine.admission.admission_plugins import defaulted_pod
 from nodewright.engine.admission.validation.references import config_object_violations
 from nodewright.engine.admission.validation.violation import metadata_violations

@@ -5,11 +5,16 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from nodewright.documents.formats.alike_pods import AlikePods, CheckedPod, template_shape
 from nodewright.documents.formats.controllers import POD_TEMPLATES, first_pod, with_identity
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.formats.object_location import ObjectLocation
-from nodewright.documents.formats.workloads import UnadmittedWorkload, Workload
+from nodewright.documents.formats.workloads import (
+    AlikePods,
+    CheckedPod,
+    UnadmittedWorkload,
+    Workload,
+    template_shape,
+)
 from nodewright.engine.admission.admission_plugins import with_default_ports
 from nodewright.engine.admission.validation.containers import (
     template_restart_violations,

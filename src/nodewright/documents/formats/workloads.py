@@ -6,8 +6,8 @@ from typing import Any, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.formats.alike_pods import AlikeSpec, SharedSpec
 from nodewright.documents.formats.object_location import ObjectLocation
+from nodewright.documents.formats.workloads import AlikeSpec, SharedSpec
 from nodewright.engine.admission.admission_plugins import (
     DefaultingWarning,
     PluginRefusal,

@@ -60,7 +60,7 @@ def sarif_document(
 
     Follows: SARIF 2.1.0, OASIS standard.
 
-    >>> from nodewright.documents.output.sarif import SARIFLevel
+    >>> from nodewright.documents.output.ci_formats import SARIFLevel
     >>> rule = SARIFRule(id="quota-exceeded", summary="Quotas have room.")
     >>> finding = SARIFResult(rule=rule.id, level=SARIFLevel.ERROR, message="no room", position=SourcePosition(file="a.yaml", line=3))
     >>> run = sarif_document([finding], [rule], "0.1")["runs"][0]

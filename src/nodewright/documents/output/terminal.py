@@ -10,12 +10,12 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TextIO
 
-from nodewright.documents.output.colours import ColourMode, coloured, has_colours
+from nodewright.documents.output.terminal import ColourMode, coloured, has_colours
 from nodewright.model.errors import shortened
 from nodewright.model.printable import printable, printable_text
 
 if TYPE_CHECKING:
-    from nodewright.documents.output.workflow_commands import WorkflowCommand
+    from nodewright.documents.output.ci_formats import WorkflowCommand
 
 _MAX_MESSAGE_LENGTH = 10_000
 _ERASE_LINE = "\r\x1b[K"

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from nodewright.documents.output.sarif import SARIFLevel, SourcePosition
+from nodewright.documents.output.ci_formats import SARIFLevel, SourcePosition
 from nodewright.model.patterns import lazy_pattern
 from nodewright.model.printable import printable
 

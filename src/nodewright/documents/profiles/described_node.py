@@ -6,13 +6,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from nodewright.documents.profiles.catalogue import catalogue
-from nodewright.documents.profiles.machine_shapes import parse_shape_rules, resized, shape_machine
-from nodewright.documents.profiles.node_lookup import (
+from nodewright.documents.profiles.catalogue import (
     DEFAULT_PID_MAX,
     DEFAULT_ROOT_FS_BYTES,
+    catalogue,
     catalogue_profile,
 )
+from nodewright.documents.profiles.machine_shapes import parse_shape_rules, resized, shape_machine
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec, kubelet_labels

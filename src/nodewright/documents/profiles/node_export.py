@@ -12,12 +12,11 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.decode import checked, decode
 from nodewright.documents.formats.documents import parse_documents
 from nodewright.documents.formats.object_location import ObjectLocation
-from nodewright.documents.formats.schema import checked
 from nodewright.documents.output.json_yaml import plain_value
-from nodewright.documents.profiles.node_shape import pod_shape, shape_document
+from nodewright.documents.profiles.node_export import pod_shape, shape_document
 from nodewright.documents.profiles.profile_yaml import object_document, profile_document
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import API_VERSION, NodeProfile, NodeProfileSpec
@@ -203,7 +202,7 @@ def read_node_export(content: bytes, source: str = "export") -> NodeExport:
     document: dict[str, Any] = value.get("profile") or {}
     if faults := [*checked({**value, "profile": None}, KIND).faults, *_frame_faults(value)]:
         raise InputError(location.locate_all(faults))
-    from nodewright.documents.profiles.profile_files import profile_from_document  # noqa: PLC0415 - 3 MiB that writers do not need
+    from nodewright.documents.profiles.node_profiles import profile_from_document  # noqa: PLC0415 - 3 MiB that writers do not need
 
     profile = profile_from_document(document, replace(location, prefix="profile"))
     export = replace(decode({**value, "profile": {}}, NodeExport), profile=profile)

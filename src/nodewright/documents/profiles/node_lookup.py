@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from nodewright.documents.files.regular_files import is_there
-from nodewright.documents.formats.documents import read_file
-from nodewright.documents.formats.provided_files import provided_content
-from nodewright.documents.profiles.profile_files import profile_from_bytes
+from nodewright.documents.formats.documents import provided_content, read_file
+from nodewright.documents.profiles.node_profiles import profile_from_bytes
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec, kubelet_labels
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod
@@ -57,7 +56,7 @@ def _found_profile(reference: str | None) -> NodeProfile:
     if name == reference and (provided_content(reference) is not None or is_there(reference)):
         file = read_file(reference)
         if b"NodeProfile" not in file.content:
-            from nodewright.documents.profiles.described_node import is_node_object, node_object_profile  # noqa: PLC0415 - rare
+            from nodewright.documents.profiles.node_profiles import is_node_object, node_object_profile  # noqa: PLC0415 - rare
 
             if is_node_object(file.content):
                 return node_object_profile(reference)

@@ -6,19 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.decode import checked, decode
 from nodewright.documents.formats.documents import parse_documents, read_file
 from nodewright.documents.formats.object_location import ObjectLocation
-from nodewright.documents.formats.schema import checked
 from nodewright.documents.profiles.allocations import allocation_faults
 from nodewright.documents.profiles.kubelet_config_files import ConfigHost, kubelet_config_from
-from nodewright.documents.profiles.machine.cadvisor import contradictions
 from nodewright.engine.admission.admission_plugins import with_uid
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.core.devices.device_state import PREFERENCES
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.hardware import MachineInfo
+from nodewright.model.hardware.machine_faults import contradictions
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
 from nodewright.model.kubernetes.node_profile import (
     API_VERSION,

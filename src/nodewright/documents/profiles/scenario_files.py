@@ -6,19 +6,18 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.decode import decode, schema_faults
 from nodewright.documents.formats.documents import InputFile, parse_documents, read_file
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.documents.formats.object_location import ObjectLocation
-from nodewright.documents.formats.schema import schema_faults
 from nodewright.documents.formats.workloads import defaulting_warning_text
-from nodewright.documents.profiles.machine.cadvisor import contradictions
-from nodewright.documents.profiles.profile_files import preferred_allocation_faults, profile_faults
+from nodewright.documents.profiles.node_profiles import preferred_allocation_faults, profile_faults
 from nodewright.documents.profiles.usage_files import node_usage_faults
 from nodewright.engine.admission.admission_plugins import defaulted_pod, with_canonical_quantities
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.errors import Fault, InputError
+from nodewright.model.hardware.machine_faults import contradictions
 from nodewright.model.kubernetes.node_profile import API_VERSION, NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.scenario import (

@@ -8,11 +8,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.decode import decode, schema_faults
 from nodewright.documents.formats.documents import InputFile, decode_text, parse_documents, read_file
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.documents.formats.object_location import ObjectLocation
-from nodewright.documents.formats.schema import schema_faults
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.node_profile import API_VERSION

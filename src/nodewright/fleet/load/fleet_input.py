@@ -20,8 +20,8 @@ from nodewright.documents.formats.documents import (
     patch_files,
     read_file,
 )
+from nodewright.documents.formats.json_documents import NoteProgress
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
-from nodewright.documents.formats.large_lists import NoteProgress
 from nodewright.engine.core.predicates.node_affinity import daemon_pod_obstacle
 from nodewright.fleet.load.assembled_nodes import (
     AssembledNodes,
@@ -35,15 +35,21 @@ from nodewright.fleet.load.csv_tables import (
     decompressed,
     is_table,
     read_usage,
+    table_nodes,
+    table_pods,
     with_usage,
 )
-from nodewright.fleet.load.fleet_objects import FleetObjects, PodEntry, fleet_pods
+from nodewright.fleet.load.fleet_input import Shard, shards_of
+from nodewright.fleet.load.fleet_objects import (
+    FleetObjects,
+    PodEntry,
+    PodNames,
+    duplicate_name_fault,
+    fleet_pods,
+)
 from nodewright.fleet.load.gpu_annotations import GPUAnnotations
 from nodewright.fleet.load.openb import NODE_COLUMNS, POD_COLUMNS, openb_nodes, openb_pods
 from nodewright.fleet.load.pod_controllers import MAX_REPLICAS
-from nodewright.fleet.load.pod_names import PodNames, duplicate_name_fault
-from nodewright.fleet.load.shards import Shard, shards_of
-from nodewright.fleet.load.table_rows import table_nodes, table_pods
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors

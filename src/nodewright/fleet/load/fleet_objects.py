@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.documents.formats.controllers import POD_KIND
-from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.decode import checked, decode
 from nodewright.documents.formats.documents import (
     LARGE_BYTES,
     OTHER_DOCUMENTS,
@@ -21,15 +21,15 @@ from nodewright.documents.formats.documents import (
     parse_documents,
     starts_as_json,
 )
+from nodewright.documents.formats.json_documents import NoteProgress, noted
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
-from nodewright.documents.formats.large_lists import NoteProgress, noted
 from nodewright.documents.formats.manifests import ManifestLoader
 from nodewright.documents.formats.object_location import ObjectLocation, listed_items, with_type_meta
-from nodewright.documents.formats.schema import checked
 from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
 from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.fleet.load.assembled_nodes import NodeEntry, missing_node_facts, node_images, node_release
+from nodewright.fleet.load.fleet_objects import copy_names
 from nodewright.fleet.load.gpu_annotations import GPUAnnotations
 from nodewright.fleet.load.pod_controllers import (
     PodController,
@@ -38,7 +38,6 @@ from nodewright.fleet.load.pod_controllers import (
     controller_of,
     started_s,
 )
-from nodewright.fleet.load.pod_names import copy_names
 from nodewright.fleet.load.yaml_chunks import NAME_PLACEHOLDER, YAMLChunk, with_name, yaml_chunks
 from nodewright.fleet.workload import FleetPod
 from nodewright.model.errors import ENCODING_ERRORS, Fault, InputError

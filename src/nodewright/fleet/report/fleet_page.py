@@ -5,12 +5,16 @@ from html import escape
 
 import msgspec
 
-from nodewright.documents.output.html_page import PLOT_STYLE, PageOrigin, curve_legend, html_page, html_table
-from nodewright.documents.output.svg_plot import (
+from nodewright.documents.output.html_page import (
+    PLOT_STYLE,
     WIDTH,
+    PageOrigin,
     PlotCurve,
     PlotGrid,
     PlotWindow,
+    curve_legend,
+    html_page,
+    html_table,
     plot,
     quarter_ticks,
     round_time_ticks,
@@ -19,16 +23,16 @@ from nodewright.documents.output.svg_plot import (
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.fleet.capacity import total_capacity
 from nodewright.fleet.fleet_summary import FleetSummary
+from nodewright.fleet.report.fleet_page import HEAT_STYLE, heat_sections
 from nodewright.fleet.report.fleet_text import (
-    duration_text,
     filter_rejection_text,
     percent_text,
     placement_reason_text,
     reason_text,
     short_name,
 )
-from nodewright.fleet.report.heat_map import HEAT_STYLE, heat_sections
 from nodewright.fleet.simulation.outcomes import FleetPodRecord, FleetResult, PodOutcome
+from nodewright.fleet.workload import duration_text
 from nodewright.model.kubernetes.resource_names import PODS, readable_amount, resource_sort_key
 
 _ONE = 10**6

@@ -5,10 +5,9 @@ from typing import assert_never
 
 from nodewright.documents.output.text_layout import table
 from nodewright.engine.node.pod_admission import Placement
-from nodewright.fleet.capacity import ShapeCapacity, total_capacity
+from nodewright.fleet.capacity import ShapeCapacity, UnschedulablePod, total_capacity
 from nodewright.fleet.fleet_summary import FleetSummary, ShapeSummary
 from nodewright.fleet.simulation.outcomes import FilterRejections, FleetPodRecord, FleetResult, PodOutcome
-from nodewright.fleet.unschedulable import UnschedulablePod
 from nodewright.model.kubernetes.resource_names import (
     CPU,
     MEMORY,

@@ -6,17 +6,18 @@ from itertools import groupby, pairwise
 
 import msgspec
 
-from nodewright.documents.output.html_page import html_table
-from nodewright.documents.output.svg_plot import (
+from nodewright.documents.output.html_page import (
     BOTTOM,
     RIGHT,
     WIDTH,
     PlotWindow,
+    html_table,
     round_time_ticks,
     svg_element,
 )
-from nodewright.fleet.report.fleet_text import duration_text, short_name
+from nodewright.fleet.report.fleet_text import short_name
 from nodewright.fleet.simulation.outcomes import FleetResult, NodeSample
+from nodewright.fleet.workload import duration_text
 
 HEAT_CLASSES = 8
 """Number of colours above zero."""

@@ -5,13 +5,21 @@ from html import escape
 
 import msgspec
 
-from nodewright.documents.output.html_page import PLOT_STYLE, PageOrigin, curve_legend, html_page, html_table
-from nodewright.documents.output.svg_plot import WIDTH, svg_element
+from nodewright.documents.output.html_page import (
+    PLOT_STYLE,
+    WIDTH,
+    PageOrigin,
+    curve_legend,
+    html_page,
+    html_table,
+    svg_element,
+)
 from nodewright.fleet.fleet_summary import FleetSummary
 from nodewright.fleet.report.fleet_page import BAR_STYLE, SEED, ShareCurve, axis_top, shares_svg
-from nodewright.fleet.report.fleet_text import duration_text, percent_text, short_name
+from nodewright.fleet.report.fleet_text import percent_text, short_name
 from nodewright.fleet.report.sweep_report import SweepSummaries
 from nodewright.fleet.simulation.outcomes import PodOutcome
+from nodewright.fleet.workload import duration_text
 from nodewright.model.kubernetes.resource_names import PODS, resource_sort_key
 
 _CURVES = 4

@@ -13,10 +13,10 @@ from nodewright.fleet.report.fleet_report import (
     RunStatistics,
     run_statistics,
 )
-from nodewright.fleet.report.fleet_text import duration_text, percent_text
+from nodewright.fleet.report.fleet_text import percent_text
 from nodewright.fleet.simulation.outcomes import PodOutcome
 from nodewright.fleet.sweep_runs import SweepPoint
-from nodewright.fleet.workload import FleetNode
+from nodewright.fleet.workload import FleetNode, duration_text
 from nodewright.model.kubernetes.resource_names import CPU
 from nodewright.model.reasons.reason import kubelet_text
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import msgspec
 
 from nodewright.engine.core.predicates.predicate_check import HostPort
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodShape
 from nodewright.model.kubernetes.objects import Taint
 
 _MIN_LOG_LENGTH = 1024

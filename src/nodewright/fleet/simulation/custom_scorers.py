@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from nodewright.fleet.simulation.cluster_view import NodeSlot
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodShape
 from nodewright.fleet.simulation.scores import MAX_NODE_SCORE
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.custom_policy import (

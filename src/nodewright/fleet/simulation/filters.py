@@ -10,7 +10,7 @@ from typing import NamedTuple
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
 from nodewright.engine.core.predicates.predicate_check import ALL_ADDRESSES, HostPort
 from nodewright.fleet.simulation.cluster_view import NodeSlot
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodShape
 from nodewright.model.kubernetes.objects import Taint, Toleration, tolerates
 
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")

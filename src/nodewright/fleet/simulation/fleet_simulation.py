@@ -10,10 +10,16 @@ from nodewright.engine.core.eviction.eviction_policy import MONITORING_PERIOD_S
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.resource_holders import with_pod_names
 from nodewright.fleet.simulation.cluster_view import AssignedPod, ClusterView, NodeSlot
-from nodewright.fleet.simulation.image_locality import ImageLocality
-from nodewright.fleet.simulation.kubelet_state import SimulatedKubelet
-from nodewright.fleet.simulation.kubelets import AdmissionOutcome, SimulatedKubelets, allocatable_of
-from nodewright.fleet.simulation.node_pressure import EvictionCheck, PlacedUsage, next_check, usage_reading
+from nodewright.fleet.simulation.kubelets import (
+    AdmissionOutcome,
+    EvictionCheck,
+    PlacedUsage,
+    SimulatedKubelet,
+    SimulatedKubelets,
+    allocatable_of,
+    next_check,
+    usage_reading,
+)
 from nodewright.fleet.simulation.outcomes import (
     FleetEvent,
     FleetEventKind,
@@ -23,7 +29,7 @@ from nodewright.fleet.simulation.outcomes import (
     SimulationCounters,
 )
 from nodewright.fleet.simulation.pending_queue import PendingQueue, ShapeQueue
-from nodewright.fleet.simulation.pod_shapes import PodShape, PodShapes
+from nodewright.fleet.simulation.pod_templates import PodShape, PodShapes
 from nodewright.fleet.simulation.scheduler import (
     ExhaustiveScheduler,
     IncrementalScheduler,
@@ -35,7 +41,7 @@ from nodewright.fleet.simulation.scheduler_preemption import (
     PreemptionPlan,
     preemption_plan,
 )
-from nodewright.fleet.simulation.scores import default_score
+from nodewright.fleet.simulation.scores import ImageLocality, default_score
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.values.event_queue import EventQueue

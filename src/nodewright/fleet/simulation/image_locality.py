@@ -8,7 +8,7 @@ Departs: nodes keep the images that they report, where kubelets pull images and 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from nodewright.fleet.simulation.cluster_view import NodeSlot
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodShape
 from nodewright.fleet.simulation.scores import MAX_NODE_SCORE
 from nodewright.fleet.workload import FleetNode
 from nodewright.model.kubernetes.objects import Pod

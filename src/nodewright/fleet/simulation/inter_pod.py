@@ -7,8 +7,12 @@ from typing import TypeAlias
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
 from nodewright.fleet.simulation.cluster_view import ClusterView, NodeSlot
 from nodewright.fleet.simulation.filters import FilterStatus, untolerated_taint
-from nodewright.fleet.simulation.pod_shapes import PodShape
-from nodewright.fleet.simulation.pod_terms import AffinityTerm, TopologySpreadConstraint, matches_all
+from nodewright.fleet.simulation.pod_templates import (
+    AffinityTerm,
+    PodShape,
+    TopologySpreadConstraint,
+    matches_all,
+)
 from nodewright.fleet.simulation.scores import MAX_NODE_SCORE
 
 HOSTNAME = "kubernetes.io/hostname"

@@ -30,9 +30,9 @@ from nodewright.engine.node.node_state import NodeState, with_reported_resources
 from nodewright.engine.node.pod_admission import Placement, placement_of
 from nodewright.engine.node.step import Decision, step
 from nodewright.engine.node.unknowns import assumptions_for, unjudged_features
-from nodewright.fleet.simulation.kubelet_state import AcceptedPod, PlacedPod, SimulatedKubelet
+from nodewright.fleet.simulation.kubelets import AcceptedPod, PlacedPod, SimulatedKubelet
 from nodewright.fleet.simulation.outcomes import SHARED_POOL_PLACEMENT
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodShape
 from nodewright.fleet.simulation.shared_decisions import GrantedAlignment, SharedDecisions
 from nodewright.fleet.workload import FleetNode
 from nodewright.model.kubernetes.node_profile import NodeProfile

@@ -6,8 +6,8 @@ from heapq import heappop, heappush, heapreplace
 
 from nodewright.fleet.simulation.cluster_view import NodeSlot
 from nodewright.fleet.simulation.filters import fits_resources
-from nodewright.fleet.simulation.node_groups import NodeGroup, NodeGroups
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.node_ranking import NodeGroup, NodeGroups
+from nodewright.fleet.simulation.pod_templates import PodShape
 from nodewright.fleet.simulation.scores import SCORE_BOUNDS
 
 _INFEASIBLE = _NO_NODE = -1

@@ -14,7 +14,7 @@ import msgspec
 
 from nodewright.fleet.simulation.cluster_view import ClusterView
 from nodewright.fleet.simulation.filters import fits_resources, static_filter_status
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodShape
 
 
 class QueuedPod(msgspec.Struct, frozen=True, gc=False):

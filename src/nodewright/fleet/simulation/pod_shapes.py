@@ -8,7 +8,7 @@ import msgspec
 from nodewright.engine.core.predicates.predicate_check import HostPort, host_ports
 from nodewright.engine.core.requests.effective_resources import USE_STATUS, pod_requests, scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.fleet.simulation.pod_terms import (
+from nodewright.fleet.simulation.pod_templates import (
     SYSTEM_DEFAULT_CONSTRAINTS,
     PodAffinityTerms,
     TopologySpreadConstraint,

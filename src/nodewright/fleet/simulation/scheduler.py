@@ -20,13 +20,11 @@ from nodewright.fleet.simulation.filters import (
     resource_filter_status,
     static_filter_status,
 )
-from nodewright.fleet.simulation.inter_pod import InterPodView
-from nodewright.fleet.simulation.node_groups import NodeGroups
-from nodewright.fleet.simulation.node_ranking import NodeRanking
+from nodewright.fleet.simulation.inter_pod import InterPodView, SpreadRanking
+from nodewright.fleet.simulation.node_ranking import NodeGroups, NodeRanking
 from nodewright.fleet.simulation.outcomes import FilterRejections
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodShape
 from nodewright.fleet.simulation.scores import MAX_NODE_SCORE, SCORED_STATES
-from nodewright.fleet.simulation.spread_ranking import SpreadRanking
 
 NodeScore: TypeAlias = Callable[[PodShape, NodeSlot], int]
 """Score of a node that depends on the pod and the node only: a weighted sum of scores from 0 to 100."""

@@ -15,8 +15,7 @@ from typing import NamedTuple, TypeAlias
 from nodewright.fleet.simulation.cluster_view import AssignedPod, ClusterView, NodeSlot
 from nodewright.fleet.simulation.filters import fits_resources, static_filter_status
 from nodewright.fleet.simulation.inter_pod import InterPodView
-from nodewright.fleet.simulation.pod_shapes import PodShape
-from nodewright.fleet.simulation.pod_terms import LabelMatcher
+from nodewright.fleet.simulation.pod_templates import LabelMatcher, PodShape
 from nodewright.fleet.workload import DisruptionBudget
 
 

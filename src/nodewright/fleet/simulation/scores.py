@@ -6,7 +6,7 @@ Units: cpu in thousandths, memory in bytes, as `NodeSlot` and `PodShape` have th
 from collections.abc import Callable, Hashable, Mapping
 
 from nodewright.fleet.simulation.cluster_view import NodeSlot
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodShape
 
 MAX_NODE_SCORE = 100
 """The highest score of one plugin.

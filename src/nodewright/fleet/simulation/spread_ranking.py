@@ -8,8 +8,7 @@ from typing import TypeAlias
 
 from nodewright.fleet.simulation.cluster_view import ClusterView, NodeSlot
 from nodewright.fleet.simulation.inter_pod import HOSTNAME, is_counted, matching_pods_by_node
-from nodewright.fleet.simulation.pod_shapes import PodShape
-from nodewright.fleet.simulation.pod_terms import TopologySpreadConstraint
+from nodewright.fleet.simulation.pod_templates import PodShape, TopologySpreadConstraint
 from nodewright.fleet.simulation.scores import MAX_NODE_SCORE
 
 NodeScores: TypeAlias = Callable[[int], int]

@@ -42,7 +42,7 @@ from nodewright.predict.node_report.report_parts import (
 )
 
 if TYPE_CHECKING:
-    from nodewright.documents.output.workflow_commands import WorkflowCommand
+    from nodewright.documents.output.ci_formats import WorkflowCommand
 
 
 class AdmissionEntry(PodDecision, frozen=True, kw_only=True):
@@ -188,8 +188,10 @@ def pod_admission(entry: AdmissionEntry) -> PodAdmission:
 
 def admission_commands(entries: Iterable[AdmissionEntry]) -> "Iterator[WorkflowCommand]":
     """What the node does not admit as workflow commands of GitHub Actions, beside its file."""
-    from nodewright.documents.output.sarif import SourcePosition  # noqa: PLC0415 - start-up time
-    from nodewright.documents.output.workflow_commands import WorkflowCommand  # noqa: PLC0415 - as above
+    from nodewright.documents.output.ci_formats import (
+        SourcePosition,  # noqa: PLC0415 - start-up time
+        WorkflowCommand,  # noqa: PLC0415 - as above
+    )
 
     for entry in entries:
         if entry.admitted:

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.formats.decode import decode
-from nodewright.documents.formats.schema import checked
+from nodewright.documents.formats.decode import checked, decode
 from nodewright.engine.core.requests.qos_and_priority import is_mirror
 from nodewright.engine.node.step import Decision
 from nodewright.model.errors import Fault, InputError

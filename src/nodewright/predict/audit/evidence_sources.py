@@ -28,8 +28,7 @@ from nodewright.documents.profiles.kubelet_root import (
     RootReadOptions,
     read_kubelet_root,
 )
-from nodewright.documents.profiles.node_lookup import find_profile
-from nodewright.documents.profiles.profile_files import profile_from_bytes
+from nodewright.documents.profiles.node_profiles import find_profile, profile_from_bytes
 from nodewright.documents.profiles.state_files.device_checkpoint import device_state_from_checkpoint
 from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig
 from nodewright.engine.core.cgroups.cgroup_names import CgroupDriver, QOSCgroupNames, pod_uid_from_cgroup

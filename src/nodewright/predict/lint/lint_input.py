@@ -16,9 +16,8 @@ from nodewright.documents.formats.inventory import Inventory, InventoryObject
 from nodewright.documents.formats.kubelet_json import Decoded, DecodingFault
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.documents.profiles.kubelet_config_files import config_document, decode_kubelet_config
-from nodewright.documents.profiles.node_lookup import find_profile
-from nodewright.documents.profiles.profile_files import KIND as PROFILE_KIND
-from nodewright.documents.profiles.profile_files import profile_from_document
+from nodewright.documents.profiles.node_profiles import KIND as PROFILE_KIND
+from nodewright.documents.profiles.node_profiles import find_profile, profile_from_document
 from nodewright.engine.admission.admission_plugins import with_uid
 from nodewright.engine.core.allocatable import node_resources
 from nodewright.engine.core.config.complete_config import complete_config

@@ -9,17 +9,20 @@ import msgspec
 from msgspec import UNSET, UnsetType, field
 
 from nodewright.documents.formats.object_location import ObjectLocation
-from nodewright.documents.output.json_yaml import Report, ReportDocument
-from nodewright.documents.output.junit import JUnitCase, JUnitSuite, junit_text
-from nodewright.documents.output.sarif import (
+from nodewright.documents.output.ci_formats import (
+    COMMAND_BY_LEVEL,
+    JUnitCase,
+    JUnitSuite,
     SARIFLevel,
     SARIFResult,
     SARIFRule,
     SourcePosition,
+    WorkflowCommand,
+    junit_text,
     sarif_document,
 )
+from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.documents.output.text_layout import table
-from nodewright.documents.output.workflow_commands import COMMAND_BY_LEVEL, WorkflowCommand
 from nodewright.engine.node.what_if.counterfactuals import Suggestion
 from nodewright.model.printable import printable, printable_lines
 from nodewright.model.reasons.api_server import LimitReason

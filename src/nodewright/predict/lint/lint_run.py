@@ -8,12 +8,13 @@ import msgspec
 
 from nodewright.documents.formats.documents import decode_text
 from nodewright.documents.formats.object_location import ObjectLocation
-from nodewright.documents.output.sarif import SourcePosition
+from nodewright.documents.output.ci_formats import SourcePosition
 from nodewright.model.patterns import lazy_pattern
 from nodewright.predict.lint.lint_input import LintInput
 from nodewright.predict.lint.lint_model import FieldViolation, LintRule, PodSubject, Subject
 from nodewright.predict.lint.lint_report import LintFinding, finding_text, fix_text
-from nodewright.predict.lint.rules import RULES_BY_ID, UNUSED_IGNORE, RuleSelection, applies, rule_violations
+from nodewright.predict.lint.lint_run import applies, rule_violations
+from nodewright.predict.lint.rules import RULES_BY_ID, UNUSED_IGNORE, RuleSelection
 
 ANNOTATION = "nodewright.dev/ignore"
 _COMMENT = lazy_pattern(r"(?:^|\s)#\s*nodewright:\s*ignore\s+(NW\d+(?:\s*,\s*NW\d+)*)(.*)$", re.MULTILINE)

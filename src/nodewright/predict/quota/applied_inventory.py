@@ -7,8 +7,8 @@ import msgspec
 
 from nodewright.documents.formats.inventory import Inventory, InventoryObject
 from nodewright.documents.formats.workloads import release_warnings
+from nodewright.documents.output.ci_formats import SourcePosition
 from nodewright.documents.output.request_sentences import deciding_text, derivation_lines, derivation_summary
-from nodewright.documents.output.sarif import SourcePosition
 from nodewright.documents.output.text_layout import table
 from nodewright.engine.admission.api_server.apply import ApplyOutcome, ApplyResult, RefusedObject, apply
 from nodewright.engine.admission.api_server.charges import NamespacePolicy

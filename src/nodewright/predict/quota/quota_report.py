@@ -5,10 +5,17 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import UNSET, UnsetType, field
 
+from nodewright.documents.output.ci_formats import (
+    JUnitCase,
+    JUnitSuite,
+    SARIFLevel,
+    SARIFResult,
+    SARIFRule,
+    WorkflowCommand,
+    junit_text,
+    sarif_document,
+)
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
-from nodewright.documents.output.junit import JUnitCase, JUnitSuite, junit_text
-from nodewright.documents.output.sarif import SARIFLevel, SARIFResult, SARIFRule, sarif_document
-from nodewright.documents.output.workflow_commands import WorkflowCommand
 from nodewright.engine.admission.api_server.apply import ApplyOutcome
 from nodewright.engine.admission.api_server.pod_creation import LimitRangeViolation, ObjectRejection
 from nodewright.engine.admission.limit_ranger import FilledIn

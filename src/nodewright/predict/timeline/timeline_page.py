@@ -5,14 +5,17 @@ from html import escape
 
 from msgspec.structs import replace
 
-from nodewright.documents.output.html_page import PLOT_STYLE, PageOrigin, curve_legend, html_page
-from nodewright.documents.output.svg_plot import (
+from nodewright.documents.output.html_page import (
+    PLOT_STYLE,
+    PageOrigin,
     PlotCurve,
     PlotGrid,
     PlotLevel,
     PlotMark,
     PlotWindow,
     clipped,
+    curve_legend,
+    html_page,
     memory_ticks,
     plot,
     round_time_ticks,

@@ -9,10 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.documents.files.regular_files import is_there
-from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.decode import decode, schema_faults
 from nodewright.documents.formats.documents import InputFile, decode_text, parse_documents, read_file
 from nodewright.documents.formats.object_location import ObjectLocation
-from nodewright.documents.formats.schema import schema_faults
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import API_VERSION
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod

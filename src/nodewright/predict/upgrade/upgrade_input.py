@@ -15,8 +15,7 @@ from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.profiles.capture.node_pods import NodePods, read_pods
 from nodewright.documents.profiles.kubelet_config_files import ConfigHost, config_document
 from nodewright.documents.profiles.kubelet_root import CONFIG_FILE, RootReadOptions, read_kubelet_root
-from nodewright.documents.profiles.node_lookup import find_profile, with_release
-from nodewright.documents.profiles.profile_files import load_profile
+from nodewright.documents.profiles.node_profiles import find_profile, load_profile, with_release
 from nodewright.documents.profiles.state_files.checkpoints import state_as_written, written_state_files
 from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
 from nodewright.engine.core.requests.resource_defaults import with_defaults

@@ -29,7 +29,7 @@ from nodewright.documents.profiles.kubelet_root import (
     read_kubelet_root,
 )
 from nodewright.documents.profiles.machine.captured_machine import capture_copy, capture_this_machine
-from nodewright.documents.profiles.machine.missing_facts import MachineFact, missing_fact_sentence
+from nodewright.documents.profiles.machine.host_facts import MachineFact, missing_fact_sentence
 from nodewright.documents.profiles.node_export import SourceState
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile

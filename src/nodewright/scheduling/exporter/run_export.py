@@ -27,8 +27,7 @@ from nodewright.cluster.serving.tls import ReloadingTLS, serving_tls
 from nodewright.cluster.tasks.supervision import stop_event
 from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.files.process_tuning import collect_connections
-from nodewright.documents.output.exit_codes import ERROR, YES
-from nodewright.documents.output.terminal import print_log_line, print_message, print_text
+from nodewright.documents.output.terminal import ERROR, YES, print_log_line, print_message, print_text
 from nodewright.model.errors import Fault, InputError
 from nodewright.scheduling.exporter.export_options import ExportOptions
 from nodewright.scheduling.exporter.exporter import Exporter

@@ -14,11 +14,9 @@ from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.scheduling.verdicts.disruption_budgets import ClusterBudget
 from nodewright.scheduling.verdicts.extender_protocol import decode_pod
 from nodewright.scheduling.verdicts.pod_queries import PodQuery, pod_query
-from nodewright.scheduling.verdicts.tracked_cluster import TrackedCluster
-from nodewright.scheduling.verdicts.tracked_nodes import Basis
+from nodewright.scheduling.verdicts.tracked_cluster import Basis, ClusterBudget, TrackedCluster
 from nodewright.scheduling.verdicts.verdict_ledger import ComparedVerdict, VerdictLedger
 
 NODES_PATH, PODS_PATH = "/api/v1/nodes", "/api/v1/pods"

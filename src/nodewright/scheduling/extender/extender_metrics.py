@@ -14,8 +14,7 @@ from nodewright.documents.output.exposition import (
     family_text,
 )
 from nodewright.engine.node.step import Decision
-from nodewright.scheduling.verdicts.tracked_cluster import TrackedCluster
-from nodewright.scheduling.verdicts.tracked_nodes import Basis
+from nodewright.scheduling.verdicts.tracked_cluster import Basis, TrackedCluster
 from nodewright.scheduling.verdicts.verdict_ledger import VerdictLedger
 
 _BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)

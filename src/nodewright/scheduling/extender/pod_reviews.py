@@ -7,7 +7,7 @@ from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.admit.pod_review import EmptyNodes
 from nodewright.scheduling.extender.extender_service import ExtenderService
-from nodewright.scheduling.verdicts.tracked_nodes import Basis, TrackedNode
+from nodewright.scheduling.verdicts.tracked_cluster import Basis, TrackedNode
 
 
 class ClusterReviews:

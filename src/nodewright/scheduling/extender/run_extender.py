@@ -29,8 +29,7 @@ from nodewright.cluster.serving.tls import ReloadingTLS, serving_tls
 from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised, stop_event
 from nodewright.cluster.tasks.timing import Clock, HostClock
 from nodewright.documents.files.process_tuning import ShortCollections
-from nodewright.documents.output.exit_codes import YES
-from nodewright.documents.output.terminal import print_log_line
+from nodewright.documents.output.terminal import YES, print_log_line
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.runtime_status import RecordEvent
 from nodewright.scheduling.extender.cluster_feed import ClusterFeed
@@ -43,7 +42,7 @@ from nodewright.scheduling.extender.extender_routes import (
 )
 from nodewright.scheduling.extender.extender_service import ApiBinder, ExtenderService, ServiceOptions
 from nodewright.scheduling.extender.leader_lease import LeaderLease
-from nodewright.scheduling.extender.review_routes import ReviewRoutes
+from nodewright.scheduling.extender.pod_reviews import ReviewRoutes
 from nodewright.scheduling.extender.scheduler_calls import SchedulerCalls, SingleProcess
 from nodewright.scheduling.extender.scorers import scorer_of
 from nodewright.scheduling.extender.sharded_calls import ShardedCalls

@@ -6,7 +6,7 @@ from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.node.managers.hint_providers import CPUProvider
 from nodewright.engine.node.node_state import NodeState
-from nodewright.fleet.simulation.custom_scorers import CandidateNode, NodeScorer
+from nodewright.fleet.simulation.scores import CandidateNode, NodeScorer
 from nodewright.fleet.sweep_runs import load_node_scorers
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod

@@ -11,8 +11,7 @@ from nodewright.model.errors import Fault, InputError
 from nodewright.scheduling.verdicts.extender_protocol import MAX_CANDIDATES, decode_pod
 from nodewright.scheduling.verdicts.placement_decisions import placement_ranks, ranked_scores
 from nodewright.scheduling.verdicts.pod_queries import PodQuery, pod_query
-from nodewright.scheduling.verdicts.tracked_cluster import TrackedCluster
-from nodewright.scheduling.verdicts.tracked_nodes import Basis
+from nodewright.scheduling.verdicts.tracked_cluster import Basis, TrackedCluster
 
 ADMIT_PATH, OPENAPI_PATH = "/v1/admit", "/openapi/v3"
 _VERSION = "nodewright.dev/v1alpha1"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from nodewright.fleet.simulation.pod_terms import LabelMatcher
+from nodewright.fleet.simulation.pod_templates import LabelMatcher
 from nodewright.model.kubernetes.objects import Pod
 
 

@@ -7,8 +7,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.formats.decode import decode, decode_json
-from nodewright.documents.formats.schema import checked
+from nodewright.documents.formats.decode import checked, decode, decode_json
 from nodewright.documents.profiles.node_export import (
     MAX_EXPORT_BYTES,
     ExportSource,

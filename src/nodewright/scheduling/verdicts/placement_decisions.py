@@ -8,16 +8,16 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.node.step import Decision
-from nodewright.scheduling.verdicts.disruption_budgets import violating_uids
 from nodewright.scheduling.verdicts.pod_queries import PodQuery
 from nodewright.scheduling.verdicts.shared_states import SharedState
 from nodewright.scheduling.verdicts.tracked_cluster import (
     BasedVerdict,
+    Basis,
     PodOnNode,
     TrackedCluster,
     refuses_pod,
+    violating_uids,
 )
-from nodewright.scheduling.verdicts.tracked_nodes import Basis
 
 MAX_SCORE = 10
 """Follows: v1.36, kube-scheduler/extender/v1/types.go, MaxExtenderPriority."""

@@ -16,8 +16,8 @@ from nodewright.model.reasons.reason import Reason, kubelet_text, sentence
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import state_with_pods
-from nodewright.scheduling.verdicts.nameless_profiles import NamelessProfile, NodeNames, named_pod
 from nodewright.scheduling.verdicts.pod_queries import PodQuery
+from nodewright.scheduling.verdicts.shared_states import NamelessProfile, NodeNames, named_pod
 
 MAX_STATES, MAX_VERDICTS = 20_000, 400_000
 

@@ -7,12 +7,23 @@ from typing import NamedTuple
 from nodewright.engine.node.step import Decision
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.reasons.reason import kubelet_text, sentence
-from nodewright.scheduling.verdicts.disruption_budgets import ClusterBudget
-from nodewright.scheduling.verdicts.nameless_profiles import pod_number
 from nodewright.scheduling.verdicts.pod_queries import PodQuery
-from nodewright.scheduling.verdicts.remembered_answers import PlacedPods, RememberedAnswers
-from nodewright.scheduling.verdicts.shared_states import NodeVerdict, SharedState, StatePool, last_number
-from nodewright.scheduling.verdicts.tracked_nodes import Basis, PodReservation, TrackedNode, TrackedNodes
+from nodewright.scheduling.verdicts.shared_states import (
+    NodeVerdict,
+    SharedState,
+    StatePool,
+    last_number,
+    pod_number,
+)
+from nodewright.scheduling.verdicts.tracked_cluster import (
+    Basis,
+    ClusterBudget,
+    PlacedPods,
+    PodReservation,
+    RememberedAnswers,
+    TrackedNode,
+    TrackedNodes,
+)
 
 RESERVATION_S = 60.0
 MAX_ORDERED_PODS = 4

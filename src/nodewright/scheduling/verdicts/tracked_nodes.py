@@ -7,9 +7,8 @@ from itertools import chain
 import msgspec
 
 from nodewright.model.kubernetes.node_profile import NodeProfile
-from nodewright.scheduling.verdicts.nameless_profiles import NodeNames
 from nodewright.scheduling.verdicts.pod_queries import PodQuery
-from nodewright.scheduling.verdicts.shared_states import SharedState
+from nodewright.scheduling.verdicts.shared_states import NodeNames, SharedState
 
 
 class Basis(StrEnum):

@@ -7,8 +7,7 @@ from typing import NamedTuple
 from nodewright.engine.node.step import Decision
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.status_evidence import FailureCause, status_evidence
-from nodewright.scheduling.verdicts.tracked_cluster import BasedVerdict
-from nodewright.scheduling.verdicts.tracked_nodes import Basis
+from nodewright.scheduling.verdicts.tracked_cluster import BasedVerdict, Basis
 
 MAX_EXPECTATIONS = 100_000
 

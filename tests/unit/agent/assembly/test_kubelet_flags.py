@@ -12,7 +12,7 @@ from nodewright.agent.assembly.kubelet_flags import (
     parse_kubelet_flags,
 )
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR
+from nodewright.documents.output.terminal import ERROR
 from nodewright.model.errors import InputError
 
 NODE_SUITE = shlex.split(

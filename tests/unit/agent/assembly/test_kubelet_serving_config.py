@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR
+from nodewright.documents.output.terminal import ERROR
 
 
 def run_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], *words: str) -> int:

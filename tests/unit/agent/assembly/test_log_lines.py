@@ -3,8 +3,8 @@
 import pytest
 
 from nodewright.agent.assembly.run_agent import _print_event
-from nodewright.documents.output.kubectl.describe_pod import events_section
-from nodewright.documents.output.kubectl.listing import events_table
+from nodewright.documents.output.kubectl_describe import events_section
+from nodewright.documents.output.kubectl_tables import events_table
 from nodewright.model.kubernetes.runtime_status import RecordEvent
 from nodewright.model.values.instant import Instant
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.agent.observe import manifest_sources
+from nodewright.agent.observe import manifest_sources as manifest_sources
 from nodewright.agent.observe.manifest_sources import (
     ManifestDirectory,
     SourceListener,

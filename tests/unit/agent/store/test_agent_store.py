@@ -32,8 +32,7 @@ from nodewright.agent.store.store_files import (
     pod_file,
     read_pod_file,
 )
-from nodewright.documents.files.file_store import LocalFileStore
-from nodewright.documents.files.ports import FileStore
+from nodewright.documents.files.file_store import FileStore, LocalFileStore
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.profiles.scenario_files import journal_header, scenario_from_file, scenario_node
 from nodewright.engine.core.memory.memory_state import MemoryState

@@ -9,12 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.documents.files.file_store import (
-    LocalFileStore,
-    NotRegularFileError,
-    read_regular_file,
-    try_flock,
-)
+from nodewright.documents.files.file_store import LocalFileStore, try_flock
+from nodewright.documents.files.regular_files import NotRegularFileError, read_regular_file
 from nodewright.model.errors import HostError
 
 

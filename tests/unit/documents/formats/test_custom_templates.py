@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 import yaml
 
-from nodewright.documents.formats.custom_kinds import parsed_template_path
-from nodewright.documents.formats.custom_templates import custom_pods, known_kinds, template_paths
+from nodewright.documents.formats.custom_resources import custom_pods, known_kinds, template_paths
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.formats.manifests import ManifestLoader
-from nodewright.documents.formats.object_selection import ObjectSelection
+from nodewright.documents.formats.object_selection import ObjectSelection, parsed_template_path
 from nodewright.documents.formats.workloads import LoadedWorkloads
 from nodewright.model.errors import InputError
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.documents.formats.schema import (
+from nodewright.documents.formats.decode import (
     KUBERNETES,
     NODEWRIGHT,
     checked,

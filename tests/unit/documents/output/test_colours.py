@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from nodewright.documents.output.colours import ColourMode, coloured, has_colours
+from nodewright.documents.output.terminal import ColourMode, coloured, has_colours
 
 
 class Terminal(io.StringIO):

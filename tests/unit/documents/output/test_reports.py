@@ -12,9 +12,9 @@ from msgspec import UNSET, UnsetType
 from tests.support.json_schema import violations
 
 from nodewright.cli.about import OBJECTS, REPORTS, schema_of
-from nodewright.documents.output.exit_codes import ERROR
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument, as_json
 from nodewright.documents.output.report_schemas import report_schema
+from nodewright.documents.output.terminal import ERROR
 from nodewright.model.reasons.reason import OSFieldMismatch, SysctlForbidden
 from nodewright.model.values.idset import CPUSet
 from tools.consoles import PROGRAM, blocks, console_commands, documents, execute, words

@@ -4,12 +4,14 @@ from xml.dom.minidom import Element, parseString
 
 import pytest
 
-from nodewright.documents.output.junit import JUnitCase, JUnitSuite, junit_text
-from nodewright.documents.output.sarif import (
+from nodewright.documents.output.ci_formats import (
+    JUnitCase,
+    JUnitSuite,
     SARIFLevel,
     SARIFResult,
     SARIFRule,
     SourcePosition,
+    junit_text,
     sarif_document,
 )
 

@@ -6,8 +6,7 @@ from nodewright.documents.profiles.catalogue import (
     real_machines,
     recorded_machines,
 )
-from nodewright.documents.profiles.node_lookup import find_profile
-from nodewright.documents.profiles.profile_files import profile_faults, profile_from_bytes
+from nodewright.documents.profiles.node_profiles import find_profile, profile_faults, profile_from_bytes
 from nodewright.documents.profiles.profile_yaml import profile_document, profile_yaml
 from nodewright.model.errors import InputError
 from nodewright.model.hardware import machine_faults

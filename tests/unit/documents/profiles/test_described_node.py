@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import ERROR, NO, USAGE, YES
-from nodewright.documents.profiles.described_node import shape_profile, with_devices
-from nodewright.documents.profiles.node_lookup import find_profile
+from nodewright.documents.output.terminal import ERROR, NO, USAGE, YES
+from nodewright.documents.profiles.machine_shapes import shape_profile, with_devices
+from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.node_profile import NodePart
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.documents.formats.go.go_types import STRING
-from nodewright.documents.formats.go.marshal import checksum, marshal
+from nodewright.documents.formats.go_checkpoint import checksum, marshal
+from nodewright.documents.formats.go_json import STRING
 from nodewright.documents.profiles.kubelet_root import KubeletRoot, RootReadOptions, read_kubelet_root
 from nodewright.documents.profiles.state_files.cpu_manager_state import cpu_state_file
 from nodewright.documents.profiles.state_files.device_checkpoint import (

@@ -19,8 +19,8 @@ from nodewright.documents.profiles.node_export import (
     node_export,
     profile_digest,
     read_node_export,
+    shape_document,
 )
-from nodewright.documents.profiles.node_shape import shape_document
 from nodewright.model.errors import InputError
 from nodewright.model.hardware import GIB
 from nodewright.model.kubernetes.node_profile import ContainerAllocation, MemoryBlock, NodeProfile, ReadSource

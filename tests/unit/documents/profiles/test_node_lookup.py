@@ -1,6 +1,6 @@
 import pytest
 
-from nodewright.documents.profiles.node_lookup import find_profile
+from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.model.errors import InputError
 
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.documents.profiles.profile_files import load_profile, profile_from_bytes
+from nodewright.documents.profiles.node_profiles import load_profile, profile_from_bytes
 from nodewright.model.errors import InputError
 
 HEAD = b"apiVersion: nodewright.dev/v1alpha1\nkind: NodeProfile\n"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.fleet.load.fleet_input import FleetFiles, load_fleet
-from nodewright.fleet.load.pod_names import PodNames
+from nodewright.fleet.load.fleet_objects import PodNames
 from nodewright.model.errors import InputError
 
 HEAD = "name,namespace,cpu,memory,arrives,runs\n"

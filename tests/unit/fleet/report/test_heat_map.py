@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.fleet import Options, run
-from nodewright.fleet.report.heat_map import heat_map, heat_rows, heat_sections, mean_shares
+from nodewright.fleet.report.fleet_page import heat_map, heat_rows, heat_sections, mean_shares
 from nodewright.fleet.simulation.outcomes import FleetResult, NodeSample
 from nodewright.testing.fleets import a_template, some_nodes, some_pods
 

@@ -10,15 +10,15 @@ import pytest
 from nodewright.documents.output.html_page import PageOrigin
 from nodewright.documents.output.json_yaml import as_json
 from nodewright.fleet import run
+from nodewright.fleet.capacity import UnschedulablePod, report_unschedulable, unschedulable_text
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
 from nodewright.fleet.load.fleet_input import FleetFiles, load_fleet
 from nodewright.fleet.report.fleet_page import SplitBar, bars_svg, fleet_page
 from nodewright.fleet.report.fleet_report import POD_COLUMNS, FleetAssumptions, fleet_report, pod_columns
-from nodewright.fleet.report.fleet_text import fleet_text, pods_text, unschedulable_text
+from nodewright.fleet.report.fleet_text import fleet_text, pods_text
 from nodewright.fleet.simulation.outcomes import FleetResult, PodOutcome
 from nodewright.fleet.sweep_runs import SweepAxis, sweep_points
 from nodewright.fleet.synthetic import SyntheticFleet, node_rows, pod_rows
-from nodewright.fleet.unschedulable import UnschedulablePod, report_unschedulable
 from nodewright.fleet.workload import FleetPod
 from tools.source import ROOT
 

@@ -8,7 +8,7 @@ import pytest
 from nodewright.fleet import run
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
 from nodewright.fleet.load.fleet_input import FleetFiles, load_fleet
-from nodewright.fleet.report.sweep_page import Metric, metric_bars, sweep_metrics, sweep_page
+from nodewright.fleet.report.sweep_report import Metric, metric_bars, sweep_metrics, sweep_page
 from nodewright.fleet.sweep_runs import SweepPoint
 from tools.source import ROOT
 

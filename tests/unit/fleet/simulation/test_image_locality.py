@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.fleet.simulation.image_locality import ImageLocality
+from nodewright.fleet.simulation.scores import ImageLocality
 from nodewright.testing.fleets import some_nodes
 from nodewright.testing.objects import a_pod
 

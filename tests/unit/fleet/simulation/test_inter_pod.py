@@ -11,7 +11,7 @@ import pytest
 
 from nodewright.fleet.simulation.cluster_view import ClusterView
 from nodewright.fleet.simulation.inter_pod import InterPodView
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodShape
 from nodewright.model.kubernetes.objects import Taint
 from nodewright.testing.fleets import HOSTNAME, a_cluster_view, a_node_slot, a_shape, a_template
 

@@ -12,7 +12,7 @@ import pytest
 
 from nodewright.fleet.simulation.cluster_view import ClusterView, NodeSlot
 from nodewright.fleet.simulation.filters import intolerable_taint_count
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodShape
 from nodewright.fleet.simulation.scheduler import (
     ExhaustiveScheduler,
     IncrementalScheduler,

@@ -8,7 +8,7 @@ import pytest
 
 from nodewright.fleet.simulation import scores
 from nodewright.fleet.simulation.cluster_view import NodeSlot
-from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.pod_templates import PodShape
 from nodewright.testing.fleets import a_node_slot, a_shape
 
 # What the node has, what its pods take, what the pod asks (cpu/memory each), and the score.

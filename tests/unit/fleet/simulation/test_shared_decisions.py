@@ -11,7 +11,8 @@ from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.engine.node.step import step
 from nodewright.fleet import Options, run
-from nodewright.fleet.simulation import node_groups, shared_decisions
+from nodewright.fleet.simulation import node_ranking as node_groups
+from nodewright.fleet.simulation import shared_decisions
 from nodewright.fleet.simulation.shared_decisions import PodHoldings, SharedDecisions
 from nodewright.fleet.workload import FleetPod
 from nodewright.model.reasons.verdict import Granted

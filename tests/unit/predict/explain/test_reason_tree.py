@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.documents.output.exit_codes import NO
+from nodewright.documents.output.terminal import NO
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.cpu import CPUHolder, CPUsOfNUMA

@@ -13,8 +13,8 @@ from nodewright.documents.formats.inventory import load_inventory
 from nodewright.predict.lint.lint_input import LintInput, load_lint_input
 from nodewright.predict.lint.lint_model import SuggestedEdit
 from nodewright.predict.lint.lint_report import PAGES, LintFinding
-from nodewright.predict.lint.lint_run import lint_result
-from nodewright.predict.lint.rules import ALL_RULES, RULES_BY_ID, rule_violations
+from nodewright.predict.lint.lint_run import lint_result, rule_violations
+from nodewright.predict.lint.rules import ALL_RULES, RULES_BY_ID
 
 _STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.support.small_nodes import a_numa_pod, a_small_profile
 
 from nodewright.documents.formats.workloads import Workload
-from nodewright.documents.profiles.node_lookup import with_release
+from nodewright.documents.profiles.node_profiles import with_release
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.predict.upgrade.release_facts import Area, Aspect

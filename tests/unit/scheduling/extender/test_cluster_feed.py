@@ -7,7 +7,7 @@ from tests.unit.scheduling.extender.test_extender_service import following, unti
 from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile
 
 from nodewright.agent.runtimes.simulated import FakeClock
-from nodewright.scheduling.verdicts.tracked_nodes import Basis
+from nodewright.scheduling.verdicts.tracked_cluster import Basis
 
 
 def test_nodes_without_an_export_are_predicted_from_the_api_server() -> None:

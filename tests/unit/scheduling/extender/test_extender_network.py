@@ -35,7 +35,7 @@ from nodewright.scheduling.extender.run_extender import (
 from nodewright.scheduling.extender.scheduler_calls import SingleProcess
 from nodewright.scheduling.verdicts.admit_answer import openapi_document
 from nodewright.scheduling.verdicts.pod_queries import PodQuery
-from nodewright.scheduling.verdicts.tracked_nodes import Basis
+from nodewright.scheduling.verdicts.tracked_cluster import Basis
 
 
 def options(**given: Any) -> ExtenderOptions:

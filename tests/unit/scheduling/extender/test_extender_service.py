@@ -18,7 +18,7 @@ from nodewright.agent.runtimes.simulated import FakeClock
 from nodewright.scheduling.extender.cluster_feed import BUDGETS_PATH
 from nodewright.scheduling.extender.extender_service import BIND_WAIT_S
 from nodewright.scheduling.verdicts.admit_answer import AdmitRequest
-from nodewright.scheduling.verdicts.tracked_nodes import Basis
+from nodewright.scheduling.verdicts.tracked_cluster import Basis
 from nodewright.scheduling.verdicts.verdict_ledger import ComparedVerdict, VerdictOutcome
 
 

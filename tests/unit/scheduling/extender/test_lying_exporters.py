@@ -26,7 +26,7 @@ from nodewright.model.kubernetes.objects import ObjectMeta
 from nodewright.model.values.instant import Instant
 from nodewright.scheduling.extender.export_followers import ExportFollowers
 from nodewright.scheduling.extender.run_extender import token_warning
-from nodewright.scheduling.verdicts.tracked_nodes import Basis
+from nodewright.scheduling.verdicts.tracked_cluster import Basis
 
 _LIMIT_S = 30.0
 

@@ -11,8 +11,7 @@ from starlette.requests import Request
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.admit.pod_review import finding_text
 from nodewright.scheduling.extender.extender_service import ExtenderService
-from nodewright.scheduling.extender.pod_reviews import ClusterReviews
-from nodewright.scheduling.extender.review_routes import MAX_REVIEW_BYTES, ReviewRoutes
+from nodewright.scheduling.extender.pod_reviews import MAX_REVIEW_BYTES, ClusterReviews, ReviewRoutes
 from nodewright.scheduling.verdicts.tracked_cluster import TrackedCluster
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.support.small_nodes import a_numa_pod
 
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.scheduling.verdicts.disruption_budgets import ClusterBudget, violating_uids
+from nodewright.scheduling.verdicts.tracked_cluster import ClusterBudget, violating_uids
 
 WEB = {"matchLabels": {"app": "web"}}
 

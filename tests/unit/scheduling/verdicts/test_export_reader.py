@@ -17,8 +17,8 @@ from nodewright.documents.profiles.node_export import (
     node_export,
     profile_digest,
     read_node_export,
+    shape_document,
 )
-from nodewright.documents.profiles.node_shape import shape_document
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod

@@ -14,7 +14,6 @@ from tests.unit.scheduling.verdicts.test_tracked_cluster import (
 )
 
 from nodewright.engine.node.step import Decision
-from nodewright.scheduling.verdicts.disruption_budgets import ClusterBudget
 from nodewright.scheduling.verdicts.placement_decisions import (
     ProposedVictims,
     filtered_nodes,
@@ -22,8 +21,7 @@ from nodewright.scheduling.verdicts.placement_decisions import (
     sufficient_victims,
 )
 from nodewright.scheduling.verdicts.pod_queries import pod_query
-from nodewright.scheduling.verdicts.tracked_cluster import TrackedCluster
-from nodewright.scheduling.verdicts.tracked_nodes import Basis
+from nodewright.scheduling.verdicts.tracked_cluster import Basis, ClusterBudget, TrackedCluster
 
 
 def test_filter_tells_preemption_from_never() -> None:

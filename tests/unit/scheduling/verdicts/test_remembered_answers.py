@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodewright.scheduling.verdicts import remembered_answers
-from nodewright.scheduling.verdicts.remembered_answers import PlacedPods, RememberedAnswers
+from nodewright.scheduling.verdicts import tracked_cluster as remembered_answers
+from nodewright.scheduling.verdicts.tracked_cluster import PlacedPods, RememberedAnswers
 
 
 def test_answers_are_kept_by_kind_of_pod_until_the_node_changes() -> None:

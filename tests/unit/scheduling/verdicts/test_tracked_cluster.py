@@ -14,8 +14,7 @@ from nodewright.predict.node import Node
 from nodewright.predict.replay.scenario_journal import current_profile
 from nodewright.scheduling.verdicts.pod_queries import PodQuery, pod_query
 from nodewright.scheduling.verdicts.shared_states import StatePool
-from nodewright.scheduling.verdicts.tracked_cluster import TrackedCluster
-from nodewright.scheduling.verdicts.tracked_nodes import Basis
+from nodewright.scheduling.verdicts.tracked_cluster import Basis, TrackedCluster
 
 STATIC: dict[str, Any] = {"cpuManagerPolicy": "static", "topologyManagerPolicy": "single-numa-node"}
 

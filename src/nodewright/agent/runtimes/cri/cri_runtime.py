@@ -54,7 +54,7 @@ from nodewright.agent.runtimes.cri.channel import (
     NotFoundError,
 )
 from nodewright.agent.runtimes.cri.status import detect_runtime_facts, sandbox_image
-from nodewright.documents.files.ports import ContainerUsage
+from nodewright.documents.files.cgroup_files import ContainerUsage
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.errors import HostError

@@ -21,8 +21,8 @@ from nodewright.agent.runtimes.cri.configs import (
     TERMINATION_MESSAGE_PATH,
     TERMINATION_MESSAGE_POLICY,
 )
-from nodewright.documents.files.file_store import open_regular_file
-from nodewright.documents.files.ports import ContainerUsage
+from nodewright.documents.files.cgroup_files import ContainerUsage
+from nodewright.documents.files.regular_files import open_regular_file
 from nodewright.model.errors import JSON_ERRORS
 from nodewright.model.kubernetes.runtime_status import (
     COMPLETED,

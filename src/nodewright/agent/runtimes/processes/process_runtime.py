@@ -25,9 +25,8 @@ from nodewright.agent.runtimes.processes.records import (
     shim_spec,
     termination_log_path,
 )
-from nodewright.documents.files.cgroup_files import cgroup_usage
+from nodewright.documents.files.cgroup_files import ContainerUsage, cgroup_usage
 from nodewright.documents.files.file_store import boot_id
-from nodewright.documents.files.ports import ContainerUsage
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.errors import HostError

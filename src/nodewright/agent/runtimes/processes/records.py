@@ -23,13 +23,9 @@ from msgspec.structs import replace
 from nodewright.agent.host.cgroupfs import CgroupFS
 from nodewright.agent.host.ports import ContainerConfig
 from nodewright.agent.rules.container_security import container_privileges, effective_setting
-from nodewright.documents.files.file_store import (
-    NotRegularFileError,
-    read_regular_file,
-    try_flock,
-    write_atomically,
-)
+from nodewright.documents.files.file_store import try_flock, write_atomically
 from nodewright.documents.files.openat2 import path_beneath
+from nodewright.documents.files.regular_files import NotRegularFileError, read_regular_file
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.pod_spec_fields import PodSecurityContext

@@ -15,8 +15,12 @@ from nodewright.agent.observe.pressure_monitor import PodUsageReader
 from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.serving.pod_routes import STAGE_TEXTS, cgroups_of_record
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
-from nodewright.documents.files.ports import CgroupManager
-from nodewright.documents.profiles.machine.host_load import CPUTicks, cpu_ticks, pressure_stalls
+from nodewright.documents.files.cgroup_files import CgroupManager
+from nodewright.documents.profiles.machine.machine_usage import (
+    CPUTicks,
+    cpu_ticks,
+    pressure_stalls,
+)
 from nodewright.engine.core.eviction.eviction_thresholds import (
     NodeFilesystems,
     SignalObservations,

@@ -10,7 +10,7 @@ from nodewright.agent.observe.event_recorder import RecordedEvent
 from nodewright.agent.serving.api_objects import NodeSystemInfo, node_object
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
 from nodewright.documents.output.json_yaml import plain_value
-from nodewright.documents.output.kubectl.pod_rows import pod_columns
+from nodewright.documents.output.kubectl_tables import pod_columns
 from nodewright.engine.core.eviction.eviction_ranking import EvictionCandidate
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import is_critical, qos_class

@@ -4,7 +4,7 @@ import base64
 from collections.abc import Iterable
 from typing import Any
 
-from nodewright.documents.formats.go.go_types import (
+from nodewright.documents.formats.go_json import (
     ByteSlice,
     Converted,
     Field,

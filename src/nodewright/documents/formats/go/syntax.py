@@ -56,7 +56,7 @@ def parse(data: bytes) -> JSONNode:
     >>> parse(b'{"a": 1,}')
     Traceback (most recent call last):
     ...
-    nodewright.documents.formats.go.syntax.GoJSONError: invalid character '}' looking for beginning of object key string
+    nodewright.documents.formats.go_json.GoJSONError: invalid character '}' looking for beginning of object key string
     """
     return _Scanner(data).document()
 

@@ -8,20 +8,24 @@ import base64
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from nodewright.documents.formats.go.go_types import (
+from nodewright.documents.formats.go_json import (
     ByteSlice,
     Converted,
     Field,
+    GoJSONError,
     GoType,
     IntegerType,
+    JSONNode,
     MapOf,
+    Members,
+    NumberText,
     Pointer,
     SliceOf,
     StringType,
     Struct,
+    parse,
     zero_value,
 )
-from nodewright.documents.formats.go.syntax import GoJSONError, JSONNode, Members, NumberText, parse
 from nodewright.model.values.golang import NumberError, parse_int
 
 _MAX_UINT64_DIGITS = 20
@@ -32,7 +36,7 @@ _TOP = "value"
 def unmarshal(data: bytes, kind: Struct, into: dict[str, Any]) -> str | None:
     """Go's error message, or None; fills ``into``, after an error only in part.
 
-    >>> from nodewright.documents.formats.go.go_types import STRING, UINT64
+    >>> from nodewright.documents.formats.go_json import STRING, UINT64
     >>> kind = Struct("pkg.Point", (Field("X", "x", UINT64), Field("Name", "name", STRING)))
     >>> unmarshal(b'{"x": -1, "NAME": "a"}', kind, point := zero_value(kind)), point
     ('json: cannot unmarshal number -1 into Go struct field Point.x of type uint64', {'X': 0, 'Name': 'a'})

@@ -3,10 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nodewright.documents.output.kubectl.ages import age
-from nodewright.documents.output.kubectl.describe_pod import NONE, aligned, events_section, named_values
-from nodewright.documents.output.kubectl.listing import roles_text
-from nodewright.documents.output.kubectl.pod_rows import DEVICES_ANNOTATION
+from nodewright.documents.output.kubectl_describe import (
+    NONE,
+    aligned,
+    events_section,
+    named_values,
+)
+from nodewright.documents.output.kubectl_tables import DEVICES_ANNOTATION, age, roles_text
 from nodewright.documents.output.text_layout import table
 from nodewright.engine.core.requests.effective_resources import pod_limits, pod_requests
 from nodewright.model.kubernetes.node_profile import Device

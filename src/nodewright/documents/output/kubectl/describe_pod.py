@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nodewright.documents.output.kubectl.ages import age
-from nodewright.documents.output.kubectl.pod_rows import (
+from nodewright.documents.output.kubectl_tables import (
     CPUS_ANNOTATION,
     DEVICES_ANNOTATION,
     NUMA_ANNOTATION,
     SOURCE_ANNOTATION,
+    age,
     pod_source_text,
 )
 from nodewright.documents.output.text_layout import table

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nodewright.documents.output.kubectl.ages import age
-from nodewright.documents.output.kubectl.pod_rows import POD_HEADERS, WIDE_POD_HEADERS, pod_row
+from nodewright.documents.output.kubectl_tables import POD_HEADERS, WIDE_POD_HEADERS, age, pod_row
 from nodewright.documents.output.text_layout import table
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.instant import Instant

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from nodewright.documents.output.kubectl.ages import age
+from nodewright.documents.output.kubectl_tables import age
 from nodewright.model.kubernetes.objects import Container, ContainerStateTerminated, ContainerStatus, Pod
 from nodewright.model.values.instant import Instant
 

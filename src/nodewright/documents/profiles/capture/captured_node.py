@@ -18,8 +18,7 @@ from nodewright.documents.profiles.capture.from_state_files import (
     CapturedAllocations,
     allocations_from_state_files,
 )
-from nodewright.documents.profiles.capture.node_pods import NodePods
-from nodewright.documents.profiles.capture.static_pods import StaticPods, matched_static_pods
+from nodewright.documents.profiles.capture.node_pods import NodePods, StaticPods, matched_static_pods
 from nodewright.documents.profiles.capture.warnings import (
     CaptureWarning,
     ConfigurationInferred,

@@ -8,10 +8,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.decode import checked, decode
 from nodewright.documents.formats.documents import InputFile, parse_documents, read_file
 from nodewright.documents.formats.object_location import ObjectLocation
-from nodewright.documents.formats.schema import checked
 from nodewright.documents.profiles.capture.warnings import (
     CaptureWarning,
     PodsBeingResized,

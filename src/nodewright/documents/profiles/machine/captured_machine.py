@@ -7,19 +7,21 @@ from typing import Any
 import msgspec
 
 from nodewright.documents.profiles.machine import sysfs
-from nodewright.documents.profiles.machine.cadvisor import read_machine_info
 from nodewright.documents.profiles.machine.host_facts import (
     HostFacts,
+    MachineFact,
+    MachineSources,
+    MissingFact,
     cgroup_version,
+    copied_machine,
     kubernetes_architecture,
     memory_capacity,
     process_limit,
     swap_capacity,
     this_host,
+    this_machine,
 )
-from nodewright.documents.profiles.machine.host_files import MachineSources, copied_machine, this_machine
-from nodewright.documents.profiles.machine.lscpu import read_lscpu
-from nodewright.documents.profiles.machine.missing_facts import MachineFact, MissingFact
+from nodewright.documents.profiles.machine.lscpu import read_lscpu, read_machine_info
 from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.node_profile import (
     NodeProfile,

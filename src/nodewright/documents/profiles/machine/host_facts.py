@@ -12,8 +12,7 @@ from pathlib import Path
 import msgspec
 
 from nodewright.documents.files.cgroup_files import CONTROLLERS_FILE
-from nodewright.documents.profiles.machine.host_files import MachineSources
-from nodewright.documents.profiles.machine.missing_facts import MachineFact
+from nodewright.documents.profiles.machine.host_facts import MachineFact, MachineSources
 from nodewright.model.kubernetes.node_profile import ImageFS
 
 KUBELET_ROOT = Path("/var/lib/kubelet")

@@ -5,7 +5,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from nodewright.documents.profiles.machine.missing_facts import MachineFact, MissingFact
+from nodewright.documents.profiles.machine.host_facts import MachineFact, MissingFact
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.values.quantity import fits_int64
 

@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from nodewright.documents.formats.documents import parse_documents, read_file
-from nodewright.documents.profiles.machine.cadvisor import contradictions
-from nodewright.documents.profiles.machine.missing_facts import MachineFact, MissingFact
+from nodewright.documents.profiles.machine.host_facts import MachineFact, MissingFact
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.hardware import (
     Core,
@@ -21,6 +20,7 @@ from nodewright.model.hardware import (
     UncoreCache,
     uncore_and_node_caches,
 )
+from nodewright.model.hardware.machine_faults import contradictions
 from nodewright.model.values.idset import CPUSet, IdSetError
 
 

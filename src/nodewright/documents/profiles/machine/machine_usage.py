@@ -10,10 +10,11 @@ from nodewright.documents.files.cgroup_files import memory_file_names
 from nodewright.documents.profiles.machine.host_facts import (
     IMAGE_ROOTS,
     KUBELET_ROOT,
+    MachineSources,
     cgroup_version,
     process_limit,
+    this_machine,
 )
-from nodewright.documents.profiles.machine.host_files import MachineSources, this_machine
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.stats_summary import (
     ContainerStats,

@@ -4,9 +4,13 @@ import re
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from nodewright.documents.profiles.machine.host_facts import core_and_socket_counts, processors, total_bytes
-from nodewright.documents.profiles.machine.host_files import MachineSources
-from nodewright.documents.profiles.machine.missing_facts import MachineFact
+from nodewright.documents.profiles.machine.host_facts import (
+    MachineFact,
+    MachineSources,
+    core_and_socket_counts,
+    processors,
+    total_bytes,
+)
 from nodewright.model.errors import HostError
 from nodewright.model.hardware import (
     Core,

@@ -5,9 +5,8 @@ from typing import Any
 
 import msgspec
 
-from nodewright.documents.formats.go.go_types import CHECKSUM, Field, Struct
-from nodewright.documents.formats.go.marshal import checksum, dump, marshal
-from nodewright.documents.formats.go.unmarshal import unmarshal
+from nodewright.documents.formats.go_checkpoint import checksum, dump, marshal
+from nodewright.documents.formats.go_json import CHECKSUM, Field, Struct, unmarshal
 from nodewright.model.reasons.kubelet_start import FormatTried
 
 CHECKSUM_FIELD = Field("Checksum", "checksum", CHECKSUM)

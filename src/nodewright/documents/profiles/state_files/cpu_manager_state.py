@@ -5,8 +5,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from nodewright.documents.formats.go.go_types import INT, STRING, Converted, Field, MapOf, Struct, zero_value
-from nodewright.documents.profiles.state_files.checkpoint_format import CHECKSUM_FIELD, CheckpointFormat
+from nodewright.documents.formats.go_checkpoint import CHECKSUM_FIELD, CheckpointFormat
+from nodewright.documents.formats.go_json import (
+    INT,
+    STRING,
+    Converted,
+    Field,
+    MapOf,
+    Struct,
+    zero_value,
+)
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.reasons.kubelet_start import (

@@ -5,7 +5,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from nodewright.documents.formats.go.go_types import (
+from nodewright.documents.formats.go_checkpoint import CORRUPTED, checksum, dump, marshal
+from nodewright.documents.formats.go_json import (
     CHECKSUM,
     INT64,
     STRING,
@@ -14,11 +15,9 @@ from nodewright.documents.formats.go.go_types import (
     MapOf,
     SliceOf,
     Struct,
+    unmarshal,
     zero_value,
 )
-from nodewright.documents.formats.go.marshal import checksum, dump, marshal
-from nodewright.documents.formats.go.unmarshal import unmarshal
-from nodewright.documents.profiles.state_files.checkpoint_format import CORRUPTED
 from nodewright.engine.core.devices.device_state import (
     EMPTY_DEVICE_LIST,
     NO_NUMA_NODE,

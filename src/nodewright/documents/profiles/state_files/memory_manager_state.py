@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from nodewright.documents.formats.go.go_types import (
+from nodewright.documents.formats.go_checkpoint import CHECKSUM_FIELD, CheckpointFormat
+from nodewright.documents.formats.go_json import (
     INT,
     RESOURCE_NAME,
     STRING,
@@ -16,7 +17,6 @@ from nodewright.documents.formats.go.go_types import (
     Struct,
     zero_value,
 )
-from nodewright.documents.profiles.state_files.checkpoint_format import CHECKSUM_FIELD, CheckpointFormat
 from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.reasons.kubelet_start import (

@@ -6,12 +6,18 @@ from typing import Any
 
 import msgspec
 
-from nodewright.documents.formats.go.go_types import STRING, Field, Struct, zero_value
-from nodewright.documents.formats.go.marshal import checksum, marshal
-from nodewright.documents.formats.go.syntax import GoJSONError, parse
-from nodewright.documents.formats.go.unmarshal import unmarshal, unmarshal_type_error
+from nodewright.documents.formats.go_checkpoint import CHECKSUM_FIELD, CORRUPTED, checksum, marshal
+from nodewright.documents.formats.go_json import (
+    STRING,
+    Field,
+    GoJSONError,
+    Struct,
+    parse,
+    unmarshal,
+    unmarshal_type_error,
+    zero_value,
+)
 from nodewright.documents.formats.kubelet_json import decode_as_go, json_kind
-from nodewright.documents.profiles.state_files.checkpoint_format import CHECKSUM_FIELD, CORRUPTED
 from nodewright.model.kubernetes.objects import ResourceList, ResourceRequirements
 from nodewright.model.reasons.kubelet_start import FormatTried, StateFile, StateFileDamaged
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict

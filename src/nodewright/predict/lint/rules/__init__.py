@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from nodewright.model.releases.release_table import RELEASE_TABLES
-from nodewright.predict.lint.alike_subjects import decisive_text
 from nodewright.predict.lint.lint_model import (
     ConfigSubject,
     LintContext,
@@ -15,6 +14,7 @@ from nodewright.predict.lint.lint_model import (
     Severity,
     Subject,
 )
+from nodewright.predict.lint.lint_run import decisive_text
 from nodewright.predict.lint.rules.amount_rules import AMOUNT_RULES
 from nodewright.predict.lint.rules.config_rules import CONFIG_RULES
 from nodewright.predict.lint.rules.manager_rules import MANAGER_RULES

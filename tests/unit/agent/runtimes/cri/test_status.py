@@ -20,7 +20,7 @@ from nodewright.agent.runtimes.cri.status import (
     sandbox_image,
     usage_of,
 )
-from nodewright.documents.files.ports import ContainerUsage
+from nodewright.documents.files.cgroup_files import ContainerUsage
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
 
 HERE = "/dev/termination-log"

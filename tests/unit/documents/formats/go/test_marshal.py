@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from nodewright.documents.formats.go.go_types import (
+from nodewright.documents.formats.go_checkpoint import checksum, dump, marshal
+from nodewright.documents.formats.go_json import (
     INT,
     STRING,
     ByteSlice,
@@ -14,7 +15,6 @@ from nodewright.documents.formats.go.go_types import (
     SliceOf,
     Struct,
 )
-from nodewright.documents.formats.go.marshal import checksum, dump, marshal
 
 NODE = Struct("pkg.Node", (Field("Count", "count", INT),))
 TOP = Struct(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.documents.formats.go.syntax import GoJSONError, JSONNode, Members, NumberText, parse
+from nodewright.documents.formats.go_json import GoJSONError, JSONNode, Members, NumberText, parse
 
 REFUSED = {
     b"": "unexpected end of JSON input",

@@ -4,21 +4,21 @@ from typing import Any
 
 import pytest
 
-from nodewright.documents.formats.go.go_types import (
+from nodewright.documents.formats.go_json import (
     INT,
     STRING,
     UINT64,
     ByteSlice,
     Converted,
     Field,
+    GoJSONError,
     MapOf,
     Pointer,
     SliceOf,
     Struct,
+    unmarshal,
     zero_value,
 )
-from nodewright.documents.formats.go.syntax import GoJSONError
-from nodewright.documents.formats.go.unmarshal import unmarshal
 
 
 def shouted(json: dict[str, Any]) -> dict[str, Any]:

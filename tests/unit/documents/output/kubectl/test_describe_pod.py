@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from nodewright.documents.formats.decode import decode
-from nodewright.documents.output.kubectl.describe_pod import describe_pod_text
+from nodewright.documents.output.kubectl_describe import describe_pod_text
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.instant import Instant
 

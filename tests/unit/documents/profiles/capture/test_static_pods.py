@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.documents.profiles.capture.static_pods import matched_static_pods, read_static_pods
+from nodewright.documents.profiles.capture.node_pods import matched_static_pods, read_static_pods
 from nodewright.documents.profiles.state_files.pod_resource_state import PodResourceInfo
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import Pod, ResourceRequirements, Toleration

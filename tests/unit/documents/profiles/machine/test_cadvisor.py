@@ -7,7 +7,7 @@ import pytest
 
 from nodewright.documents.profiles.catalogue import catalogue
 from nodewright.documents.profiles.machine.captured_machine import capture_machine_info
-from nodewright.documents.profiles.machine.missing_facts import MachineFact
+from nodewright.documents.profiles.machine.host_facts import MachineFact
 from nodewright.model.errors import InputError
 
 SNC = catalogue()["xeon-8480-2s-snc4"].machine

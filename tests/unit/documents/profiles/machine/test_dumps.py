@@ -10,7 +10,7 @@ from nodewright.documents.profiles.machine.captured_machine import (
     capture_copy,
     capture_lscpu,
 )
-from nodewright.documents.profiles.machine.missing_facts import MachineFact
+from nodewright.documents.profiles.machine.host_facts import MachineFact
 from nodewright.model.hardware import MachineInfo
 
 DUMPS = Path(__file__).parent / "dumps"

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from nodewright.documents.profiles.kubelet_config_files import read_written_config
 from nodewright.documents.profiles.machine import host_facts
 from nodewright.documents.profiles.machine.captured_machine import capture_this_machine
-from nodewright.documents.profiles.machine.configuration import read_written_config
-from nodewright.documents.profiles.machine.host_files import HostTree
+from nodewright.documents.profiles.machine.host_facts import HostTree
 from nodewright.model.errors import HostError, InputError
 from nodewright.model.kubernetes.node_profile import ImageFS
 

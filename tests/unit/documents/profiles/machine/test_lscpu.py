@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nodewright.documents.profiles.machine.captured_machine import capture_lscpu
-from nodewright.documents.profiles.machine.missing_facts import MachineFact
+from nodewright.documents.profiles.machine.host_facts import MachineFact
 from nodewright.model.errors import InputError
 from nodewright.model.hardware import MachineInfo
 

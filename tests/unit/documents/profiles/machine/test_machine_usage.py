@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.documents.profiles.machine.host_files import HostTree, MachineSources
+from nodewright.documents.profiles.machine.host_facts import HostTree, MachineSources
 from nodewright.documents.profiles.machine.machine_usage import read_usage, usage_of_this_machine
 from nodewright.engine.core.eviction.eviction_thresholds import signal_observations
 from nodewright.model.errors import InputError

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.documents.profiles.machine.host_facts import cgroup_version
-from nodewright.documents.profiles.machine.host_files import copied_machine
-from nodewright.documents.profiles.machine.missing_facts import (
+from nodewright.documents.profiles.machine.host_facts import (
     MachineFact,
     MissingFact,
+    cgroup_version,
+    copied_machine,
     missing_fact_sentence,
 )
 

@@ -9,7 +9,7 @@ from tests.support.machine_files import Files, machine_files, write_machine_file
 
 from nodewright.documents.profiles.catalogue import catalogue
 from nodewright.documents.profiles.machine.captured_machine import CapturedMachine, capture_copy
-from nodewright.documents.profiles.machine.missing_facts import MachineFact
+from nodewright.documents.profiles.machine.host_facts import MachineFact
 from nodewright.model.errors import InputError
 from nodewright.model.hardware import MachineInfo
 
