@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from nodewright.documents.formats.decode import decode
-from nodewright.engine.core.cpu.cpu_allocation import allocate, remove_container
-from nodewright.engine.core.cpu.cpu_hints import container_hints
+from nodewright.engine.core.cpu.cpu_allocation import allocate, container_hints, remove_container
 from nodewright.engine.core.cpu.cpu_policy import (
     AssignmentStrategy,
     CPUSettings,
@@ -17,7 +16,7 @@ from nodewright.engine.core.cpu.cpu_policy import (
 )
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology, discover
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.idset import CPUSet

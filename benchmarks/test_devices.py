@@ -5,10 +5,14 @@ from typing import Any
 import pytest
 from tests.support.device_managers import GPU, a_pod_with_devices
 
-from nodewright.engine.core.devices.device_assignment import allocate, without_inactive_pods
-from nodewright.engine.core.devices.device_hints import container_hints, min_affinity_size, pod_hints
-from nodewright.engine.core.devices.device_manager import DeviceManager, PluginBehavior, lowest
-from nodewright.engine.core.devices.device_state import DeviceState
+from nodewright.engine.core.devices.device_assignment import (
+    allocate,
+    container_hints,
+    min_affinity_size,
+    pod_hints,
+    without_inactive_pods,
+)
+from nodewright.engine.core.devices.device_state import DeviceManager, DeviceState, PluginBehavior, lowest
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.idset import NUMASet

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from nodewright.engine.core.eviction.eviction_forecast import eviction_forecast
 from nodewright.engine.core.eviction.eviction_manager import synchronize
 from nodewright.engine.core.eviction.eviction_order import rank_changes
-from nodewright.engine.core.eviction.eviction_policy import POLICIES
+from nodewright.engine.core.eviction.eviction_policy import POLICIES, eviction_forecast
 from nodewright.engine.core.eviction.eviction_ranking import ActivePod, ranked_pods, stats_by_uid
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation, EvictionState
 from nodewright.engine.core.eviction.eviction_thresholds import EvictionConfig, NodeFilesystems

@@ -11,7 +11,7 @@ import pytest
 from nodewright.fleet import run
 from nodewright.fleet.simulation.outcomes import FleetResult
 from nodewright.fleet.workload import FleetNode, FleetPod
-from nodewright.model.hardware.machine_shape import GIB
+from nodewright.model.hardware import GIB
 from nodewright.testing.fleets import a_template, some_nodes
 from nodewright.testing.nodes import a_profile
 

@@ -3,17 +3,19 @@
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from nodewright.engine.core.memory.memory_allocation import allocate_container_memory, release_memory
-from nodewright.engine.core.memory.memory_demand import PodMemoryDemand
-from nodewright.engine.core.memory.memory_hints import container_hints
+from nodewright.engine.core.memory.memory_allocation import (
+    allocate_container_memory,
+    container_hints,
+    release_memory,
+)
 from nodewright.engine.core.memory.memory_policy import (
     MemorySettings,
     Reservation,
     StaticMemoryPolicy,
     create_memory_policy,
 )
-from nodewright.engine.core.memory.memory_state import MemoryState
-from nodewright.model.hardware.machine_info import HugePages, NUMANode
+from nodewright.engine.core.memory.memory_state import MemoryState, PodMemoryDemand
+from nodewright.model.hardware import HugePages, NUMANode
 from nodewright.model.reasons.verdict import Granted
 from nodewright.testing.objects import amounts, container, pod
 

@@ -22,7 +22,7 @@ from nodewright.engine.node.step import Decision, step
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.texts import sentence
+from nodewright.model.reasons.reason import sentence
 from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.predict.node_from_profile import node_parts
 from nodewright.testing.conformance.vectors import read_machines

@@ -5,8 +5,7 @@ from random import Random
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from nodewright.engine.core.predicates.predicate_check import NodeView, check_predicates
-from nodewright.engine.core.predicates.requested_resources import node_usage
+from nodewright.engine.core.predicates.predicate_check import NodeView, check_predicates, node_usage
 from nodewright.engine.core.preemption.greedy import PreemptionVictims, victims_for
 from nodewright.engine.core.preemption.optimal import smallest_preemption
 from nodewright.model.kubernetes.objects import Pod

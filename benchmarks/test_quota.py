@@ -7,6 +7,7 @@ from nodewright.documents.formats.inventory import Inventory, inventory_from_byt
 from nodewright.engine.admission.api_server.apply import apply
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
 from nodewright.engine.admission.limit_ranger import limit_ranger_verdict
+from nodewright.engine.admission.quota.object_usage import pod_evaluator
 from nodewright.engine.admission.quota.quota_admission import (
     QuotaDelta,
     WithinQuota,
@@ -14,9 +15,8 @@ from nodewright.engine.admission.quota.quota_admission import (
     quota_verdict,
     with_delta,
 )
-from nodewright.engine.admission.quota.quota_pods import pod_evaluator
 from nodewright.model.kubernetes.api_request import create_request
-from nodewright.model.kubernetes.namespace_objects import LimitRange, ResourceQuota
+from nodewright.model.kubernetes.cluster_objects import LimitRange, ResourceQuota
 from nodewright.model.values.instant import Instant
 from nodewright.predict.quota.fixes import pod_headroom, smallest_fixes
 from nodewright.testing.objects import container, pod, sidecar

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.values.quantity import Quantity
 from nodewright.testing.objects import container, pod, sidecar

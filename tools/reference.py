@@ -23,10 +23,10 @@ from nodewright.cli.app import COMMANDS, app
 from nodewright.cli.complete import TABLE
 from nodewright.documents.output.json_yaml import as_json
 from nodewright.documents.profiles.catalogue import CatalogueMachine, catalogue
-from nodewright.engine.core.cpu.custom_picker import CPUPicker
+from nodewright.engine.core.cpu.cpu_policy import CPUPicker
 from nodewright.engine.core.eviction.eviction_policy import EvictionPolicy
 from nodewright.engine.core.topology.custom import TopologyPolicy
-from nodewright.model.hardware import machine_info
+from nodewright.model import hardware
 from nodewright.model.kubernetes import eviction_thresholds, node_profile, objects
 from nodewright.predict.lint.lint_report import rule_page, rules_page
 from nodewright.predict.lint.rules import RULES_BY_ID
@@ -52,11 +52,11 @@ PROFILE_PARTS: tuple[type[msgspec.Struct], ...] = (
     node_profile.ImageFS,
     node_profile.PolicyNames,
     node_profile.UnknownNodePart,
-    machine_info.MachineInfo,
-    machine_info.NUMANode,
-    machine_info.Core,
-    machine_info.UncoreCache,
-    machine_info.HugePages,
+    hardware.MachineInfo,
+    hardware.NUMANode,
+    hardware.Core,
+    hardware.UncoreCache,
+    hardware.HugePages,
 )
 
 LAYERS = (

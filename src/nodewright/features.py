@@ -27,8 +27,7 @@ from nodewright.fleet.runner import DEFAULT_OPTIONS, Options, run
 from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.releases.feature_gates import default_gates
-from nodewright.model.releases.release import Release, applied_rules
-from nodewright.model.releases.release_table import NEWEST
+from nodewright.model.releases.release_table import NEWEST, Release, applied_rules
 from nodewright.predict.evict.evict_report import EvictionReport, eviction_report
 from nodewright.predict.evict.node_usage import usage_of_node
 from nodewright.predict.lint.lint_input import load_lint_input

@@ -8,14 +8,14 @@
 ...     return MergeResult(best.hint, admit=len(best.hint.numa or ()) <= 2)
 """
 
-from nodewright.engine.core.cpu.cpu_topology import CPUTopology
-from nodewright.engine.core.cpu.custom_picker import (
+from nodewright.engine.core.cpu.cpu_policy import (
     CPUPicker,
     PickRefusal,
     PickRequest,
     cpu_picker,
     whole_caches,
 )
+from nodewright.engine.core.cpu.cpu_topology import CPUTopology
 from nodewright.engine.core.eviction.eviction_policy import EvictionPolicy, Headroom, eviction_policy
 from nodewright.engine.core.topology.custom import (
     MergeRequest,

@@ -8,7 +8,7 @@ import pytest
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.profiles.kubelet_config_files import ConfigHost, kubelet_config_from
 from nodewright.engine.core.allocatable import node_resources
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 from nodewright.testing.conformance.vectors import Vector, read_vectors
 
 VECTORS = Path(__file__).parent / "vectors" / "node.jsonl.gz"

@@ -10,7 +10,7 @@ import pytest
 
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.profiles.scenario_files import LoadedScenario, scenario_from_file, scenario_node
-from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.reasons.reason import kubelet_text
 from nodewright.predict.node import Node
 from nodewright.predict.replay.scenario_run import EventOutcome, replay
 

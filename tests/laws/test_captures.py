@@ -19,7 +19,7 @@ from nodewright.documents.profiles.state_files.device_checkpoint import (
 )
 from nodewright.documents.profiles.state_files.memory_manager_state import memory_state_file
 from nodewright.documents.profiles.state_files.pod_resource_state import PodResourceInfo, resources_state_file
-from nodewright.engine.node.pod_placement import placement_of
+from nodewright.engine.node.pod_admission import placement_of
 from nodewright.model.kubernetes.node_profile import NodePart, NodeProfile, PodAllocations
 from nodewright.predict.node import Node
 

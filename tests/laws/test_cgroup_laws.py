@@ -14,27 +14,24 @@ from nodewright.engine.core.cgroups.cgroup_names import (
     pod_cgroup_name,
     pod_uid_from_cgroup,
 )
-from nodewright.engine.core.cgroups.cgroup_settings import pod_cgroup_settings
-from nodewright.engine.core.cgroups.container_settings import settings_by_container
-from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodStatus
-from nodewright.model.values.cpu_time import (
+from nodewright.engine.core.cgroups.cgroup_settings import pod_cgroup_settings, settings_by_container
+from nodewright.engine.core.cgroups.cpu_weight import (
     MAX_SHARES,
     MAX_WEIGHT,
     MIN_SHARES,
     MIN_WEIGHT,
-    Shares,
     Weight,
-    cpu_quota,
     cpu_shares,
     kubelet_weight,
-    quota_to_milli_cpu,
     runtime_weight,
     shares_to_milli_cpu,
     weight_to_shares,
 )
-from nodewright.model.values.units import Bytes, Microseconds, MilliCPU
+from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine.core.requests.resource_defaults import with_defaults
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodStatus
+from nodewright.model.values.cpu_time import Shares, cpu_quota, quota_to_milli_cpu
+from nodewright.model.values.quantity import Bytes, Microseconds, MilliCPU
 from nodewright.testing.strategies import pods
 
 amounts = st.integers(0, 300_000).map(MilliCPU)

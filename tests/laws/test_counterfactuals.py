@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.support.small_nodes import GPU, MIB, guaranteed_pods, profiles
 
-from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.events import PodAdded, PodRecovered

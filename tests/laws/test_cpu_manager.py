@@ -5,8 +5,7 @@ from itertools import combinations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nodewright.engine.core.cpu.cpu_allocation import allocate, remove_container
-from nodewright.engine.core.cpu.cpu_hints import cpu_hints
+from nodewright.engine.core.cpu.cpu_allocation import allocate, cpu_hints, remove_container
 from nodewright.engine.core.cpu.cpu_policy import CPUSettings, StaticCPUPolicy, create_policy, validated_state
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology

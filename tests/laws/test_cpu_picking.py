@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.laws.slow_cpus import CPUs, Machine, Refusal, slow_distributed, slow_packed
 
+from nodewright.engine.core.cpu.cpu_assignment import PackingOptions
 from nodewright.engine.core.cpu.cpu_policy import AssignmentStrategy, take_cpus
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology
-from nodewright.engine.core.cpu.packed_assignment import PackingOptions
 from nodewright.model.reasons.cpu import CPUAccountingWrong, KubeletCrashes, KubeletHangs, NotEnoughCPUs
 from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import CPUSet

@@ -7,10 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.device_managers import GPU, a_pod_with_devices
 
-from nodewright.engine.core.devices.device_assignment import allocate, free_devices, without_inactive_pods
-from nodewright.engine.core.devices.device_hints import device_hints
-from nodewright.engine.core.devices.device_manager import DeviceManager, PluginBehavior, highest, lowest
-from nodewright.engine.core.devices.device_state import DeviceList, DeviceState, device_stock
+from nodewright.engine.core.devices.device_assignment import (
+    allocate,
+    device_hints,
+    free_devices,
+    without_inactive_pods,
+)
+from nodewright.engine.core.devices.device_state import (
+    DeviceList,
+    DeviceManager,
+    DeviceState,
+    PluginBehavior,
+    device_stock,
+    highest,
+    lowest,
+)
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.devices import DevicesChosen, NotEnoughDevices

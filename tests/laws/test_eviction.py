@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodewright.engine.core.eviction.eviction_forecast import eviction_forecast
 from nodewright.engine.core.eviction.eviction_manager import synchronize
 from nodewright.engine.core.eviction.eviction_order import RankChange, rank_changes
+from nodewright.engine.core.eviction.eviction_policy import eviction_forecast
 from nodewright.engine.core.eviction.eviction_ranking import (
     ActivePod,
     EvictionCandidate,

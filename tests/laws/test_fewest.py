@@ -15,7 +15,7 @@ from nodewright.fleet.minimise import minimum_nodes, node_lower_bound, packing_l
 from nodewright.fleet.simulation.outcomes import PodOutcome
 from nodewright.fleet.sweep_runs import nodes_with_allocatable
 from nodewright.fleet.workload import FleetNode, FleetPod
-from nodewright.model.hardware.machine_shape import GIB, MachineShape, machine_from_shape
+from nodewright.model.hardware import GIB, MachineShape, machine_from_shape
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import ObjectMeta
 from nodewright.testing.fleets import a_template, some_nodes, some_pods

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cpu.cpu_state import NO_CPUS
-from nodewright.engine.core.predicates.requested_resources import NodeUsage, shortages
+from nodewright.engine.core.predicates.predicate_check import NodeUsage, shortages
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.engine.node.pod_placement import unallocated_resources
+from nodewright.engine.node.pod_admission import unallocated_resources
 from nodewright.fleet import SCORES, Options, run
 from nodewright.fleet.fleet_summary import fleet_summary
 from nodewright.fleet.simulation.cluster_view import AssignedPod, NodeSlot
@@ -28,7 +28,7 @@ from nodewright.fleet.simulation.scores import (
     least_allocated,
 )
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod, IntOrPercent, UsageStep
-from nodewright.model.hardware.machine_shape import GIB, MachineShape, machine_from_shape
+from nodewright.model.hardware import GIB, MachineShape, machine_from_shape
 from nodewright.model.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodSpec, Taint
 

@@ -8,7 +8,7 @@ from nodewright.documents.profiles.kubelet_config_files import LoadedConfig, kub
 from nodewright.engine.core.allocatable import node_resources
 from nodewright.engine.core.config.complete_config import complete_config, defaulted
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.hardware.machine_info import HugePages, MachineInfo
+from nodewright.model.hardware import HugePages, MachineInfo
 from nodewright.model.kubernetes.eviction_thresholds import EvictionSettings, Signal, parse_thresholds
 from nodewright.model.kubernetes.kubelet_config_faults import ConfigStage
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration

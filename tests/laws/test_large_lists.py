@@ -17,8 +17,7 @@ from nodewright.documents.formats.documents import InputFile, parse_documents
 from nodewright.documents.formats.json_documents import JSONValueDecoder, quick_json_value
 from nodewright.documents.formats.manifests import ManifestLoader
 from nodewright.documents.formats.workloads import AlikePods
-from nodewright.engine.core.requests.alike_breakdowns import AlikeBreakdowns
-from nodewright.engine.core.requests.resource_breakdown import pod_resource_breakdown
+from nodewright.engine.core.requests.resource_breakdown import AlikeBreakdowns, pod_resource_breakdown
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import ContainerStatus, ObjectMeta, PodCondition, PodSpec, PodStatus
 from nodewright.model.releases.feature_gates import default_gates

@@ -11,13 +11,17 @@ from nodewright.engine.admission.limit_ranger import (
     pod_totals,
     with_limit_range_defaults,
 )
-from nodewright.engine.core.requests.effective_resources import pod_limits, pod_requests
-from nodewright.engine.core.requests.request_options import RequestOptions
+from nodewright.engine.core.requests.effective_resources import RequestOptions, pod_limits, pod_requests
 from nodewright.model.kubernetes.api_request import create_request
-from nodewright.model.kubernetes.namespace_objects import LimitRange, LimitRangeItem, LimitRangeSpec
+from nodewright.model.kubernetes.cluster_objects import LimitRange, LimitRangeItem, LimitRangeSpec
 from nodewright.model.kubernetes.objects import Pod, ResourceRequirements
 from nodewright.model.kubernetes.resource_names import is_huge_page
-from nodewright.model.reasons.limit_ranges import NoRatio, NothingToBound, OutOfBounds, RequestOrLimit
+from nodewright.model.reasons.api_server import (
+    NoRatio,
+    NothingToBound,
+    OutOfBounds,
+    RequestOrLimit,
+)
 from nodewright.testing.strategies import pods, resource_lists
 
 ITEMS = st.builds(

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nodewright.documents.formats.inventory import load_inventory
 from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.engine.admission.admission_plugins import with_uid
-from nodewright.engine.core.requests.alike_breakdowns import decisive_fields
+from nodewright.engine.core.requests.resource_breakdown import decisive_fields
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.events import PodAdded
 from nodewright.engine.node.node_state import NodeState

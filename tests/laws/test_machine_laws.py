@@ -14,8 +14,7 @@ from nodewright.documents.profiles.machine.lscpu import read_lscpu, read_machine
 from nodewright.documents.profiles.node_profiles import profile_from_bytes
 from nodewright.documents.profiles.profile_yaml import profile_document, profile_yaml
 from nodewright.model.errors import InputError
-from nodewright.model.hardware.machine_faults import machine_faults
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo, machine_faults
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.predict.node_report.machine_drawing import machine_lines
 from nodewright.testing.machines import machines

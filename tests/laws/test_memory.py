@@ -5,8 +5,12 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.engine.core.memory.memory_allocation import allocate_container_memory, release_memory
-from nodewright.engine.core.memory.memory_hints import best_hint, memory_hints
+from nodewright.engine.core.memory.memory_allocation import (
+    allocate_container_memory,
+    best_hint,
+    memory_hints,
+    release_memory,
+)
 from nodewright.engine.core.memory.memory_policy import (
     MemorySettings,
     Reservation,
@@ -21,7 +25,7 @@ from nodewright.engine.core.memory.memory_state import (
     NUMAMemory,
     NUMANodeMap,
 )
-from nodewright.model.hardware.machine_info import HugePages, NUMANode
+from nodewright.model.hardware import HugePages, NUMANode
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.idset import NUMASet

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.engine.node.pod_placement import Placement, placement_of, unallocated_resources
+from nodewright.engine.node.pod_admission import Placement, placement_of, unallocated_resources
 from nodewright.engine.node.restart.initial_node import initial_node
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.node_profile import (
     ContainerAllocation,
     Device,

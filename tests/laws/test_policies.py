@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodewright.engine.core.topology.custom import POLICY_ANNOTATION, SCOPE_ANNOTATION
-from nodewright.engine.node.pod_placement import unallocated_resources
+from nodewright.engine.node.pod_admission import unallocated_resources
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.topology import HintsMerged, NoCommonNUMA

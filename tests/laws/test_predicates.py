@@ -3,8 +3,13 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.engine.core.predicates.predicate_check import NodeView, check_predicates
-from nodewright.engine.core.predicates.requested_resources import NodeUsage, node_usage, shortages
+from nodewright.engine.core.predicates.predicate_check import (
+    NodeUsage,
+    NodeView,
+    check_predicates,
+    node_usage,
+    shortages,
+)
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.predicates import InsufficientResource
 from nodewright.model.reasons.verdict import Refused

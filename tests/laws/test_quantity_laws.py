@@ -6,8 +6,7 @@ import pickle
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nodewright.model.values.quantity import ZERO, Quantity, QuantityError, QuantityFormat
-from nodewright.model.values.units import fits_int64
+from nodewright.model.values.quantity import ZERO, Quantity, QuantityError, QuantityFormat, fits_int64
 from nodewright.testing.strategies import quantities
 
 LETTERS = "0123456789.+-eEinumkKMGTP \n_x\u0663"

@@ -4,6 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from nodewright.engine.admission.quota.evaluator import (
+    NamespaceObjects,
+    total,
+    usage_of,
+    with_calculated_usage,
+)
+from nodewright.engine.admission.quota.object_usage import pod_evaluator
 from nodewright.engine.admission.quota.quota_admission import (
     BeyondQuota,
     WithinQuota,
@@ -11,15 +18,8 @@ from nodewright.engine.admission.quota.quota_admission import (
     quota_verdict,
     with_delta,
 )
-from nodewright.engine.admission.quota.quota_pods import pod_evaluator
-from nodewright.engine.admission.quota.quota_usage import (
-    NamespaceObjects,
-    total,
-    usage_of,
-    with_calculated_usage,
-)
 from nodewright.model.kubernetes.api_request import create_request, update_request
-from nodewright.model.kubernetes.namespace_objects import (
+from nodewright.model.kubernetes.cluster_objects import (
     ResourceQuota,
     ResourceQuotaSpec,
     ResourceQuotaStatus,

@@ -16,7 +16,7 @@ from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.engine.node.restart.restart_rehearsal import is_valid_configuration
 from nodewright.engine.node.step import Decision, step
 from nodewright.engine.node.what_if.changes import Setting, SettingsChanged, changed_parts
-from nodewright.engine.node.what_if.replays import realigned, replayed
+from nodewright.engine.node.what_if.counterfactuals import realigned, replayed
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.verdict import Granted

@@ -14,8 +14,6 @@ from nodewright.engine.core.requests.effective_resources import (
     container_requests,
     pod_limits,
     pod_requests,
-)
-from nodewright.engine.core.requests.integer_requests import (
     preemption_requests,
     scheduler_requests,
     scheduler_usage,

@@ -10,7 +10,7 @@ from nodewright.engine.core.memory.memory_policy import (
     create_memory_policy,
     valid_reservations,
 )
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.quantity import Quantity, QuantityFormat
 from nodewright.testing.machines import machines

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodewright.engine.core.predicates.requested_resources import node_usage
+from nodewright.engine.core.predicates.predicate_check import node_usage
 from nodewright.engine.node.events import PodRemoved, PodResized
-from nodewright.engine.node.resize.resize_attempts import ResizeOutcome
+from nodewright.engine.node.resize import ResizeOutcome
 from nodewright.engine.node.step import step
 from nodewright.engine.node.what_if.changes import PodLeaves, RequestsChanged, changed_pod
 from nodewright.model.kubernetes.objects import Pod

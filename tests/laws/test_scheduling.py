@@ -12,7 +12,7 @@ from nodewright.engine.node.placement_cost import NUMALayout
 from nodewright.engine.node.step import Decision
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.reasons.reason import kubelet_text
 from nodewright.model.values.idset import CPUSet
 from nodewright.predict.node import Node
 from nodewright.scheduling.verdicts.placement_decisions import ProposedVictims, sufficient_victims

@@ -29,7 +29,7 @@ from nodewright.documents.profiles.state_files.memory_manager_state import (
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
 from nodewright.model.errors import InputError
-from nodewright.model.reasons.texts import kubelet_start_error, sentence
+from nodewright.model.reasons.reason import kubelet_start_error, sentence
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.idset import CPUSet, NUMASet
 

@@ -6,18 +6,18 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.engine.core.topology.dense_merge import best_common, best_intersection
 from nodewright.engine.core.topology.hint_merge import merged_hint, merged_lists
 from nodewright.engine.core.topology.manager_config import TopologyManager
 from nodewright.engine.core.topology.sparse_merge import (
     SearchBounds,
+    best_common,
     best_common_by_search,
+    best_intersection,
     best_intersection_by_search,
 )
-from nodewright.model.values.hint_lists import resource_hint_lists
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.subsets import NUMADistances, StepBudget, minimum_size, nonempty_subsets
-from nodewright.model.values.topology_hints import Fitting, Hint, HintList, Offer
+from nodewright.model.values.topology_hints import Fitting, Hint, HintList, Offer, resource_hint_lists
 from nodewright.testing.strategies import (
     distance_tables,
     hint_lists,

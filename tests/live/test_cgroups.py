@@ -12,7 +12,7 @@ from tests.support.live_agent import private_cgroups
 from nodewright.agent.host.cgroupfs import CgroupFS
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, CPUQuota, MemoryCeiling
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.model.values.units import Bytes, Microseconds
+from nodewright.model.values.quantity import Bytes, Microseconds
 
 pytestmark = pytest.mark.live
 

@@ -19,7 +19,7 @@ from nodewright.agent.state.agent_state import PodSource
 from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.model.kubernetes.namespace_objects import ConfigMap
+from nodewright.model.kubernetes.cluster_objects import ConfigMap
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod
 from nodewright.model.kubernetes.runtime_status import (
     ContainerPhase,

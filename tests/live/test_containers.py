@@ -18,7 +18,7 @@ from nodewright.agent.state.agent_state import PodSource
 from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
-from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.cluster_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, PodSpec
 from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
 from nodewright.testing.objects import amounts

@@ -28,7 +28,7 @@ from nodewright.model.kubernetes.pod_spec_fields import PodSecurityContext
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
 from nodewright.model.values.cpu_time import Shares
 from nodewright.model.values.idset import CPUSet, NUMASet
-from nodewright.model.values.units import Bytes, Microseconds, MilliCPU
+from nodewright.model.values.quantity import Bytes, Microseconds, MilliCPU
 
 pytestmark = pytest.mark.live
 

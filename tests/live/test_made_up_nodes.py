@@ -15,7 +15,7 @@ from tests.support.real_kubelet import NODE, RealKubelet, lacking_kubelet
 from nodewright import Node, load_pods
 from nodewright.documents.profiles.state_files.checkpoints import written_state_files
 from nodewright.model.errors import InputError
-from nodewright.model.hardware.machine_shape import GIB
+from nodewright.model.hardware import GIB
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import ObjectMeta
 

@@ -22,7 +22,7 @@ from nodewright.engine.core.requests.oom_adjust import NodeCritical, OOMScore
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container
 from nodewright.model.kubernetes.runtime_status import OOM_KILLED, ContainerPhase
-from nodewright.model.values.units import Bytes
+from nodewright.model.values.quantity import Bytes
 
 pytestmark = pytest.mark.live
 

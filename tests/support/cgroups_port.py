@@ -8,7 +8,7 @@ from nodewright.documents.files.cgroup_files import CgroupManager
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, MemoryCeiling
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.errors import HostError
-from nodewright.model.values.units import Bytes
+from nodewright.model.values.quantity import Bytes
 
 _CEILING = MemoryCeiling(Bytes(1 << 20), AmountOrigin.LIMIT)
 

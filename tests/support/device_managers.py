@@ -2,17 +2,16 @@
 
 from collections.abc import Mapping
 
-from nodewright.engine.core.devices.device_manager import DeviceManager, PluginBehavior, lowest
+from nodewright.engine.core.devices.device_state import DeviceManager, PluginBehavior, lowest
 from nodewright.engine.core.memory.memory_allocation import allocate_container_memory
-from nodewright.engine.core.memory.memory_demand import DEFAULT_MEMORY_GATES, MemoryGates
 from nodewright.engine.core.memory.memory_policy import (
     MemorySettings,
     Reservation,
     StaticMemoryPolicy,
     create_memory_policy,
 )
-from nodewright.engine.core.memory.memory_state import MemoryState
-from nodewright.model.hardware.machine_info import HugePages, NUMANode
+from nodewright.engine.core.memory.memory_state import DEFAULT_MEMORY_GATES, MemoryGates, MemoryState
+from nodewright.model.hardware import HugePages, NUMANode
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.reasons.verdict import Granted

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode, UncoreCache
+from nodewright.model.hardware import Core, HugePages, MachineInfo, NUMANode, UncoreCache
 from nodewright.model.values.idset import CPUSet
 
 KIB = 1024

@@ -8,8 +8,7 @@ from typing import Any
 from tests.support.machine_files import machine_files, write_machine_files
 from tests.support.nominal_runtime import IMAGE
 
-from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode, UncoreCache
-from nodewright.model.hardware.machine_shape import GIB
+from nodewright.model.hardware import GIB, Core, HugePages, MachineInfo, NUMANode, UncoreCache
 
 # Not strict-cpu-reservation, nor the policy none: their kubelets write all CPUs into a real cgroup, which has fewer.
 _OPTIONS = (

@@ -7,7 +7,7 @@ from nodewright.cli.options import JournalOptions, NodeQuery
 from nodewright.cli.output_files import node_document, open_journal
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES
-from nodewright.engine.node.resize.resize_attempts import ResizeOutcome
+from nodewright.engine.node.resize import ResizeOutcome
 from nodewright.model.errors import Fault, InputError
 from nodewright.predict.admit.resize_report import PodResizeReport, pod_resize, resize_text, resized_names
 from nodewright.predict.node_report.report_parts import node_of_report, remaining_resources

@@ -46,13 +46,13 @@ from nodewright.documents.profiles.machine.captured_machine import (
 from nodewright.documents.profiles.machine.host_facts import MachineFact, missing_fact_sentence
 from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.documents.profiles.profile_yaml import profile_document, profile_yaml
-from nodewright.engine.node.pod_placement import placement_of
+from nodewright.engine.node.pod_admission import placement_of
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.hardware.machine_faults import irregularities
+from nodewright.model.hardware import irregularities
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.secret_fields import without_secret_fields
 from nodewright.model.printable import printable_line, printable_lines
-from nodewright.model.releases.release import release_table
+from nodewright.model.releases.release_table import release_table
 from nodewright.predict.audit.evidence_sources import read_agent_profile, read_pod_resources
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.machine_drawing import CPUOwner, bytes_text, cpu_owners, node_picture

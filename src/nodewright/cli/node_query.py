@@ -103,7 +103,7 @@ def with_policies(
     names, policies = profile.spec.policies, list[CustomPolicy]()
     if names == PolicyNames() and choice == NO_POLICY_OPTIONS:
         return profile, ()
-    from nodewright.engine.core.cpu.custom_picker import CPUPicker  # noqa: PLC0415 - start-up time
+    from nodewright.engine.core.cpu.cpu_policy import CPUPicker  # noqa: PLC0415 - start-up time
     from nodewright.engine.core.eviction.eviction_policy import EvictionPolicy  # noqa: PLC0415 - as above
     from nodewright.engine.core.topology.custom import TopologyPolicy  # noqa: PLC0415 - as above
     from nodewright.predict.policy_registry import load_policies  # noqa: PLC0415 - as above

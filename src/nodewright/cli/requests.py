@@ -12,7 +12,7 @@ from nodewright.cli.workload_input import option_rules, print_input_notes, read_
 from nodewright.documents.formats.workloads import release_warnings
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import YES, print_text, terminal_columns
-from nodewright.engine.core.requests.alike_breakdowns import AlikeBreakdowns
+from nodewright.engine.core.requests.resource_breakdown import AlikeBreakdowns
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.releases.feature_gates import default_gates
 from nodewright.model.releases.release_table import NEWEST

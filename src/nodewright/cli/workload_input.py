@@ -25,7 +25,12 @@ from nodewright.documents.output.terminal import (
     terminal_columns,
 )
 from nodewright.model.errors import Fault, HostError, InputError
-from nodewright.model.releases.release import AppliedRules, Release, ReleaseError, applied_rules
+from nodewright.model.releases.release_table import (
+    AppliedRules,
+    Release,
+    ReleaseError,
+    applied_rules,
+)
 
 
 def read_workloads(manifests: ManifestOptions, namespace: str) -> LoadedWorkloads:

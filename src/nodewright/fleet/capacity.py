@@ -6,18 +6,17 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
-from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.node.events import PodAdded, PodStarted
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.pod_placement import unallocated_resources
+from nodewright.engine.node.pod_admission import unallocated_resources
 from nodewright.engine.node.step import Decision, step
 from nodewright.fleet.simulation.outcomes import NodeRecord
 from nodewright.fleet.workload import FleetNode, FleetPod
-from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod, tolerates
 from nodewright.model.kubernetes.resource_names import (
     distinguishable_amounts,
 )
-from nodewright.model.kubernetes.tolerations import tolerates
 from nodewright.model.reasons.reason import Reason
 
 _HARD_EFFECTS = ("NoSchedule", "NoExecute")

@@ -8,7 +8,7 @@ import msgspec
 
 from nodewright.documents.output.json_yaml import Report
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.pod_placement import unallocated_resources
+from nodewright.engine.node.pod_admission import unallocated_resources
 from nodewright.fleet.capacity import RemainingCapacity, ShapeCapacity, capacity_by_shape, total_capacity
 from nodewright.fleet.simulation.outcomes import (
     FilterRejections,

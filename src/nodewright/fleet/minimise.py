@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.fleet.workload import FleetNode, FleetPod
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod

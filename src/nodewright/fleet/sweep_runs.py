@@ -25,7 +25,7 @@ from nodewright.documents.output.terminal import (
     show_progress,
     terminal_columns,
 )
-from nodewright.engine.core.predicates.requested_resources import allocatable_amounts
+from nodewright.engine.core.predicates.predicate_check import allocatable_amounts
 from nodewright.fleet.capacity import UnschedulablePod, report_unschedulable, unschedulable_text
 from nodewright.fleet.engines import Engine, EngineMissingError, map_chunks
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary

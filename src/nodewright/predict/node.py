@@ -16,7 +16,7 @@ from nodewright.engine.node.actions import Action
 from nodewright.engine.node.events import ConditionsObserved, PodAdded, PodRecovered, PodRemoved, PodStarted
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.pod_placement import Placement, placement_of
+from nodewright.engine.node.pod_admission import Placement, placement_of
 from nodewright.engine.node.resource_holders import FullNames, with_pod_names
 from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.engine.node.step import Decision, step
@@ -24,11 +24,10 @@ from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.node_profile import NodeProfile, kubelet_labels
 from nodewright.model.kubernetes.objects import Pod, ResourceList
+from nodewright.model.reasons.api_server import APIServerRefusal
 from nodewright.model.reasons.fact import KubeletText
 from nodewright.model.reasons.kubelet_start import over_reservation_message
-from nodewright.model.reasons.pod_creation import APIServerRefusal
-from nodewright.model.reasons.reason import NotJudged, Reason
-from nodewright.model.reasons.texts import kubelet_start_error, kubelet_text, sentence
+from nodewright.model.reasons.reason import NotJudged, Reason, kubelet_start_error, kubelet_text, sentence
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.values.custom_policy import CustomPolicy
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from nodewright.engine.core.cgroups.cgroup_plan import PlannedCgroup
     from nodewright.engine.node.node_cgroups import CgroupOverrides
     from nodewright.engine.node.previews import PreemptionPreview
-    from nodewright.engine.node.resize.resize_plan import ResizeReport
+    from nodewright.engine.node.resize import ResizeReport
     from nodewright.predict.explain.explanation import Explanation
 
 
@@ -263,7 +262,7 @@ class Node(msgspec.Struct, frozen=True):
         Errors: InputError if the pod is not on the node.
         """
         from nodewright.documents.profiles.node_profiles import pod_on_node  # noqa: PLC0415 - memory of exporters
-        from nodewright.engine.node.resize.resize_plan import resize_report  # noqa: PLC0415 - start-up time
+        from nodewright.engine.node.resize import resize_report  # noqa: PLC0415 - start-up time
 
         return resize_report(self.state, pod_on_node(self.pods, pod, node=self.name))
 

@@ -36,16 +36,16 @@ from nodewright.model.kubernetes.node_profile import (
     kubelet_labels,
 )
 from nodewright.model.kubernetes.resource_names import is_extended
-from nodewright.model.reasons.texts import kubelet_start_error, kubelet_text, sentence
+from nodewright.model.reasons.reason import kubelet_start_error, kubelet_text, sentence
 from nodewright.model.reasons.verdict import Granted, Refused
-from nodewright.model.releases.release import (
+from nodewright.model.releases.release_table import (
     AppliedRules,
     Release,
     ReleaseError,
+    ReleaseTable,
     applied_rules,
     release_warning,
 )
-from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.custom_policy import CustomPolicy
 
 DEFAULT_NAME = "node1"
@@ -113,7 +113,7 @@ def _restored(state: NodeState, spec: NodeProfileSpec, source: str) -> Granted[N
     ]
     if faults:
         raise InputError([replace(fault, source=source) for fault in faults])
-    from nodewright.engine.node.restart.holdings_restore import with_restored_holdings  # noqa: PLC0415 - start-up time
+    from nodewright.engine.node.restart.initial_node import with_restored_holdings  # noqa: PLC0415 - start-up time
 
     started = with_restored_holdings(state, pod_allocations(spec))
     if isinstance(started, Refused):

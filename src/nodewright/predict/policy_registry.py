@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from nodewright.engine.core.cpu.custom_picker import CPUPicker, whole_caches
+from nodewright.engine.core.cpu.cpu_policy import CPUPicker, whole_caches
 from nodewright.engine.core.eviction.eviction_policy import KUBELET, EvictionPolicy
 from nodewright.engine.core.eviction.eviction_policy import POLICIES as EVICTION
 from nodewright.engine.core.topology.custom import TopologyPolicy, annotated_policy

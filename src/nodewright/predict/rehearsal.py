@@ -29,13 +29,13 @@ from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.node_config import NodeParts
-from nodewright.engine.node.pod_placement import Placement
-from nodewright.engine.node.restart.kubelet_startup import StartStage
+from nodewright.engine.node.pod_admission import Placement
 from nodewright.engine.node.restart.restart_rehearsal import (
     PodRestartOutcome,
     RestartRehearsal,
     RunningPods,
     StartRemedy,
+    StartStage,
     invalid_configuration_rehearsal,
     rehearse_restart,
 )
@@ -45,11 +45,10 @@ from nodewright.model.kubernetes.kubelet_configuration import MemoryReservation
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_line, printable_lines
-from nodewright.model.reasons.reason import NotJudged, Reason
-from nodewright.model.reasons.state_files import StateFile
-from nodewright.model.reasons.texts import kubelet_fatal_error, kubelet_text, sentence
+from nodewright.model.reasons.kubelet_start import StateFile
+from nodewright.model.reasons.reason import NotJudged, Reason, kubelet_fatal_error, kubelet_text, sentence
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
-from nodewright.model.releases.release import AppliedRules
+from nodewright.model.releases.release_table import AppliedRules
 from nodewright.model.values.quantity import Quantity
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import DEFAULT_NAME, node_parts, profile_release

@@ -5,7 +5,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from nodewright.documents.profiles.machine.lscpu import CPURow, machine_from_rows
-from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode
+from nodewright.model.hardware import Core, HugePages, MachineInfo, NUMANode
 
 KIB = 1024
 L3_BYTES = 32 << 20

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodewright.model.hardware.machine_shape import GIB
+from nodewright.model.hardware import GIB
 from nodewright.model.kubernetes.node_profile import ContainerAllocation, Device, NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.testing.machines import regular_machine

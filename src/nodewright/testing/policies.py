@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodewright.engine.core.cpu.custom_picker import CPUPicker, PickRequest, picked_cpus
+from nodewright.engine.core.cpu.cpu_policy import CPUPicker, PickRequest, picked_cpus
 from nodewright.engine.core.cpu.policy_options import CPUOptions
 from nodewright.engine.core.eviction.eviction_policy import EvictionPolicy, Headroom
 from nodewright.engine.core.topology.custom import (

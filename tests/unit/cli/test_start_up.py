@@ -53,7 +53,7 @@ def after_run(*arguments: str) -> tuple[int, frozenset[str]]:
         "nodewright.fleet",
         "nodewright.agent.host",
         "nodewright.engine.node.resize",
-        "nodewright.engine.node.restart.kubelet_startup",
+        "nodewright.engine.node.restart.restart_rehearsal",
         "nodewright.engine.node.what_if",
         "nodewright.documents.profiles.machine.captured_machine",
         "nodewright.predict.replay",

@@ -14,7 +14,7 @@ from nodewright.documents.output.terminal import ERROR, YES
 from nodewright.documents.profiles.node_profiles import find_profile, with_release
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.reasons.reason import kubelet_text
 from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.predict.node import Node
 

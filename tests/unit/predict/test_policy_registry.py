@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.engine.core.cpu.custom_picker import CPUPicker
+from nodewright.engine.core.cpu.cpu_policy import CPUPicker
 from nodewright.engine.core.topology.custom import TopologyPolicy, annotated_policy
 from nodewright.model.errors import InputError
 from nodewright.predict.policy_registry import PolicyRegistry, installed_policies, load_policies

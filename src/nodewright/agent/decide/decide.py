@@ -85,7 +85,7 @@ from nodewright.model.kubernetes.objects import (
 )
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.model.reasons.eviction import THRESHOLD_MET_REASON, threshold_met_message
-from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.reasons.reason import kubelet_text
 from nodewright.model.values.instant import Instant
 
 

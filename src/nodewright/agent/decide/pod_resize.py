@@ -15,11 +15,10 @@ from nodewright.agent.state.effects import SyncPod
 from nodewright.agent.state.observations import PodEffectCompleted
 from nodewright.documents.output.json_yaml import plain_value
 from nodewright.documents.profiles.profile_yaml import object_document
-from nodewright.engine.core.resize.resize_allocation import merged_resize
-from nodewright.engine.core.resize.resize_checks import container_restarts
+from nodewright.engine.core.resize import container_restarts, merged_resize
 from nodewright.engine.node.actions import KillPod
 from nodewright.engine.node.events import PodResized
-from nodewright.engine.node.resize.resize_attempts import (
+from nodewright.engine.node.resize import (
     ResizeAttempt,
     ResizeOutcome,
     api_server_rejection,

@@ -14,9 +14,8 @@ from nodewright.model.kubernetes.runtime_status import (
     RuntimeContainerStatus,
     RuntimePodStatus,
 )
-from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.reason import Reason, kubelet_text
 from nodewright.model.reasons.status_evidence import REJECTION_PREFIX
-from nodewright.model.reasons.texts import kubelet_text
 from nodewright.model.values.instant import Instant
 
 

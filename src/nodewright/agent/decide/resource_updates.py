@@ -19,7 +19,7 @@ from nodewright.engine.core.cgroups.cgroup_plan import (
     pod_cgroups,
     top_level_cgroups,
 )
-from nodewright.engine.core.cgroups.container_settings import settings_by_container
+from nodewright.engine.core.cgroups.cgroup_settings import settings_by_container
 from nodewright.engine.node.node_cgroups import (
     AllocatedPod,
     cgroup_rules,

@@ -9,7 +9,7 @@ from nodewright.agent.devices.protocols import DevicePlugins, DeviceRunContainer
 from nodewright.agent.host.ports import ContainerConfig, DeviceSpec, Mount
 from nodewright.agent.state.effects import AllocatedDevices, AllocateDevices, QueryPreferredAllocation
 from nodewright.agent.state.observations import DeviceAllocationResult, PreferredAllocationReceived
-from nodewright.engine.core.devices.device_manager import DevicePluginError
+from nodewright.engine.core.devices.device_state import DevicePluginError
 from nodewright.model.errors import HostError
 from nodewright.model.reasons.devices import DeviceAllocationFailed
 

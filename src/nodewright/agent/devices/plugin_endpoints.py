@@ -18,7 +18,7 @@ from nodewright.agent.devices.registration import check_registration
 from nodewright.agent.state.observations import Observation, PluginDevicesListed
 from nodewright.cluster.tasks.supervision import error_text
 from nodewright.cluster.tasks.timing import Clock, with_timeout
-from nodewright.engine.core.devices.device_manager import ASK_PLUGIN
+from nodewright.engine.core.devices.device_state import ASK_PLUGIN
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.kubernetes.recorded_events import RecordEvent

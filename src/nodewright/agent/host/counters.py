@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 
 from nodewright.documents.files.cgroup_files import CgroupManager, flat_keyed_values
-from nodewright.model.values.cpu_time import CFS_PERIOD, Weight, weight_to_shares
+from nodewright.engine.core.cgroups.cpu_weight import Weight, weight_to_shares
+from nodewright.model.values.cpu_time import CFS_PERIOD
 
 _MEMORY_FILES = {
     1: (

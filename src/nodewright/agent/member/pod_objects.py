@@ -28,8 +28,7 @@ from nodewright.cluster.objects.object_names import name_selector
 from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised
 from nodewright.cluster.tasks.timing import Clock, elapsed_s, gather_all
 from nodewright.documents.formats.decode import decode
-from nodewright.model.kubernetes.cluster_objects import RuntimeClass
-from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret, Service
+from nodewright.model.kubernetes.cluster_objects import ConfigMap, RuntimeClass, Secret, Service
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.values.instant import InstantError

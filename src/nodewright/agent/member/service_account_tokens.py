@@ -18,7 +18,7 @@ from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.tasks.timing import Clock, elapsed_s, gather_all
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.instant import Instant, InstantError
-from nodewright.model.values.units import INT64_MAX
+from nodewright.model.values.quantity import INT64_MAX
 
 _LIMIT_S = 10.0
 """How long a pod waits for its tokens."""

@@ -37,7 +37,7 @@ from nodewright.documents.files.file_store import boot_id
 from nodewright.documents.output.exposition import MetricFamily, MetricSample, MetricType, family_text
 from nodewright.documents.profiles.machine.machine_usage import boot_time
 from nodewright.engine.node.node_cgroups import cgroup_rules, cgroup_tree
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
 from nodewright.model.kubernetes.stats_summary import FsStats
 

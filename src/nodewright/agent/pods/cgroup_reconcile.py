@@ -23,7 +23,7 @@ from nodewright.engine.node.node_cgroups import AllocatedPod, cgroup_rules, cgro
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimePodStatus
-from nodewright.model.values.units import Bytes
+from nodewright.model.values.quantity import Bytes
 
 PERIOD_S = 10.0
 """The kubelet's interval for reconciling the CPUs of containers."""

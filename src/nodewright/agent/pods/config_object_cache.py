@@ -6,8 +6,7 @@ from typing import Protocol, TypeVar
 
 from nodewright.agent.rules.value_sources import ReferenceSources
 from nodewright.agent.state.agent_state import PodSource
-from nodewright.model.kubernetes.cluster_objects import RuntimeClass
-from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.cluster_objects import ConfigMap, RuntimeClass, Secret
 from nodewright.model.kubernetes.objects import Pod
 
 T = TypeVar("T")

@@ -36,8 +36,8 @@ from nodewright.agent.rules.image_policy import (
 from nodewright.agent.rules.pod_actions import BackOff, BackOffRule
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.cluster_objects import Secret
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.model.kubernetes.namespace_objects import Secret
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.values.duration import Duration

@@ -19,11 +19,15 @@ from nodewright.agent.rules.value_sources import (
     is_omitted,
     secret,
 )
-from nodewright.model.kubernetes.field_labels import SUBSCRIPTED_FIELDS, field_label_error, split_subscript
+from nodewright.model.kubernetes.cluster_objects import ConfigMap, Secret, Service, ServicePort
 from nodewright.model.kubernetes.name_validation import is_label_key
-from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret, Service, ServicePort
 from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
-from nodewright.model.kubernetes.pod_spec_fields import EnvVar
+from nodewright.model.kubernetes.pod_spec_fields import (
+    SUBSCRIPTED_FIELDS,
+    EnvVar,
+    field_label_error,
+    split_subscript,
+)
 from nodewright.model.values.golang import NumberError, parse_int, quoted
 from nodewright.model.values.quantity import ZERO, Quantity, QuantityError
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from nodewright.model.errors import JSON_ERRORS
-from nodewright.model.kubernetes.namespace_objects import Secret
+from nodewright.model.kubernetes.cluster_objects import Secret
 
 ALWAYS, IF_NOT_PRESENT, NEVER = "Always", "IfNotPresent", "Never"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.cluster_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.objects import Pod, ResourceList
 
 DEFAULT_TOKEN_LIFETIME_S = 3600

@@ -13,7 +13,7 @@ from nodewright.agent.rules.value_sources import (
     secret,
     token_spec,
 )
-from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.cluster_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.golang import clean_path
 

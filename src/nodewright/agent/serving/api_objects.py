@@ -19,7 +19,7 @@ from nodewright.documents.output.kubectl_tables import (
 from nodewright.documents.profiles.profile_yaml import object_document
 from nodewright.engine.core.devices.device_state import DeviceState
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.pod_placement import Placement, placement_of
+from nodewright.engine.node.pod_admission import Placement, placement_of
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import ContainerStateTerminated, ContainerStatus, PodCondition
 from nodewright.model.values.idset import CPUSet, NUMASet

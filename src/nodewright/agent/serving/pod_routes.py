@@ -45,16 +45,16 @@ from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgrou
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.node_cgroups import AllocatedPod, cgroup_rules, node_and_pod_cgroups
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.pod_placement import placement_of
-from nodewright.engine.node.resize.resize_attempts import api_server_rejection
+from nodewright.engine.node.pod_admission import placement_of
+from nodewright.engine.node.resize import api_server_rejection
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod, PodSpec
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
 from nodewright.model.printable import printable_lines
+from nodewright.model.reasons.reason import sentence
 from nodewright.model.reasons.resize import ResizeInvalid, resize_api_error
-from nodewright.model.reasons.texts import sentence
 from nodewright.model.values.instant import Instant
 from nodewright.predict.replay.scenario_journal import current_profile
 

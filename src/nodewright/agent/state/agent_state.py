@@ -10,7 +10,7 @@ from nodewright.agent.rules.pod_actions import BackOff, BackOffRule
 from nodewright.agent.rules.pod_status import NO_RESIZE, PodResizeStatus, StatusOverride
 from nodewright.agent.rules.probe_state import ProbeKind, ProbeState
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, PlannedCgroup
-from nodewright.engine.core.devices.device_manager import DevicePluginError
+from nodewright.engine.core.devices.device_state import DevicePluginError
 from nodewright.engine.core.eviction.eviction_state import EvictionState
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.engine.node.node_state import NodeState

@@ -10,7 +10,7 @@ from nodewright.agent.rules.pod_status import StatusOverride
 from nodewright.agent.rules.probe_state import Probe
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.effects import PodEffect
-from nodewright.engine.core.devices.device_manager import DevicePluginError
+from nodewright.engine.core.devices.device_state import DevicePluginError
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.kubernetes.objects import Pod, Taint

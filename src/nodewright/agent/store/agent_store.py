@@ -45,15 +45,18 @@ from nodewright.documents.profiles.state_files.checkpoints import (
     written_state_files,
 )
 from nodewright.engine.node.actions import KillPod
-from nodewright.engine.node.managers.device_updates import without_listed_devices
 from nodewright.engine.node.node_config import NodeParts
 from nodewright.engine.node.node_state import NodeState, container_names
-from nodewright.engine.node.restart.kubelet_startup import StoredState, start_kubelet, with_all_pods_known
-from nodewright.engine.node.step import Decision, ReadmittedPod, readmit_pods
+from nodewright.engine.node.restart.restart_rehearsal import (
+    StoredState,
+    start_kubelet,
+    with_all_pods_known,
+)
+from nodewright.engine.node.step import Decision, ReadmittedPod, readmit_pods, without_listed_devices
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
-from nodewright.model.reasons.state_files import StateFile, StateFileDamaged
+from nodewright.model.reasons.kubelet_start import StateFile, StateFileDamaged
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.predict.replay.scenario_journal import JournalEncoder
 

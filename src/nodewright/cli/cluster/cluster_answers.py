@@ -22,9 +22,9 @@ from nodewright.documents.formats.workloads import LoadedWorkloads, Workload
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_message, print_text, terminal_columns
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
-from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.node.events import PodRecovered, PodRemoved
-from nodewright.engine.node.pod_placement import placement_of
+from nodewright.engine.node.pod_admission import placement_of
 from nodewright.engine.node.previews import node_eviction_forecast
 from nodewright.engine.node.step import step
 from nodewright.model.errors import Fault, HostError, InputError

@@ -25,7 +25,7 @@ from nodewright.documents.output.exposition import (
     family_text,
 )
 from nodewright.model.errors import Fault
-from nodewright.model.values.units import INT64_MAX
+from nodewright.model.values.quantity import INT64_MAX
 
 # ---------------------------------------------------------------- routes
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodewright.documents.output.exposition import MetricFamily, MetricSample, MetricType, family_text
-from nodewright.model.releases.gate_table import FeatureStage
+from nodewright.model.releases.release_rules import FeatureStage
 
 if TYPE_CHECKING:
     from nodewright.engine.node.node_config import NodeConfig  # an exporter has none: 1 MiB

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nodewright.documents.formats.decode import checked, decode
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.engine.admission import limit_ranger
-from nodewright.engine.admission.quota import quota_usage, resource_claims
+from nodewright.engine.admission.quota import evaluator, object_usage
 from nodewright.engine.admission.validation.quotas_and_limit_ranges import (
     limit_range_violations,
     quota_violations,
@@ -22,7 +22,7 @@ from nodewright.engine.admission.validation.quotas_and_limit_ranges import (
 from nodewright.engine.admission.validation.violation import Violation, metadata_violations
 from nodewright.model.errors import Fault
 from nodewright.model.kubernetes.api_request import APIObject, GroupResource
-from nodewright.model.kubernetes.namespace_objects import (
+from nodewright.model.kubernetes.cluster_objects import (
     DeviceClass,
     LimitRange,
     Namespace,
@@ -138,7 +138,7 @@ class APIKind(NamedTuple):
 
 API_KINDS = {
     ("v1", "ResourceQuota"): APIKind(
-        "ResourceQuota", ResourceQuota, quota_usage.quota_as_stored, quota_violations
+        "ResourceQuota", ResourceQuota, evaluator.quota_as_stored, quota_violations
     ),
     ("v1", "LimitRange"): APIKind(
         "LimitRange", LimitRange, limit_ranger.limit_range_as_stored, limit_range_violations
@@ -147,7 +147,7 @@ API_KINDS = {
     ("v1", "Service"): APIKind("Service", Service),
     ("v1", "PersistentVolumeClaim"): APIKind("PersistentVolumeClaim", PersistentVolumeClaim),
     ("resource.k8s.io/v1", "ResourceClaim"): APIKind(
-        "DeviceResourceClaim", ResourceClaim, resource_claims.claim_with_defaults
+        "DeviceResourceClaim", ResourceClaim, object_usage.claim_with_defaults
     ),
     ("resource.k8s.io/v1", "ResourceClaimTemplate"): APIKind("ResourceClaimTemplate", ResourceClaimTemplate),
     ("resource.k8s.io/v1", "DeviceClass"): APIKind("DeviceClass", DeviceClass),

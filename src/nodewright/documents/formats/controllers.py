@@ -21,13 +21,18 @@ from nodewright.documents.formats.workloads import (
     template_text,
 )
 from nodewright.engine.admission.admission_plugins import with_default_ports
-from nodewright.engine.admission.validation.containers import written_resource_violations
+from nodewright.engine.admission.validation.containers import (
+    template_restart_violations,
+    written_resource_violations,
+)
 from nodewright.engine.admission.validation.pod_spec import pod_violations
-from nodewright.engine.admission.validation.restarts import template_restart_violations
 from nodewright.engine.admission.validation.violation import Violation
 from nodewright.engine.core.requests.resource_defaults import rounded_pod, with_defaults
 from nodewright.model.kubernetes.api_request import APIObject, GroupResource, WorkloadController
-from nodewright.model.kubernetes.namespace_objects import PartialObjectMetadata, PersistentVolumeClaim
+from nodewright.model.kubernetes.cluster_objects import (
+    PartialObjectMetadata,
+    PersistentVolumeClaim,
+)
 from nodewright.model.kubernetes.objects import (
     ObjectMeta,
     OwnerReference,
@@ -60,7 +65,7 @@ def controller_of(value: dict[str, Any], pod: Pod) -> WorkloadController | None:
     kind, spec = value["kind"], value.get("spec") or {}
     if kind in ("Pod", "PodTemplate"):
         return None
-    from nodewright.engine.admission.validation.rolling_updates import rolling_update  # noqa: PLC0415 - start-up time
+    from nodewright.engine.admission.validation.workload_spec import rolling_update  # noqa: PLC0415 - start-up time
 
     if kind == "CronJob":
         job = (spec.get("jobTemplate") or {}).get("spec") or {}
@@ -359,7 +364,7 @@ def submitted_controller(
     alike: AlikePods,
 ) -> SubmittedController:
     """The controller of a document that passed the schema check; ``alike`` has the templates without violations."""
-    from nodewright.engine.admission.validation.label_selectors import is_template_judged  # noqa: PLC0415 - start-up time
+    from nodewright.engine.admission.validation.references import is_template_judged  # noqa: PLC0415 - start-up time
     from nodewright.engine.admission.validation.workload_spec import workload_metadata_violations  # noqa: PLC0415 - as above
 
     meta = decode(value.get("metadata") or {}, ObjectMeta, may_have_nulls=may_have_nulls)

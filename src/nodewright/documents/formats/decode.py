@@ -13,8 +13,7 @@ from nodewright.documents.formats.kubectl_yaml import number_text
 from nodewright.model.errors import ENCODING_ERRORS, Fault
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.values.instant import Instant, InstantError
-from nodewright.model.values.quantity import Quantity, QuantityError
-from nodewright.model.values.units import INT64_MAX, INT64_MIN
+from nodewright.model.values.quantity import INT64_MAX, INT64_MIN, Quantity, QuantityError
 
 T = TypeVar("T")
 _CONTAINERS = frozenset({dict, list})

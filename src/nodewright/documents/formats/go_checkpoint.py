@@ -20,7 +20,7 @@ from nodewright.documents.formats.go_json import (
     Struct,
     unmarshal,
 )
-from nodewright.model.reasons.state_files import FormatTried
+from nodewright.model.reasons.kubelet_start import FormatTried
 from nodewright.model.values.golang import fnv1a_32
 
 CHECKSUM_FIELD = Field("Checksum", "checksum", CHECKSUM)

@@ -31,7 +31,7 @@ from yaml.events import (
 
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.patterns import lazy_pattern
-from nodewright.model.values.units import INT64_MAX, INT64_MIN
+from nodewright.model.values.quantity import INT64_MAX, INT64_MIN
 
 CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),

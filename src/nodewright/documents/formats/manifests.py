@@ -58,8 +58,7 @@ from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.admission.validation.violation import ErrorType, Violation, metadata_violations
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.api_request import APIObject
-from nodewright.model.kubernetes.cluster_objects import PriorityClass, RuntimeClass
-from nodewright.model.kubernetes.namespace_objects import LimitRange, ResourceQuota
+from nodewright.model.kubernetes.cluster_objects import LimitRange, PriorityClass, ResourceQuota, RuntimeClass
 from nodewright.model.kubernetes.objects import Pod, PodSpec
 
 if TYPE_CHECKING:

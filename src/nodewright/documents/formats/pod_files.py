@@ -18,8 +18,7 @@ from nodewright.engine.admission.admission_plugins import defaulted_pod
 from nodewright.engine.admission.validation.references import config_object_violations
 from nodewright.engine.admission.validation.violation import metadata_violations
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.kubernetes.cluster_objects import RuntimeClass
-from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.cluster_objects import ConfigMap, RuntimeClass, Secret
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, Toleration
 
 MAX_MANIFEST_BYTES = 10 * 2**20

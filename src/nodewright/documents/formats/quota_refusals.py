@@ -14,8 +14,8 @@ from nodewright.engine.admission.api_server.expansion import ExpansionOptions
 from nodewright.engine.admission.api_server.pod_creation import (
     PODS,
     PodCreation,
+    rejection_error,
 )
-from nodewright.engine.admission.api_server.rejections import rejection_error
 from nodewright.model.kubernetes.api_request import APIObject, Manifest
 
 

@@ -35,11 +35,10 @@ from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.errors import ENCODING_ERRORS, Fault
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
 from nodewright.model.patterns import lazy_pattern
-from nodewright.model.reasons.api_errors import forbidden_error, terminating_error
-from nodewright.model.reasons.pod_creation import APIServerRefusal
+from nodewright.model.reasons.api_server import APIServerRefusal, forbidden_error, terminating_error
 from nodewright.model.reasons.reason import NotJudged
 from nodewright.model.releases.feature_gates import FeatureGates, default_gates
-from nodewright.model.releases.release import AppliedRules, release_warning
+from nodewright.model.releases.release_table import AppliedRules, release_warning
 
 _ABSENCE_ERRORS = (ErrorType.REQUIRED, ErrorType.FORBIDDEN)  # "HugePages require cpu or memory"
 
@@ -294,7 +293,7 @@ def admitted_workload(read: UnadmittedWorkload, creation: PodCreation) -> Worklo
         pod = creation.without_defaults
     refusal = None
     if because is not None:
-        from nodewright.engine.admission.api_server.rejections import rejection_error  # noqa: PLC0415 - start-up time
+        from nodewright.engine.admission.api_server.pod_creation import rejection_error  # noqa: PLC0415 - start-up time
 
         error = rejection_error(PODS, creation.defaulted.metadata, because)
         refusal = api_server_refusal(workload, error, _status(because))

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.hardware.machine_info import MachineInfo
-from nodewright.model.hardware.machine_shape import (
+from nodewright.model.hardware import (
     GIB,
     HUGE_PAGE_SIZES_ARM_KIB,
     HUGE_PAGE_SIZES_X86_KIB,
     MIB,
     CPUNumbering,
+    MachineInfo,
     MachineShape,
     machine_from_shape,
 )

@@ -10,7 +10,7 @@ from nodewright.documents.formats.kubelet_json import Decoded, decode_as_go
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.engine.core.config.complete_config import CompleteConfig, complete_config, defaulted
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
 from nodewright.model.kubernetes.kubelet_configuration import GROUP_VERSION, KIND, KubeletConfiguration
 from nodewright.model.releases.feature_gates import FeatureGates, resolve_gates

@@ -32,7 +32,7 @@ from nodewright.documents.profiles.state_files.pod_resource_state import PodReso
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.reasons.state_files import StateFile
+from nodewright.model.reasons.kubelet_start import StateFile
 from nodewright.model.reasons.verdict import Verdict
 
 T = TypeVar("T")

@@ -19,8 +19,14 @@ from nodewright.documents.profiles.catalogue import (
     catalogue_profile,
 )
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode
-from nodewright.model.hardware.machine_shape import MachineShape, machine_from_shape
+from nodewright.model.hardware import (
+    Core,
+    HugePages,
+    MachineInfo,
+    MachineShape,
+    NUMANode,
+    machine_from_shape,
+)
 from nodewright.model.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec, kubelet_labels
 from nodewright.model.kubernetes.objects import ObjectMeta
 from nodewright.model.kubernetes.resource_names import is_extended

@@ -19,11 +19,10 @@ from nodewright.documents.profiles.allocations import allocation_faults
 from nodewright.documents.profiles.kubelet_config_files import ConfigHost, kubelet_config_from
 from nodewright.engine.admission.admission_plugins import with_uid
 from nodewright.engine.admission.validation.pod_spec import pod_violations
-from nodewright.engine.core.devices.device_manager import PREFERENCES
+from nodewright.engine.core.devices.device_state import PREFERENCES
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.hardware.machine_faults import contradictions
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo, contradictions
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
 from nodewright.model.kubernetes.node_profile import (
     API_VERSION,
@@ -34,7 +33,7 @@ from nodewright.model.kubernetes.node_profile import (
 )
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.patterns import lazy_pattern
-from nodewright.model.releases.release import release_table
+from nodewright.model.releases.release_table import release_table
 from nodewright.model.values.idset import NUMASet
 
 if TYPE_CHECKING:

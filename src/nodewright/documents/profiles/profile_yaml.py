@@ -8,7 +8,7 @@ import msgspec
 import yaml
 
 from nodewright.documents.output.json_yaml import KubectlYAMLDumper, plain_value
-from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode, UncoreCache
+from nodewright.model.hardware import Core, HugePages, MachineInfo, NUMANode, UncoreCache
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.model.printable import printable_text
 

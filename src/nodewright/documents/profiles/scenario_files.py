@@ -17,7 +17,7 @@ from nodewright.engine.admission.admission_plugins import defaulted_pod, with_ca
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.hardware.machine_faults import contradictions
+from nodewright.model.hardware import contradictions
 from nodewright.model.kubernetes.node_profile import API_VERSION, NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.scenario import (
@@ -28,8 +28,8 @@ from nodewright.model.kubernetes.scenario import (
     ScenarioEvent,
     ScenarioObservation,
 )
-from nodewright.model.reasons.state_files import StateFile
-from nodewright.model.releases.release import RELEASES_WITH_RULES
+from nodewright.model.reasons.kubelet_start import StateFile
+from nodewright.model.releases.release_table import RELEASES_WITH_RULES
 from nodewright.model.values.duration import Duration, DurationError
 from nodewright.version import __version__
 

@@ -19,8 +19,8 @@ from nodewright.model.kubernetes.objects import (
     ResourceList,
     ResourceRequirements,
     Toleration,
+    merged_tolerations,
 )
-from nodewright.model.kubernetes.tolerations import merged_tolerations
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.values.golang import quoted
 

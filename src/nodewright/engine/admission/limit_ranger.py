@@ -9,10 +9,14 @@ from msgspec.structs import replace
 from nodewright.engine.core.requests.effective_resources import container_limits, container_requests
 from nodewright.engine.core.requests.resource_defaults import rounded_to_milli, with_defaults
 from nodewright.model.kubernetes.api_request import APIRequest, Operation
-from nodewright.model.kubernetes.namespace_objects import LimitRange, LimitRangeItem, PersistentVolumeClaim
+from nodewright.model.kubernetes.cluster_objects import (
+    LimitRange,
+    LimitRangeItem,
+    PersistentVolumeClaim,
+)
 from nodewright.model.kubernetes.objects import Container, Pod, ResourceList, ResourceRequirements
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, resource_sort_key
-from nodewright.model.reasons.limit_ranges import (
+from nodewright.model.reasons.api_server import (
     Bound,
     LimitReason,
     NoRatio,
@@ -23,8 +27,7 @@ from nodewright.model.reasons.limit_ranges import (
     Subject,
 )
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
-from nodewright.model.values.quantity import ZERO, Quantity
-from nodewright.model.values.units import INT64_MAX
+from nodewright.model.values.quantity import INT64_MAX, ZERO, Quantity
 
 CONTAINER_ITEM, POD_ITEM, CLAIM_ITEM = "Container", "Pod", "PersistentVolumeClaim"
 """The item types with an effect; items of other types bound nothing."""

@@ -5,15 +5,17 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.kubelet_config_faults import KubeletConfigError
-from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.kubelet_configuration import (
+    KubeletConfiguration,
+    Reservations,
+    parse_reservations,
+)
 from nodewright.model.kubernetes.objects import ResourceList
-from nodewright.model.kubernetes.reservations import Reservations, parse_reservations
 from nodewright.model.reasons.kubelet_start import OverReserved
-from nodewright.model.values.quantity import ZERO, Quantity, QuantityFormat
-from nodewright.model.values.units import wrap_int64
+from nodewright.model.values.quantity import ZERO, Quantity, QuantityFormat, wrap_int64
 
 HUGE_PAGES_PREFIX = "hugepages-"
 

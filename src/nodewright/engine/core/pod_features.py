@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from nodewright.engine.core.requests.effective_resources import pod_level_resources_set
+from nodewright.model.kubernetes.name_validation import dotted_sysctl, sysctl_namespace
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.kubernetes.sysctl_names import dotted_sysctl, sysctl_namespace
 from nodewright.model.reasons.reason import (
     AppArmorNotEnabled,
     NodeFeaturesMissing,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from nodewright.engine.core.devices.device_manager import DevicePluginError
+from nodewright.engine.core.devices.device_state import DevicePluginError
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
 from nodewright.engine.node.node_config import NodeParts
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
@@ -16,7 +16,7 @@ from nodewright.model.reasons.devices import DeviceAllocationFailed
 from nodewright.model.reasons.verdict import Verdict
 
 if TYPE_CHECKING:
-    from nodewright.engine.node.restart.kubelet_startup import StoredState
+    from nodewright.engine.node.restart.restart_rehearsal import StoredState
 
 
 class PodAdded(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ class DevicesObserved(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[Device, ...] | None
     """None: the plugin has been disconnected for so long that the node no longer advertises the resource."""
     preference: str = "absent"
-    """The plugin's allocation preference, one of `core.devices.device_manager.PREFERENCES`."""
+    """The plugin's allocation preference, one of `core.devices.device_state.PREFERENCES`."""
 
 
 class DevicesAllocated(msgspec.Struct, frozen=True, kw_only=True):

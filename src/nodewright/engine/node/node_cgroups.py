@@ -15,7 +15,7 @@ from nodewright.engine.core.cgroups.cgroup_plan import (
     pod_cgroups,
     top_level_cgroups,
 )
-from nodewright.engine.core.cgroups.container_settings import ContainerCpuset
+from nodewright.engine.core.cgroups.cgroup_settings import ContainerCpuset
 from nodewright.engine.core.cpu.cpu_policy import CPUPolicy, NoneCPUPolicy, StaticCPUPolicy
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.engine.core.requests.effective_resources import pod_level_resources_set
@@ -26,7 +26,7 @@ from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.resource_names import MEMORY
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.values.idset import CPUSet, NUMASet
-from nodewright.model.values.units import Bytes, Microseconds
+from nodewright.model.values.quantity import Bytes, Microseconds
 
 
 class AllocatedPod(msgspec.Struct, frozen=True):

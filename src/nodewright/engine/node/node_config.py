@@ -11,18 +11,18 @@ from nodewright.engine.core.allocatable import NodeResources, node_resources
 from nodewright.engine.core.eviction.eviction_thresholds import EvictionConfig
 from nodewright.engine.core.pod_features import SysctlAllowlist
 from nodewright.engine.core.predicates.predicate_check import NodeView, PredicateRules
-from nodewright.engine.core.requests.request_options import NEWEST_REQUEST_RULES, RequestRules
+from nodewright.engine.core.requests.effective_resources import NEWEST_REQUEST_RULES, RequestRules
 from nodewright.engine.node.managers.manager_admission import ResourceManagers
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.cluster_objects import APINode, NodeFeatures, NodeSpec, NodeStatus
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.node_profile import Device, ImageFS, NodePart, ReadSource, UnknownNodePart
 from nodewright.model.kubernetes.objects import ObjectMeta, ResourceList, Taint
 from nodewright.model.releases.feature_gates import FeatureGates
-from nodewright.model.releases.release import AppliedRules
+from nodewright.model.releases.release_table import AppliedRules
 
 if TYPE_CHECKING:
-    from nodewright.engine.core.cpu.custom_picker import CPUPicker
+    from nodewright.engine.core.cpu.cpu_policy import CPUPicker
     from nodewright.engine.core.eviction.eviction_policy import EvictionPolicy
     from nodewright.engine.core.topology.custom import TopologyPolicy
     from nodewright.model.values.custom_policy import CustomPolicy

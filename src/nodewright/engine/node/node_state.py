@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.core.eviction.eviction_state import EvictionState
-from nodewright.engine.core.predicates.requested_resources import NO_USAGE, NodeUsage
+from nodewright.engine.core.predicates.predicate_check import NO_USAGE, NodeUsage
 from nodewright.engine.core.requests.effective_resources import (
     pod_level_requests_set,
     pod_limits,

@@ -7,7 +7,7 @@ import msgspec
 
 from nodewright.engine.core.devices.device_state import DeviceState
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.pod_placement import Placement, placement_of, unallocated_resources
+from nodewright.engine.node.pod_admission import Placement, placement_of, unallocated_resources
 from nodewright.model.values.idset import CPUSet, NUMASet
 
 _TENTHS, _WHOLE = 10, 1000

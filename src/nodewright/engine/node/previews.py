@@ -2,8 +2,8 @@
 
 import msgspec
 
-from nodewright.engine.core.eviction.eviction_forecast import EvictionForecast, eviction_forecast
 from nodewright.engine.core.eviction.eviction_order import RankChange, rank_changes
+from nodewright.engine.core.eviction.eviction_policy import EvictionForecast, eviction_forecast
 from nodewright.engine.core.eviction.eviction_ranking import (
     ActivePod,
     EvictionCandidate,

@@ -1,13 +1,20 @@
-"""The node's step function: a state and an event give the next state, the actions and the reasons."""
+"""The node's step function: a state and an event give the next state, the actions and the reasons.
 
-from collections.abc import Collection, Iterable, Iterator
+Device plugins update the state with listed devices and responses to `Allocate`.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.engine.core.devices.device_state import NO_PREFERENCES, PreferredAllocations
+from nodewright.engine.core.devices.device_state import (
+    NO_PREFERENCES,
+    PreferredAllocations,
+    plugin_with_preference,
+)
 from nodewright.engine.core.preemption.greedy import PreemptionVictims
 from nodewright.engine.node.actions import Action, AdmitPod, ExitKubelet, GetPreferredAllocation, RejectPod
 from nodewright.engine.node.events import (
@@ -24,7 +31,7 @@ from nodewright.engine.node.events import (
     PodStarted,
     UsageObserved,
 )
-from nodewright.engine.node.managers.device_updates import with_allocate_responses, with_listed_devices
+from nodewright.engine.node.managers.hint_providers import DeviceProvider
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_admission import (
     admission_doubts,
@@ -35,6 +42,7 @@ from nodewright.engine.node.pod_admission import (
     without_victims,
 )
 from nodewright.engine.node.unknowns import assumptions_for, unjudged_features
+from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.kubernetes.objects import ContainerState, Pod
 from nodewright.model.reasons.devices import PreferenceWanted
 from nodewright.model.reasons.reason import NotJudged, Reason
@@ -42,7 +50,9 @@ from nodewright.model.reasons.verdict import Refused
 
 if TYPE_CHECKING:
     from nodewright.engine.core.eviction.eviction_state import EvictionPass
-    from nodewright.engine.node.resize.resize_attempts import ResizeAttempt, ResizeStep
+    from nodewright.engine.node.resize import ResizeAttempt, ResizeStep
+
+T = TypeVar("T")
 
 
 class Decision(StrEnum):
@@ -112,17 +122,97 @@ def step(state: NodeState, event: NodeEvent) -> Step:
             assert_never(event)
 
 
+def running_containers(pods: Iterable[Pod]) -> frozenset[tuple[str, str]]:
+    """The running containers by uid and name: by their statuses; without a status, all but init containers."""
+    return frozenset((pod.metadata.uid, name) for pod in pods for name in _running(pod))
+
+
+class ReadmittedPod(msgspec.Struct, frozen=True):
+    """The decision of a restarted kubelet about a pod."""
+
+    pod: Pod
+    step: Step
+
+
+def readmit_pods(
+    state: NodeState, pods: Iterable[Pod], running_uids: Collection[str]
+) -> tuple[NodeState, tuple[ReadmittedPod, ...]]:
+    """The node after its restarted kubelet has handled all pods, with the decision about each.
+
+    Each pod passes all admission handlers as a new one does and keeps its allocations. No allocation is released
+    until all pods are handled. ``running_uids`` are the pods whose admission is certain, as they ran before: for
+    them unjudged features do not matter.
+
+    Follows: v1.36, pkg/kubelet/kubelet.go, HandlePodAdditions; allocation/allocation_manager.go, AddPod.
+    Departs: pods are judged by what the new configuration leaves them; a kubelet that is slow to write its
+        node object judges by what the former one left.
+    """
+    from nodewright.engine.node.restart.restart_rehearsal import pods_in_sync_order  # noqa: PLC0415 - start-up time
+
+    readmitted = []
+    for pod in pods_in_sync_order(pods):
+        result = _decide(replace(state, is_collected=True), pod, is_known=pod.metadata.uid in running_uids)
+        readmitted.append(ReadmittedPod(pod, result))
+        state = result.state
+    return state, tuple(readmitted)
+
+
+class NodeStep(msgspec.Struct, frozen=True):
+    """An event and the node's step for it, for the journal."""
+
+    event: NodeEvent
+    step: Step
+
+
+def with_listed_devices(state: NodeState, event: DevicesObserved) -> NodeState:
+    """The node with the devices that a plugin lists: capacity counts all of them, allocatable the healthy ones.
+
+    Pods keep their devices even if these are unhealthy or no longer listed. A resource whose plugin is gone for good
+    stays with a capacity of 0 until the next start, so that it differs from one that no plugin manages.
+
+    Follows: v1.36, devicemanager/manager.go, genericDeviceUpdateCallback, GetCapacity; nodestatus/setters.go,
+        MachineInfo.
+    """
+    facts, devices = state.config.facts, state.held.devices
+    if event.devices is None:
+        lists = {**facts.devices, event.resource: ()}
+        preferences = _without(facts.preferred_allocation, event.resource)
+        devices = devices.without_resource(event.resource)
+    else:
+        lists = {**facts.devices, event.resource: event.devices}
+        preferences = {**facts.preferred_allocation, event.resource: event.preference}
+        devices = devices.with_devices(event.resource, event.devices)
+    after = _with_lists(state, lists, preferences)
+    return replace(after, held=replace(after.held, devices=devices))
+
+
+def without_listed_devices(state: NodeState) -> NodeState:
+    """The node before plugins register again: known resources have no devices.
+
+    Follows: v1.36, devicemanager/manager.go, readCheckpoint.
+    """
+    return _with_lists(state, dict.fromkeys(state.held.devices.device_lists, ()), {})
+
+
+def with_allocate_responses(state: NodeState, event: DevicesAllocated) -> NodeState:
+    """The node with the plugins' `Allocate` responses for a pod."""
+    devices = state.held.devices
+    for (container, resource), response in event.responses.items():
+        devices = devices.with_allocation_response(event.uid, container, resource, response)
+    return replace(state, held=replace(state.held, devices=devices))
+
+
 def _remove(state: NodeState, uid: str) -> Step:
     after = state.without_pod(uid)
     if not after.pending_resizes or after.kubelet_down_for:
         return Step(after)
-    from nodewright.engine.node.resize.resize_attempts import retry_pending_resizes  # noqa: PLC0415 - start-up time
+    from nodewright.engine.node.resize import retry_pending_resizes  # noqa: PLC0415 - start-up time
 
     return _resize_result(retry_pending_resizes(after))
 
 
 def _resize(state: NodeState, pod: Pod) -> Step:
-    from nodewright.engine.node.resize.resize_attempts import defer_resize, request_resize  # noqa: PLC0415 - start-up time
+    from nodewright.engine.node.resize import defer_resize, request_resize  # noqa: PLC0415 - start-up time
 
     return _resize_result(defer_resize(state, pod) if state.kubelet_down_for else request_resize(state, pod))
 
@@ -204,8 +294,8 @@ def _restart(state: NodeState, event: KubeletRestarted) -> Step:
 
     Follows: v1.36, pkg/kubelet/kubelet.go, syncLoopIteration, HandlePodAdditions, initializeRuntimeDependentModules.
     """
-    from nodewright.engine.node.resize.resize_attempts import resume_resizes  # noqa: PLC0415 - start-up time
-    from nodewright.engine.node.restart.kubelet_startup import start_kubelet, with_plugins_registered  # noqa: PLC0415 - as above
+    from nodewright.engine.node.resize import resume_resizes  # noqa: PLC0415 - start-up time
+    from nodewright.engine.node.restart.restart_rehearsal import start_kubelet, with_plugins_registered  # noqa: PLC0415 - as above
 
     if isinstance(event.parts, Refused):
         return _down(state, event.parts.because)
@@ -229,11 +319,6 @@ def _down(state: NodeState, because: tuple[Reason, ...]) -> Step:
     return Step(replace(state, kubelet_down_for=because), (ExitKubelet(because=because),), because)
 
 
-def running_containers(pods: Iterable[Pod]) -> frozenset[tuple[str, str]]:
-    """The running containers by uid and name: by their statuses; without a status, all but init containers."""
-    return frozenset((pod.metadata.uid, name) for pod in pods for name in _running(pod))
-
-
 def _running(pod: Pod) -> Iterator[str]:
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     running_by_name = {
@@ -247,36 +332,6 @@ def _running(pod: Pod) -> Iterator[str]:
     for container in pod.spec.containers:
         if running_by_name.get(container.name, True):
             yield container.name
-
-
-class ReadmittedPod(msgspec.Struct, frozen=True):
-    """The decision of a restarted kubelet about a pod."""
-
-    pod: Pod
-    step: Step
-
-
-def readmit_pods(
-    state: NodeState, pods: Iterable[Pod], running_uids: Collection[str]
-) -> tuple[NodeState, tuple[ReadmittedPod, ...]]:
-    """The node after its restarted kubelet has handled all pods, with the decision about each.
-
-    Each pod passes all admission handlers as a new one does and keeps its allocations. No allocation is released
-    until all pods are handled. ``running_uids`` are the pods whose admission is certain, as they ran before: for
-    them unjudged features do not matter.
-
-    Follows: v1.36, pkg/kubelet/kubelet.go, HandlePodAdditions; allocation/allocation_manager.go, AddPod.
-    Departs: pods are judged by what the new configuration leaves them; a kubelet that is slow to write its
-        node object judges by what the former one left.
-    """
-    from nodewright.engine.node.restart.kubelet_startup import pods_in_sync_order  # noqa: PLC0415 - start-up time
-
-    readmitted = []
-    for pod in pods_in_sync_order(pods):
-        result = _decide(replace(state, is_collected=True), pod, is_known=pod.metadata.uid in running_uids)
-        readmitted.append(ReadmittedPod(pod, result))
-        state = result.state
-    return state, tuple(readmitted)
 
 
 def _decide(state: NodeState, pod: Pod, *, is_known: bool = False) -> Step:
@@ -312,8 +367,21 @@ def _decide(state: NodeState, pod: Pod, *, is_known: bool = False) -> Step:
     return Step(after.with_pod(pod), actions, admission.because, Decision.ADMITTED, admission.victims)
 
 
-class NodeStep(msgspec.Struct, frozen=True):
-    """An event and the node's step for it, for the journal."""
+def _with_lists(
+    state: NodeState, lists: Mapping[str, tuple[Device, ...]], preferences: Mapping[str, str]
+) -> NodeState:
+    config = state.config
+    facts = replace(config.facts, devices=lists, preferred_allocation=preferences)
+    plugins = {name: plugin_with_preference(preferences.get(name, "lowest")) for name in lists}
+    providers = tuple(
+        DeviceProvider(replace(provider.manager, plugins=plugins))
+        if isinstance(provider, DeviceProvider)
+        else provider
+        for provider in config.managers.providers
+    )
+    managers = replace(config.managers, providers=providers)
+    return replace(state, config=config.with_facts(facts, managers))
 
-    event: NodeEvent
-    step: Step
+
+def _without(by_name: Mapping[str, T], name: str) -> dict[str, T]:
+    return {key: value for key, value in by_name.items() if key != name}

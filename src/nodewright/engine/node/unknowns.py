@@ -5,7 +5,7 @@ import msgspec
 from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
 from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
 from nodewright.engine.core.pod_features import has_app_armor_profile
-from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.core.topology.manager_config import RESTRICTED, SINGLE_NUMA_NODE
 from nodewright.engine.node.managers.hint_providers import CPUProvider, MemoryProvider

@@ -17,7 +17,7 @@ from nodewright.documents.profiles.machine_shapes import (
 )
 from nodewright.fleet.workload import FleetNode
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import ObjectMeta, ResourceList, Taint
 from nodewright.model.kubernetes.resource_names import (
@@ -27,10 +27,8 @@ from nodewright.model.kubernetes.resource_names import (
     is_extended,
     is_huge_page,
 )
-from nodewright.model.releases.release import reported_release
-from nodewright.model.releases.release_table import NEWEST
-from nodewright.model.values.quantity import ZERO, Quantity, QuantityFormat
-from nodewright.model.values.units import INT64_MAX
+from nodewright.model.releases.release_table import NEWEST, reported_release
+from nodewright.model.values.quantity import INT64_MAX, ZERO, Quantity, QuantityFormat
 
 DEFAULT_CONFIGURATION: Mapping[str, Any] = {
     "cpuManagerPolicy": "static",

@@ -22,7 +22,7 @@ from nodewright.documents.formats.documents import (
 )
 from nodewright.documents.formats.json_documents import NoteProgress
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
-from nodewright.engine.core.predicates.daemon_pods import daemon_pod_obstacle
+from nodewright.engine.core.predicates.node_affinity import daemon_pod_obstacle
 from nodewright.fleet.load.assembled_nodes import (
     DEFAULT_CONFIGURATION,
     AssembledNodes,

@@ -23,7 +23,7 @@ from nodewright.documents.output.html_page import (
     round_time_ticks,
     svg_element,
 )
-from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.fleet.capacity import total_capacity
 from nodewright.fleet.fleet_summary import FleetSummary
 from nodewright.fleet.report.fleet_text import (

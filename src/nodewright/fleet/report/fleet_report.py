@@ -22,8 +22,7 @@ from nodewright.fleet.report.fleet_text import (
 )
 from nodewright.fleet.simulation.outcomes import FleetPodRecord, FleetResult, RefusalCount
 from nodewright.model.errors import HostError
-from nodewright.model.reasons.reason import Reason
-from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.reasons.reason import Reason, kubelet_text
 
 POD_COLUMNS = (
     "namespace",

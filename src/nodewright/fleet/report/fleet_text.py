@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from nodewright.documents.output.text_layout import table
-from nodewright.engine.node.pod_placement import Placement
+from nodewright.engine.node.pod_admission import Placement
 from nodewright.fleet.capacity import ShapeCapacity, total_capacity
 from nodewright.fleet.fleet_summary import FleetSummary, ShapeSummary
 from nodewright.fleet.simulation.outcomes import FilterRejections, FleetPodRecord, FleetResult, PodOutcome
@@ -17,8 +17,7 @@ from nodewright.model.kubernetes.resource_names import (
     resource_sort_key,
 )
 from nodewright.model.printable import printable_line, printable_lines
-from nodewright.model.reasons.reason import Reason
-from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.reasons.reason import Reason, kubelet_text
 from nodewright.model.values.idset import NUMASet
 
 _MOST_REASONS = 10

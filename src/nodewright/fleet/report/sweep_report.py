@@ -31,7 +31,7 @@ from nodewright.fleet.simulation.outcomes import PodOutcome
 from nodewright.fleet.sweep_runs import SweepPoint
 from nodewright.fleet.workload import FleetNode, duration_text
 from nodewright.model.kubernetes.resource_names import CPU, PODS, resource_sort_key
-from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.reasons.reason import kubelet_text
 
 _SIZES = (8, 16, 32)
 _WIDE = 120

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from nodewright.engine.core.predicates.requested_resources import HostPort
+from nodewright.engine.core.predicates.predicate_check import HostPort
 from nodewright.fleet.simulation.pod_templates import PodTemplate
 from nodewright.model.kubernetes.objects import Taint
 

@@ -8,11 +8,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
-from nodewright.engine.core.predicates.requested_resources import ALL_ADDRESSES, HostPort
+from nodewright.engine.core.predicates.predicate_check import ALL_ADDRESSES, HostPort
 from nodewright.fleet.simulation.cluster_view import NodeSlot
 from nodewright.fleet.simulation.pod_templates import PodTemplate
-from nodewright.model.kubernetes.objects import Taint, Toleration
-from nodewright.model.kubernetes.tolerations import tolerates
+from nodewright.model.kubernetes.objects import Taint, Toleration, tolerates
 
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 _ORDER = {"cpu": 0, "memory": 1, "ephemeral-storage": 2}

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from nodewright.engine.core.eviction.eviction_forecast import MONITORING_PERIOD_S
+from nodewright.engine.core.eviction.eviction_policy import MONITORING_PERIOD_S
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.resource_holders import with_pod_names
 from nodewright.fleet.simulation.cluster_view import AssignedPod, ClusterView, NodeSlot

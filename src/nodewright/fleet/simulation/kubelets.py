@@ -18,9 +18,13 @@ from nodewright.engine.core.pod_features import (
     forbidden_sysctl,
     missing_features,
 )
-from nodewright.engine.core.predicates.predicate_check import check_predicates, requests_on_node
-from nodewright.engine.core.predicates.requested_resources import AllocatedHostPort, host_ports
-from nodewright.engine.core.requests.integer_requests import scheduler_usage
+from nodewright.engine.core.predicates.predicate_check import (
+    AllocatedHostPort,
+    check_predicates,
+    host_ports,
+    requests_on_node,
+)
+from nodewright.engine.core.requests.effective_resources import scheduler_usage
 from nodewright.engine.node.events import (
     NodeEvent,
     PodAdded,
@@ -37,7 +41,7 @@ from nodewright.engine.node.node_state import (
     with_reported_resources,
     without_ungated_resources,
 )
-from nodewright.engine.node.pod_placement import Placement, placement_of
+from nodewright.engine.node.pod_admission import Placement, placement_of
 from nodewright.engine.node.step import Decision, step
 from nodewright.engine.node.unknowns import assumptions_for, unjudged_features
 from nodewright.fleet.simulation.outcomes import SHARED_POOL_PLACEMENT

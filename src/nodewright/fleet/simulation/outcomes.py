@@ -10,7 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.pod_placement import Placement
+from nodewright.engine.node.pod_admission import Placement
 from nodewright.fleet.simulation.cluster_view import ClusterView
 from nodewright.fleet.workload import FleetNode, FleetPod
 from nodewright.model.kubernetes.resource_names import PODS

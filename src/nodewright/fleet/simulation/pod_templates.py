@@ -8,11 +8,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from nodewright.engine.core.predicates.requested_resources import HostPort, host_ports
-from nodewright.engine.core.requests.effective_resources import pod_requests
-from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.predicates.predicate_check import HostPort, host_ports
+from nodewright.engine.core.requests.effective_resources import USE_STATUS, pod_requests, scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.engine.core.requests.request_options import USE_STATUS
 from nodewright.fleet.workload import FleetPod
 from nodewright.model.kubernetes.objects import (
     Affinity,

@@ -19,7 +19,7 @@ from nodewright.engine.core.memory.memory_state import NO_BLOCKS, Block, MemoryS
 from nodewright.engine.node.managers.hint_providers import CPUProvider, Holdings
 from nodewright.engine.node.managers.manager_admission import align_pod
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.pod_placement import Placement, placement_by
+from nodewright.engine.node.pod_admission import Placement, placement_by
 from nodewright.fleet.simulation.outcomes import SHARED_POOL_PLACEMENT
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.idset import CPUSet

@@ -5,7 +5,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from nodewright.model.kubernetes.namespace_objects import PersistentVolumeClaim
+from nodewright.model.kubernetes.cluster_objects import PersistentVolumeClaim
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod
 
 

@@ -16,8 +16,7 @@ from nodewright.model.kubernetes.objects import Taint
 from nodewright.model.kubernetes.resource_names import EPHEMERAL_STORAGE, INODES, MEMORY, PIDS
 from nodewright.model.values.duration import Duration, DurationError
 from nodewright.model.values.golang import NumberError, float32, parse_float32
-from nodewright.model.values.quantity import Quantity, QuantityError, QuantityFormat
-from nodewright.model.values.units import INT64_MIN, fits_int64
+from nodewright.model.values.quantity import INT64_MIN, Quantity, QuantityError, QuantityFormat, fits_int64
 
 NO_GRACE_PERIOD = Duration()
 

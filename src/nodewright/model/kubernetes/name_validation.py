@@ -1,4 +1,7 @@
-"""The rules for names and labels: the API server's messages about a text; none if it is valid."""
+"""The rules for names and labels: the API server's messages about a text; none if it is valid.
+
+Also the names of sysctls and the kernel namespaces that they belong to.
+"""
 
 import re
 
@@ -33,16 +36,21 @@ _KEY_RULE = (
 _VALUE_RULE = f"a valid label must be an empty string or {_KEY_RULE.removeprefix('must ')}"
 _EMPTY = "must be non-empty"
 
-
-def _shape(rule: str, pattern: str, *examples: str) -> str:
-    shown = " or ".join(f"'{example}', " for example in examples)
-    return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
-
-
-_NO_LABEL = _shape(_LABEL_RULE, _LABEL, "my-name", "123-abc")
-_NO_SUBDOMAIN = _shape(_SUBDOMAIN_RULE, _SUBDOMAIN, "example.com")
-_NO_KEY = _shape(_KEY_RULE, _KEY, "MyName", "my.name", "123-abc")
-_NO_VALUE = _shape(_VALUE_RULE, _VALUE, "MyValue", "my_value", "12345")
+_IPC = frozenset(
+    [
+        "kernel.sem",
+        "kernel.shmall",
+        "kernel.shmmax",
+        "kernel.shmmni",
+        "kernel.shm_rmid_forced",
+        "kernel.shm",
+        "kernel.msgmax",
+        "kernel.msgmnb",
+        "kernel.msgmni",
+        "kernel.msg",
+    ]
+)
+_PREFIXES = {"net.": "Net", "fs.mqueue.": "IPC"}
 
 
 def dns1123_label_errors(text: str) -> list[str]:
@@ -92,10 +100,6 @@ def label_key_errors(text: str) -> list[str]:
     return rules
 
 
-def _in_bytes(rules: list[str]) -> list[str]:
-    return [rule.replace("253 characters", "253 bytes") for rule in rules]
-
-
 def http_path_errors(text: str) -> list[str]:
     """Why the text is not the path of a name such as `example.com/path`.
 
@@ -128,18 +132,6 @@ def label_value_errors(text: str) -> list[str]:
     return rules
 
 
-def _too_many_characters(text: str, most: int) -> list[str]:
-    """As `_too_long`, in the words for names, which count bytes as well.
-
-    Follows: v1.36, apimachinery/pkg/util/validation/validation.go, MaxLenError.
-    """
-    return [f"must be no more than {most} characters"] if len(text.encode()) > most else []
-
-
-def _too_long(text: str, most: int) -> list[str]:
-    return [f"must be no more than {most} bytes"] if len(text.encode()) > most else []
-
-
 def is_label_key(text: str) -> bool:
     """Whether the text is a label key: a name, or a DNS subdomain, a slash and a name.
 
@@ -158,26 +150,34 @@ def is_label_value(text: str) -> bool:
     return not label_value_errors(text)
 
 
-# ---------------------------------------------------------------- keys, variables, ports, headers, addresses
+def _shape(rule: str, pattern: str, *examples: str) -> str:
+    shown = " or ".join(f"'{example}', " for example in examples)
+    return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
 
-_CONFIG_KEY = r"[-._a-zA-Z0-9]+"
-_CONFIG_KEY_RE = lazy_pattern(_CONFIG_KEY, re.ASCII)
-_NO_CONFIG_KEY = _shape(
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
-    _CONFIG_KEY,
-    "key.name",
-    "KEY_NAME",
-    "key-name",
-)
-_PRINTABLE_RE = lazy_pattern(r"[ -<>-~]*", re.ASCII)
-_HEADER = r"[-A-Za-z0-9]+"
-_HEADER_RE = lazy_pattern(_HEADER, re.ASCII)
-_NO_HEADER = _shape(
-    "a valid HTTP header must consist of alphanumeric characters or '-'", _HEADER, "X-Header-Name"
-)
-_UNDERSCORED = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
-_SEARCH = rf"{_UNDERSCORED}(\.{_UNDERSCORED})*"
-_NO_SEARCH = _shape(_SUBDOMAIN_RULE.replace("'-' or", "'_', '-' or"), _SEARCH, "example.com")
+
+_NO_LABEL = _shape(_LABEL_RULE, _LABEL, "my-name", "123-abc")
+_NO_SUBDOMAIN = _shape(_SUBDOMAIN_RULE, _SUBDOMAIN, "example.com")
+_NO_KEY = _shape(_KEY_RULE, _KEY, "MyName", "my.name", "123-abc")
+_NO_VALUE = _shape(_VALUE_RULE, _VALUE, "MyValue", "my_value", "12345")
+
+
+def _in_bytes(rules: list[str]) -> list[str]:
+    return [rule.replace("253 characters", "253 bytes") for rule in rules]
+
+
+def _too_many_characters(text: str, most: int) -> list[str]:
+    """As `_too_long`, in the words for names, which count bytes as well.
+
+    Follows: v1.36, apimachinery/pkg/util/validation/validation.go, MaxLenError.
+    """
+    return [f"must be no more than {most} characters"] if len(text.encode()) > most else []
+
+
+def _too_long(text: str, most: int) -> list[str]:
+    return [f"must be no more than {most} bytes"] if len(text.encode()) > most else []
+
+
+# ---------------------------------------------------------------- keys, variables, ports, headers, addresses
 
 
 def config_key_errors(text: str) -> list[str]:
@@ -263,3 +263,48 @@ def ip_errors(text: str) -> list[str]:
         return ["must not have leading 0s"]
     mapped = isinstance(address, IPv6Address) and address.ipv4_mapped is not None
     return ["must not be an IPv4-mapped IPv6 address"] if mapped else []
+
+
+_CONFIG_KEY = r"[-._a-zA-Z0-9]+"
+_CONFIG_KEY_RE = lazy_pattern(_CONFIG_KEY, re.ASCII)
+_NO_CONFIG_KEY = _shape(
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+    _CONFIG_KEY,
+    "key.name",
+    "KEY_NAME",
+    "key-name",
+)
+_PRINTABLE_RE = lazy_pattern(r"[ -<>-~]*", re.ASCII)
+_HEADER = r"[-A-Za-z0-9]+"
+_HEADER_RE = lazy_pattern(_HEADER, re.ASCII)
+_NO_HEADER = _shape(
+    "a valid HTTP header must consist of alphanumeric characters or '-'", _HEADER, "X-Header-Name"
+)
+_UNDERSCORED = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_SEARCH = rf"{_UNDERSCORED}(\.{_UNDERSCORED})*"
+_NO_SEARCH = _shape(_SUBDOMAIN_RULE.replace("'-' or", "'_', '-' or"), _SEARCH, "example.com")
+
+
+# ---------------------------------------------------------------- sysctls
+
+
+def dotted_sysctl(sysctl: str) -> str:
+    """The name of a sysctl with dots between its parts; in names written with slashes, both are swapped.
+
+    >>> dotted_sysctl("net/ipv4/conf/eth0.100/forwarding")
+    'net.ipv4.conf.eth0/100.forwarding'
+    """
+    separators = [character for character in sysctl if character in "./"]
+    if not separators or separators[0] == ".":
+        return sysctl
+    return sysctl.translate(str.maketrans("./", "/."))
+
+
+def sysctl_namespace(sysctl: str) -> str:
+    """The kernel namespace that a sysctl written with dots belongs to: `IPC`, `Net` or nothing.
+
+    Follows: v1.36, component-helpers/node/util/sysctl/namespace.go, namespaceOf.
+    """
+    if sysctl in _IPC:
+        return "IPC"
+    return next((namespace for prefix, namespace in _PREFIXES.items() if sysctl.startswith(prefix)), "")

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod, ResourceList, Taint
 from nodewright.model.values.idset import CPUSet

@@ -3,8 +3,7 @@
 from functools import lru_cache
 
 from nodewright.model.kubernetes.name_validation import is_label_key
-from nodewright.model.values.quantity import Quantity, QuantityError
-from nodewright.model.values.units import INT64_MAX
+from nodewright.model.values.quantity import INT64_MAX, Quantity, QuantityError
 
 CPU = "cpu"
 MEMORY = "memory"

@@ -1,4 +1,4 @@
-"""The sandboxes and containers that a container runtime reports.
+"""The sandboxes and containers that a container runtime reports; events that are published about pods and about the node.
 
 Units: times in nanoseconds since 1970 (0: not yet, or not known).
 """

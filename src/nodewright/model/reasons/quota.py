@@ -10,10 +10,10 @@ from typing import TypeAlias, assert_never
 import msgspec
 
 from nodewright.model.kubernetes.api_request import GroupResource
+from nodewright.model.kubernetes.cluster_objects import ScopeTerm
 from nodewright.model.kubernetes.name_validation import label_value_errors
-from nodewright.model.kubernetes.namespace_objects import ScopeTerm
 from nodewright.model.kubernetes.objects import ObjectMeta
-from nodewright.model.reasons.api_errors import aggregate_error, forbidden_error
+from nodewright.model.reasons.api_server import aggregate_error, forbidden_error
 from nodewright.model.values.golang import quoted
 from nodewright.model.values.quantity import ZERO, Quantity
 

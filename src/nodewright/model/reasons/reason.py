@@ -1,20 +1,29 @@
 """The closed list of facts that decide. Those that no resource manager produces are defined in this module.
 
+Also their texts: the kubelet's, byte for byte, and a sentence of ours.
+
 Follows: v1.36, pkg/kubelet/lifecycle/{predicate,handlers}.go; pkg/kubelet/sysctl/allowlist.go.
 """
 
 from typing import TypeAlias
 
-from nodewright.model.reasons.cpu import CPUReason
+from nodewright.model.reasons.api_server import APIServerRefusal
+from nodewright.model.reasons.cpu import CPUMachineFault, CPUPolicyFault, CPUReason, CPUStateFault
 from nodewright.model.reasons.devices import DeviceReason
 from nodewright.model.reasons.eviction import EvictionReason
-from nodewright.model.reasons.fact import Fact, KubeletText, unexpected_admission_error
-from nodewright.model.reasons.kubelet_start import StartReason
-from nodewright.model.reasons.memory import MemoryReason
-from nodewright.model.reasons.pod_creation import APIServerRefusal
+from nodewright.model.reasons.fact import Fact, KubeletText, ManagerFact, unexpected_admission_error
+from nodewright.model.reasons.kubelet_start import (
+    StartReason,
+    StateContainerUnknown,
+    StateCPUsUnreadable,
+    StateFile,
+    StateFileDamaged,
+    StateFileReason,
+    StatePolicyDiffers,
+)
+from nodewright.model.reasons.memory import MemoryPolicyFault, MemoryReason, MemoryStateFault
 from nodewright.model.reasons.predicates import NoVictimsSuffice, PredicateFailure
 from nodewright.model.reasons.resize import ResizeReason
-from nodewright.model.reasons.state_files import StateFileReason
 from nodewright.model.reasons.topology import TopologyReason
 from nodewright.model.values.golang import quoted
 
@@ -212,3 +221,40 @@ Reason: TypeAlias = (
     | StateFileReason
     | StartReason
 )
+
+
+def sentence(reason: Reason) -> str:
+    """The reason in words, without a full stop."""
+    return reason.sentence()
+
+
+def kubelet_text(reason: Reason) -> KubeletText:
+    """The kubelet's reason and message for a pod that it rejects for this reason."""
+    return reason.kubelet()
+
+
+def kubelet_start_error(reason: Reason) -> str:
+    """The error with which the kubelet ends when it cannot start for this reason.
+
+    Follows: v1.36, cm/container_manager_linux.go, NewContainerManager.
+    """
+    return reason.kubelet_error() if isinstance(reason, ManagerFact) else reason.kubelet().message
+
+
+def kubelet_fatal_error(reason: Reason) -> str:
+    """The error in the log of a kubelet that ends for this reason.
+
+    Follows: v1.36, cm/container_manager_linux.go, Start; pkg/kubelet/kubelet.go, initializeRuntimeDependentModules;
+        cmd/kubelet/app/server.go, Run.
+    """
+    if isinstance(reason, CPUMachineFault | CPUPolicyFault | MemoryPolicyFault | TopologyReason):
+        return f"failed to run Kubelet: {kubelet_start_error(reason)}"
+    manager = ""
+    if isinstance(reason, CPUStateFault | StateContainerUnknown | StateCPUsUnreadable):
+        manager = "cpu"
+    elif isinstance(reason, MemoryStateFault):
+        manager = "memory"
+    elif isinstance(reason, StateFileDamaged | StatePolicyDiffers):
+        manager = {StateFile.CPU: "cpu", StateFile.MEMORY: "memory"}.get(reason.file, "")
+    error = kubelet_start_error(reason)
+    return f"start {manager} manager error: {error}" if manager else error

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from nodewright.model.kubernetes.resource_names import readable_amount
-from nodewright.model.reasons.api_errors import aggregate_error
+from nodewright.model.reasons.api_server import aggregate_error
 from nodewright.model.reasons.fact import Fact, KubeletText
 
 RESIZE_INFEASIBLE_REASON, RESIZE_DEFERRED_REASON = "Infeasible", "Deferred"

@@ -11,32 +11,28 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import readable_amount
 from nodewright.model.patterns import lazy_pattern
 from nodewright.model.reasons.container_evidence import (
+    ConditionsThen,
     ContainerBackOff,
     ContainerEnded,
     ContainerLost,
     ContainerOOMKilled,
-    StatusClue,
-    failed_containers,
-    restarted_containers,
-)
-from nodewright.model.reasons.cpu import NotEnoughCPUs, NotEnoughWholeCores, NotWholeCores
-from nodewright.model.reasons.eviction_evidence import (
-    ConditionsThen,
     LowOnResource,
     MoreThanRequested,
+    NodesUnsuitable,
     OverLimit,
     PreemptedForCriticalPod,
-)
-from nodewright.model.reasons.predicates import InsufficientResource, OtherPredicate
-from nodewright.model.reasons.reason import NodeFeaturesMissing, SysctlForbidden
-from nodewright.model.reasons.scheduling_evidence import (
-    NodesUnsuitable,
     PreemptionOutcome,
     ResizeWaits,
     SchedulingGates,
+    StatusClue,
+    failed_containers,
     resize_fact,
+    restarted_containers,
     scheduling_facts,
 )
+from nodewright.model.reasons.cpu import NotEnoughCPUs, NotEnoughWholeCores, NotWholeCores
+from nodewright.model.reasons.predicates import InsufficientResource, OtherPredicate
+from nodewright.model.reasons.reason import NodeFeaturesMissing, SysctlForbidden
 
 REJECTION_PREFIX = "Pod was rejected: "
 

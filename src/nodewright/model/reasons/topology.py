@@ -8,10 +8,9 @@ import msgspec
 
 from nodewright.model.reasons.fact import Fact, KubeletText, numa_nodes
 from nodewright.model.values.golang import quoted
-from nodewright.model.values.hint_lists import ResourceHintList, resource_hint_lists
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.subsets import nonempty_subsets
-from nodewright.model.values.topology_hints import Hint, Offer
+from nodewright.model.values.topology_hints import Hint, Offer, ResourceHintList, resource_hint_lists
 
 # ---------------------------------------------------------------- the policy and its options
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from nodewright.model.releases.gate_table import FeatureGate, FeatureStage
-from nodewright.model.releases.release_rules import ReleaseRules
+from nodewright.model.releases.release_rules import FeatureGate, FeatureStage, ReleaseRules
 from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES, ReleaseTable
 
 ALL_ALPHA, ALL_BETA = "AllAlpha", "AllBeta"

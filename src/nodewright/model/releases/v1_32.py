@@ -4,8 +4,15 @@ Follows: v1.32, pkg/features/kube_features.go; apiserver/pkg/features; component
     Gates that exist only in a distribution are left out.
 """
 
-from nodewright.model.releases.gate_table import FREE, LOCKED, OFF, ON, FeatureStage, gates_after
-from nodewright.model.releases.release_rules import ReleaseRules
+from nodewright.model.releases.release_rules import (
+    FREE,
+    LOCKED,
+    OFF,
+    ON,
+    FeatureStage,
+    ReleaseRules,
+    gates_after,
+)
 
 RULES = ReleaseRules()
 """The rules of 1.32."""

@@ -7,8 +7,17 @@ Follows: v1.34, pkg/features/kube_features.go; apiserver/pkg/features; component
 from msgspec.structs import replace
 
 from nodewright.model.releases import v1_33
-from nodewright.model.releases.gate_table import FREE, LOCKED, OFF, ON, FeatureStage, gates_after
-from nodewright.model.releases.release_rules import ClaimedInPredicates, HugePageDefaults, PodLevelPlacement
+from nodewright.model.releases.release_rules import (
+    FREE,
+    LOCKED,
+    OFF,
+    ON,
+    ClaimedInPredicates,
+    FeatureStage,
+    HugePageDefaults,
+    PodLevelPlacement,
+    gates_after,
+)
 
 RULES = replace(
     v1_33.RULES,

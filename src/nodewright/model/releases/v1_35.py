@@ -7,8 +7,16 @@ Follows: v1.35, pkg/features/kube_features.go; apiserver/pkg/features; component
 from msgspec.structs import replace
 
 from nodewright.model.releases import v1_34
-from nodewright.model.releases.gate_table import FREE, LOCKED, OFF, ON, FeatureStage, gates_after
-from nodewright.model.releases.release_rules import AllocatedInStatus, ClaimedInPredicates
+from nodewright.model.releases.release_rules import (
+    FREE,
+    LOCKED,
+    OFF,
+    ON,
+    AllocatedInStatus,
+    ClaimedInPredicates,
+    FeatureStage,
+    gates_after,
+)
 
 RULES = replace(
     v1_34.RULES,

@@ -4,7 +4,7 @@ import re
 from functools import total_ordering
 
 from nodewright.model.patterns import lazy_pattern
-from nodewright.model.values.units import INT64_MAX, INT64_MIN
+from nodewright.model.values.quantity import INT64_MAX, INT64_MIN
 
 _UNITS_NS = {
     "ns": 1,

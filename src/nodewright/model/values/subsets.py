@@ -5,17 +5,31 @@ A set of places is an int, bit i is place i. What the places have is a list of s
 place is a plain amount, and a share of several places belongs to each of them.
 
 The search does not enumerate all sets.
+
+A family of sets over at most 16 places is one int: bit m is set if set m belongs to it. An operation on all 2**n sets is then a
+few operations on long integers instead of a loop.
 """
 
+from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, combinations
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate, combinations, compress
+from operator import mul
 from typing import Protocol
 
 import msgspec
 
 Share = tuple[int, int]
 """Places, and the amount if any of them is chosen."""
+
+MAX_PLACES = 16
+"""With more places the integers are too long to be fast."""
+
+_LANE = 4  # bytes per set while sets are counted: two families have at most (2**16 - 1)**2 pairs
+_FLAGS = bytes.maketrans(bytes(range(256)), bytes([48] * 128 + [49] * 128))  # is the top bit set?
+_DIGITS = bytes.maketrans(b"01", b"\x00\x01")
+_ODD = bytes.maketrans(bytes(range(256)), bytes([48, 49] * 128))  # is the lowest bit set?
 
 
 class Demand(msgspec.Struct, frozen=True):
@@ -110,97 +124,6 @@ def singletons(places: int) -> list[int]:
         single.append(lowest)
         places ^= lowest
     return single
-
-
-def _worth(places: int, demand: Demand) -> dict[int, int]:
-    """The amount of each place alone: an upper bound, as shares of several places count for each of them."""
-    worth = dict.fromkeys(singletons(places), 0)
-    for group, amount in demand.shares:
-        inside = group & places
-        if inside & (inside - 1):
-            for place in singletons(inside):
-                worth[place] += amount
-        elif inside:
-            worth[inside] += amount
-    return worth
-
-
-def _at_least(places: int, demand: Demand) -> int:
-    missing, size = demand.needed, 0
-    for amount in sorted(_worth(places, demand).values(), reverse=True):
-        if missing <= 0:
-            break
-        missing, size = missing - amount, size + 1
-    return max(size, 1)
-
-
-def _simply_met(places: int, demands: Sequence[Demand], size: int) -> bool:
-    """Whether the places with the largest amounts, relative to the demands, meet all demands."""
-    parts = dict.fromkeys(singletons(places), 0.0)
-    for demand in demands:
-        for place, amount in _worth(places, demand).items():
-            parts[place] += amount / max(demand.needed, 1)
-    chosen = sum(sorted(parts, key=lambda place: (-parts[place], place))[:size])
-    return all(demand.met_by(chosen) for demand in demands)
-
-
-def _at_most(places: int, demands: Sequence[Demand]) -> int:
-    """A sufficient size: greedily adds the place that reduces the missing amounts most."""
-    chosen, left = 0, singletons(places)
-    while left:
-        missing = [max(demand.needed - demand.total(chosen), 0) for demand in demands]
-        if chosen and not any(missing):
-            break
-        best = max(left, key=lambda place: (_relief(chosen | place, demands, missing), -place))
-        left.remove(best)
-        chosen |= best
-    return chosen.bit_count()
-
-
-def _relief(chosen: int, demands: Sequence[Demand], missing: Sequence[int]) -> float:
-    """How much of the missing amounts the set covers, relative to each demand."""
-    relief = 0.0
-    for demand, short in zip(demands, missing, strict=True):
-        if short:
-            relief += min(demand.total(chosen) - demand.needed + short, short) / short
-    return relief
-
-
-def _reaching(places: int, demands: Sequence[Demand], size: int) -> Iterator[int]:
-    """A set of this size that meets the demands, if there is one; each 0 before it is one step of the search."""
-    worths = [_worth(places, demand) for demand in demands]
-    order = sorted(singletons(places), key=lambda place: (-sum(worth[place] for worth in worths), place))
-    # tops[d][i][r]: the largest amount that r places from i onwards add to demand d.
-    tops = [
-        [_prefix_sums([worth[place] for place in order[i:]]) for i in range(len(order) + 1)]
-        for worth in worths
-    ]
-    stack = [(0, 0, size)]
-    while stack:
-        start, chosen, left = stack.pop()
-        yield 0
-        if left == 0:
-            if all(demand.met_by(chosen) for demand in demands):
-                yield chosen
-                return
-            continue
-        if len(order) - start < left:
-            continue
-        totals = [demand.total(chosen) for demand in demands]
-        if any(
-            total + top[start][left] < demand.needed
-            for total, top, demand in zip(totals, tops, demands, strict=True)
-        ):
-            continue
-        stack.append((start + 1, chosen, left))
-        stack.append((start + 1, chosen | order[start], left - 1))
-
-
-def _prefix_sums(amounts: list[int]) -> list[int]:
-    sums = [0]
-    for amount in sorted(amounts, reverse=True):
-        sums.append(sums[-1] + amount)
-    return sums
 
 
 NUMADistances = Mapping[int, Sequence[int]]
@@ -364,6 +287,201 @@ def narrowest_set_meeting(places: int, demands: Sequence[Demand], at_least: int 
     return places if size == places.bit_count() else 0
 
 
+def family(sets: Iterable[int]) -> int:
+    """The family of these sets.
+
+    >>> bin(family([0b00, 0b10]))
+    '0b101'
+    """
+    bits = 0
+    for set_ in sets:
+        bits |= 1 << set_
+    return bits
+
+
+def members(family_: int) -> list[int]:
+    """The sets of a family, ascending.
+
+    >>> members(0b101)
+    [0, 2]
+    """
+    digits = format(family_, "b").encode()[::-1].translate(_DIGITS)
+    return list(compress(range(len(digits)), digits))
+
+
+def smallest_member(family_: int) -> int:
+    """The numerically smallest set of a family that is not empty."""
+    return (family_ & -family_).bit_length() - 1
+
+
+@lru_cache(maxsize=64)
+def sets_of_size(places: int, size: int) -> int:
+    """The family of all sets of this size."""
+    if size < 0 or size > places:
+        return 0
+    if places == 0:
+        return 1
+    return sets_of_size(places - 1, size) | sets_of_size(places - 1, size - 1) << (1 << (places - 1))
+
+
+@lru_cache(maxsize=64)
+def sets_of_min_size(places: int, size: int) -> int:
+    """The family of all sets of this size or more."""
+    bits = 0
+    for sufficient in range(max(size, 0), places + 1):
+        bits |= sets_of_size(places, sufficient)
+    return bits
+
+
+def sets_meeting(places: int, demand: Demand) -> int:
+    """The family of all sets that meet the demand.
+
+    >>> members(sets_meeting(2, Demand(3, ((0b01, 2), (0b10, 1)))))
+    [3]
+    """
+    if demand.needed <= 0:
+        return (1 << (1 << places)) - 1
+    most = max(sum(amount for _, amount in demand.shares), demand.needed)
+    width = most.bit_length() // 8 + 1
+    bits = width * 8
+    single, several = [0] * places, []
+    for group, amount in demand.shares:
+        if group & (group - 1):
+            several.append((group, amount))
+        elif group:
+            single[group.bit_length() - 1] += amount
+    sums = 0
+    for place, amount in enumerate(single):
+        sums |= (sums + amount * _ones(1 << place, bits)) << (bits << place)
+    for group, amount in several:
+        sums += amount * _touching_lanes(places, group, bits)
+    sums += ((1 << (bits - 1)) - demand.needed) * _ones(1 << places, bits)
+    flags = sums.to_bytes(width << places, "little")[width - 1 :: width]
+    return int(flags.translate(_FLAGS)[::-1], 2)
+
+
+def pair_sums(matrix: Sequence[Sequence[int]]) -> Sequence[int]:
+    """For every set the sum over all ordered pairs of its places, including each place with itself.
+
+    >>> list(pair_sums([[10, 20], [21, 10]]))
+    [0, 10, 10, 61]
+    """
+    sums, places = 0, len(matrix)
+    for place in range(places):
+        added = matrix[place][place] * _ones(1 << place, 64)
+        for other in range(place):
+            both = matrix[place][other] + matrix[other][place]
+            added += both * _touching_lanes(place, 1 << other, 64)
+        sums |= (sums + added) << (64 << place)
+    return array("Q", sums.to_bytes(8 << places, "little"))
+
+
+def intersections(families: Sequence[int], places: int) -> int:
+    """The family of all sets that are the intersection of one member of each family.
+
+    Counts, for every set, how many choices contain it (supersets summed place by place), then subtracts
+    those that contain more: the rest are the choices that intersect in exactly that set.
+
+    >>> members(intersections([family([0b011]), family([0b110, 0b101])], 3))
+    [1, 2]
+    """
+    merged, *others = families
+    for other in others:
+        merged = _pair_intersections(merged, other, places)
+    return merged
+
+
+def _worth(places: int, demand: Demand) -> dict[int, int]:
+    """The amount of each place alone: an upper bound, as shares of several places count for each of them."""
+    worth = dict.fromkeys(singletons(places), 0)
+    for group, amount in demand.shares:
+        inside = group & places
+        if inside & (inside - 1):
+            for place in singletons(inside):
+                worth[place] += amount
+        elif inside:
+            worth[inside] += amount
+    return worth
+
+
+def _at_least(places: int, demand: Demand) -> int:
+    missing, size = demand.needed, 0
+    for amount in sorted(_worth(places, demand).values(), reverse=True):
+        if missing <= 0:
+            break
+        missing, size = missing - amount, size + 1
+    return max(size, 1)
+
+
+def _simply_met(places: int, demands: Sequence[Demand], size: int) -> bool:
+    """Whether the places with the largest amounts, relative to the demands, meet all demands."""
+    parts = dict.fromkeys(singletons(places), 0.0)
+    for demand in demands:
+        for place, amount in _worth(places, demand).items():
+            parts[place] += amount / max(demand.needed, 1)
+    chosen = sum(sorted(parts, key=lambda place: (-parts[place], place))[:size])
+    return all(demand.met_by(chosen) for demand in demands)
+
+
+def _at_most(places: int, demands: Sequence[Demand]) -> int:
+    """A sufficient size: greedily adds the place that reduces the missing amounts most."""
+    chosen, left = 0, singletons(places)
+    while left:
+        missing = [max(demand.needed - demand.total(chosen), 0) for demand in demands]
+        if chosen and not any(missing):
+            break
+        best = max(left, key=lambda place: (_relief(chosen | place, demands, missing), -place))
+        left.remove(best)
+        chosen |= best
+    return chosen.bit_count()
+
+
+def _relief(chosen: int, demands: Sequence[Demand], missing: Sequence[int]) -> float:
+    """How much of the missing amounts the set covers, relative to each demand."""
+    relief = 0.0
+    for demand, short in zip(demands, missing, strict=True):
+        if short:
+            relief += min(demand.total(chosen) - demand.needed + short, short) / short
+    return relief
+
+
+def _reaching(places: int, demands: Sequence[Demand], size: int) -> Iterator[int]:
+    """A set of this size that meets the demands, if there is one; each 0 before it is one step of the search."""
+    worths = [_worth(places, demand) for demand in demands]
+    order = sorted(singletons(places), key=lambda place: (-sum(worth[place] for worth in worths), place))
+    # tops[d][i][r]: the largest amount that r places from i onwards add to demand d.
+    tops = [
+        [_prefix_sums([worth[place] for place in order[i:]]) for i in range(len(order) + 1)]
+        for worth in worths
+    ]
+    stack = [(0, 0, size)]
+    while stack:
+        start, chosen, left = stack.pop()
+        yield 0
+        if left == 0:
+            if all(demand.met_by(chosen) for demand in demands):
+                yield chosen
+                return
+            continue
+        if len(order) - start < left:
+            continue
+        totals = [demand.total(chosen) for demand in demands]
+        if any(
+            total + top[start][left] < demand.needed
+            for total, top, demand in zip(totals, tops, demands, strict=True)
+        ):
+            continue
+        stack.append((start + 1, chosen, left))
+        stack.append((start + 1, chosen | order[start], left - 1))
+
+
+def _prefix_sums(amounts: list[int]) -> list[int]:
+    sums = [0]
+    for amount in sorted(amounts, reverse=True):
+        sums.append(sums[-1] + amount)
+    return sums
+
+
 def _node_amount(node: int, demand: Demand) -> int:
     return sum([amount for group, amount in demand.shares if group & node])
 
@@ -382,3 +500,66 @@ def _nodes_by_amount(worth: list[int]) -> tuple[list[int], list[int]]:
     for at in range(len(order) - 1, -1, -1):
         nodes[at] = nodes[at + 1] | 1 << order[at]
     return [worth[index] for index in order], nodes
+
+
+def _pair_intersections(left: int, right: int, places: int) -> int:
+    everything = 1 << (1 << places) - 1
+    if left == everything:
+        return right
+    if right == everything:
+        return left
+    size = _LANE << places
+    counts = [
+        array("I", _supersets_summed(_lanes(family_, places), places).to_bytes(size, "little"))
+        for family_ in (left, right)
+    ]
+    exact = int.from_bytes(array("I", list(map(mul, *counts))).tobytes(), "little")
+    for place in range(places):
+        exact -= (exact >> (8 * _LANE << place)) & _without(places, place)
+    for shift in (16, 8, 4, 2, 1):
+        exact |= exact >> shift
+    return int(exact.to_bytes(size, "little")[::_LANE].translate(_ODD)[::-1], 2)
+
+
+def _supersets_summed(lanes: int, places: int) -> int:
+    for place in range(places):
+        lanes += (lanes >> (8 * _LANE << place)) & _without(places, place)
+    return lanes
+
+
+def _lanes(family_: int, places: int) -> int:
+    """One lane per set: 1 if the family has it."""
+    spread = bytearray(_LANE << places)
+    spread[::_LANE] = format(family_, f"0{1 << places}b").encode()[::-1].translate(_DIGITS)
+    return int.from_bytes(spread, "little")
+
+
+@lru_cache(maxsize=MAX_PLACES * (MAX_PLACES + 1))
+def _without(places: int, place: int) -> int:
+    """Lanes full of ones for the sets without the place."""
+    lane = 8 * _LANE
+    return _repeated((1 << (lane << place)) - 1, lane << (place + 1), 1 << (places - place - 1))
+
+
+@lru_cache(maxsize=256)
+def _ones(count: int, bits: int) -> int:
+    return _repeated(1, bits, count)
+
+
+@lru_cache(maxsize=256)
+def _touching_lanes(places: int, group: int, bits: int) -> int:
+    """Lanes of 1 for the sets with any of these places."""
+    lanes = 0
+    for place in range(places):
+        upper = _ones(1 << place, bits) if group >> place & 1 else lanes
+        lanes |= upper << (bits << place)
+    return lanes
+
+
+def _repeated(pattern: int, period: int, times: int) -> int:
+    """The pattern repeated `times` times (a power of two), every `period` bits."""
+    count = 1
+    while count < times:
+        pattern |= pattern << (period * count)
+        count *= 2
+    return pattern

@@ -13,18 +13,17 @@ from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.json_yaml import Inlined, ReportDocument
 from nodewright.documents.output.text_layout import table
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
-from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.pod_placement import Placement
+from nodewright.engine.node.pod_admission import Placement
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.unknowns import UnknownResource
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import amount_text
 from nodewright.model.printable import printable_lines
-from nodewright.model.reasons.reason import Reason
-from nodewright.model.reasons.texts import sentence
+from nodewright.model.reasons.reason import Reason, sentence
 from nodewright.predict.node import Node, PodDecision
 from nodewright.predict.node_report.report_parts import (
     NamedPod,
@@ -285,7 +284,7 @@ def _daemon_pod_obstacle(workload: Workload, node: Node) -> str:
     """Why the DaemonSet creates no pod for the node; empty: it does, or it is none."""
     if workload.kind != _DAEMON_SET or workload.refusal is not None:
         return ""
-    from nodewright.engine.core.predicates.daemon_pods import daemon_pod_obstacle  # noqa: PLC0415 - start-up time
+    from nodewright.engine.core.predicates.node_affinity import daemon_pod_obstacle  # noqa: PLC0415 - start-up time
 
     view = node.config.view
     obstacle = daemon_pod_obstacle(workload.pod.spec, node.name, view.labels, view.taints)

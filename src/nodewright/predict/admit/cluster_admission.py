@@ -18,8 +18,7 @@ from nodewright.engine.node.step import Decision, Step, step
 from nodewright.engine.node.what_if.changes import PodLeaves
 from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Suggestion
 from nodewright.model.kubernetes.node_profile import ReadSource
-from nodewright.model.kubernetes.objects import Pod, Taint
-from nodewright.model.kubernetes.tolerations import tolerates
+from nodewright.model.kubernetes.objects import Pod, Taint, tolerates
 from nodewright.model.printable import printable, printable_lines
 from nodewright.model.reasons.cpu import CPUReason
 from nodewright.model.reasons.devices import DeviceReason
@@ -30,8 +29,7 @@ from nodewright.model.reasons.predicates import (
     NoVictimsSuffice,
     taint_text,
 )
-from nodewright.model.reasons.reason import NotJudged, Reason
-from nodewright.model.reasons.texts import kubelet_text, sentence
+from nodewright.model.reasons.reason import NotJudged, Reason, kubelet_text, sentence
 from nodewright.model.reasons.topology import TopologyReason
 from nodewright.predict.explain.explanation import suggested_changes
 from nodewright.predict.explain.suggestion_text import suggestion_text

@@ -16,8 +16,7 @@ from nodewright.engine.core.preemption.greedy import (
     PreemptionCandidate,
     PreemptionRound,
 )
-from nodewright.engine.core.preemption.optimal import PreemptionCost, SmallestPreemption
-from nodewright.engine.core.preemption.set_cover import Cover
+from nodewright.engine.core.preemption.optimal import Cover, PreemptionCost, SmallestPreemption
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.engine.node.previews import PreemptionPreview
 from nodewright.engine.node.step import Decision
@@ -25,8 +24,7 @@ from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import readable_amount
 from nodewright.model.printable import printable_line, printable_lines
-from nodewright.model.reasons.reason import Reason
-from nodewright.model.reasons.texts import kubelet_text, sentence
+from nodewright.model.reasons.reason import Reason, kubelet_text, sentence
 from nodewright.predict.node_report.report_parts import NodeOfReport, message_origin
 
 SHOWN_CANDIDATES = 5

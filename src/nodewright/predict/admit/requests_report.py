@@ -34,7 +34,7 @@ from nodewright.engine.core.requests.resource_breakdown import (
 from nodewright.engine.core.requests.resource_defaults import AppliedDefault
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, resource_sort_key
 from nodewright.model.printable import printable, printable_line, printable_lines
-from nodewright.model.releases.release import RELEASES_WITH_RULES
+from nodewright.model.releases.release_table import RELEASES_WITH_RULES
 from nodewright.model.values.quantity import Quantity
 from nodewright.predict.node_report.report_parts import OpenQuestion, open_questions
 

@@ -9,15 +9,19 @@ from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocumen
 from nodewright.documents.output.text_layout import table
 from nodewright.engine.core.requests.effective_resources import pod_limits, pod_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.engine.core.resize.resize_allocation import RESIZABLE
+from nodewright.engine.core.resize import RESIZABLE
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.resize.resize_attempts import ResizeAttempt, ResizeOutcome, resize_condition
-from nodewright.engine.node.resize.resize_plan import ResizePlan, ResizeReport
+from nodewright.engine.node.resize import (
+    ResizeAttempt,
+    ResizeOutcome,
+    ResizePlan,
+    ResizeReport,
+    resize_condition,
+)
 from nodewright.model.kubernetes.objects import Pod, ResourceList
 from nodewright.model.kubernetes.resource_names import MEMORY, readable_amount
 from nodewright.model.printable import printable_line, printable_lines
-from nodewright.model.reasons.reason import Reason
-from nodewright.model.reasons.texts import sentence
+from nodewright.model.reasons.reason import Reason, sentence
 from nodewright.model.values.quantity import ZERO, Quantity
 from nodewright.predict.explain.suggestion_text import (
     ReportedSuggestion,

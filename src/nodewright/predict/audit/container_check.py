@@ -16,7 +16,8 @@ from nodewright.engine.core.cgroups.cgroup_plan import (
     pod_cgroups,
     top_level_cgroups,
 )
-from nodewright.engine.core.cgroups.container_settings import ContainerCpuset
+from nodewright.engine.core.cgroups.cgroup_settings import ContainerCpuset
+from nodewright.engine.core.cgroups.cpu_weight import kubelet_weight, runtime_weight
 from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
 from nodewright.engine.core.devices.device_state import NO_DEVICES
 from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
@@ -28,7 +29,6 @@ from nodewright.engine.node.node_state import without_ungated_resources
 from nodewright.model.kubernetes.node_profile import MemoryBlock
 from nodewright.model.kubernetes.objects import Container, ContainerState, ContainerStatus, Pod
 from nodewright.model.kubernetes.pod_resources_api import ContainerResources
-from nodewright.model.values.cpu_time import kubelet_weight, runtime_weight
 from nodewright.model.values.idset import CPUSet, IdSetError, NUMASet
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,

@@ -40,7 +40,7 @@ from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.verdict import Refused
-from nodewright.model.releases.release import release_table
+from nodewright.model.releases.release_table import release_table
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,
     AuditGap,

@@ -9,8 +9,8 @@ from msgspec import UNSET, UnsetType
 
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.documents.output.text_layout import table
-from nodewright.engine.core.eviction.eviction_forecast import ForecastEviction
 from nodewright.engine.core.eviction.eviction_order import RankChange, RankKey, deciding_key
+from nodewright.engine.core.eviction.eviction_policy import ForecastEviction
 from nodewright.engine.core.eviction.eviction_ranking import Amount, EvictionCandidate
 from nodewright.engine.core.eviction.eviction_state import (
     MetThreshold,

@@ -12,9 +12,8 @@ from msgspec.structs import replace
 
 from nodewright.documents.output.json_yaml import Report
 from nodewright.engine.admission.admission_plugins import pod_as_stored
-from nodewright.engine.core.eviction.pressure_admission import ConditionEffect, condition_effects
-from nodewright.engine.core.requests.effective_resources import pod_limits
-from nodewright.engine.core.requests.request_options import RequestOptions
+from nodewright.engine.core.eviction.eviction_state import ConditionEffect, condition_effects
+from nodewright.engine.core.requests.effective_resources import RequestOptions, pod_limits
 from nodewright.engine.core.topology.hint_merge import combination_count
 from nodewright.engine.node.events import PodAdded
 from nodewright.engine.node.managers.hint_providers import CPUProvider, MemoryProvider
@@ -27,7 +26,7 @@ from nodewright.engine.node.managers.manager_trace import (
 )
 from nodewright.engine.node.node_config import KubeletDefects
 from nodewright.engine.node.node_state import NodeState, without_ungated_resources
-from nodewright.engine.node.pod_placement import Placement, placement_of
+from nodewright.engine.node.pod_admission import Placement, placement_of
 from nodewright.engine.node.resource_holders import (
     PodNames,
     ResourceEvidence,
@@ -36,22 +35,24 @@ from nodewright.engine.node.resource_holders import (
 )
 from nodewright.engine.node.restart.restart_rehearsal import reconfigured_node
 from nodewright.engine.node.step import Decision, Step, step
+from nodewright.engine.node.what_if.candidate_changes import (
+    huge_page_changes,
+    manager_changes,
+    other_node_changes,
+    other_pod_changes,
+    pod_removals,
+    request_changes,
+)
 from nodewright.engine.node.what_if.counterfactuals import (
     BUDGET,
+    MANAGER_REASONS,
     Counterfactuals,
     SmallestChange,
     counterfactuals,
 )
-from nodewright.engine.node.what_if.node_changes import (
-    huge_page_changes,
-    manager_changes,
-    other_node_changes,
-    pod_removals,
-)
-from nodewright.engine.node.what_if.pod_request_changes import other_pod_changes, request_changes
-from nodewright.engine.node.what_if.replays import MANAGER_REASONS
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, PODS
+from nodewright.model.reasons.api_server import APIServerRefusal
 from nodewright.model.reasons.cpu import (
     CPUAccountingWrong,
     CPUHolder,
@@ -64,11 +65,9 @@ from nodewright.model.reasons.cpu import (
 from nodewright.model.reasons.devices import DeviceUnlisted, UnhealthyDevicesReused
 from nodewright.model.reasons.fact import KubeletText
 from nodewright.model.reasons.memory import MemoryTypeMissing
-from nodewright.model.reasons.pod_creation import APIServerRefusal
 from nodewright.model.reasons.predicates import HostPortsTaken, InsufficientResource, NoVictimsSuffice
-from nodewright.model.reasons.reason import Reason, SysctlForbidden
+from nodewright.model.reasons.reason import Reason, SysctlForbidden, kubelet_text, sentence
 from nodewright.model.reasons.status_evidence import StatusEvidence
-from nodewright.model.reasons.texts import kubelet_text, sentence
 from nodewright.model.reasons.topology import (
     AffinityObstacle,
     DistanceMissing,

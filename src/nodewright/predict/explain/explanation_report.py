@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType, field
 
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.documents.output.text_layout import wrapped
-from nodewright.engine.core.eviction.pressure_admission import ConditionEffect, PressureAdmission
+from nodewright.engine.core.eviction.eviction_state import ConditionEffect, PressureAdmission
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.node.managers.manager_trace import NoHintReason
 from nodewright.engine.node.node_config import KubeletDefects
@@ -19,9 +19,8 @@ from nodewright.engine.node.what_if.counterfactuals import Suggestion
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable, printable_lines
-from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.reason import Reason, sentence
 from nodewright.model.reasons.status_evidence import StatusEvidence
-from nodewright.model.reasons.texts import sentence
 from nodewright.model.reasons.topology import AffinityObstacle
 from nodewright.predict.explain.explanation import (
     Explanation,

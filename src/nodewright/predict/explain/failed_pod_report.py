@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Literal, assert_never
 
 from nodewright.documents.output.json_yaml import Report, ReportDocument
-from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.node.step import Decision
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import PODS, readable_amount

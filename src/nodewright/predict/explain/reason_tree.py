@@ -7,14 +7,13 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.node.managers.manager_trace import NoHintReason
-from nodewright.engine.node.pod_placement import ContainerPlacement, Placement
+from nodewright.engine.node.pod_admission import ContainerPlacement, Placement
 from nodewright.engine.node.resource_holders import DeviceSite, MemorySite, ResourceEvidence
 from nodewright.engine.node.step import Decision
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, is_in_bytes, readable_amount
 from nodewright.model.reasons.cpu import CPUsOfNUMA, NotEnoughCPUs, NotEnoughWholeCores
 from nodewright.model.reasons.devices import DeviceHolder, DevicesAt, NotEnoughDevices
-from nodewright.model.reasons.reason import Reason
-from nodewright.model.reasons.texts import sentence
+from nodewright.model.reasons.reason import Reason, sentence
 from nodewright.model.reasons.topology import AffinityObstacle, NoCommonNUMA, NothingPreferred
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.predict.explain.explanation import Explanation, ReportedDefect, ResourceView, RoundView

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from nodewright.documents.output.json_yaml import Inlined
-from nodewright.engine.core.eviction.pressure_admission import ConditionEffect, PressureAdmission
+from nodewright.engine.core.eviction.eviction_state import ConditionEffect, PressureAdmission
+from nodewright.engine.node.what_if.candidate_changes import MANAGER_KINDS
 from nodewright.engine.node.what_if.changes import (
     Amount,
     AmountsRewritten,
@@ -23,7 +24,6 @@ from nodewright.engine.node.what_if.changes import (
     resets_managers,
 )
 from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Suggestion
-from nodewright.engine.node.what_if.node_changes import MANAGER_KINDS
 from nodewright.model.kubernetes.resource_names import CPU, amount_text, readable_amount, resource_sort_key
 from nodewright.model.reasons.predicates import taint_text
 

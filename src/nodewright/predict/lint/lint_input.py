@@ -25,16 +25,18 @@ from nodewright.engine.core.requests.qos_and_priority import is_static
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.cluster_objects import LimitRange, Namespace, ResourceQuota
 from nodewright.model.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
-from nodewright.model.kubernetes.kubelet_configuration import GROUP_VERSION, KubeletConfiguration
+from nodewright.model.kubernetes.kubelet_configuration import (
+    GROUP_VERSION,
+    KubeletConfiguration,
+    parse_reservations,
+)
 from nodewright.model.kubernetes.kubelet_configuration import KIND as KUBELET_KIND
-from nodewright.model.kubernetes.namespace_objects import LimitRange, Namespace, ResourceQuota
 from nodewright.model.kubernetes.node_profile import API_VERSION, NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.kubernetes.reservations import parse_reservations
 from nodewright.model.reasons.verdict import Refused
-from nodewright.model.releases.release import release_table
-from nodewright.model.releases.release_table import NEWEST, ReleaseTable
+from nodewright.model.releases.release_table import NEWEST, ReleaseTable, release_table
 from nodewright.predict.lint.lint_model import (
     ConfigSubject,
     LimitRangeSubject,

@@ -13,10 +13,10 @@ from nodewright.engine.core.allocatable import NodeResources
 from nodewright.engine.core.config.complete_config import CompleteConfig
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, computed_qos_class
 from nodewright.engine.node.node_state import NodeState
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
+from nodewright.model.kubernetes.cluster_objects import LimitRange, ResourceQuota
 from nodewright.model.kubernetes.kubelet_config_faults import ConfigFault
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.model.kubernetes.namespace_objects import LimitRange, ResourceQuota
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.patterns import lazy_pattern
 from nodewright.model.releases.release_table import NEWEST

@@ -25,11 +25,10 @@ from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.documents.output.text_layout import table
 from nodewright.engine.node.what_if.counterfactuals import Suggestion
 from nodewright.model.printable import printable, printable_lines
-from nodewright.model.reasons.limit_ranges import LimitReason
+from nodewright.model.reasons.api_server import LimitReason
 from nodewright.model.reasons.predicates import InsufficientResource
 from nodewright.model.reasons.quota import MustSpecify, QuotaExceeded
-from nodewright.model.reasons.reason import Reason
-from nodewright.model.reasons.texts import kubelet_text, sentence
+from nodewright.model.reasons.reason import Reason, kubelet_text, sentence
 from nodewright.predict.explain.suggestion_text import suggestion_text
 from nodewright.predict.lint.lint_model import (
     SEVERITIES_BY_RANK,

@@ -14,7 +14,7 @@ import msgspec
 from nodewright.documents.formats.documents import decode_text
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.documents.output.ci_formats import SourcePosition
-from nodewright.engine.core.requests.alike_breakdowns import OS_LABEL
+from nodewright.engine.core.requests.resource_breakdown import OS_LABEL
 from nodewright.model.errors import ENCODING_ERRORS
 from nodewright.model.patterns import lazy_pattern
 from nodewright.model.releases.release_table import RELEASE_TABLES

@@ -19,8 +19,8 @@ from nodewright.documents.output.text_layout import (
     wrapped,
 )
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.pod_placement import placement_of, unallocated_resources
-from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode, UncoreCache
+from nodewright.engine.node.pod_admission import placement_of, unallocated_resources
+from nodewright.model.hardware import Core, HugePages, MachineInfo, NUMANode, UncoreCache
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_lines

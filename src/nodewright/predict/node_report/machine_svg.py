@@ -6,8 +6,8 @@ from html import escape
 import msgspec
 
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.pod_placement import unallocated_resources
-from nodewright.model.hardware.machine_info import Core, NUMANode
+from nodewright.engine.node.pod_admission import unallocated_resources
+from nodewright.model.hardware import Core, NUMANode
 from nodewright.model.values.idset import NUMASet
 from nodewright.predict.node_report.machine_drawing import bytes_text
 

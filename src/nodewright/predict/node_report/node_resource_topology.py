@@ -7,7 +7,7 @@ import msgspec
 
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_resources_view import allocatable_resources, pod_resources_of
-from nodewright.model.hardware.machine_info import MachineInfo, NUMANode
+from nodewright.model.hardware import MachineInfo, NUMANode
 from nodewright.model.kubernetes.node_profile import MemoryBlock
 from nodewright.model.kubernetes.pod_resources_api import AllocatableResources, PodResources
 from nodewright.model.kubernetes.resource_names import CPU, HUGE_PAGES_PREFIX, MEMORY, is_huge_page

@@ -11,7 +11,7 @@ from nodewright.engine.core.allocatable import AllocatableDerivation
 from nodewright.engine.core.memory.memory_state import Block
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.pod_placement import (
+from nodewright.engine.node.pod_admission import (
     ContainerPlacement,
     Placement,
     UnallocatedResources,
@@ -23,8 +23,8 @@ from nodewright.model.kubernetes.node_profile import ReadSource
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import MEMORY, amount_text, readable_amount
 from nodewright.model.printable import printable_lines
+from nodewright.model.reasons.api_server import APIServerRefusal
 from nodewright.model.reasons.cpu import PickerRefuses
-from nodewright.model.reasons.pod_creation import APIServerRefusal
 from nodewright.model.reasons.reason import NotJudged, Reason
 from nodewright.model.reasons.topology import HintsMerged, JudgedBy, NoCommonNUMA, PodUnfit
 from nodewright.model.values.custom_policy import CustomPolicy
@@ -436,7 +436,7 @@ def allocatable_table(derivations: Sequence[AllocatableDerivation]) -> str:
 
     >>> from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
     >>> from nodewright.engine.core.allocatable import node_resources
-    >>> from nodewright.model.hardware.machine_info import MachineInfo
+    >>> from nodewright.model.hardware import MachineInfo
     >>> resources = node_resources(MachineInfo(num_cores=2, memory_capacity=2**30), 0, KubeletConfiguration())
     >>> print(allocatable_table(resources.derivations), end="")
     RESOURCE            CAPACITY   EVICTION-HARD   ALLOCATABLE

@@ -13,15 +13,15 @@ from nodewright.documents.output.text_layout import table
 from nodewright.engine.admission.api_server.apply import ApplyOutcome, ApplyResult, RefusedObject, apply
 from nodewright.engine.admission.api_server.charges import NamespacePolicy
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
-from nodewright.engine.admission.api_server.rejections import ObjectRejection, rejection_error
+from nodewright.engine.admission.api_server.pod_creation import ObjectRejection, rejection_error
 from nodewright.engine.admission.limit_ranger import FilledIn
 from nodewright.engine.core.requests.effective_resources import ResourceField
 from nodewright.engine.core.requests.resource_breakdown import ResourceDerivation, resource_derivations
 from nodewright.model.kubernetes.api_request import GroupResource
-from nodewright.model.kubernetes.namespace_objects import ResourceQuota
+from nodewright.model.kubernetes.cluster_objects import ResourceQuota
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod, ResourceList
 from nodewright.model.printable import printable_line, printable_lines
-from nodewright.model.releases.release import RELEASES_WITH_RULES, AppliedRules
+from nodewright.model.releases.release_table import RELEASES_WITH_RULES, AppliedRules
 from nodewright.model.values.quantity import Quantity
 from nodewright.predict.quota.fixes import (
     PodHeadroom,

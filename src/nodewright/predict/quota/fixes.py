@@ -18,7 +18,7 @@ from nodewright.engine.admission.api_server.apply import (
 )
 from nodewright.engine.admission.api_server.charges import NamespacePolicy, ObjectCharge
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions, ExpansionPlan
-from nodewright.engine.admission.api_server.rejections import ObjectRejection
+from nodewright.engine.admission.api_server.pod_creation import ObjectRejection
 from nodewright.engine.admission.quota.quota_admission import QuotaDelta, combined_delta, max_repetitions
 from nodewright.model.kubernetes.api_request import Manifest
 from nodewright.model.values.quantity import Quantity

@@ -17,14 +17,13 @@ from nodewright.documents.output.ci_formats import (
 )
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.engine.admission.api_server.apply import ApplyOutcome
-from nodewright.engine.admission.api_server.pod_creation import LimitRangeViolation
-from nodewright.engine.admission.api_server.rejections import ObjectRejection
+from nodewright.engine.admission.api_server.pod_creation import LimitRangeViolation, ObjectRejection
 from nodewright.engine.admission.limit_ranger import FilledIn
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable
-from nodewright.model.reasons.limit_ranges import LimitReason
+from nodewright.model.reasons.api_server import LimitReason
 from nodewright.model.reasons.quota import MustSpecify, QuotaExceeded
-from nodewright.model.releases.release import RELEASES_WITH_RULES
+from nodewright.model.releases.release_table import RELEASES_WITH_RULES
 from nodewright.model.values.quantity import Quantity
 from nodewright.predict.quota.applied_inventory import (
     AppliedInventory,

@@ -14,13 +14,13 @@ from nodewright.engine.node.actions import (
     Action,
 )
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.pod_placement import Placement
-from nodewright.engine.node.resize.resize_attempts import ResizeAttempt, ResizeOutcome, resize_condition
+from nodewright.engine.node.pod_admission import Placement
+from nodewright.engine.node.resize import ResizeAttempt, ResizeOutcome, resize_condition
 from nodewright.engine.node.step import Decision
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signal
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_line
-from nodewright.model.reasons.texts import kubelet_fatal_error, kubelet_text
+from nodewright.model.reasons.reason import kubelet_fatal_error, kubelet_text
 from nodewright.model.values.idset import CPUSet
 from nodewright.predict.admit.admission_report import (
     AdmissionEntry,

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nodewright.documents.files.file_store import output_file
 from nodewright.documents.output.json_yaml import fact_document, plain_value
 from nodewright.documents.profiles.profile_yaml import object_document, profile_document
-from nodewright.engine.core.devices.device_manager import DevicePluginError
+from nodewright.engine.core.devices.device_state import DevicePluginError
 from nodewright.engine.node.actions import (
     Action,
     DeferResize,

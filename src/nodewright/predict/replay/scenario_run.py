@@ -14,8 +14,8 @@ from nodewright.documents.profiles.state_files.checkpoints import (
 )
 from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid
 from nodewright.engine.core.config.complete_config import complete_config
-from nodewright.engine.core.devices.device_manager import DevicePluginError
-from nodewright.engine.core.eviction.eviction_forecast import MONITORING_PERIOD_S
+from nodewright.engine.core.devices.device_state import DevicePluginError
+from nodewright.engine.core.eviction.eviction_policy import MONITORING_PERIOD_S
 from nodewright.engine.core.eviction.eviction_state import EvictionPass
 from nodewright.engine.core.eviction.usage_inputs import matched_usage, usage_from_table
 from nodewright.engine.core.preemption.greedy import PreemptionVictims
@@ -36,9 +36,9 @@ from nodewright.engine.node.events import (
 from nodewright.engine.node.eviction_pass import eviction_capacities, eviction_claims
 from nodewright.engine.node.node_config import NodeFacts, NodeParts, resources_from_facts
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.pod_placement import Placement, placement_of
-from nodewright.engine.node.resize.resize_attempts import ResizeAttempt
-from nodewright.engine.node.restart.kubelet_startup import StoredState, start_kubelet
+from nodewright.engine.node.pod_admission import Placement, placement_of
+from nodewright.engine.node.resize import ResizeAttempt
+from nodewright.engine.node.restart.restart_rehearsal import StoredState, start_kubelet
 from nodewright.engine.node.step import Decision, Step, step
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from nodewright.engine.core.eviction.eviction_policy import MIN_MEMORY_GROWTH_BYTES, EvictionPolicy, Headroom
 from nodewright.engine.core.eviction.eviction_state import MetThreshold
 from nodewright.engine.core.eviction.eviction_thresholds import threshold_amount
-from nodewright.engine.core.eviction.oom_killer import OOMCandidate, min_free_bytes
+from nodewright.engine.core.requests.oom_adjust import OOMCandidate, min_free_bytes
 from nodewright.model.kubernetes.eviction_thresholds import Signal, Threshold
 from nodewright.model.kubernetes.stats_summary import (
     ContainerStats,

@@ -15,7 +15,7 @@ from nodewright.engine.core.eviction.eviction_state import (
     EvictionState,
 )
 from nodewright.engine.core.eviction.eviction_thresholds import signal_observations, threshold_amount
-from nodewright.engine.core.eviction.oom_killer import oom_badness, oom_victim
+from nodewright.engine.core.requests.oom_adjust import oom_badness, oom_victim
 from nodewright.model.kubernetes.eviction_thresholds import Signal, Threshold, ThresholdValue
 from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.model.values.quantity import Quantity, QuantityFormat

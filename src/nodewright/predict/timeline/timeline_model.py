@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig
 from nodewright.engine.core.cgroups.cgroup_facts import KilledTogether, SwapShare
-from nodewright.engine.core.cgroups.cgroup_settings import pod_cgroup_settings
-from nodewright.engine.core.cgroups.container_settings import settings_by_container
+from nodewright.engine.core.cgroups.cgroup_settings import pod_cgroup_settings, settings_by_container
 from nodewright.engine.core.eviction.eviction_ranking import ActivePod
 from nodewright.engine.core.eviction.eviction_thresholds import EvictionConfig
 from nodewright.engine.core.requests.oom_adjust import oom_scores

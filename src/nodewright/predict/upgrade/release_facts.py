@@ -16,20 +16,19 @@ from nodewright.engine.core.cgroups.cgroup_names import CgroupNameError
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
 from nodewright.engine.core.eviction.eviction_ranking import ranked_pods
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
-from nodewright.engine.core.requests.effective_resources import pod_requests
-from nodewright.engine.core.requests.integer_requests import reclaimable_requests
+from nodewright.engine.core.requests.effective_resources import pod_requests, reclaimable_requests
 from nodewright.engine.core.requests.oom_adjust import oom_scores
 from nodewright.engine.core.requests.qos_and_priority import qos_class
 from nodewright.engine.node.eviction_pass import eviction_claims
 from nodewright.engine.node.node_cgroups import AllocatedPod, cgroup_rules, node_and_pod_cgroups
 from nodewright.engine.node.node_config import NodeParts
 from nodewright.engine.node.node_state import NodeState, without_ungated_resources
-from nodewright.engine.node.pod_placement import Placement
-from nodewright.engine.node.restart.kubelet_startup import StoredState
+from nodewright.engine.node.pod_admission import Placement
 from nodewright.engine.node.restart.restart_rehearsal import (
     PodRestartOutcome,
     RestartRehearsal,
     RunningPods,
+    StoredState,
     rehearse_restart,
 )
 from nodewright.engine.node.step import Decision, running_containers
@@ -38,9 +37,8 @@ from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.stats_summary import MemoryStats, PodReference, PodStats
-from nodewright.model.reasons.reason import Reason
-from nodewright.model.reasons.state_files import StateFile
-from nodewright.model.reasons.texts import kubelet_fatal_error, kubelet_text
+from nodewright.model.reasons.kubelet_start import StateFile
+from nodewright.model.reasons.reason import Reason, kubelet_fatal_error, kubelet_text
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release_changes import unknown_flags
 from nodewright.model.releases.release_table import ReleaseTable

@@ -22,8 +22,13 @@ from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.releases.release import Release, ReleaseError, release_warning
-from nodewright.model.releases.release_table import RELEASE_TABLES, ReleaseTable
+from nodewright.model.releases.release_table import (
+    RELEASE_TABLES,
+    Release,
+    ReleaseError,
+    ReleaseTable,
+    release_warning,
+)
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import DEFAULT_NAME, node_parts, profile_release
 from nodewright.predict.rehearsal import allocation_conflicts, pods_as_admitted, state_files_of

@@ -13,8 +13,8 @@ from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.documents.output.text_layout import table
 from nodewright.documents.profiles.state_files.checkpoints import state_as_written, written_state_files
 from nodewright.model.printable import printable_lines
-from nodewright.model.releases.change_rows import ReleaseChange
 from nodewright.model.releases.release_changes import (
+    ReleaseChange,
     changes_between,
     gate_history,
     unknown_flags,

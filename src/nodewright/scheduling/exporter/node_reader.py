@@ -34,7 +34,7 @@ from nodewright.documents.profiles.node_export import SourceState
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.reasons.verdict import Granted
-from nodewright.model.releases.release import release_table
+from nodewright.model.releases.release_table import release_table
 
 if TYPE_CHECKING:
     from nodewright.cluster.tasks.timing import Clock

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
-from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.node.managers.hint_providers import CPUProvider
 from nodewright.engine.node.node_state import NodeState
 from nodewright.fleet.simulation.scores import CandidateNode, NodeScorer

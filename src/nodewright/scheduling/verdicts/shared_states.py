@@ -24,8 +24,7 @@ from nodewright.model.kubernetes.node_profile import (
     UnknownNodePart,
 )
 from nodewright.model.kubernetes.objects import ContainerState, ContainerStatus, ObjectMeta, Pod, PodStatus
-from nodewright.model.reasons.reason import Reason
-from nodewright.model.reasons.texts import kubelet_text, sentence
+from nodewright.model.reasons.reason import Reason, kubelet_text, sentence
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import state_with_pods

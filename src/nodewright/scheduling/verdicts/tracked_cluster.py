@@ -16,7 +16,7 @@ from nodewright.engine.node.step import Decision
 from nodewright.fleet.simulation.pod_templates import LabelMatcher
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.texts import kubelet_text, sentence
+from nodewright.model.reasons.reason import kubelet_text, sentence
 from nodewright.scheduling.verdicts.pod_queries import PodQuery
 from nodewright.scheduling.verdicts.shared_states import (
     NodeNames,

@@ -20,31 +20,27 @@ from nodewright.engine.core.cgroups.cgroup_names import (
 from nodewright.engine.core.cgroups.cgroup_settings import (
     SettingsByQOSClass,
     pod_cgroup_settings,
-    qos_cpu_shares,
     qos_memory_requests,
     with_memory_qos,
     with_memory_reserve,
     with_reserve_retried,
 )
-from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.releases.feature_gates import FeatureGates
-from nodewright.model.releases.release_table import ReleaseTable
-from nodewright.model.values.cpu_time import (
-    CFS_PERIOD,
-    Shares,
+from nodewright.engine.core.cgroups.cpu_weight import (
     Weight,
-    cpu_quota,
     cpu_shares,
     kubelet_weight,
     linear_weight,
-    quota_to_milli_cpu,
+    qos_cpu_shares,
     runtime_weight,
     shares_to_milli_cpu,
     weight_to_shares,
 )
-from nodewright.model.values.quantity import Quantity
-from nodewright.model.values.units import Bytes, Microseconds, MilliCPU
+from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.releases.feature_gates import FeatureGates
+from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.values.cpu_time import CFS_PERIOD, Shares, cpu_quota, quota_to_milli_cpu
+from nodewright.model.values.quantity import Bytes, Microseconds, MilliCPU, Quantity
 from nodewright.testing.conformance.vectors import question_gates
 
 Question = Mapping[str, Any]

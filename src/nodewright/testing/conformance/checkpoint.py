@@ -26,7 +26,7 @@ from nodewright.documents.profiles.state_files.memory_manager_state import (
 )
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
-from nodewright.model.reasons.state_files import StateFile, StateFileReason
+from nodewright.model.reasons.kubelet_start import StateFile, StateFileReason
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.idset import CPUSet, NUMASet

@@ -6,7 +6,7 @@ from typing import Any
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig, huge_page_size_name
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings, unified_file
-from nodewright.engine.core.cgroups.container_settings import (
+from nodewright.engine.core.cgroups.cgroup_settings import (
     ContainerCpuset,
     overhead_settings,
     sandbox_settings,
@@ -16,8 +16,7 @@ from nodewright.engine.core.requests.qos_and_priority import qos_class
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.releases.release_table import ReleaseTable
-from nodewright.model.values.quantity import Quantity
-from nodewright.model.values.units import Bytes, Microseconds
+from nodewright.model.values.quantity import Bytes, Microseconds, Quantity
 from nodewright.testing.conformance.vectors import question_gates
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from nodewright.engine.core.cpu.cpu_assignment import PackingOptions
 from nodewright.engine.core.cpu.cpu_policy import AssignmentStrategy, take_cpus
-from nodewright.engine.core.cpu.packed_assignment import PackingOptions
 from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.idset import CPUSet

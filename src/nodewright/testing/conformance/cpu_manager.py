@@ -4,8 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodewright.documents.formats.decode import decode
-from nodewright.engine.core.cpu.cpu_allocation import allocate, allocate_pod, remove_container
-from nodewright.engine.core.cpu.cpu_hints import container_hints, pod_hints
+from nodewright.engine.core.cpu.cpu_allocation import (
+    allocate,
+    allocate_pod,
+    container_hints,
+    pod_hints,
+    remove_container,
+)
 from nodewright.engine.core.cpu.cpu_policy import (
     CPUPolicy,
     CPUSettings,
@@ -13,8 +18,7 @@ from nodewright.engine.core.cpu.cpu_policy import (
     create_policy,
     validated_state,
 )
-from nodewright.engine.core.cpu.cpu_state import Assignments, CPUState
-from nodewright.engine.core.cpu.exclusive_cpus import PodCPURequests
+from nodewright.engine.core.cpu.cpu_state import Assignments, CPUState, PodCPURequests
 from nodewright.engine.core.cpu.policy_options import CPUGates
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.reasons.verdict import Refused, Verdict

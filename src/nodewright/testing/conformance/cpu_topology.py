@@ -5,7 +5,7 @@ from typing import Any
 
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cpu.cpu_topology import CPUInfo, CPUTopology, discover
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 from nodewright.model.reasons.cpu import CPUReason
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.releases.release_table import ReleaseTable

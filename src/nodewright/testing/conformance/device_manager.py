@@ -7,19 +7,20 @@ from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.devices.device_assignment import (
     allocate,
     container_device_ids,
+    container_hints,
     device_allocatable,
     device_capacity,
+    pod_hints,
     without_inactive_pods,
 )
-from nodewright.engine.core.devices.device_hints import container_hints, pod_hints
-from nodewright.engine.core.devices.device_manager import (
+from nodewright.engine.core.devices.device_state import (
     PREFERENCES,
     DeviceManager,
     DevicePluginError,
+    DeviceState,
     PluginBehavior,
     PreferenceFunction,
 )
-from nodewright.engine.core.devices.device_state import DeviceState
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.reasons.devices import DeviceReason, DevicesChosen

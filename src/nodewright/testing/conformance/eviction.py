@@ -11,10 +11,10 @@ from nodewright.engine.core.eviction.eviction_state import (
     EvictionObservation,
     EvictionPass,
     EvictionState,
+    pressure_refusal,
 )
 from nodewright.engine.core.eviction.eviction_thresholds import EvictionConfig, NodeFilesystems
-from nodewright.engine.core.eviction.pressure_admission import pressure_refusal
-from nodewright.engine.core.requests.request_options import RequestRules
+from nodewright.engine.core.requests.effective_resources import RequestRules
 from nodewright.model.kubernetes.eviction_thresholds import (
     SIGNAL_RESOURCES,
     EvictionSettings,

@@ -15,9 +15,13 @@ from nodewright.engine.admission.limit_ranger import (
     with_limit_range_defaults,
 )
 from nodewright.model.kubernetes.api_request import APIRequest, Operation
-from nodewright.model.kubernetes.namespace_objects import LimitRange, LimitRangeItem, PersistentVolumeClaim
+from nodewright.model.kubernetes.cluster_objects import (
+    LimitRange,
+    LimitRangeItem,
+    PersistentVolumeClaim,
+)
 from nodewright.model.kubernetes.objects import Container, Pod, ResourceRequirements
-from nodewright.model.reasons.limit_ranges import LimitReason
+from nodewright.model.reasons.api_server import LimitReason
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.testing.conformance.vectors import amount_texts, question_gates

@@ -7,10 +7,10 @@ from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.memory.memory_allocation import (
     allocate_container_memory,
     allocate_pod_memory,
+    container_hints,
+    pod_hints,
     release_memory,
 )
-from nodewright.engine.core.memory.memory_demand import MemoryGates, PodMemoryDemand
-from nodewright.engine.core.memory.memory_hints import container_hints, pod_hints
 from nodewright.engine.core.memory.memory_policy import (
     MemoryPolicy,
     MemorySettings,
@@ -19,8 +19,15 @@ from nodewright.engine.core.memory.memory_policy import (
     create_memory_policy,
     start_memory_manager,
 )
-from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.engine.core.memory.memory_state import (
+    Block,
+    MemoryGates,
+    MemoryState,
+    MemoryTable,
+    NUMAMemory,
+    PodMemoryDemand,
+)
+from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
 from nodewright.model.reasons.memory import MemoryReason
 from nodewright.model.reasons.verdict import Refused, Verdict

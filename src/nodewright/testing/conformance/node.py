@@ -10,14 +10,14 @@ from nodewright.engine.core.memory.memory_state import Block
 from nodewright.engine.core.predicates.predicate_check import alternative_failures
 from nodewright.engine.node.events import PodAdded, PodRemoved, PodStarted
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.pod_placement import placement_of, unallocated_resources
+from nodewright.engine.node.pod_admission import placement_of, unallocated_resources
 from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.engine.node.step import Decision, Step, step
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.predicates import PredicateFailure
-from nodewright.model.reasons.texts import kubelet_start_error, kubelet_text
+from nodewright.model.reasons.reason import kubelet_start_error, kubelet_text
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.predict.node_from_profile import node_parts

@@ -14,10 +14,10 @@ from nodewright.engine.core.allocatable import (
 )
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, CgroupSettings
 from nodewright.engine.core.cgroups.cgroup_settings import node_level_settings
-from nodewright.model.hardware.machine_info import HugePages, MachineInfo
+from nodewright.model.hardware import HugePages, MachineInfo
 from nodewright.model.kubernetes.eviction_thresholds import EvictionSettings, parse_thresholds
+from nodewright.model.kubernetes.kubelet_configuration import Reservations
 from nodewright.model.kubernetes.objects import ResourceList
-from nodewright.model.kubernetes.reservations import Reservations
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.quantity import Quantity
 from nodewright.testing.conformance.cgroup import plain_settings

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.requests.effective_resources import (
     ContainerConsumption,
+    RequestOptions,
     container_limits,
     container_requests,
     per_container_limits,
@@ -19,7 +20,6 @@ from nodewright.engine.core.requests.effective_resources import (
     pod_requests,
 )
 from nodewright.engine.core.requests.qos_and_priority import computed_qos_class, qos_class
-from nodewright.engine.core.requests.request_options import RequestOptions
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.testing.conformance.vectors import amount_texts, question_gates

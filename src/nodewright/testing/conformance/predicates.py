@@ -9,12 +9,11 @@ from nodewright.engine.core.predicates.predicate_check import (
     PredicateRules,
     alternative_failures,
     check_predicates,
+    node_usage,
 )
-from nodewright.engine.core.predicates.requested_resources import node_usage
 from nodewright.model.kubernetes.cluster_objects import APINode
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.reason import NodeUnavailable
-from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.reasons.reason import NodeUnavailable, kubelet_text
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.testing.conformance.vectors import plain_failure, question_gates

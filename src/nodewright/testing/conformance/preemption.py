@@ -5,7 +5,7 @@ from typing import Any
 
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.preemption.greedy import victims_for
-from nodewright.engine.core.requests.request_options import RequestRules
+from nodewright.engine.core.requests.effective_resources import RequestRules
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.predicates import (
     InsufficientResource,

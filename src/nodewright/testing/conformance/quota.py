@@ -4,19 +4,22 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from nodewright.documents.formats.decode import decode
-from nodewright.engine.admission.quota import quota_usage
+from nodewright.engine.admission.quota import evaluator
 from nodewright.engine.admission.quota.evaluator import (
     SERVICE_EVALUATOR,
     QuotaEvaluator,
     object_count_evaluator,
+    usage_of,
+)
+from nodewright.engine.admission.quota.object_usage import (
+    ClaimContext,
+    pod_evaluator,
+    resource_claim_evaluator,
+    volume_claim_evaluator,
 )
 from nodewright.engine.admission.quota.quota_admission import BeyondQuota, quota_verdict
-from nodewright.engine.admission.quota.quota_pods import pod_evaluator
-from nodewright.engine.admission.quota.quota_usage import usage_of
-from nodewright.engine.admission.quota.resource_claims import ClaimContext, resource_claim_evaluator
-from nodewright.engine.admission.quota.volume_claims import volume_claim_evaluator
 from nodewright.model.kubernetes.api_request import APIRequest, GroupResource, Operation
-from nodewright.model.kubernetes.namespace_objects import (
+from nodewright.model.kubernetes.cluster_objects import (
     LimitedResource,
     PartialObjectMetadata,
     PersistentVolumeClaim,
@@ -57,28 +60,28 @@ def _names(function: Callable[[Iterable[str], Iterable[str]], tuple[str, ...]]) 
 
 
 def _equals(question: Question, _: FeatureGates) -> Any:
-    return {"result": quota_usage.are_equal(_list(question, "a"), _list(question, "b"))}
+    return {"result": evaluator.are_equal(_list(question, "a"), _list(question, "b"))}
 
 
 def _less_than_or_equal(question: Question, _: FeatureGates) -> Any:
-    exceeded = quota_usage.exceeding(_list(question, "a"), _list(question, "b"))
+    exceeded = evaluator.exceeding(_list(question, "a"), _list(question, "b"))
     return {"result": not exceeded, "exceeded": list(exceeded)}
 
 
 def _mask(question: Question, _: FeatureGates) -> Any:
-    return {"resources": amount_texts(quota_usage.masked(_list(question, "a"), question.get("names") or ()))}
+    return {"resources": amount_texts(evaluator.masked(_list(question, "a"), question.get("names") or ()))}
 
 
 def _is_zero(question: Question, _: FeatureGates) -> Any:
-    return {"result": quota_usage.is_zero(_list(question, "a"))}
+    return {"result": evaluator.is_zero(_list(question, "a"))}
 
 
 def _remove_zeros(question: Question, _: FeatureGates) -> Any:
-    return {"resources": amount_texts(quota_usage.without_zeros(_list(question, "a")))}
+    return {"resources": amount_texts(evaluator.without_zeros(_list(question, "a")))}
 
 
 def _is_negative(question: Question, _: FeatureGates) -> Any:
-    return {"names": list(quota_usage.negative(_list(question, "a")))}
+    return {"names": list(evaluator.negative(_list(question, "a")))}
 
 
 def _list(question: Question, name: str) -> ResourceList:
@@ -125,7 +128,7 @@ def _usage_stats(question: Question, gates: FeatureGates) -> Any:
     terms = [ScopeTerm(scope_name=name, operator="Exists") for name in question.get("scopes") or ()]
     terms.extend(decode(question.get("scopeSelector") or {}, ScopeSelector).match_expressions)
     used = usage_of(kind, (decode(each, shape) for each in question.get("objects") or ()), names, terms)
-    return {"used": amount_texts(used), "maskedUsed": amount_texts(quota_usage.masked(used, names))}
+    return {"used": amount_texts(used), "maskedUsed": amount_texts(evaluator.masked(used, names))}
 
 
 def _admit(question: Question, gates: FeatureGates) -> Any:
@@ -152,13 +155,13 @@ def _admit(question: Question, gates: FeatureGates) -> Any:
 _FUNCTIONS: dict[str, _Function] = {
     "equals": _equals,
     "lessThanOrEqual": _less_than_or_equal,
-    "max": _two(quota_usage.maximum),
-    "add": _two(quota_usage.total),
-    "subtract": _two(quota_usage.difference),
-    "subtractNonNegative": _two(quota_usage.positive_difference),
+    "max": _two(evaluator.maximum),
+    "add": _two(evaluator.total),
+    "subtract": _two(evaluator.difference),
+    "subtractNonNegative": _two(evaluator.positive_difference),
     "mask": _mask,
-    "intersection": _names(quota_usage.common_names),
-    "difference": _names(quota_usage.names_only_in_first),
+    "intersection": _names(evaluator.common_names),
+    "difference": _names(evaluator.names_only_in_first),
     "isZero": _is_zero,
     "removeZeros": _remove_zeros,
     "isNegative": _is_negative,

@@ -6,8 +6,8 @@ from typing import Any
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.topology.hint_merge import merged_hint
 from nodewright.engine.core.topology.manager_config import topology_manager
-from nodewright.model.hardware.machine_info import NUMANode
-from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.hardware import NUMANode
+from nodewright.model.reasons.reason import kubelet_text
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release_table import ReleaseTable
 from nodewright.model.values.idset import NUMASet

@@ -16,7 +16,7 @@ from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, 
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod, PodCondition
 from nodewright.model.kubernetes.pod_spec_fields import ContainerResizePolicy
-from nodewright.model.values.units import Bytes
+from nodewright.model.values.quantity import Bytes
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 

@@ -8,7 +8,7 @@ from nodewright.agent.host.cgroupfs import CgroupFS
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, MemoryCeiling
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.errors import HostError
-from nodewright.model.values.units import Bytes
+from nodewright.model.values.quantity import Bytes
 
 BECAUSE = MemoryCeiling(Bytes(0), AmountOrigin.LIMIT)
 

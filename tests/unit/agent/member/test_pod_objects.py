@@ -20,7 +20,7 @@ from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.state.observations import Observation, PodReferencesChanged
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.engine.core.memory.memory_state import MemoryState
-from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.cluster_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.testing.objects import a_pod
 

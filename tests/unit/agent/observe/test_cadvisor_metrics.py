@@ -18,7 +18,7 @@ from nodewright.agent.observe.cadvisor_metrics import (
     cadvisor_metrics,
     failed_cadvisor_metrics,
 )
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.stats_summary import FsStats
 
 MACHINE = MachineInfo(num_cores=4, num_physical_cores=2, num_sockets=1, memory_capacity=1024)

@@ -26,7 +26,7 @@ from nodewright.agent.state.agent_state import PodSource
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings, KilledTogether
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.cluster_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.objects import Container, EphemeralContainer, ObjectMeta, Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import (

@@ -15,8 +15,8 @@ from nodewright.agent.rules.image_policy import ImageGCPolicy
 from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.cluster_objects import Secret
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.model.kubernetes.namespace_objects import Secret
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.testing.objects import a_pod

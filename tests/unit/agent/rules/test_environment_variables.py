@@ -15,7 +15,7 @@ from nodewright.agent.rules.environment_variables import (
 )
 from nodewright.agent.rules.value_sources import ReferenceSources, UnresolvedReference, env_file_value
 from nodewright.documents.formats.decode import decode
-from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret, Service
+from nodewright.model.kubernetes.cluster_objects import ConfigMap, Secret, Service
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.pod_spec_fields import EnvVar
 from nodewright.testing.objects import amounts

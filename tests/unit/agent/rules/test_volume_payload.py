@@ -6,7 +6,7 @@ import pytest
 
 from nodewright.agent.rules.value_sources import ReferenceSources, TokenSpec, UnresolvedReference
 from nodewright.agent.rules.volume_payload import FileContent, volume_payload
-from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.model.kubernetes.cluster_objects import ConfigMap, Secret
 from nodewright.testing.objects import a_pod, amounts
 
 AROUND = ReferenceSources(

@@ -14,7 +14,7 @@ from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
 from nodewright.model.values.cpu_time import Shares
-from nodewright.model.values.units import MilliCPU
+from nodewright.model.values.quantity import MilliCPU
 
 APP = Container(name="app")
 POD = Pod(ObjectMeta(name="web", namespace="default", uid="u1"), PodSpec(containers=(APP,)))

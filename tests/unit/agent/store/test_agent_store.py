@@ -40,7 +40,7 @@ from nodewright.documents.profiles.scenario_files import journal_header, scenari
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.model.errors import HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
-from nodewright.model.reasons.state_files import StateFile, StatePolicyDiffers
+from nodewright.model.reasons.kubelet_start import StateFile, StatePolicyDiffers
 from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.predict.node import Node
 from nodewright.predict.replay.scenario_journal import JournalEncoder, action_documents

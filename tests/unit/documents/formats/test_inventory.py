@@ -4,7 +4,7 @@ import pytest
 
 from nodewright.documents.formats.inventory import InventoryObject, inventory_from_bytes, without_duplicates
 from nodewright.model.errors import InputError
-from nodewright.model.kubernetes.namespace_objects import (
+from nodewright.model.kubernetes.cluster_objects import (
     LimitRange,
     PersistentVolumeClaim,
     ResourceClaimTemplate,

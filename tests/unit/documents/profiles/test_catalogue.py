@@ -9,7 +9,7 @@ from nodewright.documents.profiles.catalogue import (
 from nodewright.documents.profiles.node_profiles import find_profile, profile_faults, profile_from_bytes
 from nodewright.documents.profiles.profile_yaml import profile_document, profile_yaml
 from nodewright.model.errors import InputError
-from nodewright.model.hardware.machine_faults import machine_faults
+from nodewright.model.hardware import machine_faults
 
 SIZES = """
     vm-4                     cpus 4     cores 2     sockets 1   numa 1    l3 0

@@ -14,7 +14,7 @@ from nodewright.documents.profiles.kubelet_config_files import (
     merge_patch,
 )
 from nodewright.model.errors import InputError
-from nodewright.model.hardware.machine_info import Core, MachineInfo, NUMANode
+from nodewright.model.hardware import Core, MachineInfo, NUMANode
 from nodewright.model.values.duration import Duration
 from nodewright.model.values.quantity import Quantity
 

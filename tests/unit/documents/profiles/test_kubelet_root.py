@@ -24,7 +24,12 @@ from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import ResourceRequirements
-from nodewright.model.reasons.state_files import FormatTried, StateFile, StateFileDamaged, StatePolicyDiffers
+from nodewright.model.reasons.kubelet_start import (
+    FormatTried,
+    StateFile,
+    StateFileDamaged,
+    StatePolicyDiffers,
+)
 from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.quantity import Quantity

@@ -22,7 +22,7 @@ from nodewright.documents.profiles.node_export import (
     shape_document,
 )
 from nodewright.model.errors import InputError
-from nodewright.model.hardware.machine_shape import GIB
+from nodewright.model.hardware import GIB
 from nodewright.model.kubernetes.node_profile import ContainerAllocation, MemoryBlock, NodeProfile, ReadSource
 from nodewright.model.kubernetes.objects import ObjectMeta
 from nodewright.model.values.instant import Instant

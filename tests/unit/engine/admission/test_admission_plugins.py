@@ -15,9 +15,15 @@ from nodewright.model.kubernetes.cluster_objects import (
     RuntimeClass,
     RuntimeScheduling,
 )
-from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, Toleration
+from nodewright.model.kubernetes.objects import (
+    Container,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    Toleration,
+    merged_tolerations,
+)
 from nodewright.model.kubernetes.pod_spec_fields import ContainerPort
-from nodewright.model.kubernetes.tolerations import merged_tolerations
 from nodewright.model.values.quantity import Quantity
 
 HIGH = PriorityClass(metadata=ObjectMeta(name="high"), value=1000, preemption_policy="Never")

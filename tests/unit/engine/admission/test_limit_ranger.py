@@ -18,9 +18,15 @@ from nodewright.engine.admission.limit_ranger import (
     with_limit_range_defaults,
 )
 from nodewright.model.kubernetes.api_request import APIRequest, Operation, create_request, update_request
-from nodewright.model.kubernetes.namespace_objects import LimitRange, PersistentVolumeClaim
+from nodewright.model.kubernetes.cluster_objects import LimitRange, PersistentVolumeClaim
 from nodewright.model.kubernetes.objects import Pod, ResourceList
-from nodewright.model.reasons.limit_ranges import Bound, OutOfBounds, RatioTooLarge, RequestOrLimit, Subject
+from nodewright.model.reasons.api_server import (
+    Bound,
+    OutOfBounds,
+    RatioTooLarge,
+    RequestOrLimit,
+    Subject,
+)
 from nodewright.model.values.quantity import Quantity
 from nodewright.testing.objects import a_pod, amounts, container, pod, sidecar
 

@@ -1,7 +1,7 @@
 import pytest
 
 from nodewright.engine.core.allocatable import NodeResources, node_resources, pod_capacity
-from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode
+from nodewright.model.hardware import Core, HugePages, MachineInfo, NUMANode
 from nodewright.model.kubernetes.kubelet_config_faults import KubeletConfigError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.values.idset import CPUSet

@@ -5,7 +5,7 @@ import yaml
 from nodewright.documents.profiles.kubelet_config_files import decode_kubelet_config
 from nodewright.engine.core.config.complete_config import complete_config, defaulted, startup_faults
 from nodewright.engine.core.config.config_validation import validation_faults
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.kubelet_config_faults import ConfigStage
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, resolve_gates

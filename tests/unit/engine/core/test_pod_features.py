@@ -10,8 +10,8 @@ from nodewright.engine.core.pod_features import (
     has_app_armor_profile,
     missing_features,
 )
+from nodewright.model.kubernetes.name_validation import dotted_sysctl, sysctl_namespace
 from nodewright.model.kubernetes.objects import Pod, PodStatus
-from nodewright.model.kubernetes.sysctl_names import dotted_sysctl, sysctl_namespace
 from nodewright.model.reasons.reason import (
     AppArmorNotEnabled,
     NodeFeaturesMissing,

@@ -8,7 +8,7 @@ from nodewright.agent.rules.image_policy import (
     logins_of_secret,
     matching_logins,
 )
-from nodewright.model.kubernetes.namespace_objects import Secret
+from nodewright.model.kubernetes.cluster_objects import Secret
 
 WHO = {"username": "ann", "password": "secret"}
 

@@ -17,7 +17,7 @@ from nodewright.model.kubernetes.node_profile import ImageFS
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.model.reasons.eviction import EmptyDirOverLimit, NodeRanShort, VolumeUseMissing
-from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.reasons.reason import kubelet_text
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel
 from nodewright.engine.node.node_cgroups import CgroupOverrides
 from nodewright.model.errors import InputError
-from nodewright.model.hardware.machine_info import HugePages
+from nodewright.model.hardware import HugePages
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node, NodeCgroups

@@ -3,7 +3,7 @@ from msgspec.structs import replace
 from nodewright.engine.core.preemption.greedy import MissingAmount
 from nodewright.engine.node.previews import PreemptionPreview
 from nodewright.engine.node.step import Decision
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.node_profile import ContainerAllocation, Device, NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.node import Node

@@ -1,7 +1,6 @@
 import pytest
 
-from nodewright.model.kubernetes.objects import Taint, Toleration
-from nodewright.model.kubernetes.tolerations import tolerates
+from nodewright.model.kubernetes.objects import Taint, Toleration, tolerates
 
 TOLERATIONS = """
     any    Exists  -    any         covers

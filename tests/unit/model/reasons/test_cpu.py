@@ -2,95 +2,95 @@
 
 import pytest
 
-from nodewright.model.reasons import cpu, cpu_start
+from nodewright.model.reasons import cpu
 from nodewright.model.reasons.fact import KubeletText
-from nodewright.model.reasons.texts import kubelet_text, sentence
+from nodewright.model.reasons.reason import kubelet_text, sentence
 from nodewright.model.values.idset import CPUSet, NUMASet
 
 SHARED = CPUSet.parse("0-3")
 ONE = CPUSet.of(1)
 TEXTS: list[tuple[cpu.CPUReason, str]] = [
-    (cpu_start.CPUCountUnknown(), "could not detect number of cpus"),
-    (cpu_start.CoreWithoutThreads(numa=0, core=0), "no cpus provided"),
-    (cpu_start.CoreThreadsRepeated(numa=0, core=0, threads=(1, 1)), "cpus provided are not unique"),
-    (cpu_start.CPUPolicyUnknown(policy="dynamic"), 'unknown policy: "dynamic"'),
+    (cpu.CPUCountUnknown(), "could not detect number of cpus"),
+    (cpu.CoreWithoutThreads(numa=0, core=0), "no cpus provided"),
+    (cpu.CoreThreadsRepeated(numa=0, core=0, threads=(1, 1)), "cpus provided are not unique"),
+    (cpu.CPUPolicyUnknown(policy="dynamic"), 'unknown policy: "dynamic"'),
     (
-        cpu_start.CPUPolicyTakesNoOptions(options=(("a", "1"), ("b", "2"))),
+        cpu.CPUPolicyTakesNoOptions(options=(("a", "1"), ("b", "2"))),
         "new none policy error: None policy: received unsupported options=map[a:1 b:2]",
     ),
     (
-        cpu_start.CPUOptionUnknown(option='a"b'),
+        cpu.CPUOptionUnknown(option='a"b'),
         'new static policy error: unknown CPU Manager Policy option: "a\\"b"',
     ),
     (
-        cpu_start.CPUOptionGated(option="align-by-socket", stage="Alpha"),
+        cpu.CPUOptionGated(option="align-by-socket", stage="Alpha"),
         (
             "new static policy error: CPU Manager Policy Alpha-level Options not enabled, "
             'but option "align-by-socket" provided'
         ),
     ),
     (
-        cpu_start.CPUOptionValueInvalid(option="full-pcpus-only", value="yes"),
+        cpu.CPUOptionValueInvalid(option="full-pcpus-only", value="yes"),
         (
             'new static policy error: bad value for option "full-pcpus-only": '
             'strconv.ParseBool: parsing "yes": invalid syntax'
         ),
     ),
     (
-        cpu_start.CPUOptionsExclusive(one="a", other="b"),
+        cpu.CPUOptionsExclusive(one="a", other="b"),
         "new static policy error: static policy options a and b can not be used at the same time",
     ),
     (
-        cpu_start.AlignBySocketAgainstPolicy(policy="single-numa-node"),
+        cpu.AlignBySocketAgainstPolicy(policy="single-numa-node"),
         (
             "new static policy error: Topolgy manager single-numa-node policy is incompatible with "
             "CPUManager align-by-socket policy option"
         ),
     ),
     (
-        cpu_start.AlignBySocketAgainstMachine(sockets=2, numa_nodes=1),
+        cpu.AlignBySocketAgainstMachine(sockets=2, numa_nodes=1),
         (
             "new static policy error: Align by socket is not compatible with hardware where "
             "number of sockets are more than number of NUMA"
         ),
     ),
     (
-        cpu_start.CPUReservationMissing(),
+        cpu.CPUReservationMissing(),
         "[cpumanager] unable to determine reserved CPU resources for static policy",
     ),
     (
-        cpu_start.CPUReservationZero(),
+        cpu.CPUReservationZero(),
         "[cpumanager] the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero",
     ),
     (
-        cpu_start.CPUReservationUnmet(reserved=ONE, wanted=2),
+        cpu.CPUReservationUnmet(reserved=ONE, wanted=2),
         (
             "new static policy error: [cpumanager] unable to reserve the required amount of CPUs "
             "(size of 1 did not equal 2)"
         ),
     ),
     (
-        cpu_start.ReservedCPUUnknown(cpu=9),
+        cpu.ReservedCPUUnknown(cpu=9),
         (
             "new static policy error: [cpumanager] unable to build the reserved physical CPUs "
             "from the reserved set: unknown CPU ID: 9"
         ),
     ),
-    (cpu_start.SharedPoolEmpty(), "default cpuset cannot be empty"),
+    (cpu.SharedPoolEmpty(), "default cpuset cannot be empty"),
     (
-        cpu_start.ReservedCPUsNotShared(reserved=ONE, shared=SHARED),
+        cpu.ReservedCPUsNotShared(reserved=ONE, shared=SHARED),
         'not all reserved cpus: "1" are present in defaultCpuSet: "0-3"',
     ),
     (
-        cpu_start.ReservedCPUsShared(reserved=ONE, shared=SHARED),
+        cpu.ReservedCPUsShared(reserved=ONE, shared=SHARED),
         'some of strictly reserved cpus: "1" are present in defaultCpuSet: "0-3"',
     ),
     (
-        cpu_start.AssignmentShared(pod="p", container="c", cpus=ONE, shared=SHARED),
+        cpu.AssignmentShared(pod="p", container="c", cpus=ONE, shared=SHARED),
         'pod: p, container: c cpuset: "1" overlaps with default cpuset "0-3"',
     ),
     (
-        cpu_start.MachineCPUsChanged(expected=SHARED, found=ONE),
+        cpu.MachineCPUsChanged(expected=SHARED, found=ONE),
         'current set of available CPUs "0-3" doesn\'t match with CPUs in state "1"',
     ),
     (
@@ -195,71 +195,71 @@ NODES = (
 )
 WHERE = "; NUMA node 0: 1,4 free, 0 reserved; NUMA node 1: none free, 2-3 used by p/app, 6-7 used by q"
 SENTENCES: list[tuple[cpu.CPUReason, str]] = [
-    (cpu_start.CPUCountUnknown(), "the machine description has no CPU count"),
-    (cpu_start.CoreWithoutThreads(numa=1, core=5), "core 5 of NUMA node 1 lists no CPU"),
+    (cpu.CPUCountUnknown(), "the machine description has no CPU count"),
+    (cpu.CoreWithoutThreads(numa=1, core=5), "core 5 of NUMA node 1 lists no CPU"),
     (
-        cpu_start.CoreThreadsRepeated(numa=1, core=5, threads=(3, 3)),
+        cpu.CoreThreadsRepeated(numa=1, core=5, threads=(3, 3)),
         "core 5 of NUMA node 1 lists a CPU more than once: 3, 3",
     ),
-    (cpu_start.CPUPolicyUnknown(policy="dynamic"), "there is no CPU manager policy 'dynamic'"),
+    (cpu.CPUPolicyUnknown(policy="dynamic"), "there is no CPU manager policy 'dynamic'"),
     (
-        cpu_start.CPUPolicyTakesNoOptions(options=(("a", "1"), ("b", "2"))),
+        cpu.CPUPolicyTakesNoOptions(options=(("a", "1"), ("b", "2"))),
         "the CPU manager policy none takes no options: a, b",
     ),
-    (cpu_start.CPUOptionUnknown(option="x"), "there is no CPU manager policy option 'x'"),
+    (cpu.CPUOptionUnknown(option="x"), "there is no CPU manager policy option 'x'"),
     (
-        cpu_start.CPUOptionGated(option="align-by-socket", stage="Alpha"),
+        cpu.CPUOptionGated(option="align-by-socket", stage="Alpha"),
         "the option align-by-socket needs the feature gate CPUManagerPolicyAlphaOptions, which is off",
     ),
     (
-        cpu_start.CPUOptionValueInvalid(option="full-pcpus-only", value="yes"),
+        cpu.CPUOptionValueInvalid(option="full-pcpus-only", value="yes"),
         "the option full-pcpus-only is 'yes', neither true nor false",
     ),
-    (cpu_start.CPUOptionsExclusive(one="a", other="b"), "the options a and b exclude each other"),
+    (cpu.CPUOptionsExclusive(one="a", other="b"), "the options a and b exclude each other"),
     (
-        cpu_start.AlignBySocketAgainstPolicy(policy="single-numa-node"),
+        cpu.AlignBySocketAgainstPolicy(policy="single-numa-node"),
         "the option align-by-socket is incompatible with the topology manager policy single-numa-node",
     ),
     (
-        cpu_start.AlignBySocketAgainstMachine(sockets=2, numa_nodes=1),
+        cpu.AlignBySocketAgainstMachine(sockets=2, numa_nodes=1),
         "the option align-by-socket is incompatible with 2 sockets on 1 NUMA nodes",
     ),
     (
-        cpu_start.CPUReservationMissing(),
+        cpu.CPUReservationMissing(),
         "the static policy needs CPUs in kubeReserved or systemReserved; there are none",
     ),
     (
-        cpu_start.CPUReservationZero(),
+        cpu.CPUReservationZero(),
         "the static policy needs CPUs in kubeReserved or systemReserved; they are zero",
     ),
     (
-        cpu_start.CPUReservationUnmet(reserved=CPUSet(), wanted=9),
+        cpu.CPUReservationUnmet(reserved=CPUSet(), wanted=9),
         "the reservation is 9 CPUs, but the reserved CPUs are none",
     ),
     (
-        cpu_start.CPUReservationUnmet(reserved=SHARED_POOL, wanted=2),
+        cpu.CPUReservationUnmet(reserved=SHARED_POOL, wanted=2),
         "the reservation is 2 CPUs, but the reserved CPUs are 4 (0-3)",
     ),
-    (cpu_start.ReservedCPUUnknown(cpu=9), "reserved CPU 9 does not exist on the machine"),
-    (cpu_start.SharedPoolEmpty(), "the state has assignments and an empty shared pool"),
+    (cpu.ReservedCPUUnknown(cpu=9), "reserved CPU 9 does not exist on the machine"),
+    (cpu.SharedPoolEmpty(), "the state has assignments and an empty shared pool"),
     (
-        cpu_start.ReservedCPUsNotShared(reserved=CPUSet.of(3, 4), shared=SHARED_POOL),
+        cpu.ReservedCPUsNotShared(reserved=CPUSet.of(3, 4), shared=SHARED_POOL),
         "reserved CPUs 4 are missing from the state's shared pool 0-3",
     ),
     (
-        cpu_start.ReservedCPUsShared(reserved=CPUSet.of(1), shared=SHARED_POOL),
+        cpu.ReservedCPUsShared(reserved=CPUSet.of(1), shared=SHARED_POOL),
         "strictly reserved CPUs 1 are in the state's shared pool 0-3",
     ),
     (
-        cpu_start.AssignmentShared(pod="p", container="c", cpus=CPUSet.of(3, 4), shared=SHARED_POOL),
+        cpu.AssignmentShared(pod="p", container="c", cpus=CPUSet.of(3, 4), shared=SHARED_POOL),
         "CPUs 3 of p/c are also in the state's shared pool",
     ),
     (
-        cpu_start.MachineCPUsChanged(expected=CPUSet.parse("0-4"), found=CPUSet.parse("1-5")),
+        cpu.MachineCPUsChanged(expected=CPUSet.parse("0-4"), found=CPUSet.parse("1-5")),
         "the state does not match the machine: it lacks CPUs 0 and has other CPUs 5",
     ),
     (
-        cpu_start.MachineCPUsChanged(expected=CPUSet.parse("0-4"), found=CPUSet.parse("0-3")),
+        cpu.MachineCPUsChanged(expected=CPUSet.parse("0-4"), found=CPUSet.parse("0-3")),
         "the state does not match the machine: it lacks CPUs 4",
     ),
     (cpu.NotEnoughCPUs(requested=5, available=2), "5 CPUs requested, 2 available"),

@@ -20,7 +20,7 @@ from nodewright.model.reasons.devices import (
     NotEnoughDevices,
     UnhealthyDevicesReused,
 )
-from nodewright.model.reasons.texts import kubelet_text, sentence
+from nodewright.model.reasons.reason import kubelet_text, sentence
 from nodewright.model.values.idset import NUMASet
 
 PLACES = (

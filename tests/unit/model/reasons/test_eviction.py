@@ -12,7 +12,7 @@ from nodewright.model.reasons.eviction import (
     SplitFilesystemsUnsupported,
     VolumeUseMissing,
 )
-from nodewright.model.reasons.texts import kubelet_text, sentence
+from nodewright.model.reasons.reason import kubelet_text, sentence
 from nodewright.model.values.quantity import Quantity
 
 GIB = Quantity.parse("1Gi")

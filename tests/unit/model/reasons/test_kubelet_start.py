@@ -2,12 +2,16 @@
 
 import pytest
 
-from nodewright.model.reasons.cpu_start import CPUPolicyUnknown, SharedPoolEmpty
-from nodewright.model.reasons.kubelet_start import ConfigurationRefused, OverReserved, ReservedBeyondCapacity
+from nodewright.model.reasons.cpu import CPUPolicyUnknown, SharedPoolEmpty
+from nodewright.model.reasons.kubelet_start import (
+    ConfigurationRefused,
+    OverReserved,
+    ReservedBeyondCapacity,
+    StateCPUsUnreadable,
+    StateEntryNull,
+)
 from nodewright.model.reasons.memory import MemoryAssignedWithoutMachine, NoReservedMemory
-from nodewright.model.reasons.reason import Reason
-from nodewright.model.reasons.state_files import StateCPUsUnreadable, StateEntryNull
-from nodewright.model.reasons.texts import kubelet_fatal_error, kubelet_text, sentence
+from nodewright.model.reasons.reason import Reason, kubelet_fatal_error, kubelet_text, sentence
 from nodewright.model.values.quantity import Quantity
 
 BEYOND = ReservedBeyondCapacity(

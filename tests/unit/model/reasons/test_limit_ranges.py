@@ -1,5 +1,5 @@
 from nodewright.engine.admission.limit_ranger import FilledIn, limit_ranger_annotation
-from nodewright.model.reasons.limit_ranges import (
+from nodewright.model.reasons.api_server import (
     LimitReason,
     NoRatio,
     RequestOrLimit,

@@ -14,8 +14,7 @@ from nodewright.model.reasons.memory import (
     NoReservedMemory,
     NUMAMemoryLeft,
 )
-from nodewright.model.reasons.reason import Reason
-from nodewright.model.reasons.texts import kubelet_text, sentence
+from nodewright.model.reasons.reason import Reason, kubelet_text, sentence
 from nodewright.model.reasons.topology import HintsMerged, NoCommonNUMA, TopologyPolicyUnknown
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.quantity import Quantity

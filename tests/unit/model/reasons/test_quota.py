@@ -3,7 +3,7 @@
 import pytest
 
 from nodewright.model.kubernetes.api_request import GroupResource
-from nodewright.model.kubernetes.namespace_objects import ScopeTerm
+from nodewright.model.kubernetes.cluster_objects import ScopeTerm
 from nodewright.model.kubernetes.objects import ObjectMeta
 from nodewright.model.reasons.quota import (
     NoQuotaForScopes,

@@ -27,8 +27,9 @@ from nodewright.model.reasons.reason import (
     Reason,
     SupplementalGroupsPolicyUnsupported,
     SysctlForbidden,
+    kubelet_text,
+    sentence,
 )
-from nodewright.model.reasons.texts import kubelet_text, sentence
 from nodewright.model.reasons.topology import TopologyScopeUnknown
 
 MESSAGES: list[tuple[Reason, str, str]] = [

@@ -2,6 +2,7 @@
 
 import pytest
 
+from nodewright.model.reasons.reason import kubelet_text, sentence
 from nodewright.model.reasons.resize import (
     Excess,
     PodLevelResizeDisabled,
@@ -16,7 +17,6 @@ from nodewright.model.reasons.resize import (
     SwapInTheWay,
     resize_api_error,
 )
-from nodewright.model.reasons.texts import kubelet_text, sentence
 
 STATIC = ResizeOfField(path="[]", error="Forbidden", rule="static pods cannot be resized")
 CLASS = ResizeOfField(path="spec", error="Invalid value", value="Burstable", rule="may not change")

@@ -6,7 +6,7 @@ import pytest
 
 from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.scheduling_evidence import (
+from nodewright.model.reasons.container_evidence import (
     NodesUnsuitable,
     PreemptionOutcome,
     ResizeWaits,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodewright.model.reasons.state_files import (
+from nodewright.model.reasons.kubelet_start import (
     FormatTried,
     StateContainerUnknown,
     StateCPUsUnreadable,
@@ -12,7 +12,7 @@ from nodewright.model.reasons.state_files import (
     StateFileReason,
     StatePolicyDiffers,
 )
-from nodewright.model.reasons.texts import kubelet_start_error, kubelet_text, sentence
+from nodewright.model.reasons.reason import kubelet_start_error, kubelet_text, sentence
 
 TORN = FormatTried(version=1, error="unexpected end of JSON input")
 SUMMED = FormatTried(version=2, error="checkpoint is corrupted", checksum=1, computed=2)

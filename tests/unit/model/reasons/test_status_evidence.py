@@ -6,17 +6,17 @@ import pytest
 
 from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.container_evidence import ContainerOOMKilled
-from nodewright.model.reasons.cpu import NotEnoughCPUs, NotEnoughWholeCores, NotWholeCores
-from nodewright.model.reasons.eviction_evidence import (
+from nodewright.model.reasons.container_evidence import (
     ConditionsThen,
+    ContainerOOMKilled,
     LowOnResource,
     MoreThanRequested,
     OverLimit,
     PreemptedForCriticalPod,
 )
+from nodewright.model.reasons.cpu import NotEnoughCPUs, NotEnoughWholeCores, NotWholeCores
 from nodewright.model.reasons.predicates import InsufficientResource, OtherPredicate
-from nodewright.model.reasons.reason import NodeFeaturesMissing, Reason, SysctlForbidden
+from nodewright.model.reasons.reason import NodeFeaturesMissing, Reason, SysctlForbidden, kubelet_text
 from nodewright.model.reasons.status_evidence import (
     REJECTION_PREFIX,
     FailureCause,
@@ -24,7 +24,6 @@ from nodewright.model.reasons.status_evidence import (
     TooFewDevices,
     status_evidence,
 )
-from nodewright.model.reasons.texts import kubelet_text
 
 
 def failed(reason: str, text: str, **status: Any) -> Pod:

@@ -6,7 +6,7 @@ from nodewright.model.releases.feature_gates import (
     FeatureGates,
     resolve_gates,
 )
-from nodewright.model.releases.gate_table import FeatureStage
+from nodewright.model.releases.release_rules import FeatureStage
 
 
 def test_names_and_dependencies_are_gates_of_the_release() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from nodewright.model.releases.release import Release, ReleaseError, applied_rules
+from nodewright.model.releases.release_table import Release, ReleaseError, applied_rules
 
 READ = """
     v1.36.2                 1.36  rules 1.36

@@ -1,18 +1,15 @@
 import pytest
 
-from nodewright.model.values.cpu_time import (
-    CFS_PERIOD,
-    Shares,
+from nodewright.engine.core.cgroups.cpu_weight import (
     Weight,
-    cpu_quota,
     cpu_shares,
     kubelet_weight,
-    quota_to_milli_cpu,
     runtime_weight,
     shares_to_milli_cpu,
     weight_to_shares,
 )
-from nodewright.model.values.units import INT64_MAX, Microseconds, MilliCPU
+from nodewright.model.values.cpu_time import CFS_PERIOD, Shares, cpu_quota, quota_to_milli_cpu
+from nodewright.model.values.quantity import INT64_MAX, Microseconds, MilliCPU
 
 # Thousandths of a CPU, shares, the kubelet's weight, the runtime's weight.
 WEIGHTS = """

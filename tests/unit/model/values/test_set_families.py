@@ -1,6 +1,7 @@
 """Families of sets as long integers."""
 
-from nodewright.model.values.set_families import (
+from nodewright.model.values.subsets import (
+    Demand,
     family,
     intersections,
     members,
@@ -8,7 +9,6 @@ from nodewright.model.values.set_families import (
     sets_of_min_size,
     sets_of_size,
 )
-from nodewright.model.values.subsets import Demand
 
 
 def test_families_by_size() -> None:

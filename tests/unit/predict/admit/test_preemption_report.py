@@ -4,11 +4,10 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from nodewright.engine.core.preemption.optimal import smallest_preemption
-from nodewright.engine.core.preemption.set_cover import Cover, CoverItem, smallest_cover
+from nodewright.engine.core.preemption.optimal import Cover, CoverItem, smallest_cover, smallest_preemption
 from nodewright.engine.node.step import Decision
 from nodewright.model.errors import HostError
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.admit.preemption_report import PreemptionEntry, cheapest_cover, preemption_text

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.engine.core.requests.request_options import RequestOptions
+from nodewright.engine.core.requests.effective_resources import RequestOptions
 from nodewright.engine.core.requests.resource_breakdown import pod_resource_breakdown
 from nodewright.model.kubernetes.objects import (
     ContainerStatus,

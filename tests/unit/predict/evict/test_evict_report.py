@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.documents.output.json_yaml import plain_value
+from nodewright.engine.core.eviction.eviction_state import condition_effects
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
-from nodewright.engine.core.eviction.pressure_admission import condition_effects
 from nodewright.engine.node.previews import NodeEvictionForecast, node_eviction_forecast
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signal
 from nodewright.model.kubernetes.objects import Pod

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from nodewright.engine.node.resource_holders import DeviceSite, MemorySite
 from nodewright.engine.node.step import Decision
+from nodewright.engine.node.what_if.candidate_changes import memory_breakpoints
 from nodewright.engine.node.what_if.changes import RequestsChanged
-from nodewright.engine.node.what_if.pod_request_changes import memory_breakpoints
-from nodewright.model.hardware.machine_shape import MachineShape, machine_from_shape
+from nodewright.model.hardware import MachineShape, machine_from_shape
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.cpu import CPUsNotFree, KubeletHangs

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.engine.node.what_if.changes import Label, LabelsChanged, PodLeaves, Setting, SettingsChanged
-from nodewright.model.hardware.machine_shape import MachineShape, machine_from_shape
+from nodewright.model.hardware import MachineShape, machine_from_shape
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.idset import NUMASet

@@ -2,9 +2,10 @@
 
 import pytest
 
-from nodewright.model.reasons.container_evidence import ContainerEnded, ContainerOOMKilled
-from nodewright.model.reasons.eviction_evidence import (
+from nodewright.model.reasons.container_evidence import (
     ConditionsThen,
+    ContainerEnded,
+    ContainerOOMKilled,
     LowOnResource,
     MoreThanRequested,
     OverLimit,

@@ -25,7 +25,7 @@ from nodewright.engine.core.cgroups.cgroup_facts import (
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
 from nodewright.model.values.cpu_time import Shares
 from nodewright.model.values.idset import CPUSet, NUMASet
-from nodewright.model.values.units import Bytes, Microseconds, MilliCPU
+from nodewright.model.values.quantity import Bytes, Microseconds, MilliCPU
 from nodewright.predict.node_report.cgroup_report import (
     difference_reason,
     fact_sentence,

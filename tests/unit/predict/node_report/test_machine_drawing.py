@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nodewright.documents.output.text_layout import ASCII, UNICODE
 from nodewright.documents.profiles.catalogue import catalogue
 from nodewright.documents.profiles.node_profiles import find_profile
-from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode
+from nodewright.model.hardware import Core, HugePages, MachineInfo, NUMANode
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.model.values.idset import CPUSet
 from nodewright.predict.node import Node

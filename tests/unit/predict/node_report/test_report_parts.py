@@ -2,12 +2,12 @@ import pytest
 
 from nodewright.documents.output.json_yaml import plain_value
 from nodewright.engine.core.allocatable import NodeResources, node_resources
-from nodewright.engine.node.pod_placement import unallocated_resources
-from nodewright.model.hardware.machine_info import HugePages, MachineInfo
+from nodewright.engine.node.pod_admission import unallocated_resources
+from nodewright.model.hardware import HugePages, MachineInfo
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.kubelet_start import over_reservation_message
-from nodewright.model.releases.release import Release, applied_rules, release_warning
+from nodewright.model.releases.release_table import Release, applied_rules, release_warning
 from nodewright.model.values.quantity import Quantity
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.report_parts import (

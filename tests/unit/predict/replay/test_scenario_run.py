@@ -13,12 +13,12 @@ from nodewright.documents.profiles.state_files.checkpoints import (
 )
 from nodewright.engine.node.actions import AdmitPod, ExitKubelet, RejectPod
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.restart.kubelet_startup import start_kubelet
+from nodewright.engine.node.restart.restart_rehearsal import start_kubelet
 from nodewright.model.kubernetes.node_profile import Device, NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.scenario import KubeletRestart, ScenarioEvent
-from nodewright.model.reasons.state_files import StateFile
-from nodewright.model.reasons.texts import kubelet_fatal_error, kubelet_text
+from nodewright.model.reasons.kubelet_start import StateFile
+from nodewright.model.reasons.reason import kubelet_fatal_error, kubelet_text
 from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.instant import Instant

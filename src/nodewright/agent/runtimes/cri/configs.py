@@ -11,12 +11,13 @@ from nodewright.agent.rules.container_security import effective_setting, run_as_
 from nodewright.agent.runtimes.cri import api_pb2 as cri
 from nodewright.engine.core.cgroups.cgroup_config import huge_page_size_name
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings, unified_file
+from nodewright.engine.core.cgroups.cpu_weight import cpu_shares
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
 from nodewright.model.kubernetes.pod_spec_fields import ContainerPort, PodSecurityContext
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY
-from nodewright.model.values.cpu_time import cpu_quota, cpu_shares
-from nodewright.model.values.units import MilliCPU
+from nodewright.model.values.cpu_time import cpu_quota
+from nodewright.model.values.quantity import MilliCPU
 
 POD_NAME, POD_NAMESPACE = "io.kubernetes.pod.name", "io.kubernetes.pod.namespace"
 POD_UID, CONTAINER_NAME = "io.kubernetes.pod.uid", "io.kubernetes.container.name"

@@ -32,7 +32,7 @@ from nodewright.engine.node.previews import node_eviction_forecast
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.eviction_thresholds import SIGNAL_CONDITIONS, Signal, Threshold
 from nodewright.model.kubernetes.stats_summary import NodeStats, PSIStats, StatsSummary
-from nodewright.model.reasons.texts import sentence
+from nodewright.model.reasons.reason import sentence
 from nodewright.model.values.duration import Duration
 from nodewright.model.values.instant import Instant
 

@@ -12,19 +12,19 @@ from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
 from nodewright.documents.output.json_yaml import plain_value
 from nodewright.documents.output.kubectl_tables import pod_columns
 from nodewright.engine.core.eviction.eviction_ranking import EvictionCandidate
-from nodewright.engine.core.requests.integer_requests import scheduler_requests
+from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import is_critical, qos_class
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.pod_placement import Placement, placement_of, unallocated_resources
+from nodewright.engine.node.pod_admission import Placement, placement_of, unallocated_resources
 from nodewright.engine.node.previews import NodeEvictionForecast
 from nodewright.engine.node.step import Decision
-from nodewright.model.hardware.machine_info import Core, NUMANode
+from nodewright.model.hardware import Core, NUMANode
 from nodewright.model.kubernetes.eviction_thresholds import SIGNAL_RESOURCES
 from nodewright.model.kubernetes.node_profile import API_VERSION
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import MEMORY, PIDS, readable_amount
-from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.reasons.reason import kubelet_text
 from nodewright.model.values.idset import CPUSet
 from nodewright.predict.admit.admission_report import AdmissionEntry
 from nodewright.predict.evict.evict_report import ranking_key_text

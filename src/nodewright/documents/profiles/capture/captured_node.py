@@ -43,7 +43,7 @@ from nodewright.model.kubernetes.node_profile import (
 )
 from nodewright.model.kubernetes.resource_names import MEMORY, is_extended, is_huge_page
 from nodewright.model.reasons.verdict import Granted
-from nodewright.model.releases.release import Release, ReleaseError, release_table
+from nodewright.model.releases.release_table import Release, ReleaseError, release_table
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.quantity import ZERO, Quantity, QuantityFormat
 

@@ -11,9 +11,9 @@ from nodewright.documents.profiles.capture.node_pods import NodePods, placeholde
 from nodewright.documents.profiles.capture.warnings import CaptureWarning, PodsNotAdmitted, PodsUndescribed
 from nodewright.documents.profiles.state_files.pod_resource_state import PodResourceInfo
 from nodewright.engine.admission.admission_plugins import with_uid
-from nodewright.engine.core.cpu.exclusive_cpus import PodCPURequests
+from nodewright.engine.core.cpu.cpu_state import PodCPURequests
 from nodewright.engine.core.cpu.policy_options import DEFAULT_CPU_GATES
-from nodewright.model.hardware.machine_info import MachineInfo, NUMANode
+from nodewright.model.hardware import MachineInfo, NUMANode
 from nodewright.model.kubernetes.node_profile import ContainerAllocation, Device, NodePart, UnknownNodePart
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.pod_resources_api import (

@@ -40,7 +40,7 @@ from nodewright.model.kubernetes.node_profile import (
 from nodewright.model.kubernetes.objects import Pod, ResourceRequirements
 from nodewright.model.kubernetes.pod_resources_api import ContainerDevices
 from nodewright.model.kubernetes.resource_names import CPU
-from nodewright.model.reasons.state_files import StateFileReason
+from nodewright.model.reasons.kubelet_start import StateFileReason
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.quantity import Quantity, QuantityFormat

@@ -9,13 +9,13 @@ import msgspec
 from nodewright.documents.profiles.capture.from_cluster import NUMAZone, ReportedNode, ResourceTopology
 from nodewright.engine.core.allocatable import node_resources
 from nodewright.engine.core.cpu.cpu_policy import CPUSettings, StaticCPUPolicy, create_policy
+from nodewright.engine.core.cpu.cpu_state import PodCPURequests
 from nodewright.engine.core.cpu.cpu_topology import discover
-from nodewright.engine.core.cpu.exclusive_cpus import PodCPURequests
 from nodewright.engine.core.cpu.policy_options import DEFAULT_CPU_GATES
-from nodewright.engine.core.memory.memory_demand import PodMemoryDemand
+from nodewright.engine.core.memory.memory_state import PodMemoryDemand
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode
+from nodewright.model.hardware import Core, HugePages, MachineInfo, NUMANode
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.node_profile import ContainerAllocation, Device, MemoryBlock
 from nodewright.model.kubernetes.objects import Container, Pod

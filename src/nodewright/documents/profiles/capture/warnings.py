@@ -6,7 +6,7 @@ from typing import TypeAlias, assert_never
 import msgspec
 
 from nodewright.model.kubernetes.node_profile import NodePart, UnknownNodePart
-from nodewright.model.reasons.state_files import StateFileReason
+from nodewright.model.reasons.kubelet_start import StateFileReason
 
 
 class PodsEnded(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from nodewright.documents.profiles.machine.host_facts import (
     this_machine,
 )
 from nodewright.documents.profiles.machine.lscpu import read_lscpu, read_machine_info
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.node_profile import (
     NodeProfile,
     NodeProfileSpec,

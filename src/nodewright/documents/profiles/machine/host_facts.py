@@ -18,7 +18,7 @@ import msgspec
 from nodewright.documents.files.cgroup_files import CONTROLLERS_FILE
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.node_profile import ImageFS
-from nodewright.model.values.units import fits_int64
+from nodewright.model.values.quantity import fits_int64
 
 
 class MachineFact(StrEnum):

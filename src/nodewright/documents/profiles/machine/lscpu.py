@@ -16,13 +16,13 @@ from nodewright.documents.formats.decode import decode
 from nodewright.documents.formats.documents import parse_documents, read_file
 from nodewright.documents.profiles.machine.host_facts import MachineFact, MissingFact
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.hardware.machine_faults import contradictions
-from nodewright.model.hardware.machine_info import (
+from nodewright.model.hardware import (
     Core,
     MachineInfo,
     NUMANode,
     SharedCache,
     UncoreCache,
+    contradictions,
     uncore_and_node_caches,
 )
 from nodewright.model.values.idset import CPUSet, IdSetError

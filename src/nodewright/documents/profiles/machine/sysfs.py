@@ -12,7 +12,7 @@ from nodewright.documents.profiles.machine.host_facts import (
     total_bytes,
 )
 from nodewright.model.errors import HostError
-from nodewright.model.hardware.machine_info import (
+from nodewright.model.hardware import (
     Core,
     HugePages,
     NUMANode,

@@ -17,7 +17,7 @@ from nodewright.documents.formats.go_json import (
 )
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.reasons.state_files import (
+from nodewright.model.reasons.kubelet_start import (
     FormatTried,
     StateContainerUnknown,
     StateCPUsUnreadable,

@@ -25,7 +25,7 @@ from nodewright.engine.core.devices.device_state import (
     DeviceIdSet,
     DeviceState,
 )
-from nodewright.model.reasons.state_files import FormatTried, StateFile, StateFileDamaged
+from nodewright.model.reasons.kubelet_start import FormatTried, StateFile, StateFileDamaged
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 
 _VARINT, _FIXED64, _BYTES, _START, _END, _FIXED32 = range(6)

@@ -19,7 +19,7 @@ from nodewright.documents.formats.go_json import (
 )
 from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.reasons.state_files import (
+from nodewright.model.reasons.kubelet_start import (
     FormatTried,
     StateEntryNull,
     StateFile,

@@ -19,7 +19,7 @@ from nodewright.documents.formats.go_json import (
 )
 from nodewright.documents.formats.kubelet_json import decode_as_go, json_kind
 from nodewright.model.kubernetes.objects import ResourceList, ResourceRequirements
-from nodewright.model.reasons.state_files import FormatTried, StateFile, StateFileDamaged
+from nodewright.model.reasons.kubelet_start import FormatTried, StateFile, StateFileDamaged
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.golang import saturated_int
 

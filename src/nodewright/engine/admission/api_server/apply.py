@@ -19,8 +19,14 @@ from nodewright.engine.admission.api_server.expansion import (
     ManifestExpander,
     PlannedObject,
 )
-from nodewright.engine.admission.api_server.rejections import ObjectRejection
+from nodewright.engine.admission.api_server.pod_creation import ObjectRejection
 from nodewright.engine.admission.limit_ranger import DefaultedByLimitRange
+from nodewright.engine.admission.quota.evaluator import (
+    ZERO_AMOUNT,
+    NamespaceObjects,
+    charged_quota_as_stored,
+    with_calculated_usage,
+)
 from nodewright.engine.admission.quota.quota_admission import (
     BeyondQuota,
     QuotaDelta,
@@ -29,22 +35,17 @@ from nodewright.engine.admission.quota.quota_admission import (
     with_delta,
     with_repeated_delta,
 )
-from nodewright.engine.admission.quota.quota_usage import (
-    ZERO_AMOUNT,
-    NamespaceObjects,
-    charged_quota_as_stored,
-    with_calculated_usage,
-)
 from nodewright.model.kubernetes.api_request import APIObject, GroupResource, Manifest
-from nodewright.model.kubernetes.cluster_objects import PriorityClass, RuntimeClass
-from nodewright.model.kubernetes.namespace_objects import (
+from nodewright.model.kubernetes.cluster_objects import (
     DeviceClass,
     LimitRange,
     Namespace,
     PartialObjectMetadata,
+    PriorityClass,
     ResourceClaimTemplate,
     ResourceQuota,
     ResourceQuotaStatus,
+    RuntimeClass,
 )
 from nodewright.model.kubernetes.objects import ObjectMeta, ResourceList
 

@@ -14,10 +14,10 @@ from nodewright.engine.admission.api_server.pod_creation import (
     PODS,
     ClusterObjects,
     LimitRangeViolation,
+    ObjectRejection,
     PodCreation,
     created_pod,
 )
-from nodewright.engine.admission.api_server.rejections import ObjectRejection
 from nodewright.engine.admission.limit_ranger import (
     DefaultedByLimitRange,
     claim_limit_violations,
@@ -28,15 +28,23 @@ from nodewright.engine.admission.quota.evaluator import (
     QuotaEvaluator,
     object_count_evaluator,
 )
+from nodewright.engine.admission.quota.object_usage import (
+    ClaimContext,
+    pod_evaluator,
+    resource_claim_evaluator,
+    volume_claim_evaluator,
+)
 from nodewright.engine.admission.quota.quota_admission import BeyondQuota, QuotaDelta, quota_delta
-from nodewright.engine.admission.quota.quota_pods import pod_evaluator
-from nodewright.engine.admission.quota.resource_claims import ClaimContext, resource_claim_evaluator
-from nodewright.engine.admission.quota.volume_claims import volume_claim_evaluator
 from nodewright.model.kubernetes.api_request import APIObject, GroupResource, create_request
-from nodewright.model.kubernetes.cluster_objects import PriorityClass, RuntimeClass
-from nodewright.model.kubernetes.namespace_objects import LimitRange, PersistentVolumeClaim, ResourceQuota
+from nodewright.model.kubernetes.cluster_objects import (
+    LimitRange,
+    PersistentVolumeClaim,
+    PriorityClass,
+    ResourceQuota,
+    RuntimeClass,
+)
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.api_errors import terminating_error
+from nodewright.model.reasons.api_server import terminating_error
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from nodewright.model.values.instant import ZERO_TIME
 

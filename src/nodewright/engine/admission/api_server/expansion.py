@@ -19,7 +19,7 @@ from nodewright.model.kubernetes.api_request import (
     RollingUpdate,
     WorkloadController,
 )
-from nodewright.model.kubernetes.namespace_objects import (
+from nodewright.model.kubernetes.cluster_objects import (
     PartialObjectMetadata,
     PersistentVolumeClaim,
     ResourceClaim,

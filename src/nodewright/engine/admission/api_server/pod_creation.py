@@ -1,4 +1,7 @@
-"""What the API server makes of a new pod: defaults, mutating plugins, validation, validating plugins, in its order."""
+"""What the API server makes of a new pod: defaults, mutating plugins, validation, validating plugins, in its order.
+
+Why it refuses an object is told as the text of its error.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
@@ -24,13 +27,19 @@ from nodewright.engine.admission.limit_ranger import (
     with_limit_range_defaults,
 )
 from nodewright.engine.admission.validation.pod_spec import pod_violations
-from nodewright.engine.admission.validation.violation import Violation
+from nodewright.engine.admission.validation.violation import Violation, violation_fault
 from nodewright.model.kubernetes.api_request import GroupResource
-from nodewright.model.kubernetes.cluster_objects import PriorityClass, RuntimeClass
-from nodewright.model.kubernetes.namespace_objects import LimitRange
-from nodewright.model.kubernetes.objects import Container, Pod
-from nodewright.model.reasons.limit_ranges import LimitReason
+from nodewright.model.kubernetes.cluster_objects import LimitRange, PriorityClass, RuntimeClass
+from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod
+from nodewright.model.reasons.api_server import (
+    LimitReason,
+    aggregate_error,
+    forbidden_error,
+    limit_range_error,
+)
+from nodewright.model.reasons.quota import QuotaReason, quota_error
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from nodewright.model.values.golang import quoted
 
 PODS = GroupResource("pods")
 PRIORITY_CLASS_FIELD, RUNTIME_CLASS_FIELD = "spec.priorityClassName", "spec.runtimeClassName"
@@ -132,6 +141,41 @@ def created_pod(
     )
 
 
+def unknown_class_fields(warnings: tuple[DefaultingWarning, ...]) -> Iterator[tuple[str, str]]:
+    """The fields that name classes which are not among the objects, with the reason why they are not judged."""
+    for warning in warnings:
+        match warning:
+            case UnknownPriorityClass(name=name):
+                yield PRIORITY_CLASS_FIELD, f'no PriorityClass with name "{name}" is known'
+            case UnknownRuntimeClass(name=name):
+                yield RUNTIME_CLASS_FIELD, f'no RuntimeClass with name "{name}" is known'
+            case _:
+                continue
+
+
+ObjectRejection: TypeAlias = PodRefusal | QuotaReason
+"""Why the API server refuses an object."""
+
+
+def rejection_error(resource: GroupResource, meta: ObjectMeta, because: ObjectRejection) -> str:
+    """The API server's error for an object that it refuses.
+
+    Follows: v1.36, apimachinery/pkg/api/errors/errors.go, NewInvalid; apiserver/pkg/admission/errors.go, NewForbidden.
+    """
+    match because:
+        case InvalidPod(violations=violations):
+            errors = aggregate_error(str(violation_fault(violation)) for violation in violations)
+            return f"Pod {quoted(meta.name)} is invalid: {errors}"
+        case LimitRangeViolation(because=reasons):
+            return forbidden_error(resource, meta, limit_range_error(reasons))
+        case PluginRefusal(error=error, is_internal=is_internal):
+            if is_internal:
+                return error
+            return forbidden_error(resource, meta, error)
+        case reason:
+            return quota_error(resource, meta, reason)
+
+
 def _without_defaults(written: Pod, stored: Pod, filled: list[DefaultedByLimitRange]) -> Pod:
     """The stored pod with the containers, the overhead and the pod level as written, apart from limit ranges' amounts."""
     additions: dict[tuple[bool, str], list[FilledIn]] = {}
@@ -192,15 +236,3 @@ def _applied(
         yield f"PriorityClass {spec.priority_class_name}"
     if any(spec.runtime_class_name == class_.metadata.name for class_ in cluster.runtime_classes):
         yield f"RuntimeClass {spec.runtime_class_name}"
-
-
-def unknown_class_fields(warnings: tuple[DefaultingWarning, ...]) -> Iterator[tuple[str, str]]:
-    """The fields that name classes which are not among the objects, with the reason why they are not judged."""
-    for warning in warnings:
-        match warning:
-            case UnknownPriorityClass(name=name):
-                yield PRIORITY_CLASS_FIELD, f'no PriorityClass with name "{name}" is known'
-            case UnknownRuntimeClass(name=name):
-                yield RUNTIME_CLASS_FIELD, f'no RuntimeClass with name "{name}" is known'
-            case _:
-                continue

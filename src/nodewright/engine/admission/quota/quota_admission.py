@@ -6,9 +6,9 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.engine.admission.quota.evaluator import QuotaEvaluator
-from nodewright.engine.admission.quota.quota_usage import (
+from nodewright.engine.admission.quota.evaluator import (
     ZERO_AMOUNT,
+    QuotaEvaluator,
     masked,
     names_only_in_first,
     negative,
@@ -18,7 +18,7 @@ from nodewright.engine.admission.quota.quota_usage import (
     without_zeros,
 )
 from nodewright.model.kubernetes.api_request import APIObject, APIRequest, Operation
-from nodewright.model.kubernetes.namespace_objects import (
+from nodewright.model.kubernetes.cluster_objects import (
     LimitedResource,
     ResourceQuota,
     ResourceQuotaStatus,
@@ -283,7 +283,7 @@ def max_repetitions(delta: QuotaDelta, quotas: Sequence[ResourceQuota]) -> int |
 
     The result equals that of successive charges, because no charge is negative.
 
-    >>> from nodewright.model.kubernetes.namespace_objects import ResourceQuotaStatus
+    >>> from nodewright.model.kubernetes.cluster_objects import ResourceQuotaStatus
     >>> status = ResourceQuotaStatus(hard={"pods": Quantity.of(10)}, used={"pods": Quantity.of(3)})
     >>> max_repetitions(QuotaDelta(items=((0, {"pods": Quantity.of(2)}),)), [ResourceQuota(status=status)])
     3

@@ -25,8 +25,7 @@ from nodewright.model.kubernetes.resource_names import (
     is_supported_pod_level,
     resource_sort_key,
 )
-from nodewright.model.values.quantity import Quantity, QuantityError
-from nodewright.model.values.units import INT64_MAX, fits_int64
+from nodewright.model.values.quantity import INT64_MAX, Quantity, QuantityError, fits_int64
 
 NameRule = Callable[[str], tuple[tuple[ErrorType, str], ...]]
 

@@ -1,17 +1,20 @@
-"""Validation of containers: names, ports, variables, mounts, handlers, and fields forbidden in init containers."""
+"""Validation of containers: names, ports, variables, and fields forbidden in init containers.
+
+Also of what they do with volumes (mounts and block devices), of what an agent runs or requests for them (probes and lifecycle
+hooks), and of what restarts them (restart policy and rules, resize policies).
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nodewright.engine.admission.validation.container_resources import resource_violations
-from nodewright.engine.admission.validation.handlers import handler_violations
-from nodewright.engine.admission.validation.mounts import device_violations, mount_violations
 from nodewright.engine.admission.validation.pod_settings import container_security_violations
-from nodewright.engine.admission.validation.references import Fields, env_from_violations, env_violations
-from nodewright.engine.admission.validation.restarts import (
-    init_resize_policy_violations,
-    resize_policy_violations,
-    restart_violations,
+from nodewright.engine.admission.validation.references import (
+    Fields,
+    env_from_violations,
+    env_violations,
+    path_backstep_violations,
+    relative_path_violations,
 )
 from nodewright.engine.admission.validation.violation import (
     ErrorType,
@@ -22,31 +25,48 @@ from nodewright.engine.admission.validation.violation import (
     invalid,
     not_supported,
     required,
+    too_many,
 )
-from nodewright.model.kubernetes.name_validation import dns1123_label_errors, port_name_errors
+from nodewright.model.kubernetes.name_validation import (
+    dns1123_label_errors,
+    header_name_errors,
+    port_name_errors,
+)
 from nodewright.model.kubernetes.objects import Container, PodSpec
-from nodewright.model.kubernetes.pod_spec_fields import ContainerPort
+from nodewright.model.kubernetes.pod_spec_fields import ContainerPort, ContainerResizePolicy
 
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _ONLY_SIDECARS = "may not be set for init containers without restartPolicy=Always"
 
+_SCHEMES = ("HTTP", "HTTPS")
+_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
+_PROBE_NUMBERS = (
+    "initialDelaySeconds",
+    "timeoutSeconds",
+    "periodSeconds",
+    "successThreshold",
+    "failureThreshold",
+)
+_PORT_RULE = "must be between 1 and 65535, inclusive"
 
-class _Names(NamedTuple):
-    """What containers may name."""
+_PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
+_RECURSIVE_READ_ONLY = ("Disabled", "Enabled", "IfPossible")
 
-    claims: frozenset[str]
-    volumes: Mapping[str, Fields]
-
-
-class _Scope(NamedTuple):
-    """What the validation of a container depends on outside of it."""
-
-    names: _Names
-    pod_restart_policy: str
-    uses_host_users: bool
-    grace_period_s: int
+_JOBS, _JOB_POLICIES = ("Job", "CronJob"), ("OnFailure", "Never")
+_NAMES_IN_MESSAGES = {
+    "Deployment": "ReplicaSet",
+    **{kind: kind for kind in ("ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController")},
+}
+_POLICIES = ("Always", "Never", "OnFailure")
+_ACTIONS = ("Restart", "RestartAllContainers")
+_EXIT_CODE_OPERATORS = ("In", "NotIn")
+_MOST_RULES, _MOST_EXIT_CODES = 20, 255
+_RESIZABLE = ("cpu", "memory")
+INIT_RESTART_RULE = "must not be set to 'RestartContainer' for non-sidecar initContainers"
+"""A rule for new pods; those that break it from before it may be changed."""
+_RESIZE_POLICIES = ("NotRequired", "RestartContainer")
 
 
 def all_container_violations(
@@ -102,6 +122,212 @@ def claim_names(spec: PodSpec) -> frozenset[str]:
     return frozenset(str(claim["name"]) for claim in spec.resource_claims if claim.get("name"))
 
 
+def written_resource_violations(spec: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    """The violations in ephemeral containers whose resources are written, but name none: `limits: {}` counts as set.
+
+    ``spec``: the spec of a pod as a document, because its value has the same resources as one that says nothing.
+    """
+    for index, container in enumerate(spec.get("ephemeralContainers") or ()):
+        resources = container.get("resources") or {}
+        written = [resources.get(field) for field in ("limits", "requests", "claims")]
+        if any(amounts is not None for amounts in written) and not any(written):
+            yield forbidden(f"{path}.ephemeralContainers[{index}].resources", _NO_EPHEMERAL)
+
+
+def image_space_violations(
+    containers: Sequence[Container], path: str, first_index: int = 0
+) -> Iterator[Violation]:
+    """Images of a pod, not of a template, that begin or end with blanks.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateContainerOnlyForPod.
+    """
+    for index, container in enumerate(containers, first_index):
+        if container.image != container.image.strip():
+            rule = "must not have leading or trailing whitespace"
+            yield invalid(f"{path}[{index}].image", container.image, rule)
+
+
+def handler_violations(
+    container: Container, path: str, checked: Container, grace_period_s: int
+) -> Iterator[Violation]:
+    """The violations in a container's hooks and probes, but for those that are the same objects as in ``checked``.
+
+    ``grace_period_s``: the time in which the pod ends, which hooks must not exceed.
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateLifecycle, validateLivenessProbe and its kin.
+    Departs: stop signals are not checked, because their gate is off by default.
+    """
+    lifecycle = {} if container.lifecycle is checked.lifecycle else container.lifecycle or {}
+    for hook in ("postStart", "preStop") if lifecycle else ():
+        handler = lifecycle.get(hook)
+        if handler is not None:
+            yield from _handler_violations(handler, f"{path}.lifecycle.{hook}", grace_period_s)
+    for field, probe, checked_probe in (
+        ("livenessProbe", container.liveness_probe, checked.liveness_probe),
+        ("readinessProbe", container.readiness_probe, checked.readiness_probe),
+        ("startupProbe", container.startup_probe, checked.startup_probe),
+    ):
+        if probe is not None and probe is not checked_probe:
+            yield from _probe_violations(probe, f"{path}.{field}", is_readiness=field == "readinessProbe")
+
+
+def mount_violations(container: Container, volumes: Mapping[str, Fields], path: str) -> Iterator[Violation]:
+    """The violations in a container's mounts of these volumes.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateVolumeMounts; the paths of `subPath` and the
+        fields after it do not name the mount, as upstream.
+    """
+    used: set[str] = set()
+    devices = {
+        device.get("name") or "": device.get("devicePath") or "" for device in container.volume_devices
+    }
+    for index, mount in enumerate(container.volume_mounts):
+        mount_path, name, target = f"{path}[{index}]", mount.get("name") or "", mount.get("mountPath") or ""
+        if not name:
+            yield required(f"{mount_path}.name")
+        if name not in volumes:
+            yield Violation(f"{mount_path}.name", ErrorType.NOT_FOUND, name)
+        if not target:
+            yield required(f"{mount_path}.mountPath")
+        if target in used:
+            yield invalid(f"{mount_path}.mountPath", target, "must be unique")
+        used.add(target)
+        if name in devices:
+            yield invalid(f"{mount_path}.name", name, "must not already exist in volumeDevices")
+        if target in devices.values():
+            rule = "must not already exist as a path in volumeDevices"
+            yield invalid(f"{mount_path}.mountPath", target, rule)
+        yield from _sub_path_violations(mount, path, mount_path)
+        yield from _mount_option_violations(mount, container, path)
+
+
+def device_violations(container: Container, volumes: Mapping[str, Fields], path: str) -> Iterator[Violation]:
+    """The violations in a container's block devices, which are volumes, too.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateVolumeDevices.
+    """
+    names, targets = set[str](), set[str]()
+    mounts = {mount.get("name") or "": mount.get("mountPath") or "" for mount in container.volume_mounts}
+    for index, device in enumerate(container.volume_devices):
+        name_path, target_path = f"{path}[{index}].name", f"{path}[{index}].devicePath"
+        name, target = device.get("name") or "", device.get("devicePath") or ""
+        if not name:
+            yield required(name_path)
+        if name in names:
+            yield invalid(name_path, name, "must be unique")
+        if name not in volumes:
+            yield Violation(name_path, ErrorType.NOT_FOUND, name)
+        elif all(volumes[name].get(kind) is None for kind in _BLOCK_SOURCES):
+            yield invalid(name_path, name, _NO_BLOCK_SOURCE)
+        if not target:
+            yield required(target_path)
+        if target in targets:
+            yield invalid(target_path, target, "must be unique")
+        if any(path_backstep_violations(target, target_path)):
+            yield invalid(target_path, target, "can not contain backsteps ('..')")
+        else:
+            targets.add(target)
+        if name in mounts:
+            yield invalid(name_path, name, "must not already exist in volumeMounts")
+        if target in mounts.values():
+            yield invalid(target_path, target, "must not already exist as a path in volumeMounts")
+        names.update((name,) if name else ())
+
+
+def template_restart_violations(kind: str, spec: PodSpec, path: str) -> Iterator[Violation]:
+    """The violations in a template of what the kind of the workload says about the end of its pods.
+
+    Follows: v1.36, pkg/apis/apps/validation/validation.go, ValidatePodTemplateSpecForReplicaSet,
+        ValidateStatefulSetSpec, ValidateDaemonSetSpec; pkg/apis/core/validation/validation.go,
+        ValidatePodTemplateSpecForRC; pkg/apis/batch/validation/validation.go, validateJobSpec.
+    """
+    policy, field = spec.restart_policy, f"{path}.restartPolicy"
+    if kind in _JOBS:
+        if policy in ("", "Always"):  # The default is a policy that no Job can have.
+            yield required(field, 'valid values: "OnFailure", "Never"')
+        elif policy not in _JOB_POLICIES:
+            yield not_supported(field, policy, _JOB_POLICIES)
+        return
+    owner = _NAMES_IN_MESSAGES.get(kind)
+    if owner is None:
+        return
+    if policy not in ("", "Always"):
+        yield not_supported(field, policy, ("Always",))
+    if spec.active_deadline_seconds is not None:
+        rule = f"activeDeadlineSeconds in {owner} is not Supported"
+        yield forbidden(f"{path}.activeDeadlineSeconds", rule)
+
+
+def restart_violations(container: Container, path: str, *, is_init: bool) -> Iterator[Violation]:
+    """The violations in the container's restart policy and restart rules.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateContainerRestartPolicy and
+        validateInitContainerRestartPolicy.
+    """
+    policy, rules = container.restart_policy, container.restart_policy_rules
+    if policy is None:
+        if rules:
+            rule = "must specify restartPolicy when restart rules are used"
+            yield required(f"{path}.restartPolicy", rule)
+        if is_init:
+            return
+    elif policy not in _POLICIES:
+        yield not_supported(f"{path}.restartPolicy", policy, _POLICIES)
+    rules_path = f"{path}.restartPolicyRules"
+    if len(rules) > _MOST_RULES:
+        yield too_many(rules_path, len(rules), _MOST_RULES)
+    for index, fields in enumerate(rules):
+        yield from _rule_violations(fields, f"{rules_path}[{index}]")
+
+
+def resize_policy_violations(
+    policies: Sequence[ContainerResizePolicy], path: str, pod_restart_policy: str
+) -> Iterator[Violation]:
+    """The violations in the container's resize policies.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateResizePolicy.
+    """
+    seen: set[str] = set()
+    for index, policy in enumerate(policies):
+        if policy.resource_name in seen:
+            yield duplicate(f"{path}[{index}]", policy.resource_name)
+        seen.add(policy.resource_name)
+        for value, known in (
+            (policy.resource_name, _RESIZABLE),
+            (policy.restart_policy, _RESIZE_POLICIES),
+        ):
+            if not value:
+                yield required(path)
+            elif value not in known:
+                yield not_supported(path, value, known)
+        if pod_restart_policy == "Never" and policy.restart_policy != "NotRequired":
+            rule = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
+            yield invalid(path, policy.restart_policy, rule)
+
+
+def init_resize_policy_violations(container: Container, path: str) -> Iterator[Violation]:
+    """The violations in the resize policies of an init container, in addition to those of any container."""
+    for index, policy in enumerate(() if container.is_sidecar else container.resize_policy):
+        if policy.restart_policy == "RestartContainer":
+            field = f"{path}.resizePolicy[{index}].restartPolicy"
+            yield invalid(field, policy.restart_policy, INIT_RESTART_RULE)
+
+
+class _Names(NamedTuple):
+    """What containers may name."""
+
+    claims: frozenset[str]
+    volumes: Mapping[str, Fields]
+
+
+class _Scope(NamedTuple):
+    """What the validation of a container depends on outside of it."""
+
+    names: _Names
+    pod_restart_policy: str
+    uses_host_users: bool
+    grace_period_s: int
+
+
 def _grace_period_s(spec: PodSpec) -> int:
     """The pod's grace period as the API server stores it."""
     seconds = spec.termination_grace_period_seconds
@@ -136,31 +362,6 @@ def _ephemeral_violations(spec: PodSpec, scope: _Scope, path: str) -> Iterator[V
             for field in ("subPath", "subPathExpr"):
                 if mount.get(field):
                     yield forbidden(f"{container_path}.volumeMounts[{number}].{field}", _NO_EPHEMERAL)
-
-
-def written_resource_violations(spec: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    """The violations in ephemeral containers whose resources are written, but name none: `limits: {}` counts as set.
-
-    ``spec``: the spec of a pod as a document, because its value has the same resources as one that says nothing.
-    """
-    for index, container in enumerate(spec.get("ephemeralContainers") or ()):
-        resources = container.get("resources") or {}
-        written = [resources.get(field) for field in ("limits", "requests", "claims")]
-        if any(amounts is not None for amounts in written) and not any(written):
-            yield forbidden(f"{path}.ephemeralContainers[{index}].resources", _NO_EPHEMERAL)
-
-
-def image_space_violations(
-    containers: Sequence[Container], path: str, first_index: int = 0
-) -> Iterator[Violation]:
-    """Images of a pod, not of a template, that begin or end with blanks.
-
-    Follows: v1.36, pkg/apis/core/validation/validation.go, validateContainerOnlyForPod.
-    """
-    for index, container in enumerate(containers, first_index):
-        if container.image != container.image.strip():
-            rule = "must not have leading or trailing whitespace"
-            yield invalid(f"{path}[{index}].image", container.image, rule)
 
 
 _NO_EPHEMERAL = "cannot be set for an Ephemeral Container"
@@ -309,3 +510,117 @@ def _host_network_violations(containers: Sequence[Container], path: str) -> Iter
             if port.host_port not in (0, port.container_port):
                 rule = "must match `containerPort` when `hostNetwork` is true"
                 yield invalid(f"{path}[{number}].ports[{index}].hostPort", port.host_port, rule)
+
+
+def _probe_violations(probe: Mapping[str, Any], path: str, *, is_readiness: bool) -> Iterator[Violation]:
+    """The violations in a probe.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateProbe.
+    """
+    yield from _handler_violations(probe, path, grace_period_s=0)
+    for field in _PROBE_NUMBERS:
+        if (probe.get(field) or 0) < 0:
+            yield invalid(f"{path}.{field}", probe[field], "must be greater than or equal to 0")
+    grace_s = probe.get("terminationGracePeriodSeconds")
+    if grace_s is not None and grace_s <= 0:
+        yield invalid(f"{path}.terminationGracePeriodSeconds", grace_s, "must be greater than 0")
+    if is_readiness and grace_s is not None:
+        rule = "must not be set for readinessProbes"
+        yield invalid(f"{path}.terminationGracePeriodSeconds", grace_s, rule)
+    # 0 is unset: the default is 1.
+    if not is_readiness and (probe.get("successThreshold") or 1) != 1:
+        yield invalid(f"{path}.successThreshold", probe["successThreshold"], "must be 1")
+
+
+def _handler_violations(handler: Mapping[str, Any], path: str, grace_period_s: int) -> Iterator[Violation]:
+    """The violations in what a probe or hook does.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateHandler.
+    """
+    kinds = [kind for kind in _HANDLERS if handler.get(kind) is not None]
+    if not kinds:
+        yield required(path, "must specify a handler type")
+        return
+    for kind in kinds[1:]:
+        yield forbidden(f"{path}.{kind}", "may not specify more than 1 handler type")
+    kind, action = kinds[0], handler[kinds[0]]
+    if kind == "exec" and not action.get("command"):
+        yield required(f"{path}.exec.command")
+    elif kind == "httpGet":
+        yield from _http_violations(action, f"{path}.httpGet")
+    elif kind in ("tcpSocket", "grpc"):
+        yield from _handler_port_violations(action.get("port"), f"{path}.{kind}.port")
+    elif kind == "sleep" and not 0 <= (seconds := action.get("seconds") or 0) <= grace_period_s:
+        rule = f"must be non-negative and less than terminationGracePeriodSeconds ({grace_period_s})"
+        yield invalid(f"{path}.sleep", seconds, rule)
+
+
+def _http_violations(action: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    yield from _handler_port_violations(action.get("port"), f"{path}.port")
+    scheme = action.get("scheme") or "HTTP"
+    if scheme not in _SCHEMES:
+        yield not_supported(f"{path}.scheme", scheme, _SCHEMES)
+    for header in action.get("httpHeaders") or ():
+        name = header.get("name") or ""
+        yield from each_invalid(f"{path}.httpHeaders", name, header_name_errors(name))
+
+
+def _handler_port_violations(port: int | str | None, path: str) -> Iterator[Violation]:
+    """The violations in a port's number or name.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidatePortNumOrName.
+    """
+    if isinstance(port, str):
+        yield from each_invalid(path, port, port_name_errors(port))
+    elif not 1 <= (port or 0) <= 65535:
+        yield invalid(path, port or 0, _PORT_RULE)
+
+
+def _sub_path_violations(mount: Fields, path: str, mount_path: str) -> Iterator[Violation]:
+    sub_path, expression = mount.get("subPath") or "", mount.get("subPathExpr") or ""
+    if sub_path:
+        yield from relative_path_violations(sub_path, f"{path}.subPath")
+    if expression:
+        if sub_path:
+            rule = "subPathExpr and subPath are mutually exclusive"
+            yield invalid(f"{mount_path}.subPathExpr", expression, rule)
+        yield from relative_path_violations(expression, f"{path}.subPathExpr")
+
+
+def _mount_option_violations(mount: Fields, container: Container, path: str) -> Iterator[Violation]:
+    propagation, recursive = mount.get("mountPropagation"), mount.get("recursiveReadOnly")
+    if propagation is not None:
+        field = f"{path}.mountPropagation"
+        if propagation not in _PROPAGATIONS:
+            yield not_supported(field, propagation, _PROPAGATIONS)
+        if propagation == "Bidirectional" and not (container.security_context or {}).get("privileged"):
+            rule = "Bidirectional mount propagation is available only to privileged containers"
+            yield forbidden(field, rule)
+    if recursive in ("Enabled", "IfPossible"):
+        field = f"{path}.recursiveReadOnly"
+        if not mount.get("readOnly"):
+            yield forbidden(field, "may only be specified when readOnly is true")
+        if propagation not in (None, "None"):
+            rule = "may only be specified when mountPropagation is None or not specified"
+            yield forbidden(field, rule)
+    elif recursive is not None and recursive != "Disabled":
+        yield not_supported(f"{path}.recursiveReadOnly", recursive, _RECURSIVE_READ_ONLY)
+
+
+_BLOCK_SOURCES = ("persistentVolumeClaim", "ephemeral")
+_NO_BLOCK_SOURCE = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
+
+
+def _rule_violations(fields: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    action = fields.get("action") or ""
+    if action not in _ACTIONS:
+        yield not_supported(f"{path}.action", action, _ACTIONS)
+    exit_codes = fields.get("exitCodes")
+    if exit_codes is None:
+        yield required(f"{path}.exitCodes", "must be specified")
+        return
+    operator, values = exit_codes.get("operator") or "", exit_codes.get("values") or ()
+    if operator not in _EXIT_CODE_OPERATORS:
+        yield not_supported(f"{path}.exitCodes.operator", operator, _EXIT_CODE_OPERATORS)
+    if len(values) > _MOST_EXIT_CODES:
+        yield too_many(f"{path}.exitCodes.values", len(values), _MOST_EXIT_CODES)

@@ -1,17 +1,18 @@
-"""Validation of what a pod asks of its machine: users and groups, sysctls, host names and DNS."""
+"""Validation of what a pod asks of its machine: users and groups, sysctls, host names and DNS.
+
+Also of the seccomp and AppArmor profiles that pods and containers name, and of what only Windows pods may set and what they must
+not set.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nodewright.engine.admission.validation.security_profiles import (
-    app_armor_violations,
-    seccomp_violations,
-    security_context_as_go,
-)
+from nodewright.engine.admission.validation.references import relative_path_violations
 from nodewright.engine.admission.validation.violation import (
     ErrorType,
     Violation,
+    containers_with_fields,
     duplicate,
     each_invalid,
     forbidden,
@@ -19,16 +20,16 @@ from nodewright.engine.admission.validation.violation import (
     not_supported,
     required,
 )
-from nodewright.engine.admission.validation.windows import windows_option_violations
 from nodewright.model.kubernetes.name_validation import (
     dns1123_label_errors,
     dns1123_subdomain_errors,
+    dotted_sysctl,
     ip_errors,
     search_domain_errors,
+    sysctl_namespace,
 )
 from nodewright.model.kubernetes.objects import PodSpec
 from nodewright.model.kubernetes.pod_spec_fields import PodDNSConfig, PodSecurityContext, Sysctl
-from nodewright.model.kubernetes.sysctl_names import dotted_sysctl, sysctl_namespace
 from nodewright.model.patterns import lazy_pattern
 
 _MAX_ID = 2**31 - 1
@@ -42,6 +43,26 @@ _GROUP_POLICIES = ("Always", "OnRootMismatch")
 _SUPPLEMENTAL_POLICIES = ("Merge", "Strict")
 _MAX_HOSTNAME_BYTES = 64
 _MAX_NAMESERVERS, _MAX_SEARCHES, _MAX_SEARCH_BYTES = 3, 32, 2048
+
+_TYPES = ("Localhost", "RuntimeDefault", "Unconfined")
+_MAX_PROFILE_BYTES = 4095
+
+Profile = Mapping[str, Any] | None
+
+Options = Mapping[str, Any] | None
+"""The field `windowsOptions` of a security context."""
+
+_CONTROL = lazy_pattern(r"[\x00-\x1f\x7f]")
+_NETBIOS = lazy_pattern(r'[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}')
+_DNS_LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
+_DNS = lazy_pattern(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*")
+_USER_CHARACTERS = lazy_pattern(r'["/\\:;|=,+*?<>@\[\]]')
+_MAX_SPEC_KIB, _MAX_DOMAIN_BYTES, _MAX_USER_BYTES = 64, 256, 104
+_NOT_FOR_WINDOWS = "cannot be set for a windows pod"
+_OF_CONTAINERS = (
+    "appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
+    "allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup",
+)  # fmt: skip
 
 
 def pod_setting_violations(spec: PodSpec, path: str) -> Iterator[Violation]:
@@ -92,6 +113,145 @@ def container_security_violations(
             yield invalid(path, security_context_as_go(context), f"{rule} `privileged` to true")
         if "CAP_SYS_ADMIN" in added:
             yield invalid(path, security_context_as_go(context), f"{rule} `capabilities.Add` CAP_SYS_ADMIN")
+
+
+def seccomp_violations(profile: Profile, path: str) -> Iterator[Violation]:
+    """The violations in `seccompProfile`.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateSeccompProfileField.
+    """
+    if profile is None:
+        return
+    kind, local = profile.get("type") or "", profile.get("localhostProfile")
+    yield from _type_violations(kind, f"{path}.type", "type is required when seccompProfile is set")
+    local_path = f"{path}.localhostProfile"
+    if kind == "Localhost":
+        if local is None:
+            yield required(local_path, "must be set when seccomp type is Localhost")
+        else:
+            yield from relative_path_violations(local, local_path)
+    elif local is not None:
+        shown = {"Type": kind, "LocalhostProfile": local}
+        yield invalid(local_path, shown, "can only be set when seccomp type is Localhost")
+
+
+def app_armor_violations(profile: Profile, path: str) -> Iterator[Violation]:
+    """The violations in `appArmorProfile`.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateAppArmorProfileField.
+    """
+    if profile is None:
+        return
+    kind, local = profile.get("type") or "", profile.get("localhostProfile")
+    local_path, needed = f"{path}.localhostProfile", "must be set when AppArmor type is Localhost"
+    if kind not in _TYPES:
+        yield from _type_violations(kind, f"{path}.type", "type is required when appArmorProfile is set")
+    elif kind != "Localhost":
+        if local is not None:
+            yield invalid(local_path, local, "can only be set when AppArmor type is Localhost")
+    elif local is None:
+        yield required(local_path, needed)
+    else:
+        if local != local.strip():
+            yield invalid(local_path, local, "must not be padded with whitespace")
+        elif not local:
+            yield required(local_path, needed)
+        if len(local.encode()) > _MAX_PROFILE_BYTES:
+            rule = f"may not be more than {_MAX_PROFILE_BYTES} bytes"
+            yield Violation(local_path, ErrorType.TOO_LONG, None, rule)
+
+
+def security_context_as_go(context: Mapping[str, Any]) -> dict[str, Any]:
+    """A container's security context as the API server prints it: all fields of its own type, absent ones as null."""
+    return {
+        _go_name(field): _with_all_fields(context.get(field), absent)
+        for field, absent in _SECURITY_FIELDS.items()
+    }
+
+
+def windows_option_violations(options: Options, path: str) -> Iterator[Violation]:
+    """The violations in `windowsOptions`.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateWindowsSecurityContextOptions.
+    """
+    options = options or {}
+    name, spec = options.get("gmsaCredentialSpecName"), options.get("gmsaCredentialSpec")
+    if name is not None:
+        yield from each_invalid(f"{path}.gmsaCredentialSpecName", name, dns1123_subdomain_errors(name))
+    if spec == "":
+        yield invalid(f"{path}.gmsaCredentialSpec", spec, "gmsaCredentialSpec cannot be an empty string")
+    elif spec is not None and len(spec.encode()) > _MAX_SPEC_KIB * 1024:
+        rule = f"gmsaCredentialSpec size must be under {_MAX_SPEC_KIB} KiB"
+        yield invalid(f"{path}.gmsaCredentialSpec", spec, rule)
+    user = options.get("runAsUserName")
+    if user is not None:
+        rules = [f"runAsUserName{rule}" for rule in _user_name_rules(user)]
+        yield from each_invalid(f"{path}.runAsUserName", user, rules)
+
+
+def operating_system_violations(spec: PodSpec, system: str, path: str) -> Iterator[Violation]:
+    """The fields of other operating systems that a pod of this one sets.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateLinux, validateWindows.
+    """
+    context = spec.security_context or PodSecurityContext()
+    fields: list[tuple[str, object]]
+    names: tuple[str, ...]
+    if system == "windows":
+        fields = [
+            ("securityContext.appArmorProfile", context.app_armor_profile),
+            ("securityContext.seLinuxOptions", context.se_linux_options),
+            ("hostUsers", spec.host_users),
+            ("hostPID", spec.host_pid or None),
+            ("hostIPC", spec.host_ipc or None),
+            ("securityContext.seccompProfile", context.seccomp_profile),
+            ("securityContext.fsGroup", context.fs_group),
+            ("securityContext.fsGroupChangePolicy", context.fs_group_change_policy),
+            ("securityContext.sysctls", context.sysctls or None),
+            ("shareProcessNamespace", spec.share_process_namespace or None),
+            ("securityContext.runAsUser", context.run_as_user),
+            ("securityContext.runAsGroup", context.run_as_group),
+            ("securityContext.supplementalGroups", context.supplemental_groups or None),
+            ("securityContext.supplementalGroupsPolicy", context.supplemental_groups_policy),
+            ("securityContext.seLinuxChangePolicy", context.se_linux_change_policy),
+        ]
+        names, rule = _OF_CONTAINERS, _NOT_FOR_WINDOWS
+    else:
+        fields = [("securityContext.windowsOptions", context.windows_options)]
+        names, rule = ("windowsOptions",), "windows options cannot be set for a linux pod"
+    for container_path, container in containers_with_fields(spec):
+        security = container.security_context or {}
+        fields += [(f"{container_path}.securityContext.{name}", security.get(name)) for name in names]
+    for name, value in fields:
+        if value is not None:
+            yield forbidden(f"{path}.{name}", rule)
+
+
+def host_process_violations(spec: PodSpec, path: str) -> Iterator[Violation]:
+    """The violations in a pod with containers that are processes of a Windows machine.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateWindowsHostProcessPod.
+    Departs: the API server is assumed to allow privileged pods.
+    """
+    context = spec.security_context
+    of_pod = None if context is None else (context.windows_options or {}).get("hostProcess")
+    in_host: list[bool] = []
+    for container_path, container in containers_with_fields(spec):
+        options: Options = (container.security_context or {}).get("windowsOptions")
+        value = (options or {}).get("hostProcess")
+        if of_pod is not None and value is not None and of_pod != value:
+            field = f"{path}.{container_path}.securityContext.windowsOptions.hostProcess"
+            shown = str(of_pod).lower()
+            rule = f"pod hostProcess value must be identical if both are specified, was {shown}"
+            yield invalid(field, value=value, rule=rule)
+        in_host.append(bool(of_pod if value is None else value))
+    if any(in_host):
+        if not all(in_host):
+            rule = "If pod contains any hostProcess containers then all containers must be HostProcess containers"
+            yield invalid(path, "", rule)
+        if not spec.host_network:
+            rule = "hostNetwork must be true if pod contains any hostProcess containers"
+            yield invalid(f"{path}.hostNetwork", value=False, rule=rule)
 
 
 def _security_context_violations(
@@ -218,3 +378,67 @@ def _dns_config_violations(config: PodDNSConfig, path: str) -> Iterator[Violatio
     for index, option in enumerate(config.options):
         if not option.name:
             yield required(f"{path}.options[{index}]", "must not be empty")
+
+
+def _type_violations(kind: str, path: str, rule: str) -> Iterator[Violation]:
+    if not kind:
+        yield required(path, rule)
+    elif kind not in _TYPES:
+        yield not_supported(path, kind, _TYPES)
+
+
+def _with_all_fields(value: Any, absent: Mapping[str, Any]) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    return {_go_name(field): value.get(field, default) for field, default in absent.items()}
+
+
+def _go_name(field: str) -> str:
+    for start, name in (("seLinux", "SELinux"), ("gmsa", "GMSA")):
+        if field.startswith(start):
+            return name + field.removeprefix(start)
+    return field[0].upper() + field[1:]
+
+
+_PROFILE: Mapping[str, Any] = {"type": "", "localhostProfile": None}
+_SECURITY_FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "capabilities": {"add": None, "drop": None},
+    "privileged": {},
+    "seLinuxOptions": {"user": "", "role": "", "type": "", "level": ""},
+    "windowsOptions": dict.fromkeys(
+        ("gmsaCredentialSpecName", "gmsaCredentialSpec", "runAsUserName", "hostProcess")
+    ),
+    "runAsUser": {},
+    "runAsGroup": {},
+    "runAsNonRoot": {},
+    "readOnlyRootFilesystem": {},
+    "allowPrivilegeEscalation": {},
+    "procMount": {},
+    "seccompProfile": _PROFILE,
+    "appArmorProfile": _PROFILE,
+}
+"""The fields in the order of the API server's type, each with what absent fields in it are printed as."""
+
+
+def _user_name_rules(name: str) -> Iterator[str]:
+    """The rules that a user name with or without its domain breaks."""
+    domain, has_domain, user = name.rpartition("\\")
+    if not name:
+        yield " cannot be an empty string"
+    elif _CONTROL.search(name):
+        yield " cannot contain control characters"
+    elif "\\" in domain:
+        yield " cannot contain more than one backslash"
+    else:
+        if len(domain.encode()) >= _MAX_DOMAIN_BYTES:
+            yield f"'s Domain length must be under {_MAX_DOMAIN_BYTES} characters"
+        if has_domain and not (_NETBIOS.fullmatch(domain) or _DNS.fullmatch(domain)):
+            yield "'s Domain doesn't match the NetBios nor the DNS format"
+        if not user:
+            yield "'s User cannot be empty"
+        elif len(user.encode()) > _MAX_USER_BYTES:
+            yield f"'s User length must not be longer than {_MAX_USER_BYTES} characters"
+        if user and not user.strip(". "):
+            yield "'s User cannot contain only periods or spaces"
+        if _USER_CHARACTERS.search(user):
+            yield "'s User cannot contain the following characters: \"/\\:;|=,+*?<>@[]"

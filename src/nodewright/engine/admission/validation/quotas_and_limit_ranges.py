@@ -18,8 +18,7 @@ from nodewright.engine.admission.validation.violation import (
     metadata_violations,
     required,
 )
-from nodewright.model.kubernetes.name_validation import label_key_errors
-from nodewright.model.kubernetes.namespace_objects import (
+from nodewright.model.kubernetes.cluster_objects import (
     LimitRange,
     LimitRangeItem,
     ResourceQuota,
@@ -27,6 +26,7 @@ from nodewright.model.kubernetes.namespace_objects import (
     ScopeSelector,
     ScopeTerm,
 )
+from nodewright.model.kubernetes.name_validation import label_key_errors
 from nodewright.model.kubernetes.objects import ResourceList
 from nodewright.model.kubernetes.resource_names import (
     CPU,
@@ -37,8 +37,7 @@ from nodewright.model.kubernetes.resource_names import (
     is_native,
     resource_sort_key,
 )
-from nodewright.model.values.quantity import Quantity
-from nodewright.model.values.units import INT64_MAX
+from nodewright.model.values.quantity import INT64_MAX, Quantity
 
 _POD_RESOURCES = frozenset(
     {PODS, *(prefix + name for prefix in ("", "requests.", "limits.") for name in (CPU, MEMORY))}
@@ -188,7 +187,7 @@ def limit_range_violations(limit_range: LimitRange) -> tuple[Violation, ...]:
     Departs: resources in a fixed order, where the API server walks maps.
 
     >>> from nodewright.model.kubernetes.objects import ObjectMeta
-    >>> from nodewright.model.kubernetes.namespace_objects import LimitRangeSpec
+    >>> from nodewright.model.kubernetes.cluster_objects import LimitRangeSpec
     >>> item = LimitRangeItem(type="Container", default={"cpu": Quantity.parse("2")}, max={"cpu": _ONE})
     >>> limit_range = LimitRange(metadata=ObjectMeta(name="bounds"), spec=LimitRangeSpec(limits=(item,)))
     >>> [(violation.path, violation.value, violation.rule) for violation in limit_range_violations(limit_range)]

@@ -1,8 +1,12 @@
-"""Validation of references: variables, the fields, resources and keys that they name, and paths below a volume."""
+"""Validation of references: variables, the fields, resources and keys that they name, and paths below a volume.
+
+Also label selectors of workloads: what is wrong with them, what they select, and how the API server prints them.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from nodewright.engine.admission.validation.placement import label_selector_violations
 from nodewright.engine.admission.validation.violation import (
     ErrorType,
     Violation,
@@ -13,7 +17,7 @@ from nodewright.engine.admission.validation.violation import (
     not_supported,
     required,
 )
-from nodewright.model.kubernetes.field_labels import SUBSCRIPTED_FIELDS, field_label_error, split_subscript
+from nodewright.model.kubernetes.cluster_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.name_validation import (
     config_key_errors,
     dns1123_label_errors,
@@ -21,9 +25,13 @@ from nodewright.model.kubernetes.name_validation import (
     env_name_errors,
     label_key_errors,
 )
-from nodewright.model.kubernetes.namespace_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.kubernetes.pod_spec_fields import EnvVar
+from nodewright.model.kubernetes.pod_spec_fields import (
+    SUBSCRIPTED_FIELDS,
+    EnvVar,
+    field_label_error,
+    split_subscript,
+)
 from nodewright.model.values.quantity import Quantity, QuantityError
 
 Fields = Mapping[str, Any]
@@ -57,6 +65,20 @@ _RESOURCES = (
 )
 _PAGE_PREFIXES = ("limits.hugepages-", "requests.hugepages-")
 _BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
+
+_EMPTY = {
+    "Deployment": "deployment", "ReplicaSet": "deployment", "StatefulSet": "statefulset", "DaemonSet": "daemonset",
+}  # fmt: skip
+_NO_TEMPLATE_CHECK = {
+    "Deployment": "invalid label selector",
+    "ReplicaSet": "invalid label selector",
+    "StatefulSet": "",
+}
+
+_REQUIRES_SELECTOR = tuple(_NO_TEMPLATE_CHECK)
+
+WITH_SELECTORS = (*_EMPTY, "ReplicationController")
+"""The kinds whose selector has to select the pods of the template."""
 
 
 # ---------------------------------------------------------------- the downward API
@@ -139,6 +161,30 @@ def env_violations(variables: tuple[EnvVar, ...], path: str) -> Iterator[Violati
             yield from _value_source_violations(variable, variable.value_from, f"{path}[{index}].valueFrom")
 
 
+def env_from_violations(sources: tuple[dict[str, Any], ...], path: str) -> Iterator[Violation]:
+    """The violations in the sources of all variables at once.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateEnvFrom.
+    """
+    for index, source in enumerate(sources):
+        prefix = source.get("prefix") or ""
+        if prefix:
+            yield from each_invalid(f"{path}[{index}].prefix", prefix, env_name_errors(prefix))
+        kinds = [kind for kind in ("configMapRef", "secretRef") if source.get(kind) is not None]
+        for kind in kinds:
+            name, name_path = source[kind].get("name") or "", f"{path}[{index}].{kind}.name"
+            if name:
+                # Upstream checks these names as prefixes, which may end in a dash.
+                whole = f"{name[:-1]}a" if len(name) > 1 and name.endswith("-") else name
+                yield from each_invalid(name_path, name, dns1123_subdomain_errors(whole))
+            else:
+                yield required(name_path)
+        if not kinds:
+            yield invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
+        elif len(kinds) > 1:
+            yield invalid(path, "", "may not have more than one field specified at a time")
+
+
 def _value_source_violations(variable: EnvVar, source: Fields, path: str) -> Iterator[Violation]:
     kinds = [kind for kind in _VALUE_SOURCES if source.get(kind) is not None]
     for kind in kinds:
@@ -198,30 +244,6 @@ _VALUE_SOURCES: Mapping[str, Callable[[Fields, str], Iterator[Violation]]] = {
     "secretKeyRef": _object_key_violations,
     "fileKeyRef": _file_key_violations,
 }
-
-
-def env_from_violations(sources: tuple[dict[str, Any], ...], path: str) -> Iterator[Violation]:
-    """The violations in the sources of all variables at once.
-
-    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateEnvFrom.
-    """
-    for index, source in enumerate(sources):
-        prefix = source.get("prefix") or ""
-        if prefix:
-            yield from each_invalid(f"{path}[{index}].prefix", prefix, env_name_errors(prefix))
-        kinds = [kind for kind in ("configMapRef", "secretRef") if source.get(kind) is not None]
-        for kind in kinds:
-            name, name_path = source[kind].get("name") or "", f"{path}[{index}].{kind}.name"
-            if name:
-                # Upstream checks these names as prefixes, which may end in a dash.
-                whole = f"{name[:-1]}a" if len(name) > 1 and name.endswith("-") else name
-                yield from each_invalid(name_path, name, dns1123_subdomain_errors(whole))
-            else:
-                yield required(name_path)
-        if not kinds:
-            yield invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
-        elif len(kinds) > 1:
-            yield invalid(path, "", "may not have more than one field specified at a time")
 
 
 # ---------------------------------------------------------------- claims of devices
@@ -303,8 +325,6 @@ def volume_file_path_violations(text: str, path: str) -> Iterator[Violation]:
 
 # ---------------------------------------------------------------- ConfigMaps and Secrets
 
-_MAX_CONFIG_BYTES = 1 << 20
-
 
 def config_object_violations(config_object: ConfigMap | Secret) -> Iterator[Violation]:
     """The violations in the data of a ConfigMap or Secret, whose keys become names of files.
@@ -327,3 +347,100 @@ def config_object_violations(config_object: ConfigMap | Secret) -> Iterator[Viol
     if size > _MAX_CONFIG_BYTES:
         path = "data" if isinstance(config_object, Secret) else ""
         yield Violation(path, ErrorType.TOO_LONG, None, f"may not be more than {_MAX_CONFIG_BYTES} bytes")
+
+
+_MAX_CONFIG_BYTES = 1 << 20
+
+
+# ---------------------------------------------------------------- label selectors of workloads
+
+
+def selector_violations(kind: str, spec: Fields, path: str) -> Iterator[Violation]:
+    """The violations in the selector of a workload, and in the labels of its template.
+
+    An absent selector selects nothing, so that the template does not match it either.
+    Follows: v1.36, pkg/apis/apps/validation/validation.go, ValidateDeploymentSpec, ValidateReplicaSetSpec,
+        ValidateStatefulSetSpec, ValidateDaemonSetSpec; pkg/apis/core/validation/validation.go,
+        ValidateReplicationControllerSpec, whose selector is a map of labels and by default those of the template.
+    """
+    selector: Fields | None = spec.get("selector")
+    labels = template_labels(spec)
+    if kind == "ReplicationController":
+        if not (selector or labels):
+            yield required(f"{path}.selector")
+        elif selector and not selects({"matchLabels": selector}, labels):
+            yield mismatch(spec, path)
+        return
+    if selector is None:
+        if kind in _REQUIRES_SELECTOR:
+            yield required(f"{path}.selector")
+        yield mismatch(spec, path)
+        return
+    violations = [*label_selector_violations(selector, f"{path}.selector")]
+    yield from violations
+    if violations and kind in _NO_TEMPLATE_CHECK:
+        yield invalid(f"{path}.selector", shown_selector(selector), _NO_TEMPLATE_CHECK[kind])
+    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        yield invalid(f"{path}.selector", {}, f"empty selector is invalid for {_EMPTY[kind]}")
+    elif not violations and not selects(selector, labels):
+        yield mismatch(spec, path)
+
+
+def is_template_judged(kind: str, spec: Fields) -> bool:
+    """Whether the API server gets as far as the template: it does not where a selector cannot be parsed."""
+    if kind == "ReplicationController":
+        return spec.get("template") is not None
+    if kind not in _NO_TEMPLATE_CHECK:
+        return True
+    return not any(label_selector_violations(spec.get("selector"), ""))
+
+
+def template_labels(spec: Fields) -> Mapping[str, str]:
+    """The labels of the template."""
+    return _written_labels(spec) or {}
+
+
+def mismatch(spec: Fields, path: str) -> Violation:
+    """The selector does not select the template's own pods."""
+    labels = _written_labels(spec)
+    shown = () if labels is None else dict(sorted(labels.items()))
+    return invalid(f"{path}.template.metadata.labels", shown, "`selector` does not match template `labels`")
+
+
+def selects(selector: Fields, labels: Mapping[str, str]) -> bool:
+    """Whether a valid label selector matches the labels."""
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    for expression in selector.get("matchExpressions") or ():
+        key, values = expression["key"], expression.get("values") or ()
+        matches = {
+            "In": labels.get(key) in values,
+            "NotIn": labels.get(key) not in values,
+            "Exists": key in labels,
+            "DoesNotExist": key not in labels,
+        }
+        if not matches[expression["operator"]]:
+            return False
+    return True
+
+
+def shown_selector(selector: Fields) -> dict[str, Any]:
+    """The selector as the API server prints it: the fields in its order, those without content left out."""
+    shown: dict[str, Any] = {}
+    if labels := selector.get("matchLabels"):
+        shown["matchLabels"] = dict(sorted(labels.items()))
+    if expressions := selector.get("matchExpressions"):
+        shown["matchExpressions"] = [
+            {
+                "key": expression.get("key") or "",
+                "operator": expression.get("operator") or "",
+                **({"values": list(values)} if (values := expression.get("values")) else {}),
+            }
+            for expression in expressions
+        ]
+    return shown
+
+
+def _written_labels(spec: Fields) -> Mapping[str, str] | None:
+    labels: Mapping[str, str] | None = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    return labels

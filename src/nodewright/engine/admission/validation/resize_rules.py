@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from nodewright.engine.admission.validation.containers import INIT_RESTART_RULE
 from nodewright.engine.admission.validation.pod_spec import pod_violations
-from nodewright.engine.admission.validation.restarts import INIT_RESTART_RULE
 from nodewright.engine.admission.validation.violation import Violation, forbidden, invalid
 from nodewright.engine.core.requests.effective_resources import pod_level_resources_set
 from nodewright.engine.core.requests.qos_and_priority import (

@@ -1,8 +1,13 @@
-"""Validation of volumes: their names and the sources of every type."""
+"""Validation of volumes: their names and the sources of every type, on the node, projected, or provided by storage systems.
 
+Also of the templates of PersistentVolumeClaims in ephemeral volumes.
+"""
+
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
+from nodewright.engine.admission.validation.placement import label_selector_violations
 from nodewright.engine.admission.validation.references import (
     VOLUME_FIELDS,
     Fields,
@@ -15,17 +20,19 @@ from nodewright.engine.admission.validation.references import (
 from nodewright.engine.admission.validation.violation import (
     ErrorType,
     Violation,
+    annotation_violations,
     containers_with_fields,
     duplicate,
     each_invalid,
     forbidden,
     invalid,
+    label_violations,
     not_supported,
     required,
 )
-from nodewright.engine.admission.validation.volume_plugins import PLUGIN_RULES, SECOND_SOURCE_PATHS, Rule
 from nodewright.model.kubernetes.name_validation import dns1123_label_errors, dns1123_subdomain_errors
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.patterns import lazy_pattern
 from nodewright.model.values.quantity import Quantity, QuantityError
 
 _HOST_PATH_TYPES = (
@@ -39,6 +46,29 @@ _HOST_PATH_TYPES = (
     "Socket",
 )
 _MODE_RULE = "must be a number between 0 and 0777 (octal), both inclusive"
+
+Rule: TypeAlias = Callable[[Mapping[str, Any], str], Iterator[Violation]]
+"""The violations in a source at a path."""
+
+SECOND_SOURCE_PATHS = {"downwardAPI": "downwarAPI", "cephfs": "cephFS"}
+"""How upstream writes some fields of a volume that has two sources."""
+
+_PARTITION_RULE = "must be between 1 and 255, inclusive"
+_LUN_RULE = "must be between 0 and 255, inclusive"
+_ISCSI_NAMES = {
+    "iqn": lazy_pattern(r"iqn\.[0-9]{4}-[0-9]{2}\.[a-zA-Z0-9.-]+:[^,;*&$|\s]+\Z"),
+    "eui": lazy_pattern(r"\Aeui.[a-zA-Z0-9]{16}\Z"),
+    "naa": lazy_pattern(r"\Anaa.[a-zA-Z0-9]{32}\Z"),
+}
+_DISK_KINDS = ("Dedicated", "Managed", "Shared")
+_CACHING_MODES = ("None", "ReadOnly", "ReadWrite")
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_ABSENT: tuple[object, ...] = (None, "", [])
+
+_ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_VOLUME_MODES = ("Block", "Filesystem")
+_OF_METADATA = ("annotations", "labels")
+_CLAIM = "PersistentVolumeClaim"
 
 
 def volume_violations(
@@ -274,6 +304,216 @@ _PROJECTIONS: Mapping[str, Callable[[Fields, str, str], Iterator[Violation]]] = 
     "downwardAPI": _projected_fields,
     "serviceAccountToken": _projected_token,
 }
+
+
+# ---------------------------------------------------------------- sources that storage systems provide
+
+
+def _needs(*fields: str) -> Rule:
+    """The rule of a source with required fields only."""
+
+    def rule(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
+        return (required(f"{path}.{field}") for field in fields if source.get(field) in _ABSENT)
+
+    return rule
+
+
+def _disk(field: str, path_name: str = "") -> Rule:
+    """The rule of a disk with partitions."""
+
+    def rule(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
+        disk_path = f"{path.rpartition('.')[0]}.{path_name}" if path_name else path
+        if not source.get(field):
+            yield required(f"{disk_path}.{field}")
+        if not 0 <= (source.get("partition") or 0) <= 255:
+            yield invalid(f"{disk_path}.partition", source["partition"], _PARTITION_RULE)
+
+    return rule
+
+
+def _nfs(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    yield from _needs("server", "path")(source, path)
+    if not (source.get("path") or "").startswith("/"):
+        yield invalid(f"{path}.path", source.get("path") or "", "must be an absolute path")
+
+
+def _iscsi(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    """The violations in an iSCSI disk.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateISCSIVolumeSource.
+    """
+    if not source.get("targetPortal"):
+        yield required(f"{path}.targetPortal")
+    if source.get("iqn"):
+        yield from _iscsi_name(source["iqn"], f"{path}.iqn")
+    else:
+        yield required(f"{path}.iqn")
+    if not 0 <= (source.get("lun") or 0) <= 255:
+        yield invalid(f"{path}.lun", source["lun"], _LUN_RULE)
+    if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and source.get("secretRef") is None:
+        yield required(f"{path}.secretRef")
+    if source.get("initiatorName") is not None:
+        yield from _iscsi_name(source["initiatorName"], f"{path}.initiatorname")
+
+
+def _quobyte(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    registry, rule = (
+        source.get("registry") or "",
+        "must be a host:port pair or multiple pairs separated by commas",
+    )
+    if not registry:
+        yield required(f"{path}.registry", rule)
+    elif len((source.get("tenant") or "").encode()) >= 65:
+        yield required(f"{path}.tenant", "must be a UUID and may not exceed a length of 64 characters")
+    else:
+        for pair in registry.split(","):
+            if not re.fullmatch(r"(\[[^\[\]]*\]|[^:\[\]]*):[^:\[\]]*", pair):
+                yield invalid(f"{path}.registry", registry, rule)
+    yield from _needs("volume")(source, path)
+
+
+def _flocker(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    name, uuid = source.get("datasetName") or "", source.get("datasetUUID") or ""
+    if not name and not uuid:
+        yield required(path, "one of datasetName and datasetUUID is required")
+    if name and uuid:
+        yield invalid(path, "resource", "datasetName and datasetUUID can not be specified simultaneously")
+    if "/" in name:
+        yield invalid(f"{path}.datasetName", name, "must not contain '/'")
+
+
+def _fibre_channel(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    targets, ids = tuple(source.get("targetWWNs") or ()), source.get("wwids") or ()
+    if not targets and not ids:
+        yield required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both")
+    if targets and ids:
+        rule = "targetWWNs and wwids can not be specified simultaneously"
+        yield invalid(f"{path}.targetWWNs", targets, rule)
+    if targets and source.get("lun") is None:
+        yield required(f"{path}.lun", "lun is required if targetWWNs is specified")
+    elif targets and not 0 <= source["lun"] <= 255:
+        yield invalid(f"{path}.lun", source["lun"], _LUN_RULE)
+
+
+def _flex(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    yield from _needs("driver")(source, path)
+    for key in sorted(source.get("options") or {}):
+        namespace = f".{key.partition('/')[0].lower()}"
+        if namespace.endswith((".kubernetes.io", ".k8s.io")):
+            yield invalid(f"{path}.options[{key}]", key, "kubernetes.io and k8s.io namespaces are reserved")
+
+
+def _azure_disk(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    """The violations in an Azure disk.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateAzureDisk, after defaults.
+    """
+    yield from _needs("diskName", "diskURI")(source, path)
+    mode, kind, uri = source.get("cachingMode"), source.get("kind"), source.get("diskURI") or ""
+    if mode is not None and mode not in _CACHING_MODES:
+        yield not_supported(f"{path}.cachingMode", mode, _CACHING_MODES)
+    if kind is not None and kind not in _DISK_KINDS:
+        yield not_supported(f"{path}.kind", kind, _DISK_KINDS)
+    if kind == "Managed" and not uri.startswith("/subscriptions/"):
+        form = (
+            "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
+        )
+        yield not_supported(f"{path}.diskURI", uri, (form,))
+    if kind != "Managed" and not uri.startswith("https://"):
+        form = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
+        yield not_supported(f"{path}.diskURI", uri, (form,))
+
+
+def _storage_os(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    yield from _needs("volumeName")(source, path)
+    for field in ("volumeName", "volumeNamespace"):
+        name = source.get(field) or ""
+        if name:
+            yield from each_invalid(f"{path}.{field}", name, dns1123_label_errors(name))
+    yield from _secret_name(source, path, "secretRef")
+
+
+def _cinder(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    yield from _needs("volumeID")(source, path)
+    yield from _secret_name(source, path, "secretRef")
+
+
+def _csi(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    """The violations in an ephemeral CSI volume.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateCSIVolumeSource.
+    """
+    driver = source.get("driver") or ""
+    if not driver:
+        yield required(f"{path}.driver")
+    else:
+        if len(driver.encode()) > 63:
+            yield Violation(f"{path}.driver", ErrorType.TOO_LONG, None, "may not be more than 63 bytes")
+        yield from each_invalid(f"{path}.driver", driver, dns1123_subdomain_errors(driver.lower()))
+    yield from _secret_name(source, path, "nodePublishSecretRef")
+    name = (source.get("nodePublishSecretRef") or {}).get("name") or ""
+    if name:
+        yield from each_invalid(f"{path}.name", name, dns1123_subdomain_errors(name))
+
+
+def _ephemeral(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    template, template_path = source.get("volumeClaimTemplate"), f"{path}.volumeClaimTemplate"
+    if template is None:
+        yield required(template_path)
+    else:
+        yield from claim_template_violations(template, template_path)
+
+
+def _image(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    yield from _needs("reference")(source, path)
+    policy = source.get("pullPolicy") or _PULL_POLICIES[0]
+    if policy not in _PULL_POLICIES:
+        yield not_supported(f"{path}.pullPolicy", policy, _PULL_POLICIES)
+
+
+def _iscsi_name(name: str, path: str) -> Iterator[Violation]:
+    pattern = _ISCSI_NAMES.get(name[:3])
+    if pattern is None:
+        yield invalid(path, name, "must be valid format starting with iqn, eui, or naa")
+    elif not pattern.search(name):
+        yield invalid(path, name, "must be valid format")
+
+
+def _secret_name(source: Mapping[str, Any], path: str, field: str) -> Iterator[Violation]:
+    secret = source.get(field)
+    if secret is not None and not secret.get("name"):
+        yield required(f"{path}.{field}.name")
+
+
+PLUGIN_RULES: Mapping[str, Rule] = {
+    "gcePersistentDisk": _disk("pdName", "persistentDisk"),
+    "awsElasticBlockStore": _disk("volumeID"),
+    "nfs": _nfs,
+    "iscsi": _iscsi,
+    "glusterfs": _needs("endpoints", "path"),
+    "flocker": _flocker,
+    "persistentVolumeClaim": _needs("claimName"),
+    "rbd": _needs("monitors", "image"),
+    "cinder": _cinder,
+    "cephfs": _needs("monitors"),
+    "quobyte": _quobyte,
+    "fc": _fibre_channel,
+    "flexVolume": _flex,
+    "azureFile": _needs("secretName", "shareName"),
+    "vsphereVolume": _needs("volumePath"),
+    "photonPersistentDisk": _needs("pdID"),
+    "portworxVolume": _needs("volumeID"),
+    "azureDisk": _azure_disk,
+    "storageos": _storage_os,
+    "scaleIO": _needs("gateway", "system", "volumeName"),
+    "csi": _csi,
+    "ephemeral": _ephemeral,
+    "image": _image,
+}
+
+# ---------------------------------------------------------------- the sources of all types
+
+
 _SOURCE_RULES: Mapping[str, Rule] = {
     "emptyDir": _empty_dir,
     "hostPath": _host_path,
@@ -291,6 +531,8 @@ _SOURCE_ORDER = (
     "storageos", "projected", "scaleIO", "csi", "ephemeral", "image",
 )  # fmt: skip
 """The API server's order: a volume with two sources has the first of them, and the others are errors."""
+
+
 assert set(_SOURCE_ORDER) == set(_SOURCE_RULES)
 
 
@@ -321,3 +563,86 @@ def file_key_volume_violations(pod: Pod, path: str) -> Iterator[Violation]:
 def _is_no_empty_dir(volume: Fields) -> bool:
     kinds = _source_kinds(volume)
     return bool(kinds) and "emptyDir" not in kinds
+
+
+# ---------------------------------------------------------------- templates of PersistentVolumeClaims
+
+
+def claim_template_violations(template: Fields, path: str) -> Iterator[Violation]:
+    """The violations in the template of a claim.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidatePersistentVolumeClaimTemplate.
+    """
+    meta, spec = template.get("metadata") or {}, template.get("spec") or {}
+    yield from annotation_violations(meta.get("annotations") or {}, f"{path}.metadata.annotations")
+    yield from label_violations(meta.get("labels") or {}, f"{path}.metadata.labels")
+    for field in sorted(meta):
+        if field not in _OF_METADATA and meta[field]:
+            yield forbidden(f"{path}.metadata.{'uID' if field == 'uid' else field}", "cannot be set")
+    yield from claim_spec_violations(spec, f"{path}.spec")
+
+
+def claim_spec_violations(spec: Fields, spec_path: str) -> Iterator[Violation]:
+    """The violations in the spec of a claim.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidatePersistentVolumeClaimSpec.
+    """
+    yield from _access_mode_violations(spec.get("accessModes") or (), f"{spec_path}.accessModes")
+    yield from label_selector_violations(spec.get("selector"), f"{spec_path}.selector")
+    yield from _storage_violations(spec, f"{spec_path}.resources[storage]")
+    for field in ("storageClassName", "volumeAttributesClassName"):
+        name = spec.get(field)
+        if name:
+            yield from each_invalid(f"{spec_path}.{field}", name, dns1123_subdomain_errors(name))
+    mode = spec.get("volumeMode")
+    if mode is not None and mode not in _VOLUME_MODES:
+        yield not_supported(f"{spec_path}.volumeMode", mode, _VOLUME_MODES)
+    for field in ("dataSource", "dataSourceRef"):
+        if spec.get(field) is not None:
+            yield from _data_source_violations(spec[field], f"{spec_path}.{field}")
+    yield from _source_conflict(spec.get("dataSource"), spec.get("dataSourceRef"), spec_path)
+
+
+def _access_mode_violations(modes: tuple[str, ...], path: str) -> Iterator[Violation]:
+    if not modes:
+        yield required(path, "at least 1 access mode is required")
+    for mode in modes:
+        if mode not in _ACCESS_MODES:
+            yield not_supported(path, mode, _ACCESS_MODES)
+    known = {mode for mode in modes if mode in _ACCESS_MODES}
+    if "ReadWriteOncePod" in known and len(known) > 1:
+        yield forbidden(path, "may not use ReadWriteOncePod with other access modes")
+
+
+def _storage_violations(spec: Fields, path: str) -> Iterator[Violation]:
+    """The violation of the requested storage, which is a positive amount."""
+    text = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    if text is None:
+        yield required(path)
+        return
+    amount = Quantity.parse(str(text).strip())
+    if amount.sign() <= 0:
+        yield invalid(path, str(amount), "must be greater than zero")
+
+
+def _source_conflict(source: Fields | None, reference: Fields | None, path: str) -> Iterator[Violation]:
+    """The violation of two sources that differ; the API server prints no field, but the empty one of its own."""
+    if source is None or reference is None:
+        return
+    if reference.get("namespace"):
+        yield invalid(path, {}, "may not be specified when dataSourceRef.namespace is specified")
+    elif any(source.get(field) != reference.get(field) for field in ("apiGroup", "kind", "name")):
+        yield invalid(path, {}, "must match dataSourceRef")
+
+
+def _data_source_violations(source: Fields, path: str) -> Iterator[Violation]:
+    for field in ("name", "kind"):
+        if not source.get(field):
+            yield required(f"{path}.{field}")
+    group, kind = source.get("apiGroup") or "", source.get("kind") or ""
+    if not group and kind != _CLAIM:
+        yield invalid(path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup")
+    if group:
+        yield from each_invalid(f"{path}.apiGroup", group, dns1123_subdomain_errors(group))
+    if (namespace := source.get("namespace")) and path.endswith("Ref"):
+        yield from each_invalid(f"{path}.namespace", namespace, dns1123_label_errors(namespace))

@@ -2,14 +2,19 @@
 
 import msgspec
 
-from nodewright.engine.core.requests.effective_resources import pod_level_resources_set
-from nodewright.engine.core.requests.request_options import RequestRules
+from nodewright.engine.core.requests.effective_resources import RequestRules, pod_level_resources_set
 from nodewright.model.kubernetes.objects import Pod, ResourceList, ResourceRequirements
 from nodewright.model.kubernetes.resource_names import HUGE_PAGES_PREFIX, is_huge_page
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from nodewright.model.values.cpu_time import CFS_PERIOD, cpu_quota
-from nodewright.model.values.quantity import Quantity, QuantityError
-from nodewright.model.values.units import Bytes, Microseconds, MilliCPU, wrap_int64
+from nodewright.model.values.quantity import (
+    Bytes,
+    Microseconds,
+    MilliCPU,
+    Quantity,
+    QuantityError,
+    wrap_int64,
+)
 
 TIERED_RESERVATION = "TieredReservation"
 LIMITED_SWAP = "LimitedSwap"

@@ -11,7 +11,7 @@ import msgspec
 from nodewright.engine.core.requests.oom_adjust import OOMScore
 from nodewright.model.values.cpu_time import Shares
 from nodewright.model.values.idset import CPUSet, NUMASet
-from nodewright.model.values.units import Bytes, Microseconds, MilliCPU
+from nodewright.model.values.quantity import Bytes, Microseconds, MilliCPU
 
 MEMORY_MIN, MEMORY_LOW, MEMORY_HIGH = "memory.min", "memory.low", "memory.high"
 

@@ -38,21 +38,21 @@ from nodewright.engine.core.cgroups.cgroup_names import (
     uid_on_node,
 )
 from nodewright.engine.core.cgroups.cgroup_settings import (
+    ContainerCpuset,
     node_level_settings,
     pod_cgroup_settings,
-    qos_cpu_shares,
     qos_memory_requests,
+    settings_by_container,
     with_memory_qos,
     with_memory_reserve,
     with_unbounded_huge_pages,
 )
-from nodewright.engine.core.cgroups.container_settings import ContainerCpuset, settings_by_container
+from nodewright.engine.core.cgroups.cpu_weight import cpu_weight, qos_cpu_shares
 from nodewright.engine.core.requests.oom_adjust import OOMScore
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.model.kubernetes.objects import Pod, ResourceList
-from nodewright.model.values.cpu_time import Weight, kubelet_weight, runtime_weight
 from nodewright.model.values.idset import CPUSet
-from nodewright.model.values.units import Bytes, Microseconds
+from nodewright.model.values.quantity import Bytes, Microseconds
 
 UNLIMITED = "max"
 
@@ -127,7 +127,7 @@ def _cpu_time(
     cpu: CPUShares | None, quota: CPUQuota | None, rules: CgroupConfig, *, is_container: bool
 ) -> Iterator[CgroupFile]:
     if cpu is not None and rules.version == 2:
-        yield CgroupFile("cpu.weight", str(_weight(cpu, rules, is_container=is_container)), cpu)
+        yield CgroupFile("cpu.weight", str(cpu_weight(cpu, rules, is_container=is_container)), cpu)
     elif cpu is not None:
         yield CgroupFile("cpu.shares", str(cpu.shares), cpu)
     if quota is None:
@@ -145,11 +145,6 @@ def _cpu_time(
         yield CgroupFile(
             "cpu.cfs_quota_us", str(written), quota, str(kubelet_quota) if written != kubelet_quota else ""
         )
-
-
-def _weight(cpu: CPUShares, rules: CgroupConfig, *, is_container: bool) -> Weight:
-    is_curved = is_container and not rules.runtime_uses_linear_weights
-    return runtime_weight(cpu.shares) if is_curved else kubelet_weight(cpu.shares)
 
 
 def _memory(ceiling: MemoryCeiling | None, rules: CgroupConfig) -> list[CgroupFile]:

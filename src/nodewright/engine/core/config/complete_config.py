@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from nodewright.engine.core.config.config_validation import validation_faults
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.eviction_thresholds import (
     DEFAULT_EVICTION_HARD,
     EvictionSettings,
@@ -24,8 +24,8 @@ from nodewright.model.kubernetes.kubelet_configuration import (
     KubeletAuthorization,
     KubeletConfiguration,
     LoggingConfiguration,
+    parse_reservations,
 )
-from nodewright.model.kubernetes.reservations import parse_reservations
 from nodewright.model.patterns import lazy_pattern
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates, ResolvedGates, resolve_gates
 from nodewright.model.releases.release_table import NEWEST, ReleaseTable

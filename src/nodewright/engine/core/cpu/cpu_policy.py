@@ -1,15 +1,22 @@
-"""The CPU manager's policies: how they are created, how they assign CPUs, and whether they start on a state."""
+"""The CPU manager's policies: how they are created, how they assign CPUs, and whether they start on a state.
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias
+Custom CPU pickers choose the CPUs of containers instead of the kubelet's algorithm. `whole_caches` is one: a container shares
+its last-level cache with as few others as possible.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar, TypeAlias
 
 import msgspec
 
-from nodewright.engine.core.cpu.cpu_state import NO_CPUS, CPUState
+from nodewright.engine.core.cpu.cpu_assignment import (
+    DistributedCPUs,
+    PackingOptions,
+    take_distributed,
+    take_packed,
+)
+from nodewright.engine.core.cpu.cpu_state import NO_CPUS, CPUState, PodCPURequests
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology
-from nodewright.engine.core.cpu.distributed_assignment import DistributedCPUs, take_distributed
-from nodewright.engine.core.cpu.exclusive_cpus import PodCPURequests
-from nodewright.engine.core.cpu.packed_assignment import PackingOptions, take_packed
 from nodewright.engine.core.cpu.policy_options import (
     DEFAULT_CPU_GATES,
     CPUGates,
@@ -19,21 +26,21 @@ from nodewright.engine.core.cpu.policy_options import (
 )
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.cpu import (
-    CPUsNotFree,
-    DistributionOverwritten,
-    KubeletCrashes,
-    KubeletHangs,
-    NotEnoughCPUs,
-)
-from nodewright.model.reasons.cpu_start import (
     AssignmentShared,
     CPUPolicyTakesNoOptions,
     CPUPolicyUnknown,
     CPUReservationMissing,
     CPUReservationUnmet,
     CPUReservationZero,
+    CPUsNotFree,
     CPUStateFault,
+    DistributionOverwritten,
+    KubeletCrashes,
+    KubeletHangs,
     MachineCPUsChanged,
+    NotEnoughCPUs,
+    PickedBy,
+    PickerRefuses,
     ReservedCPUsNotShared,
     ReservedCPUsShared,
     ReservedCPUUnknown,
@@ -41,11 +48,14 @@ from nodewright.model.reasons.cpu_start import (
 )
 from nodewright.model.reasons.reason import NotJudged
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.values.custom_policy import (
+    CustomPolicy,
+    CustomPolicyError,
+    docstring_summary,
+    failure_text,
+)
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.quantity import Quantity
-
-if TYPE_CHECKING:
-    from nodewright.engine.core.cpu.custom_picker import CPUPicker
 
 _PACKED_TIGHT = PackingOptions()
 
@@ -162,7 +172,6 @@ class StaticCPUPolicy(msgspec.Struct, frozen=True):
             return Granted(NO_CPUS)
         if count > len(known):
             return Refused((NotEnoughCPUs(requested=count, available=len(free)),))
-        from nodewright.engine.core.cpu.custom_picker import PickRequest, picked_cpus  # noqa: PLC0415 - start-up time
 
         request = PickRequest(topology=self.topology, free=known, count=count, options=self.options)
         return picked_cpus(self.picker, request)
@@ -195,6 +204,126 @@ def create_policy(topology: CPUTopology, settings: CPUSettings) -> Verdict[CPUPo
         return Refused((conflict,))
     reserved_count = -(-settings.reservation.milli_value() // 1000)
     return _static_policy(topology, settings, options.value, reserved_count)
+
+
+def validated_state(policy: CPUPolicy, state: CPUState) -> Verdict[CPUState]:
+    """The state after the kubelet starts with this one, or why it does not start.
+
+    Follows: v1.36, cpumanager/policy_static.go, validateState.
+    Departs: of several assignments that overlap the shared pool, the first by pod and container is
+        reported; the kubelet reports any of them. With strict-cpu-reservation a state must cover all CPUs
+        but the reserved ones, as upstream; a patched distribution compares with all CPUs.
+    """
+    if isinstance(policy, NoneCPUPolicy):
+        return Granted(state)
+    expected = policy.topology.cpus
+    if policy.options.strict_reservation:
+        expected -= policy.reserved
+    if not state.default and not state.assignments:
+        return Granted(state.with_default(expected))
+    fault = _state_fault(policy, state, expected)
+    return Granted(state) if fault is None else Refused((fault,))
+
+
+class PickRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The argument of a CPU picker; at least one CPU is requested, and enough are free.
+
+    Units: count in CPUs.
+    """
+
+    topology: CPUTopology
+    free: CPUSet
+    """The CPUs to choose from. With a topology affinity, a first request offers those of its NUMA nodes only."""
+    count: int
+    options: CPUOptions
+    """The options of the static policy that are on; the picker may ignore them."""
+
+
+class PickRefusal(msgspec.Struct, frozen=True):
+    """A refusal of the picker, with its reason."""
+
+    reason: str
+
+
+PickFunction: TypeAlias = Callable[[PickRequest], CPUSet | PickRefusal]
+
+
+class CPUPicker(CustomPolicy, frozen=True, kw_only=True):
+    """A named function that picks CPUs instead of the kubelet."""
+
+    pick: PickFunction
+
+    kind: ClassVar[str] = "CPU picker"
+    profile_field: ClassVar[str] = "cpuPicker"
+
+
+def cpu_picker(name: str) -> Callable[[PickFunction], CPUPicker]:
+    """Decorator that makes a function the CPU picker of this name.
+
+    >>> @cpu_picker("highest")
+    ... def highest(request: PickRequest) -> CPUSet:
+    ...     "The CPUs with the highest numbers."
+    ...     return CPUSet.from_ids(sorted(request.free)[-request.count :])
+    >>> highest.name, highest.description
+    ('highest', 'The CPUs with the highest numbers.')
+    """
+    return lambda pick: CPUPicker(name=name, description=docstring_summary(pick.__doc__), pick=pick)
+
+
+def picked_cpus(picker: CPUPicker, request: PickRequest) -> Verdict[CPUSet]:
+    """The CPUs that the picker chooses.
+
+    Errors: CustomPolicyError if it fails, or returns CPUs that are not free or another number of them.
+    """
+    try:
+        answer = picker.pick(request)
+    except Exception as error:
+        raise CustomPolicyError(picker, f"fails: {failure_text(error)}") from error
+    expected = f"{request.count} of the free CPUs {request.free}"
+    if isinstance(answer, PickRefusal):
+        refusal = PickerRefuses(
+            picker=picker.name, said=answer.reason, requested=request.count, free=request.free
+        )
+        return Refused((refusal,))
+    if not isinstance(answer, CPUSet):
+        raise CustomPolicyError(
+            picker, f"must return {expected}, but returns {answer!r}, which is no CPUSet and no PickRefusal"
+        )
+    if not answer <= request.free:
+        not_free = answer - request.free
+        raise CustomPolicyError(
+            picker, f"must return {expected}, but returns CPUs {answer}, of which {not_free} are not free"
+        )
+    if len(answer) != request.count:
+        raise CustomPolicyError(
+            picker, f"must return {expected}, but returns {len(answer)}: {answer or 'none'}"
+        )
+    return Granted(answer, (PickedBy(picker=picker.name, cpus=answer),))
+
+
+@cpu_picker("whole-caches")
+def whole_caches(request: PickRequest) -> CPUSet:
+    """Picks unused last-level caches first; the rest from the fullest cache with enough free CPUs.
+
+    Within a cache, fully free cores are picked before single threads.
+    """
+    topology, taken = request.topology, CPUSet()
+    while len(taken) < request.count:
+        missing = request.count - len(taken)
+        caches = [
+            (CPUSet(mask), CPUSet(mask) & request.free - taken) for mask in topology.in_uncore_cache.values()
+        ]
+        usable = [(cache, left) for cache, left in caches if left]
+        whole = [left for cache, left in usable if left == cache and len(cache) <= missing]
+        sufficient = [left for _, left in usable if len(left) >= missing]
+        if whole:
+            taken |= max(whole, key=lambda left: (len(left), -left.mask))
+        elif sufficient:
+            best = min(sufficient, key=lambda left: (len(left), left.mask))
+            taken |= _cores_first(request, best, missing)
+        else:
+            taken |= max((left for _, left in usable), key=lambda left: (len(left), -left.mask))
+    return taken
 
 
 def _static_policy(
@@ -235,25 +364,6 @@ def _assignment_strategy(
     )
 
 
-def validated_state(policy: CPUPolicy, state: CPUState) -> Verdict[CPUState]:
-    """The state after the kubelet starts with this one, or why it does not start.
-
-    Follows: v1.36, cpumanager/policy_static.go, validateState.
-    Departs: of several assignments that overlap the shared pool, the first by pod and container is
-        reported; the kubelet reports any of them. With strict-cpu-reservation a state must cover all CPUs
-        but the reserved ones, as upstream; a patched distribution compares with all CPUs.
-    """
-    if isinstance(policy, NoneCPUPolicy):
-        return Granted(state)
-    expected = policy.topology.cpus
-    if policy.options.strict_reservation:
-        expected -= policy.reserved
-    if not state.default and not state.assignments:
-        return Granted(state.with_default(expected))
-    fault = _state_fault(policy, state, expected)
-    return Granted(state) if fault is None else Refused((fault,))
-
-
 def _state_fault(policy: StaticCPUPolicy, state: CPUState, expected: CPUSet) -> CPUStateFault | None:
     shared, reserved = state.default, policy.reserved
     if not shared:
@@ -273,3 +383,10 @@ def _state_fault(policy: StaticCPUPolicy, state: CPUState, expected: CPUSet) -> 
         for cpus in state.pods.values():
             known |= cpus
     return None if known == expected else MachineCPUsChanged(expected=expected, found=known)
+
+
+def _cores_first(request: PickRequest, free: CPUSet, count: int) -> CPUSet:
+    """The first `count` of these CPUs: by cores with the most of them free, then by number."""
+    cores = [CPUSet(mask) & free for mask in request.topology.in_core.values()]
+    order = sorted((core for core in cores if core), key=lambda core: (-len(core), core.mask & -core.mask))
+    return CPUSet.from_ids([cpu for core in order for cpu in core][:count])

@@ -6,8 +6,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 from msgspec.structs import force_setattr
 
-from nodewright.model.hardware.machine_info import Core, MachineInfo
-from nodewright.model.reasons.cpu_start import (
+from nodewright.model.hardware import Core, MachineInfo
+from nodewright.model.reasons.cpu import (
     CoreThreadsRepeated,
     CoreWithoutThreads,
     CPUCountUnknown,

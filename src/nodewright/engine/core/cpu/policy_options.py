@@ -6,8 +6,8 @@ from typing import Annotated, Self
 import msgspec
 
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology
-from nodewright.engine.core.requests.manager_requests import allocated_in_status
-from nodewright.model.reasons.cpu_start import (
+from nodewright.engine.core.requests.effective_resources import allocated_in_status
+from nodewright.model.reasons.cpu import (
     AlignBySocketAgainstMachine,
     AlignBySocketAgainstPolicy,
     CPUOptionGated,

@@ -1,24 +1,28 @@
-"""Allocates devices to containers and releases them.
+"""Allocates devices to containers and releases them; the topology hints of the device manager by resource.
 
 A container first receives the devices that its pod's init containers leave, then aligned ones, then others.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.engine.core.devices.device_manager import DeviceManager, DevicePluginError
 from nodewright.engine.core.devices.device_state import (
+    EMPTY_DEVICE_LIST,
     NO_DEVICES,
     DeviceIdSet,
     DeviceList,
+    DeviceManager,
+    DevicePluginError,
     DeviceState,
     PreferredAllocations,
     ReusableDevices,
     device_stock,
 )
+from nodewright.engine.core.requests.effective_resources import RequestOptions, pod_limits
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.reasons.devices import (
     DeviceAllocationFailed,
@@ -40,8 +44,13 @@ from nodewright.model.reasons.devices import (
 )
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.subsets import Demand, MinimumSize, minimum_size
+from nodewright.model.values.topology_hints import IMPOSSIBLE, Fitting, HintList, ProviderHints
 
 TierReason: TypeAlias = Literal["reuse", "aligned", "preferred", "unaligned", "withoutTopology"]
+
+_NO_HINTS: Granted[ProviderHints | None] = Granted({})
+_WITHOUT_OVERHEAD = RequestOptions(exclude_overhead=True)
 
 
 class ContainerDeviceRequest(msgspec.Struct, frozen=True):
@@ -74,6 +83,183 @@ def device_choice(
     selection = _Selection(request.count)
     refusal = _pick(manager, state, listed, request, selection)
     return DeviceChoice(frozenset(selection.picked), tuple(selection.tiers), refusal)
+
+
+DevicesByResource = Mapping[str, tuple[str, ...]]
+"""Ids by resource, ascending."""
+
+
+class DeviceAllocation(msgspec.Struct, frozen=True):
+    """The verdict, and the state after it; a refusal may leave devices marked as in use without a holder.
+
+    Granted: all devices that the container holds.
+    """
+
+    state: DeviceState
+    verdict: Verdict[DevicesByResource]
+
+
+def allocate(
+    manager: DeviceManager, state: DeviceState, pod: Pod, container: Container, affinity: NUMASet | None
+) -> DeviceAllocation:
+    """Allocates a container's devices, on the affinity's NUMA nodes where possible.
+
+    Follows: v1.36, devicemanager/manager.go, Allocate, allocateContainerResources. Devices of one
+        resource stay allocated if the next resource fails.
+    Departs: allocates resources in the order of their names; the kubelet iterates over a map in random order.
+    """
+    uid = pod.metadata.uid
+    if state.reusable is not None and state.reusable.pod != uid:
+        state = replace(state, reusable=None)
+    limits = container.resources.limits
+    resources = sorted(filter(state.is_device_plugin_resource, limits)) if state.has_devices else []
+    if not resources and uid not in state.pod_devices:
+        return DeviceAllocation(state, _NO_DEVICES_GRANTED)
+    because: list[DeviceReason] = []
+    for resource in resources:
+        if manager.skips_claimed_resources and _is_claimed(pod, container, resource):
+            continue
+        reusable = state.reusable_by(uid).get(resource, NO_DEVICES)
+        request = ContainerDeviceRequest(
+            resource, limits[resource].value(), affinity, reusable, container.name
+        )
+        state, outcome = _allocate_resource(manager, state, (uid, container.name), request)
+        if isinstance(outcome, Refused):
+            return DeviceAllocation(state, outcome)
+        because += outcome.value
+    held = container_device_ids(state, uid, container.name)
+    return DeviceAllocation(_with_reuse(state, pod, container), Granted(held, tuple(because)))
+
+
+def without_inactive_pods(state: DeviceState, active: Mapping[str, Collection[str]]) -> DeviceState:
+    """The state without the devices of inactive pods; `active` has the containers of active pods by pod uid.
+
+    The kubelet does this before hints and before each allocation, once its sources are ready.
+
+    Follows: v1.36, devicemanager/manager.go, UpdateAllocatedDevices.
+    """
+    if state.running_at_start is not None or all(uid in active for uid in state.pod_devices):
+        return state
+    held = {uid: containers for uid, containers in state.pod_devices.items() if uid in active}
+    responses = (
+        {uid: response for uid, response in state.allocation_responses.items() if uid in active}
+        if state.allocation_responses
+        else state.allocation_responses
+    )
+    return replace(state, pod_devices=held, allocation_responses=responses).with_in_use_recomputed()
+
+
+def container_device_ids(state: DeviceState, uid: str, container: str) -> DevicesByResource:
+    """The container's devices by resource."""
+    held = state.container_devices(uid, container)
+    return {resource: tuple(sorted(devices)) for resource, devices in sorted(held.items())}
+
+
+def free_devices(state: DeviceState) -> DevicesByResource:
+    """The healthy devices that are not in use, by resource."""
+    return {resource: tuple(sorted(state.free(resource))) for resource in sorted(state.device_lists)}
+
+
+def device_capacity(state: DeviceState) -> dict[str, int]:
+    """The number of devices by registered resource.
+
+    Follows: v1.36, devicemanager/manager.go, GetCapacity.
+    """
+    return {
+        resource: len(listed.healthy) + len(listed.unhealthy)
+        for resource, listed in sorted(state.device_lists.items())
+    }
+
+
+def device_allocatable(state: DeviceState) -> dict[str, int]:
+    """The number of healthy devices by registered resource.
+
+    Follows: v1.36, devicemanager/manager.go, GetCapacity.
+    """
+    return {resource: len(listed.healthy) for resource, listed in sorted(state.device_lists.items())}
+
+
+def in_use_counts(state: DeviceState) -> dict[str, int]:
+    """The number of devices in use by resource: the lower bound of the node's allocatable at admission.
+
+    Follows: v1.36, devicemanager/manager.go, sanitizeNodeAllocatable.
+    """
+    return (
+        {resource: len(devices) for resource, devices in sorted(state.in_use.items())} if state.in_use else {}
+    )
+
+
+def container_hints(
+    manager: DeviceManager, state: DeviceState, pod: Pod, container: Container
+) -> Verdict[ProviderHints | None]:
+    """The hints for a container by resource. Refused: the kubelet crashes.
+
+    Follows: v1.36, devicemanager/topology_hints.go, GetTopologyHints.
+    """
+    limits = container.resources.limits
+    if not (limits and state.has_devices):
+        return _NO_HINTS
+    requested = {
+        name: amount.value() for name, amount in limits.items() if state.is_device_plugin_resource(name)
+    }
+    if not requested:
+        return _NO_HINTS
+    held = state.container_devices(pod.metadata.uid, container.name)
+    return _hints(manager, state, requested, held, state.reusable_by(pod.metadata.uid))
+
+
+def pod_hints(manager: DeviceManager, state: DeviceState, pod: Pod) -> Verdict[ProviderHints | None]:
+    """The hints for a pod as a whole by resource. Refused: the kubelet crashes.
+
+    Follows: v1.36, devicemanager/topology_hints.go, GetPodTopologyHints.
+    """
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    if not state.has_devices or not any(
+        state.is_device_plugin_resource(name)
+        for container in containers
+        for name in container.resources.limits
+    ):
+        return _NO_HINTS
+    limits = pod_limits(pod, _WITHOUT_OVERHEAD)
+    requested = {
+        name: amount.value() for name, amount in limits.items() if state.is_device_plugin_resource(name)
+    }
+    held = {name: state.devices_of_pod(pod.metadata.uid, name) for name in requested}
+    return _hints(manager, state, requested, held, {})
+
+
+def device_hints(
+    manager: DeviceManager, listed: DeviceList, available: DeviceIdSet, reusable: DeviceIdSet, requested: int
+) -> HintList:
+    """The hints for the requested number of available and reusable devices.
+
+    Reusable devices that report no NUMA topology do not count and need not be included.
+
+    Follows: v1.36, devicemanager/topology_hints.go, generateDeviceTopologyHints, deviceNUMANodes.
+    """
+    nodes = 0
+    for mask, _ in listed.count_by_mask:
+        nodes |= mask
+    nodes = (nodes & manager.numa.mask if manager.hints_from_hosts_only else 0) or manager.numa.mask
+    masks = listed.numa_masks
+    reusable_masks = [masks[name] & nodes for name in reusable if listed.devices[name].numa_nodes is not None]
+    free = _count_by_mask([masks[name] & nodes for name in available] + reusable_masks)
+    total = tuple((mask & nodes, count) for mask, count in listed.count_by_mask if mask & nodes)
+    smallest = min_affinity_size(nodes, Demand(requested, total))
+    fitting = Fitting(
+        nodes=NUMASet(nodes),
+        demands=(Demand(requested, free),),
+        preferred_size=smallest.size,
+        touching=tuple(sorted(set(reusable_masks))),
+        proved=smallest.proved,
+    )
+    return HintList(fitting=fitting)
+
+
+@lru_cache(maxsize=1024)
+def min_affinity_size(nodes: int, demand: Demand) -> MinimumSize:
+    """The least number of NUMA nodes with enough devices; cached, as only the machine and the request decide it."""
+    return minimum_size(nodes, [demand])
 
 
 class _Selection:
@@ -184,111 +370,7 @@ def _preferred(
     return candidates.intersection(answer or ())
 
 
-DevicesByResource = Mapping[str, tuple[str, ...]]
-"""Ids by resource, ascending."""
-
-
 _NO_DEVICES_GRANTED: Granted[DevicesByResource] = Granted({})
-
-
-class DeviceAllocation(msgspec.Struct, frozen=True):
-    """The verdict, and the state after it; a refusal may leave devices marked as in use without a holder.
-
-    Granted: all devices that the container holds.
-    """
-
-    state: DeviceState
-    verdict: Verdict[DevicesByResource]
-
-
-def allocate(
-    manager: DeviceManager, state: DeviceState, pod: Pod, container: Container, affinity: NUMASet | None
-) -> DeviceAllocation:
-    """Allocates a container's devices, on the affinity's NUMA nodes where possible.
-
-    Follows: v1.36, devicemanager/manager.go, Allocate, allocateContainerResources. Devices of one
-        resource stay allocated if the next resource fails.
-    Departs: allocates resources in the order of their names; the kubelet iterates over a map in random order.
-    """
-    uid = pod.metadata.uid
-    if state.reusable is not None and state.reusable.pod != uid:
-        state = replace(state, reusable=None)
-    limits = container.resources.limits
-    resources = sorted(filter(state.is_device_plugin_resource, limits)) if state.has_devices else []
-    if not resources and uid not in state.pod_devices:
-        return DeviceAllocation(state, _NO_DEVICES_GRANTED)
-    because: list[DeviceReason] = []
-    for resource in resources:
-        if manager.skips_claimed_resources and _is_claimed(pod, container, resource):
-            continue
-        reusable = state.reusable_by(uid).get(resource, NO_DEVICES)
-        request = ContainerDeviceRequest(
-            resource, limits[resource].value(), affinity, reusable, container.name
-        )
-        state, outcome = _allocate_resource(manager, state, (uid, container.name), request)
-        if isinstance(outcome, Refused):
-            return DeviceAllocation(state, outcome)
-        because += outcome.value
-    held = container_device_ids(state, uid, container.name)
-    return DeviceAllocation(_with_reuse(state, pod, container), Granted(held, tuple(because)))
-
-
-def without_inactive_pods(state: DeviceState, active: Mapping[str, Collection[str]]) -> DeviceState:
-    """The state without the devices of inactive pods; `active` has the containers of active pods by pod uid.
-
-    The kubelet does this before hints and before each allocation, once its sources are ready.
-
-    Follows: v1.36, devicemanager/manager.go, UpdateAllocatedDevices.
-    """
-    if state.running_at_start is not None or all(uid in active for uid in state.pod_devices):
-        return state
-    held = {uid: containers for uid, containers in state.pod_devices.items() if uid in active}
-    responses = (
-        {uid: response for uid, response in state.allocation_responses.items() if uid in active}
-        if state.allocation_responses
-        else state.allocation_responses
-    )
-    return replace(state, pod_devices=held, allocation_responses=responses).with_in_use_recomputed()
-
-
-def container_device_ids(state: DeviceState, uid: str, container: str) -> DevicesByResource:
-    """The container's devices by resource."""
-    held = state.container_devices(uid, container)
-    return {resource: tuple(sorted(devices)) for resource, devices in sorted(held.items())}
-
-
-def free_devices(state: DeviceState) -> DevicesByResource:
-    """The healthy devices that are not in use, by resource."""
-    return {resource: tuple(sorted(state.free(resource))) for resource in sorted(state.device_lists)}
-
-
-def device_capacity(state: DeviceState) -> dict[str, int]:
-    """The number of devices by registered resource.
-
-    Follows: v1.36, devicemanager/manager.go, GetCapacity.
-    """
-    return {
-        resource: len(listed.healthy) + len(listed.unhealthy)
-        for resource, listed in sorted(state.device_lists.items())
-    }
-
-
-def device_allocatable(state: DeviceState) -> dict[str, int]:
-    """The number of healthy devices by registered resource.
-
-    Follows: v1.36, devicemanager/manager.go, GetCapacity.
-    """
-    return {resource: len(listed.healthy) for resource, listed in sorted(state.device_lists.items())}
-
-
-def in_use_counts(state: DeviceState) -> dict[str, int]:
-    """The number of devices in use by resource: the lower bound of the node's allocatable at admission.
-
-    Follows: v1.36, devicemanager/manager.go, sanitizeNodeAllocatable.
-    """
-    return (
-        {resource: len(devices) for resource, devices in sorted(state.in_use.items())} if state.in_use else {}
-    )
 
 
 def _is_claimed(pod: Pod, container: Container, resource: str) -> bool:
@@ -398,3 +480,56 @@ def _with_reuse(state: DeviceState, pod: Pod, container: Container) -> DeviceSta
         previous = reusable.get(resource, NO_DEVICES)
         reusable_after[resource] = previous | devices if is_init else previous - devices
     return replace(state, reusable=ReusableDevices(pod.metadata.uid, reusable_after))
+
+
+def _hints(
+    manager: DeviceManager,
+    state: DeviceState,
+    requested: Mapping[str, int],
+    held: Mapping[str, DeviceIdSet],
+    reusable: Mapping[str, DeviceIdSet],
+) -> Verdict[ProviderHints | None]:
+    hints_by_resource: dict[str, HintList | None] = {}
+    for resource, count in sorted(requested.items()):
+        held_and_reusable = held.get(resource, NO_DEVICES), reusable.get(resource, NO_DEVICES)
+        hints = _resource_hints(manager, state, resource, count, held_and_reusable)
+        if isinstance(hints, DeviceUnlisted):
+            return Refused((hints,))
+        hints_by_resource[resource] = hints
+    return Granted(hints_by_resource)
+
+
+def _resource_hints(
+    manager: DeviceManager,
+    state: DeviceState,
+    resource: str,
+    requested: int,
+    held_and_reusable: tuple[DeviceIdSet, DeviceIdSet],
+) -> HintList | DeviceUnlisted | None:
+    """The hints for one resource, given the devices that are already held and those that are reusable."""
+    held, reusable = held_and_reusable
+    listed = state.device_lists.get(resource, EMPTY_DEVICE_LIST)
+    if not listed.has_topology:
+        return None
+    if held:
+        if len(held) != requested:
+            return IMPOSSIBLE
+        available, reusable = held, NO_DEVICES
+    else:
+        available = state.free(resource)
+        if len(available | reusable) < requested:
+            return IMPOSSIBLE
+    unlisted = sorted((held or reusable) - listed.numa_masks.keys())
+    if unlisted and manager.follows_defects:
+        return DeviceUnlisted(resource=resource, device=unlisted[0])
+    if not manager.follows_defects:
+        available, reusable = available.difference(unlisted), reusable & listed.healthy
+    return device_hints(manager, listed, available, reusable, requested)
+
+
+def _count_by_mask(masks: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    counts: dict[int, int] = {}
+    for mask in masks:
+        if mask:
+            counts[mask] = counts.get(mask, 0) + 1
+    return tuple(sorted(counts.items()))

@@ -12,17 +12,17 @@ import msgspec
 
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
 from nodewright.engine.core.requests.effective_resources import (
+    NEWEST_REQUEST_RULES,
+    RequestRules,
     pod_limits,
+    reclaimable_requests,
 )
-from nodewright.engine.core.requests.integer_requests import reclaimable_requests
 from nodewright.engine.core.requests.qos_and_priority import is_critical
-from nodewright.engine.core.requests.request_options import NEWEST_REQUEST_RULES, RequestRules
 from nodewright.model.kubernetes.eviction_thresholds import SIGNAL_RESOURCES, Signal
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import EPHEMERAL_STORAGE, INODES, MEMORY, PIDS
 from nodewright.model.kubernetes.stats_summary import FsStats, PodStats, StatsSummary
-from nodewright.model.values.quantity import Quantity
-from nodewright.model.values.units import wrap_int64
+from nodewright.model.values.quantity import Quantity, wrap_int64
 
 Amount: TypeAlias = int | Fraction
 """An exact amount; a fraction only for a request of a part of a byte, as in `memory: 400m`."""

@@ -17,8 +17,7 @@ from nodewright.model.kubernetes.stats_summary import FsStats, MemoryStats, Rlim
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.values.duration import Duration
 from nodewright.model.values.instant import ZERO_TIME, Instant
-from nodewright.model.values.quantity import Quantity, QuantityFormat
-from nodewright.model.values.units import wrap_int64
+from nodewright.model.values.quantity import Quantity, QuantityFormat, wrap_int64
 
 
 class NodeFilesystems(msgspec.Struct, frozen=True, kw_only=True):

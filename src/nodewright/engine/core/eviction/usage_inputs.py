@@ -203,7 +203,7 @@ def _count(amount: Quantity | None) -> int | None:
 
 
 def _with_node_memory(node: NodeStats, left: int, capacity: int) -> NodeStats:
-    return replace(node, memory=_memory(node.memory, left, capacity))
+    return replace(node, memory=_memory_left(node.memory, left, capacity))
 
 
 def _with_pods_memory(node: NodeStats, left: int, capacity: int) -> NodeStats:
@@ -212,11 +212,11 @@ def _with_pods_memory(node: NodeStats, left: int, capacity: int) -> NodeStats:
         (container for container in node.system_containers if container.name == PODS_CGROUP),
         ContainerStats(PODS_CGROUP),
     )
-    pods = replace(pods, memory=_memory(pods.memory, left, capacity))
+    pods = replace(pods, memory=_memory_left(pods.memory, left, capacity))
     return replace(node, system_containers=(*others, pods))
 
 
-def _memory(memory: MemoryStats | None, left: int, capacity: int) -> MemoryStats:
+def _memory_left(memory: MemoryStats | None, left: int, capacity: int) -> MemoryStats:
     memory = memory or MemoryStats()
     if memory.available_bytes is not None and memory.working_set_bytes is not None:
         capacity = memory.available_bytes + memory.working_set_bytes
@@ -230,40 +230,44 @@ def _with_processes(node: NodeStats, left: int, capacity: int) -> NodeStats:
 
 
 def _with_nodefs(node: NodeStats, left: int, capacity: int) -> NodeStats:
-    return replace(node, fs=_bytes(node.fs, left, capacity))
+    return replace(node, fs=_bytes_left(node.fs, left, capacity))
 
 
 def _with_nodefs_inodes(node: NodeStats, left: int, capacity: int) -> NodeStats:
-    return replace(node, fs=_inodes(node.fs, left, capacity))
+    return replace(node, fs=_inodes_left(node.fs, left, capacity))
 
 
 def _with_imagefs(node: NodeStats, left: int, capacity: int) -> NodeStats:
     runtime = node.runtime or RuntimeStats()
-    return replace(node, runtime=replace(runtime, image_fs=_bytes(runtime.image_fs, left, capacity)))
+    return replace(node, runtime=replace(runtime, image_fs=_bytes_left(runtime.image_fs, left, capacity)))
 
 
 def _with_imagefs_inodes(node: NodeStats, left: int, capacity: int) -> NodeStats:
     runtime = node.runtime or RuntimeStats()
-    return replace(node, runtime=replace(runtime, image_fs=_inodes(runtime.image_fs, left, capacity)))
+    return replace(node, runtime=replace(runtime, image_fs=_inodes_left(runtime.image_fs, left, capacity)))
 
 
 def _with_containerfs(node: NodeStats, left: int, capacity: int) -> NodeStats:
     runtime = node.runtime or RuntimeStats()
-    return replace(node, runtime=replace(runtime, container_fs=_bytes(runtime.container_fs, left, capacity)))
+    return replace(
+        node, runtime=replace(runtime, container_fs=_bytes_left(runtime.container_fs, left, capacity))
+    )
 
 
 def _with_containerfs_inodes(node: NodeStats, left: int, capacity: int) -> NodeStats:
     runtime = node.runtime or RuntimeStats()
-    return replace(node, runtime=replace(runtime, container_fs=_inodes(runtime.container_fs, left, capacity)))
+    return replace(
+        node, runtime=replace(runtime, container_fs=_inodes_left(runtime.container_fs, left, capacity))
+    )
 
 
-def _bytes(fs: FsStats | None, left: int, capacity: int) -> FsStats:
+def _bytes_left(fs: FsStats | None, left: int, capacity: int) -> FsStats:
     fs = fs or FsStats()
     known = capacity if fs.capacity_bytes is None else fs.capacity_bytes
     return replace(fs, available_bytes=left, capacity_bytes=known)
 
 
-def _inodes(fs: FsStats | None, left: int, capacity: int) -> FsStats:
+def _inodes_left(fs: FsStats | None, left: int, capacity: int) -> FsStats:
     fs = fs or FsStats()
     known = capacity if fs.inodes is None else fs.inodes
     return replace(fs, inodes_free=left, inodes=known)

@@ -6,21 +6,19 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.engine.core.memory.memory_demand import (
+from nodewright.engine.core.memory.memory_state import (
     DEFAULT_MEMORY_GATES,
     UINT64_MODULUS,
-    MemoryGates,
-    PodMemoryDemand,
-)
-from nodewright.engine.core.memory.memory_state import (
     Block,
+    MemoryGates,
     MemoryState,
     MemoryTable,
     NUMAMemory,
     NUMANodeMap,
+    PodMemoryDemand,
     with_block,
 )
-from nodewright.model.hardware.machine_info import HugePages, NUMANode
+from nodewright.model.hardware import HugePages, NUMANode
 from nodewright.model.kubernetes.objects import Pod, ResourceList
 from nodewright.model.kubernetes.resource_names import MEMORY, is_huge_page
 from nodewright.model.reasons.memory import (

@@ -1,18 +1,25 @@
-"""Node selector and required node affinity."""
+"""Node selector and required node affinity; whether the DaemonSet controller creates a pod for the node."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from nodewright.model.kubernetes.name_validation import is_label_key, is_label_value
-from nodewright.model.kubernetes.objects import NodeSelectorRequirement, NodeSelectorTerm, PodSpec
+from nodewright.model.kubernetes.objects import (
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PodSpec,
+    Taint,
+    tolerates,
+)
 from nodewright.model.patterns import lazy_pattern
 from nodewright.model.reasons.predicates import (
     LabelMissing,
     NodeAffinityMismatch,
     RequirementUnmet,
     TermUnmet,
+    UntoleratedTaints,
 )
-from nodewright.model.values.units import fits_int64
+from nodewright.model.values.quantity import fits_int64
 
 _INTEGER = lazy_pattern(r"[+-]?[0-9]{1,4000}", re.ASCII)
 
@@ -35,6 +42,24 @@ def affinity_mismatch(spec: PodSpec, node: str, labels: Mapping[str, str]) -> No
     if not missing and unmet is None:
         return None
     return NodeAffinityMismatch(node=node, selector=missing, terms=unmet or ())
+
+
+def daemon_pod_obstacle(
+    spec: PodSpec, node: str, labels: Mapping[str, str], taints: Sequence[Taint]
+) -> NodeAffinityMismatch | UntoleratedTaints | None:
+    """Why a DaemonSet with this pod spec creates no pod for the node; None: it creates one.
+
+    Follows: v1.36, pkg/controller/daemon/daemon_controller.go, NodeShouldRunDaemonPod.
+    """
+    untolerated = tuple(
+        taint
+        for taint in taints
+        if taint.effect in ("NoSchedule", "NoExecute")
+        and not any(tolerates(toleration, taint) for toleration in spec.tolerations)
+    )
+    if untolerated:
+        return UntoleratedTaints(taints=untolerated)
+    return affinity_mismatch(spec, node, labels)
 
 
 def _unmet_affinity_terms(

@@ -1,30 +1,31 @@
-"""The kubelet's admission predicates, in its order."""
+"""The kubelet's admission predicates, in its order.
 
-from collections.abc import Mapping
-from typing import TypeAlias
+They read the requests and host ports of a node's pods, as sums that change with each pod.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
-from nodewright.engine.core.predicates.requested_resources import (
-    NodeUsage,
-    allocatable_amounts,
-    port_conflicts,
-    shortages,
+from nodewright.engine.core.requests.effective_resources import (
+    NEWEST_REQUEST_RULES,
+    RequestRules,
+    scheduler_requests,
+    scheduler_usage,
 )
-from nodewright.engine.core.requests.integer_requests import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import is_static
-from nodewright.engine.core.requests.request_options import NEWEST_REQUEST_RULES, RequestRules
 from nodewright.model.kubernetes.cluster_objects import APINode
-from nodewright.model.kubernetes.objects import Container, Pod, Taint, Toleration
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceList, Taint, Toleration, tolerates
 from nodewright.model.kubernetes.resource_names import is_extended, is_scalar
-from nodewright.model.kubernetes.tolerations import tolerates
 from nodewright.model.reasons.predicates import (
     HostPortsTaken,
     InsufficientResource,
     NodeAffinityMismatch,
     NodeNameMismatch,
+    PortConflict,
     PredicateFailure,
     UntoleratedTaints,
 )
@@ -39,7 +40,10 @@ from nodewright.model.reasons.reason import (
 from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.releases.release_rules import ClaimedInPredicates
-from nodewright.model.values.quantity import ZERO
+from nodewright.model.values.quantity import INT64_MAX, INT64_MIN, ZERO, wrap_int64
+
+ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - Kubernetes' value where a pod sets no host IP
+_ORDER = {"pods": 0, "cpu": 1, "memory": 2, "ephemeral-storage": 3}
 
 
 def untolerated_taints(
@@ -58,7 +62,60 @@ def untolerated_taints(
 
 
 OS_LABEL = "kubernetes.io/os"
-_STRICT = "Strict"
+
+
+class HostPort(NamedTuple):
+    """A port of the node that a pod uses or requests."""
+
+    port: int
+    protocol: str
+    host_ip: str
+
+
+class AllocatedHostPort(NamedTuple):
+    """A port of the node and the pod that uses it, as namespace/name."""
+
+    port: HostPort
+    holder: str
+
+
+class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """The number, requests and host ports of the pods on a node.
+
+    Units: requests in thousandths for cpu, else bytes or pieces.
+    """
+
+    pods: int = 0
+    requests: Mapping[str, int] = {}
+    ports: tuple[AllocatedHostPort, ...] = ()
+    rules: RequestRules = NEWEST_REQUEST_RULES
+    sidecar_ports: bool = True
+    """Whether host ports of sidecars count."""
+
+    def plus(self, *pods: Pod) -> "NodeUsage":
+        """The usage with these pods added."""
+        requests, ports = dict(self.requests), self.ports
+        for pod in pods:
+            for name, amount in scheduler_usage(pod, self.rules).items():
+                total = requests.get(name, 0) + amount
+                requests[name] = total if INT64_MIN <= total <= INT64_MAX else wrap_int64(total)
+            if has_ports(pod):
+                own_ports = host_ports(pod, sidecars=self.sidecar_ports)
+                ports += tuple([AllocatedHostPort(port, pod.full_name) for port in own_ports])
+        return replace(self, pods=self.pods + len(pods), requests=requests, ports=ports)
+
+    def minus(self, *pods: Pod) -> "NodeUsage":
+        """The usage without these pods, which must be as they were when they were added, status included."""
+        requests = dict(self.requests)
+        ports = list(self.ports)
+        for pod in pods:
+            for name, amount in scheduler_usage(pod, self.rules).items():
+                total = requests[name] - amount
+                requests[name] = total if INT64_MIN <= total <= INT64_MAX else wrap_int64(total)
+            if ports:
+                for port in host_ports(pod, sidecars=self.sidecar_ports):
+                    ports.remove(AllocatedHostPort(port, pod.full_name))
+        return replace(self, pods=self.pods - len(pods), requests=requests, ports=tuple(ports))
 
 
 class PredicateRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +153,28 @@ class PredicateRules(msgspec.Struct, frozen=True, kw_only=True):
     def no_usage(self) -> NodeUsage:
         """The usage of a node without pods."""
         return NodeUsage(rules=self.requests, sidecar_ports=self.sidecar_host_ports)
+
+
+def has_ports(pod: Pod) -> bool:
+    """Whether a container of the pod lists ports, of which only some may be ports of the host."""
+    spec = pod.spec
+    for container in spec.containers:
+        if container.ports:
+            return True
+    return any(init.ports for init in spec.init_containers)
+
+
+def host_ports(pod: Pod, *, sidecars: bool = True) -> Iterator[HostPort]:
+    """The host ports of the pod's sidecars, if they count, and containers.
+
+    Follows: v1.36, pkg/scheduler/util/utils.go, GetHostPorts.
+    """
+    spec = pod.spec
+    restartable = [init for init in spec.init_containers if init.is_sidecar] if sidecars else []
+    for container in (*restartable, *spec.containers):
+        for port in container.ports:
+            if port.host_port > 0:
+                yield HostPort(port.host_port, port.protocol or "TCP", port.host_ip or ALL_ADDRESSES)
 
 
 DEFAULT_PREDICATE_RULES = PredicateRules()
@@ -160,10 +239,6 @@ class PredicateResult(msgspec.Struct, frozen=True):
     """Whether the node was fetched again, because only its labels failed the pod."""
 
 
-_FITS = PredicateResult(Granted(None))
-_FITS_AFTER_REFETCH = PredicateResult(Granted(None), refetched=True)
-
-
 def check_predicates(
     pod: Pod,
     node: NodeView | NodeUnavailable,
@@ -215,30 +290,6 @@ def is_scalar_shortage(failure: PredicateFailure) -> bool:
     return isinstance(failure, InsufficientResource) and is_scalar(failure.resource)
 
 
-_EarlyRefusal: TypeAlias = (
-    OSLabelMismatch | OSFieldMismatch | SidecarForbidden | SupplementalGroupsPolicyUnsupported
-)
-
-
-def _unresolvable_failure(pod: Pod, node: NodeView, rules: PredicateRules) -> _EarlyRefusal | None:
-    """A failure that preemption cannot resolve."""
-    label = pod.metadata.labels.get(OS_LABEL)
-    # The node's label has been corrected, so the kubelet's operating system counts.
-    if label is not None and label != rules.os:
-        return OSLabelMismatch(wanted=label, actual=rules.os)
-    if pod.spec.os is not None and pod.spec.os.name != rules.os:
-        return OSFieldMismatch(wanted=pod.spec.os.name, actual=rules.os)
-    if rules.forbids_sidecars:
-        sidecar = next((init for init in pod.spec.init_containers if init.is_sidecar), None)
-        if sidecar is not None:
-            return SidecarForbidden(container=sidecar.name)
-    context = pod.spec.security_context
-    is_strict = context is not None and context.supplemental_groups_policy == _STRICT
-    if is_strict and rules.supplemental_groups_checked and not node.has_supplemental_groups_policy:
-        return SupplementalGroupsPolicyUnsupported(policy=_STRICT)
-    return None
-
-
 def requests_on_node(pod: Pod, allocatable: Mapping[str, int], rules: PredicateRules) -> Mapping[str, int]:
     """The pod's requests on this node, without extended resources that the node does not have.
 
@@ -265,6 +316,103 @@ def requests_on_node(pod: Pod, allocatable: Mapping[str, int], rules: PredicateR
         case _:
             return requests
     return {name: amount for name, amount in requests.items() if name not in skipped}
+
+
+NO_USAGE = NodeUsage()
+
+
+def node_usage(pods: Iterable[Pod], empty: NodeUsage = NO_USAGE) -> NodeUsage:
+    """The usage of these pods together, by the rules of the empty one."""
+    return empty.plus(*pods)
+
+
+def allocatable_amounts(resources: ResourceList) -> dict[str, int]:
+    """The node's allocatable amounts as integers, for the resources that are counted.
+
+    Units:   cpu in thousandths, memory and storage in bytes, everything else in pieces; rounded up.
+    Follows: v1.36, pkg/scheduler/framework/types.go, Resource.Add.
+    """
+    return {
+        name: amount.milli_value() if name == "cpu" else amount.value()
+        for name, amount in resources.items()
+        if name in _ORDER or is_scalar(name)
+    }
+
+
+def shortages(
+    requests: Mapping[str, int], others: NodeUsage, allocatable: Mapping[str, int]
+) -> list[InsufficientResource]:
+    """The insufficient resources: pods, cpu, memory, ephemeral-storage, then the others by name.
+
+    Follows: v1.36, pkg/scheduler/framework/plugins/noderesources/fit.go, fitsRequest.
+    Departs: the others are ordered by name; the kubelet's order is random.
+    """
+    short = []
+    pod_capacity = allocatable.get("pods", 0)
+    if others.pods >= pod_capacity:
+        short.append(
+            InsufficientResource(resource="pods", requested=1, used=others.pods, capacity=pod_capacity)
+        )
+    requests_in_use = others.requests
+    for name, amount in requests.items():
+        if amount > 0:
+            used, capacity = requests_in_use.get(name, 0), allocatable.get(name, 0)
+            left = capacity - used
+            if amount > (left if INT64_MIN <= left <= INT64_MAX else wrap_int64(left)):
+                short.append(
+                    InsufficientResource(resource=name, requested=amount, used=used, capacity=capacity)
+                )
+    if len(short) > 1:
+        short.sort(key=lambda shortage: (_ORDER.get(shortage.resource, len(_ORDER)), shortage.resource))
+    return short
+
+
+def port_conflicts(pod: Pod, others: NodeUsage) -> tuple[PortConflict, ...]:
+    """The pod's host ports that are in use; an address conflicts with itself and with 0.0.0.0.
+
+    Follows: v1.36, kube-scheduler/framework/types.go, HostPortInfo.CheckConflict.
+    """
+    if not others.ports:
+        return ()
+    return tuple(
+        PortConflict(
+            port=requested.port,
+            protocol=requested.protocol,
+            host_ip=requested.host_ip,
+            holder=holder,
+            holder_ip=allocated.host_ip,
+        )
+        for requested in host_ports(pod, sidecars=others.sidecar_ports)
+        for allocated, holder in others.ports
+        if _conflict(requested, allocated)
+    )
+
+
+_STRICT = "Strict"
+_FITS = PredicateResult(Granted(None))
+_FITS_AFTER_REFETCH = PredicateResult(Granted(None), refetched=True)
+_EarlyRefusal: TypeAlias = (
+    OSLabelMismatch | OSFieldMismatch | SidecarForbidden | SupplementalGroupsPolicyUnsupported
+)
+
+
+def _unresolvable_failure(pod: Pod, node: NodeView, rules: PredicateRules) -> _EarlyRefusal | None:
+    """A failure that preemption cannot resolve."""
+    label = pod.metadata.labels.get(OS_LABEL)
+    # The node's label has been corrected, so the kubelet's operating system counts.
+    if label is not None and label != rules.os:
+        return OSLabelMismatch(wanted=label, actual=rules.os)
+    if pod.spec.os is not None and pod.spec.os.name != rules.os:
+        return OSFieldMismatch(wanted=pod.spec.os.name, actual=rules.os)
+    if rules.forbids_sidecars:
+        sidecar = next((init for init in pod.spec.init_containers if init.is_sidecar), None)
+        if sidecar is not None:
+            return SidecarForbidden(container=sidecar.name)
+    context = pod.spec.security_context
+    is_strict = context is not None and context.supplemental_groups_policy == _STRICT
+    if is_strict and rules.supplemental_groups_checked and not node.has_supplemental_groups_policy:
+        return SupplementalGroupsPolicyUnsupported(policy=_STRICT)
+    return None
 
 
 def _without_claimed_requests(pod: Pod, claimed: frozenset[tuple[str, str]]) -> Pod:
@@ -313,3 +461,11 @@ def _failures(
         if taints:
             failures.append(UntoleratedTaints(taints=taints))
     return failures
+
+
+def _conflict(port: HostPort, other: HostPort) -> bool:
+    return (
+        port.port == other.port
+        and port.protocol == other.protocol
+        and (port.host_ip == other.host_ip or ALL_ADDRESSES in (port.host_ip, other.host_ip))
+    )

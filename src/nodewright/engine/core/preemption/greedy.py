@@ -6,9 +6,12 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from nodewright.engine.core.requests.integer_requests import preemption_requests
+from nodewright.engine.core.requests.effective_resources import (
+    NEWEST_REQUEST_RULES,
+    RequestRules,
+    preemption_requests,
+)
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, can_preempt, is_critical, qos_class
-from nodewright.engine.core.requests.request_options import NEWEST_REQUEST_RULES, RequestRules
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY
 from nodewright.model.reasons.predicates import InsufficientResource, NoVictimsSuffice, PredicateFailure

@@ -1,20 +1,50 @@
-"""The effective requests and limits of a pod as a whole, and a cache for functions of spec and status."""
+"""The effective requests and limits of a pod as a whole, and what admission, preemption and the managers count of them.
 
-from collections.abc import Iterable
+The options of the sums say what counts; a release and its gates choose them. The CPU and memory managers count a container's
+requests, or what its status says is allocated. What depends on spec and status alone is cached.
+
+Units: integer requests have cpu in thousandths, everything else in units (bytes, pieces).
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import StrEnum
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 import msgspec
 
-from nodewright.engine.core.requests.request_options import SPEC_ONLY, RequestOptions
 from nodewright.model.kubernetes.objects import (
     Container,
     ContainerStatus,
     Pod,
+    PodSpec,
+    PodStatus,
     ResourceList,
     ResourceRequirements,
 )
-from nodewright.model.kubernetes.resource_names import is_supported_pod_level
+from nodewright.model.kubernetes.resource_names import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    PODS,
+    is_scalar,
+    is_supported_pod_level,
+)
+from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from nodewright.model.releases.release_rules import AllocatedInStatus, PodLevelPlacement
 from nodewright.model.values.quantity import ZERO
+
+_NO_STATUS = PodStatus()
+_COUNTED = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
+"""The resources that are counted beside the scalar ones."""
+
+R = TypeVar("R")
+Variant = ParamSpec("Variant")
+
+_CACHE_SIZE = 4096
+"""The number of cached pairs of spec and status."""
+_DEFAULT = object()
+"""In place of an argument that is not given."""
 
 
 class ResourceField(StrEnum):
@@ -37,6 +67,40 @@ class ContainerResourceLists(msgspec.Struct, frozen=True):
 
     containers: tuple[ResourceList, ...]
     init_containers: tuple[ResourceList, ...]
+
+
+class RequestOptions(msgspec.Struct, frozen=True, rename="camel"):
+    """What counts in addition to the containers' requests and limits.
+
+    Follows: v1.36, component-helpers/resource/helpers.go, PodResourcesOptions.
+    """
+
+    exclude_overhead: bool = False
+    """Exclude `spec.overhead`."""
+    skip_pod_level_resources: bool = False
+    """Ignore `spec.resources` of the pod."""
+    skip_container_level_resources: bool = False
+    """Requests: start from zero instead of the containers' sum. Limits ignore this option."""
+    use_status_resources: bool = False
+    """Count the resources in the containers' status during a resize."""
+    in_place_pod_level_resources_vertical_scaling: bool = False
+    """The same for the pod level; only together with `use_status_resources`."""
+    use_dra_node_allocatable_resource_claim_status: bool = msgspec.field(
+        default=False, name="useDRANodeAllocatableResourceClaimStatus"
+    )
+    """Add the node allocatable resources of resource claims to the requests."""
+    non_missing_container_requests: ResourceList = {}
+    """The requests of containers that do not set these names."""
+    pod_level_huge_pages: bool = True
+    """As in `ReleaseRules`; so is the next."""
+    resize_in_conditions: bool = True
+
+
+SPEC_ONLY = RequestOptions()
+"""The spec alone: containers, pod level and overhead."""
+
+USE_STATUS = RequestOptions(use_status_resources=True, in_place_pod_level_resources_vertical_scaling=True)
+"""As the scheduler and the kubelet count a running pod, resizes in progress included."""
 
 
 def pod_requests(pod: Pod, options: RequestOptions = SPEC_ONLY) -> ResourceList:
@@ -181,6 +245,20 @@ def container_resource_lists(
     return ContainerResourceLists(tuple(lists[:regular]), tuple(lists[regular:]))
 
 
+def resize_is_infeasible(pod: Pod, *, in_conditions: bool = True) -> bool:
+    """Whether the pod's pending resize is infeasible on its node: then the spec does not count.
+
+    Follows: v1.36, component-helpers/resource/helpers.go, IsPodResizeInfeasible. The first condition of
+        the type decides. Without ``in_conditions``: v1.32, the field `resize`.
+    """
+    if not in_conditions:
+        return pod.status.resize == "Infeasible"
+    for condition in pod.status.conditions:
+        if condition.type == "PodResizePending":
+            return condition.reason == "Infeasible"
+    return False
+
+
 def _resized_lists(pod: Pod, side: ResourceField, *, in_conditions: bool) -> list[ResourceList]:
     """The resources of each container with a resize in progress; ``in_conditions`` as in `ReleaseRules`."""
     statuses = (
@@ -201,20 +279,6 @@ def _resized_lists(pod: Pod, side: ResourceField, *, in_conditions: bool) -> lis
         )
         for index, container in enumerate(containers)
     ]
-
-
-def resize_is_infeasible(pod: Pod, *, in_conditions: bool = True) -> bool:
-    """Whether the pod's pending resize is infeasible on its node: then the spec does not count.
-
-    Follows: v1.36, component-helpers/resource/helpers.go, IsPodResizeInfeasible. The first condition of
-        the type decides. Without ``in_conditions``: v1.32, the field `resize`.
-    """
-    if not in_conditions:
-        return pod.status.resize == "Infeasible"
-    for condition in pod.status.conditions:
-        if condition.type == "PodResizePending":
-            return condition.reason == "Infeasible"
-    return False
 
 
 def _peak(pod: Pod, lists: ContainerResourceLists) -> ResourceList:
@@ -333,3 +397,221 @@ def _raise_to(greatest: ResourceList, amounts: ResourceList) -> None:
         before = greatest.get(name)
         if before is None or amount.compare(before) > 0:
             greatest[name] = amount
+
+
+# ---------------------------------------------------------------- what admission, preemption and eviction count
+
+
+class RequestRules(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
+    """How a kubelet or API server counts what pods request, by its release and gates."""
+
+    pod_level: bool
+    """The gate PodLevelResources is on."""
+    pod_level_huge_pages: bool
+    """As in `ReleaseRules`; so are the next two."""
+    resize_in_conditions: bool
+    reclaimable_as_scheduled: bool
+    in_place_resize: bool
+    """Resources in the containers' status count: the gate InPlacePodVerticalScaling."""
+    pod_level_resize: bool
+    """The same for the pod level: the gate InPlacePodLevelResourcesVerticalScaling."""
+    claims: bool
+    """The scheduler's predicates count node allocatable resources of claims: the gate DRANodeAllocatableResources."""
+
+    @classmethod
+    def of(cls, gates: FeatureGates) -> "RequestRules":
+        """The rules under these gates."""
+        return cls(
+            pod_level=gates["PodLevelResources"],
+            pod_level_huge_pages=gates.rules.pod_level_huge_pages,
+            resize_in_conditions=gates.rules.resize_in_conditions,
+            reclaimable_as_scheduled=gates.rules.reclaimable_as_scheduled,
+            in_place_resize=gates["InPlacePodVerticalScaling"],
+            pod_level_resize=gates["InPlacePodLevelResourcesVerticalScaling"],
+            claims=gates["DRANodeAllocatableResources"],
+        )
+
+    def options(
+        self, *, exclude_overhead: bool = False, use_status: bool = False, use_claims: bool = False
+    ) -> "RequestOptions":
+        """The options with which this kubelet sums up requests; with status: as it counts a running pod."""
+        return RequestOptions(
+            exclude_overhead=exclude_overhead,
+            skip_pod_level_resources=not self.pod_level,
+            use_status_resources=use_status and self.in_place_resize,
+            in_place_pod_level_resources_vertical_scaling=use_status and self.pod_level_resize,
+            use_dra_node_allocatable_resource_claim_status=use_claims and self.claims,
+            pod_level_huge_pages=self.pod_level_huge_pages,
+            resize_in_conditions=self.resize_in_conditions,
+        )
+
+
+NEWEST_REQUEST_RULES = RequestRules.of(DEFAULT_GATES)
+"""How the newest release counts by default."""
+
+
+def scheduler_requests(pod: Pod, rules: RequestRules = NEWEST_REQUEST_RULES) -> Mapping[str, int]:
+    """The requests that admission compares; never negative; names that are not counted are left out.
+
+    Follows: v1.36, pkg/scheduler/framework/plugins/noderesources/fit.go, computePodResourceRequest.
+    """
+    requests = _spec_requests(pod, rules)
+    if min(requests.values(), default=0) >= 0:
+        return requests
+    return {name: max(amount, 0) for name, amount in requests.items()}
+
+
+def scheduler_usage(pod: Pod, rules: RequestRules = NEWEST_REQUEST_RULES) -> Mapping[str, int]:
+    """The usage of a pod that is already admitted, resizes in progress included.
+
+    Follows: v1.36, pkg/scheduler/framework/types.go, PodInfo.CalculateResource.
+    """
+    if pod.status == _NO_STATUS:
+        # No resize is in progress.
+        return _spec_requests(pod, rules)
+    return _status_requests(pod, rules)
+
+
+def cached_by_spec(
+    function: Callable[Concatenate[Pod, Variant], R],
+) -> Callable[Concatenate[Pod, Variant], R]:
+    """Caches a function by the pod's spec and status and one more, hashable argument; its results are immutable.
+
+    It must depend on nothing else. The key is the identity of both objects, because comparing them would cost more than most results.
+
+    >>> from nodewright.model.kubernetes.objects import ObjectMeta
+    >>> calls = []
+    >>> count = cached_by_spec(lambda pod: calls.append(pod) or len(pod.spec.containers))
+    >>> first = Pod(metadata=ObjectMeta(name="first"))
+    >>> second = Pod(metadata=ObjectMeta(name="second"), spec=first.spec, status=first.status)
+    >>> count(first), count(second), len(calls)
+    (0, 0, 1)
+    """
+    cache: dict[tuple[Hashable, ...], tuple[PodSpec, PodStatus, R]] = {}
+    call: Callable[..., R] = function
+
+    @wraps(function)
+    def cached(pod: Pod, variant: Hashable = _DEFAULT) -> R:
+        spec, status = pod.spec, pod.status
+        key = (id(spec), id(status), variant)
+        entry = cache.get(key)
+        if entry is None:
+            if len(cache) >= _CACHE_SIZE:
+                cache.clear()
+            result = call(pod) if variant is _DEFAULT else call(pod, variant)
+            # Spec and status are kept with the result, so that no other object gets their id.
+            entry = cache[key] = (spec, status, result)
+        return entry[2]
+
+    return cast("Callable[Concatenate[Pod, Variant], R]", cached)
+
+
+@cached_by_spec
+def preemption_requests(pod: Pod, rules: RequestRules = NEWEST_REQUEST_RULES) -> Mapping[str, int]:
+    """The amounts that preempting the pod frees, by resource; 0 for resources that are not in it.
+
+    Follows: v1.36, pkg/api/v1/resource/helpers.go, GetResourceRequest.
+    """
+    return {**_integers(reclaimable_requests(pod, rules)), PODS: 1}
+
+
+def reclaimable_requests(pod: Pod, rules: RequestRules = NEWEST_REQUEST_RULES) -> ResourceList:
+    """The requests by which preemption and eviction judge the pod.
+
+    They differ from what admission counts: pod-level requests replace all container requests, even of
+    resources that the pod level does not support; overhead counts only where something is requested.
+    With the gate PodLevelResources off, they still replace the sums of the same names.
+
+    Follows: v1.36, pkg/api/v1/resource/helpers.go, GetResourceRequestQuantity; up to v1.33 without the pod level, and
+        every init container, sidecars as well, by itself.
+    """
+    if rules.reclaimable_as_scheduled:
+        replaced = rules.pod_level and pod_level_resources_set(pod, huge_pages=rules.pod_level_huge_pages)
+        options = RequestOptions(exclude_overhead=True, skip_container_level_resources=replaced)
+        total = pod_requests(pod, options)
+    else:
+        total = _largest_by_container(pod)
+    for name, amount in (pod.spec.overhead or {}).items():
+        requested = total.get(name)
+        if requested is not None and not requested.is_zero():
+            total[name] = requested + amount
+    return total
+
+
+@cached_by_spec
+def _spec_requests(pod: Pod, rules: RequestRules) -> Mapping[str, int]:
+    return _counted_integers(pod_requests(pod, rules.options(use_claims=True)))
+
+
+@cached_by_spec
+def _status_requests(pod: Pod, rules: RequestRules) -> Mapping[str, int]:
+    return _counted_integers(pod_requests(pod, rules.options(use_status=True, use_claims=True)))
+
+
+def _largest_by_container(pod: Pod) -> ResourceList:
+    """The sum of the containers' requests, or that of an init container where it is larger."""
+    total: ResourceList = {}
+    for container in pod.spec.containers:
+        for name, amount in container.resources.requests.items():
+            total[name] = total[name] + amount if name in total else amount
+    for container in pod.spec.init_containers:
+        for name, amount in container.resources.requests.items():
+            if name not in total or amount.compare(total[name]) > 0:
+                total[name] = amount
+    return total
+
+
+def _counted_integers(requests: ResourceList) -> dict[str, int]:
+    return {
+        name: amount.milli_value() if name == CPU else amount.value()
+        for name, amount in requests.items()
+        if name in _COUNTED or is_scalar(name)
+    }
+
+
+def _integers(requests: ResourceList) -> dict[str, int]:
+    return {
+        name: amount.milli_value() if name == CPU else amount.value() for name, amount in requests.items()
+    }
+
+
+# ---------------------------------------------------------------- what the CPU and memory managers count
+
+
+def allocated_in_status(gates: FeatureGates) -> AllocatedInStatus:
+    """Whose allocated resources the managers read: nobody's where the gate InPlacePodVerticalScaling is off."""
+    is_on = gates["InPlacePodVerticalScaling"]
+    return gates.rules.allocated_in_status if is_on else AllocatedInStatus.NO_CONTAINER
+
+
+def manager_requests(pod: Pod, container: Container, allocated: AllocatedInStatus) -> ResourceList:
+    """The container's requests as the managers count them.
+
+    Follows: v1.36, cpumanager/policy_static.go, guaranteedCPUs; memorymanager/policy_static.go, getRequestedResources;
+        up to v1.34 both read `allocatedResources` of the first status of the container's name.
+    """
+    if allocated is AllocatedInStatus.NO_CONTAINER:
+        return container.resources.requests
+    statuses = pod.status.container_statuses
+    if allocated is AllocatedInStatus.ALL_STATUSES and container.is_sidecar:
+        statuses += pod.status.init_container_statuses
+    for status in statuses:
+        if status.name == container.name:
+            return status.allocated_resources
+    return container.resources.requests
+
+
+def managers_ignore_pod_level(
+    placement: PodLevelPlacement, *, pod_level_resources: bool, pod_level_managers: bool
+) -> bool:
+    """Whether the managers ignore pods with pod-level resources under these gates.
+
+    Follows: v1.36, cpumanager/policy_static.go, Allocate, and the memory manager's; PR 133279, PR 134768.
+    """
+    match placement:
+        case PodLevelPlacement.BY_CONTAINERS:
+            return False
+        case PodLevelPlacement.IGNORED_IF_GATED:
+            return pod_level_resources
+        case PodLevelPlacement.BY_GATE:
+            return not (pod_level_managers and pod_level_resources)

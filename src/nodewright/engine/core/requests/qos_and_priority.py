@@ -5,7 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
-from nodewright.engine.core.requests.spec_cache import cached_by_spec
+from nodewright.engine.core.requests.effective_resources import cached_by_spec
 from nodewright.model.kubernetes.objects import Pod, ResourceList, ResourceRequirements
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY
 from nodewright.model.values.quantity import ZERO, Quantity

@@ -1,15 +1,23 @@
-"""The derivation of a pod's effective requests and limits, container by container."""
+"""The derivation of a pod's effective requests and limits, container by container.
+
+Pods whose resources are written alike share what was derived: a cluster has thousands of pods of some hundred templates; they
+differ in name, node, volumes and times.
+"""
 
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import reduce
 from operator import add
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.core.requests.effective_resources import (
+    SPEC_ONLY,
     ContainerResourceLists,
+    RequestOptions,
+    RequestRules,
     ResourceField,
     container_resource_lists,
     pod_level_overrides,
@@ -17,13 +25,18 @@ from nodewright.engine.core.requests.effective_resources import (
     pod_requests,
 )
 from nodewright.engine.core.requests.oom_adjust import OOMScore, oom_scores
-from nodewright.engine.core.requests.qos_and_priority import QOSVerdict, qos_verdict
-from nodewright.engine.core.requests.request_options import SPEC_ONLY, RequestOptions, RequestRules
+from nodewright.engine.core.requests.qos_and_priority import QOSVerdict, is_critical, qos_verdict
 from nodewright.engine.core.requests.resource_defaults import AppliedDefault, defaulted_pod, with_defaults
-from nodewright.model.kubernetes.objects import Pod, ResourceList
+from nodewright.model.kubernetes.objects import Container, ContainerStatus, Pod, ResourceList
 from nodewright.model.kubernetes.resource_names import resource_sort_key
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from nodewright.model.values.instant import Instant
 from nodewright.model.values.quantity import ZERO, Quantity
+
+_MAX_KEPT = 4096
+OS_LABEL = "kubernetes.io/os"
+"""The only label of a pod that a kubelet's admission reads."""
+_RESIZE_CONDITION = "PodResizePending"
 
 
 class ContainerRole(StrEnum):
@@ -108,6 +121,92 @@ def resource_derivations(
     return tuple(derivations)
 
 
+class PodResourceBreakdown(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod's effective resources, QoS class and OOM scores, with their derivations.
+
+    Units: memory_capacity in bytes.
+    """
+
+    pod: Pod
+    """The pod as the API server stores it."""
+    defaults: tuple[AppliedDefault, ...]
+    requests: tuple[ResourceDerivation, ...]
+    limits: tuple[ResourceDerivation, ...]
+    resized_containers: tuple[str, ...]
+    """Containers (empty: the pod level) that count differently from their spec because of their status."""
+    qos: QOSVerdict
+    memory_capacity: int
+    """The node's memory, which the scores are computed for."""
+    oom_scores: tuple[OOMScore, ...]
+
+
+def pod_resource_breakdown(
+    pod: Pod,
+    memory_capacity: int,
+    options: RequestOptions | None = None,
+    gates: FeatureGates = DEFAULT_GATES,
+) -> PodResourceBreakdown:
+    """The breakdown of the pod after the API server's defaults; pod-level resources count with their gate only.
+
+    ``options``: what counts; None: what the kubelet and the scheduler count of a running pod.
+    Units: memory_capacity in bytes, at least 1.
+    """
+    options = options or RequestRules.of(gates).options(use_status=True)
+    stored = defaulted_pod(_with_gated_fields(pod, gates), gates)
+    return PodResourceBreakdown(
+        pod=stored.pod,
+        defaults=stored.defaults,
+        requests=resource_derivations(stored.pod, ResourceField.REQUESTS, options),
+        limits=resource_derivations(stored.pod, ResourceField.LIMITS, options),
+        resized_containers=_resized(stored.pod, options),
+        qos=qos_verdict(stored.pod),
+        memory_capacity=memory_capacity,
+        oom_scores=oom_scores(stored.pod, memory_capacity, gates),
+    )
+
+
+def stored_pod(pod: Pod, gates: FeatureGates = DEFAULT_GATES) -> Pod:
+    """The pod as the API server stores it; pod-level resources count with their gate only."""
+    return with_defaults(_with_gated_fields(pod, gates), gates)
+
+
+class AlikeBreakdowns:
+    """Breakdowns with the same node and gates; equal to those of `pod_resource_breakdown`.
+
+    Units: memory_capacity in bytes, at least 1.
+    """
+
+    def __init__(self, memory_capacity: int, gates: FeatureGates = DEFAULT_GATES) -> None:
+        self._memory_capacity, self._gates = memory_capacity, gates
+        self._kept: dict[bytes, PodResourceBreakdown] = {}
+
+    def breakdown(self, pod: Pod) -> PodResourceBreakdown:
+        """The breakdown of the pod."""
+        key = _ENCODER.encode(_breakdown_inputs(pod))
+        kept = self._kept.get(key)
+        if kept is not None:
+            return replace(kept, pod=stored_pod(pod, self._gates))
+        if len(self._kept) >= _MAX_KEPT:
+            self._kept.clear()
+        self._kept[key] = fresh = pod_resource_breakdown(pod, self._memory_capacity, gates=self._gates)
+        return fresh
+
+
+def decisive_fields(pod: Pod) -> bytes:
+    """A text that is equal for pods which a kubelet admits alike: all but names, labels but the system's, and programs.
+
+    Pods with equal texts get the same verdict from an empty node.
+    """
+    spec = pod.spec
+    decisive = replace(
+        spec,
+        containers=tuple(map(_without_program, spec.containers)),
+        init_containers=tuple(map(_without_program, spec.init_containers)),
+    )
+    meta = pod.metadata
+    return _ENCODER.encode((meta.annotations, meta.labels.get(OS_LABEL), decisive, pod.status))
+
+
 def _from_containers(
     name: str, amount: Quantity, counted: list[tuple[ResourceAddend, bool]]
 ) -> ResourceDerivation:
@@ -182,55 +281,6 @@ def _overhead(
     return None if before.is_zero() else amount
 
 
-class PodResourceBreakdown(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod's effective resources, QoS class and OOM scores, with their derivations.
-
-    Units: memory_capacity in bytes.
-    """
-
-    pod: Pod
-    """The pod as the API server stores it."""
-    defaults: tuple[AppliedDefault, ...]
-    requests: tuple[ResourceDerivation, ...]
-    limits: tuple[ResourceDerivation, ...]
-    resized_containers: tuple[str, ...]
-    """Containers (empty: the pod level) that count differently from their spec because of their status."""
-    qos: QOSVerdict
-    memory_capacity: int
-    """The node's memory, which the scores are computed for."""
-    oom_scores: tuple[OOMScore, ...]
-
-
-def pod_resource_breakdown(
-    pod: Pod,
-    memory_capacity: int,
-    options: RequestOptions | None = None,
-    gates: FeatureGates = DEFAULT_GATES,
-) -> PodResourceBreakdown:
-    """The breakdown of the pod after the API server's defaults; pod-level resources count with their gate only.
-
-    ``options``: what counts; None: what the kubelet and the scheduler count of a running pod.
-    Units: memory_capacity in bytes, at least 1.
-    """
-    options = options or RequestRules.of(gates).options(use_status=True)
-    stored = defaulted_pod(_with_gated_fields(pod, gates), gates)
-    return PodResourceBreakdown(
-        pod=stored.pod,
-        defaults=stored.defaults,
-        requests=resource_derivations(stored.pod, ResourceField.REQUESTS, options),
-        limits=resource_derivations(stored.pod, ResourceField.LIMITS, options),
-        resized_containers=_resized(stored.pod, options),
-        qos=qos_verdict(stored.pod),
-        memory_capacity=memory_capacity,
-        oom_scores=oom_scores(stored.pod, memory_capacity, gates),
-    )
-
-
-def stored_pod(pod: Pod, gates: FeatureGates = DEFAULT_GATES) -> Pod:
-    """The pod as the API server stores it; pod-level resources count with their gate only."""
-    return with_defaults(_with_gated_fields(pod, gates), gates)
-
-
 def _with_gated_fields(pod: Pod, gates: FeatureGates) -> Pod:
     if gates["PodLevelResources"] or pod.spec.resources is None:
         return pod
@@ -258,3 +308,52 @@ def _resized(pod: Pod, options: RequestOptions) -> tuple[str, ...]:
             else []
         )
     return tuple(dict.fromkeys(names_resized))
+
+
+def _without_program(container: Container) -> Container:
+    return replace(container, image="", env=(), env_from=(), command=(), args=())
+
+
+def _breakdown_inputs(pod: Pod) -> tuple[Any, ...]:
+    """Everything in a pod that its breakdown depends on."""
+    spec, status = pod.spec, pod.status
+    return (
+        tuple(map(_of_container, spec.containers)),
+        tuple(map(_of_container, spec.init_containers)),
+        tuple(map(_of_container, spec.ephemeral_containers)),
+        spec.overhead,
+        spec.resources,
+        spec.priority_class_name,
+        is_critical(pod),
+        status.qos_class,
+        tuple(map(_of_status, status.container_statuses)),
+        tuple(map(_of_status, status.init_container_statuses)),
+        tuple(each.reason for each in status.conditions if each.type == _RESIZE_CONDITION),
+        status.resize,
+        status.resources,
+        status.allocated_resources,
+        status.node_allocatable_resource_claim_statuses,
+    )
+
+
+def _of_container(container: Container) -> tuple[Any, ...]:
+    return container.name, container.resources, container.restart_policy
+
+
+def _of_status(status: ContainerStatus) -> tuple[Any, ...]:
+    return status.name, status.resources, status.allocated_resources
+
+
+def _as_written(value: Any) -> Any:
+    if isinstance(value, Instant):  # of the status
+        return str(value.nanoseconds)
+    assert isinstance(value, Quantity), value
+    return (
+        value.unscaled if value.is_int64 else str(value.unscaled),
+        value.scale,
+        value.format,
+        value.original_text,
+    )
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_as_written)

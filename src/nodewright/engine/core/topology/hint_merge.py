@@ -18,7 +18,6 @@ from math import comb
 
 import msgspec
 
-from nodewright.engine.core.topology.dense_merge import best_common, best_intersection, rule_size
 from nodewright.engine.core.topology.manager_config import (
     BEST_EFFORT,
     NONE_POLICY,
@@ -27,16 +26,24 @@ from nodewright.engine.core.topology.manager_config import (
 )
 from nodewright.engine.core.topology.sparse_merge import (
     SearchBounds,
+    best_common,
     best_common_by_search,
+    best_intersection,
     best_intersection_by_search,
+    rule_size,
 )
 from nodewright.model.reasons.topology import DistanceMissing, HintsMerged, JudgedBy, NoCommonNUMA
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
-from nodewright.model.values.hint_lists import ResourceHintList, resource_hint_lists
 from nodewright.model.values.idset import NUMASet
-from nodewright.model.values.set_families import MAX_PLACES
-from nodewright.model.values.subsets import NUMADistances, StepBudget, singletons
-from nodewright.model.values.topology_hints import Fitting, Hint, Offer, hint_on
+from nodewright.model.values.subsets import MAX_PLACES, NUMADistances, StepBudget, singletons
+from nodewright.model.values.topology_hints import (
+    Fitting,
+    Hint,
+    Offer,
+    ResourceHintList,
+    hint_on,
+    resource_hint_lists,
+)
 
 DENSE_NODE_LIMIT = 8
 """Up to this number of NUMA nodes all sets are enumerated, which is fastest."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from nodewright.model.hardware.machine_info import NUMANode
+from nodewright.model.hardware import NUMANode
 from nodewright.model.reasons.topology import (
     DistanceMissing,
     JudgedBy,
@@ -22,8 +22,8 @@ from nodewright.model.reasons.topology import (
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.quantity import fits_int64
 from nodewright.model.values.subsets import NUMADistances
-from nodewright.model.values.units import fits_int64
 
 NONE_POLICY, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE = (
     "none",

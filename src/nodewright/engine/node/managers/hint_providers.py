@@ -7,21 +7,14 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.core.cpu import cpu_allocation as cpus
-from nodewright.engine.core.cpu.cpu_hints import container_hints as cpu_container_hints
-from nodewright.engine.core.cpu.cpu_hints import pod_hints as cpu_pod_hints
 from nodewright.engine.core.cpu.cpu_policy import CPUPolicy, StaticCPUPolicy
-from nodewright.engine.core.cpu.cpu_state import CPUState
-from nodewright.engine.core.cpu.exclusive_cpus import PodCPURequests
+from nodewright.engine.core.cpu.cpu_state import CPUState, PodCPURequests
 from nodewright.engine.core.devices import device_assignment as devices
-from nodewright.engine.core.devices import device_hints
-from nodewright.engine.core.devices.device_manager import DeviceManager
-from nodewright.engine.core.devices.device_state import DeviceState
+from nodewright.engine.core.devices.device_state import DeviceManager, DeviceState
 from nodewright.engine.core.memory import memory_allocation as memory
-from nodewright.engine.core.memory import memory_hints
-from nodewright.engine.core.memory.memory_demand import PodMemoryDemand
 from nodewright.engine.core.memory.memory_policy import MemoryPolicy
 from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
-from nodewright.engine.core.memory.memory_state import MemoryState
+from nodewright.engine.core.memory.memory_state import MemoryState, PodMemoryDemand
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.reasons.verdict import Granted, Verdict
 from nodewright.model.values.topology_hints import Hint, Offer, ProviderHints
@@ -112,8 +105,8 @@ class CPUProvider(msgspec.Struct, frozen=True):
     ) -> Verdict[ProviderHints | None]:
         """As HintProvider."""
         if container is None:
-            return Granted(cpu_pod_hints(self.policy, held.cpu, demand))
-        return Granted(cpu_container_hints(self.policy, held.cpu, demand, container))
+            return Granted(cpus.pod_hints(self.policy, held.cpu, demand))
+        return Granted(cpus.container_hints(self.policy, held.cpu, demand, container))
 
     def allocate(
         self, held: Holdings, demand: PodCPURequests, container: Container | None, hint: Hint
@@ -155,8 +148,8 @@ class MemoryProvider(msgspec.Struct, frozen=True):
     ) -> Verdict[ProviderHints | None]:
         """As HintProvider."""
         if container is None:
-            return memory_hints.pod_hints(self.policy, held.memory, demand)
-        return memory_hints.container_hints(self.policy, held.memory, demand, container)
+            return memory.pod_hints(self.policy, held.memory, demand)
+        return memory.container_hints(self.policy, held.memory, demand, container)
 
     def allocate(
         self, held: Holdings, demand: PodMemoryDemand, container: Container | None, hint: Hint
@@ -203,8 +196,8 @@ class DeviceProvider(msgspec.Struct, frozen=True):
     ) -> Verdict[ProviderHints | None]:
         """As HintProvider."""
         if container is None:
-            return device_hints.pod_hints(self.manager, held.devices, demand)
-        return device_hints.container_hints(self.manager, held.devices, demand, container)
+            return devices.pod_hints(self.manager, held.devices, demand)
+        return devices.container_hints(self.manager, held.devices, demand, container)
 
     def allocate(
         self, held: Holdings, demand: Pod, container: Container | None, hint: Hint

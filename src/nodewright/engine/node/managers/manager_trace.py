@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
-from nodewright.engine.core.cpu.exclusive_cpus import PodCPURequests
-from nodewright.engine.core.memory.memory_demand import PodMemoryDemand
+from nodewright.engine.core.cpu.cpu_state import PodCPURequests
 from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
+from nodewright.engine.core.memory.memory_state import PodMemoryDemand
 from nodewright.engine.node.managers.hint_providers import (
     ActiveContainers,
     CPUProvider,

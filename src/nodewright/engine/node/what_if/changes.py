@@ -5,11 +5,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
-from msgspec.structs import replace as changed
 
 from nodewright.engine.core.memory.memory_policy import huge_pages_name
 from nodewright.engine.node.node_config import NodeParts, resources_from_facts
-from nodewright.model.hardware.machine_info import HugePages
+from nodewright.model.hardware import HugePages
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.objects import (
@@ -201,7 +200,7 @@ def changed_pod(pod: Pod, change: PodChange) -> Pod:
             pod = _with_resources(pod, container, None)
         case TaintsTolerated(taints=taints):
             added = tuple(_toleration(taint) for taint in taints)
-            pod = changed(pod, spec=changed(pod.spec, tolerations=(*pod.spec.tolerations, *added)))
+            pod = replace(pod, spec=replace(pod.spec, tolerations=(*pod.spec.tolerations, *added)))
     return pod
 
 
@@ -222,10 +221,10 @@ def _with_resources(pod: Pod, container: str, change: _Requested | None) -> Pod:
     spec = pod.spec
     if not container:
         assert spec.resources is not None
-        return changed(pod, spec=changed(spec, resources=_resources(spec.resources, change)))
-    return changed(
+        return replace(pod, spec=replace(spec, resources=_resources(spec.resources, change)))
+    return replace(
         pod,
-        spec=changed(
+        spec=replace(
             spec,
             containers=tuple(_container_with(candidate, container, change) for candidate in spec.containers),
             init_containers=tuple(
@@ -237,7 +236,7 @@ def _with_resources(pod: Pod, container: str, change: _Requested | None) -> Pod:
 
 def _container_with(container: Container, name: str, change: _Requested | None) -> Container:
     return (
-        changed(container, resources=_resources(container.resources, change))
+        replace(container, resources=_resources(container.resources, change))
         if container.name == name
         else container
     )
@@ -249,10 +248,10 @@ def _resources(resources: ResourceRequirements, change: _Requested | None) -> Re
         # Without the limit, the API server no longer derives the request, so it is written explicitly.
         request = requests.get(CPU, limits[CPU])
         without: ResourceList = {name: amount for name, amount in limits.items() if name != CPU}
-        return changed(resources, requests={**requests, CPU: request}, limits=without)
+        return replace(resources, requests={**requests, CPU: request}, limits=without)
     name, amount = change.resource, change.amount
     equal = name in limits and limits[name] == requests.get(name, limits[name])
-    return changed(
+    return replace(
         resources,
         requests={**requests, name: amount} if name in requests or not equal else requests,
         limits={**limits, name: amount} if equal else limits,
@@ -326,11 +325,11 @@ def _with_setting(parts: NodeParts, setting: Setting) -> NodeParts:
             capacity={**parts.resources.capacity, PODS: pods},
             allocatable={**parts.resources.allocatable, PODS: pods},
         )
-        return replace(parts, kubelet=changed(kubelet, max_pods=int(now)), resources=resources)
+        return replace(parts, kubelet=replace(kubelet, max_pods=int(now)), resources=resources)
     if setting.name == "allowedUnsafeSysctls":
         assert now is not None
         allowed = (*kubelet.allowed_unsafe_sysctls, now)
-        return replace(parts, kubelet=changed(kubelet, allowed_unsafe_sysctls=allowed))
+        return replace(parts, kubelet=replace(kubelet, allowed_unsafe_sysctls=allowed))
     return replace(parts, kubelet=_configured(kubelet, setting))
 
 
@@ -339,19 +338,19 @@ def _configured(kubelet: KubeletConfiguration, setting: Setting) -> KubeletConfi
     match setting.name:
         case "topologyManagerPolicyOptions":
             options = _with_option(kubelet.topology_manager_policy_options, setting)
-            return changed(kubelet, topology_manager_policy_options=options)
+            return replace(kubelet, topology_manager_policy_options=options)
         case "cpuManagerPolicyOptions":
             options = _with_option(kubelet.cpu_manager_policy_options, setting)
-            return changed(kubelet, cpu_manager_policy_options=options)
+            return replace(kubelet, cpu_manager_policy_options=options)
         case "topologyManagerPolicy":
-            return changed(kubelet, topology_manager_policy=now)
+            return replace(kubelet, topology_manager_policy=now)
         case "topologyManagerScope":
-            return changed(kubelet, topology_manager_scope=now)
+            return replace(kubelet, topology_manager_scope=now)
         case "cpuManagerPolicy":
-            return changed(kubelet, cpu_manager_policy=now)
+            return replace(kubelet, cpu_manager_policy=now)
         case _:
             assert setting.name == "memoryManagerPolicy"
-            return changed(kubelet, memory_manager_policy=now)
+            return replace(kubelet, memory_manager_policy=now)
 
 
 def _with_option(options: Mapping[str, str], setting: Setting) -> dict[str, str]:

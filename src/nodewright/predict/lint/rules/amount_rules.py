@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from nodewright.engine.admission.admission_plugins import SYSTEM_PRIORITY_CLASSES
-from nodewright.engine.core.requests.alike_breakdowns import OS_LABEL
 from nodewright.engine.core.requests.effective_resources import container_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
+from nodewright.engine.core.requests.resource_breakdown import OS_LABEL
 from nodewright.model.kubernetes.resource_names import (
     CPU,
     EPHEMERAL_STORAGE,

@@ -10,18 +10,17 @@ from nodewright.engine.core.cpu.cpu_topology import CPUTopology, discover
 from nodewright.engine.core.cpu.policy_options import CPUGates
 from nodewright.engine.core.memory.memory_policy import MemorySettings, Reservation, create_memory_policy
 from nodewright.engine.core.topology.manager_config import topology_manager
-from nodewright.model.hardware.machine_info import MachineInfo, NUMANode
-from nodewright.model.hardware.machine_shape import MachineShape, machine_from_shape
+from nodewright.model.hardware import MachineInfo, MachineShape, NUMANode, machine_from_shape
 from nodewright.model.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.kubelet_configuration import parse_reservations
 from nodewright.model.kubernetes.objects import ResourceList
-from nodewright.model.kubernetes.reservations import parse_reservations
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY
-from nodewright.model.reasons.cpu import KubeletHangs
-from nodewright.model.reasons.cpu_start import (
+from nodewright.model.reasons.cpu import (
     AlignBySocketAgainstMachine,
     CPUReservationMissing,
     CPUReservationUnmet,
     CPUReservationZero,
+    KubeletHangs,
     ReservedCPUUnknown,
 )
 from nodewright.model.reasons.memory import (

@@ -6,13 +6,13 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from nodewright.engine.admission.limit_ranger import BeyondLimits, LimitsVerdict, limit_ranger_verdict
+from nodewright.engine.admission.quota.object_usage import pod_evaluator
 from nodewright.engine.admission.quota.quota_admission import BeyondQuota, quota_verdict
-from nodewright.engine.admission.quota.quota_pods import pod_evaluator
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.model.kubernetes.api_request import create_request
-from nodewright.model.kubernetes.namespace_objects import ResourceQuota, ResourceQuotaStatus
+from nodewright.model.kubernetes.cluster_objects import ResourceQuota, ResourceQuotaStatus
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.api_errors import terminating_error
+from nodewright.model.reasons.api_server import terminating_error
 from nodewright.model.reasons.quota import MustSpecify, QuotaExceeded, QuotaReason
 from nodewright.model.values.instant import Instant
 from nodewright.model.values.quantity import ZERO

@@ -4,17 +4,16 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from nodewright.engine.core.requests.alike_breakdowns import decisive_fields
 from nodewright.engine.core.requests.effective_resources import pod_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
+from nodewright.engine.core.requests.resource_breakdown import decisive_fields
 from nodewright.engine.node.events import PodAdded
 from nodewright.engine.node.pod_admission import predicate_result
 from nodewright.engine.node.step import Decision, Step, step
 from nodewright.engine.node.what_if.changes import Amount, AmountsRewritten, CPULimitDropped, RequestsChanged
 from nodewright.engine.node.what_if.counterfactuals import Suggestion
-from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod, tolerates
 from nodewright.model.kubernetes.resource_names import CPU, is_extended, is_huge_page
-from nodewright.model.kubernetes.tolerations import tolerates
 from nodewright.model.reasons.cpu import CPUsNotFree, KubeletCrashes, KubeletHangs, NotWholeCores
 from nodewright.model.reasons.devices import DeviceUnlisted
 from nodewright.model.reasons.memory import MemoryTypeMissing

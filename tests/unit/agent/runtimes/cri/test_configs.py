@@ -31,8 +31,7 @@ from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodS
 from nodewright.model.kubernetes.pod_spec_fields import ContainerPort, EnvVar, PodSecurityContext, Sysctl
 from nodewright.model.values.cpu_time import Shares
 from nodewright.model.values.idset import CPUSet, NUMASet
-from nodewright.model.values.quantity import Quantity
-from nodewright.model.values.units import Bytes, Microseconds, MilliCPU
+from nodewright.model.values.quantity import Bytes, Microseconds, MilliCPU, Quantity
 
 ROOT = (0, "")
 WEB = ObjectMeta(name="web", namespace="shop", uid="u1", labels={"tier": "front"}, annotations={"a": "b"})

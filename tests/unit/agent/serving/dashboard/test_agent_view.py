@@ -18,7 +18,7 @@ from nodewright.agent.serving.agent_server import serve_agent_api
 from nodewright.agent.serving.dashboard import agent_view
 from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes
 from nodewright.agent.serving.proxy import AgentProxy
-from nodewright.model.hardware.machine_info import HugePages
+from nodewright.model.hardware import HugePages
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, a_static_pod

@@ -28,7 +28,7 @@ from nodewright.documents.profiles.state_files.memory_manager_state import memor
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
 from nodewright.model.kubernetes.node_profile import ContainerAllocation, Device, MemoryBlock, NodePart
-from nodewright.model.reasons.state_files import StateFile, StateFileDamaged
+from nodewright.model.reasons.kubelet_start import StateFile, StateFileDamaged
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.testing.objects import container, pod
 

@@ -15,7 +15,7 @@ from nodewright.documents.profiles.capture.from_topology_object import (
     zone_allocations,
     zone_devices,
 )
-from nodewright.model.hardware.machine_info import HugePages
+from nodewright.model.hardware import HugePages
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration, MemoryReservation
 from nodewright.model.kubernetes.node_profile import ContainerAllocation, Device, MemoryBlock
 from nodewright.model.values.quantity import Quantity

@@ -9,7 +9,7 @@ from nodewright.documents.profiles.capture.warnings import (
     not_judged_sentence,
 )
 from nodewright.model.kubernetes.node_profile import NodePart, UnknownNodePart
-from nodewright.model.reasons.state_files import FormatTried, StateFile, StateFileDamaged
+from nodewright.model.reasons.kubelet_start import FormatTried, StateFile, StateFileDamaged
 
 TORN = StateFileDamaged(
     file=StateFile.DEVICES, path="f", tried=(FormatTried(version=1, error="unexpected end of JSON input"),)

@@ -11,7 +11,7 @@ from nodewright.documents.profiles.machine.captured_machine import (
     capture_lscpu,
 )
 from nodewright.documents.profiles.machine.host_facts import MachineFact
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 
 DUMPS = Path(__file__).parent / "dumps"
 NAMES = sorted(path.stem for path in DUMPS.glob("*.txt"))

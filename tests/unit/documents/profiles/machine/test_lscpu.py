@@ -11,7 +11,7 @@ from nodewright.documents.profiles.catalogue import catalogue
 from nodewright.documents.profiles.machine.captured_machine import capture_lscpu, capture_machine_info
 from nodewright.documents.profiles.machine.host_facts import MachineFact
 from nodewright.model.errors import InputError
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 
 REGULAR = {
     "Architecture:": "aarch64",

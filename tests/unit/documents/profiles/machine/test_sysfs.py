@@ -11,7 +11,7 @@ from nodewright.documents.profiles.catalogue import catalogue
 from nodewright.documents.profiles.machine.captured_machine import CapturedMachine, capture_copy
 from nodewright.documents.profiles.machine.host_facts import MachineFact
 from nodewright.model.errors import InputError
-from nodewright.model.hardware.machine_info import MachineInfo
+from nodewright.model.hardware import MachineInfo
 
 CPU, NODE = "sys/devices/system/cpu", "sys/devices/system/node"
 GROUPS = catalogue()["1s-2n-4c-smt2"].machine  # an L3 cache for every two cores

@@ -28,7 +28,7 @@ from nodewright.engine.core.devices.device_state import DeviceState
 from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.node_profile import Device
-from nodewright.model.reasons.state_files import (
+from nodewright.model.reasons.kubelet_start import (
     FormatTried,
     StateContainerUnknown,
     StateCPUsUnreadable,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodewright.documents.formats.decode import decode
-from nodewright.model.kubernetes.namespace_objects import (
+from nodewright.model.kubernetes.cluster_objects import (
     PersistentVolumeClaim,
     ResourceClaim,
     ResourceQuota,

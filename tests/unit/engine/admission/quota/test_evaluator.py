@@ -10,7 +10,7 @@ from nodewright.engine.admission.quota.evaluator import (
     selector_faults,
     selects,
 )
-from nodewright.engine.admission.quota.quota_pods import pod_evaluator
+from nodewright.engine.admission.quota.object_usage import pod_evaluator
 from nodewright.model.kubernetes.api_request import (
     APIRequest,
     GroupResource,
@@ -18,7 +18,7 @@ from nodewright.model.kubernetes.api_request import (
     create_request,
     update_request,
 )
-from nodewright.model.kubernetes.namespace_objects import PartialObjectMetadata, ScopeTerm
+from nodewright.model.kubernetes.cluster_objects import PartialObjectMetadata, ScopeTerm
 from nodewright.model.reasons.quota import SelectorFault, SelectorRule, UnreadableScope
 from nodewright.testing.objects import a_pod
 

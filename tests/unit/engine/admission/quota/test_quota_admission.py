@@ -7,6 +7,7 @@ from tests.unit.engine.admission.quota.objects import NOW, a_quota, a_service, a
 
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.quota.evaluator import SERVICE_EVALUATOR, object_count_evaluator
+from nodewright.engine.admission.quota.object_usage import VOLUME_CLAIM_EVALUATOR, pod_evaluator
 from nodewright.engine.admission.quota.quota_admission import (
     BeyondQuota,
     QuotaCharge,
@@ -16,8 +17,6 @@ from nodewright.engine.admission.quota.quota_admission import (
     quota_verdict,
     with_delta,
 )
-from nodewright.engine.admission.quota.quota_pods import pod_evaluator
-from nodewright.engine.admission.quota.volume_claims import VOLUME_CLAIM_EVALUATOR
 from nodewright.model.kubernetes.api_request import (
     APIRequest,
     GroupResource,
@@ -25,7 +24,7 @@ from nodewright.model.kubernetes.api_request import (
     create_request,
     update_request,
 )
-from nodewright.model.kubernetes.namespace_objects import (
+from nodewright.model.kubernetes.cluster_objects import (
     LimitedResource,
     PartialObjectMetadata,
     ResourceQuota,

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.engine.admission.quota.objects import NOW, a_term, short
 
 from nodewright.documents.formats.decode import decode
-from nodewright.engine.admission.quota.quota_pods import (
+from nodewright.engine.admission.quota.object_usage import (
     is_charged_request,
     is_pod_quota_resource,
     matches_pod_scope,
@@ -12,7 +12,7 @@ from nodewright.engine.admission.quota.quota_pods import (
     unspecified_pod_resources,
 )
 from nodewright.model.kubernetes.api_request import APIRequest, Operation, create_request, update_request
-from nodewright.model.kubernetes.namespace_objects import ScopeTerm
+from nodewright.model.kubernetes.cluster_objects import ScopeTerm
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.quota import Unspecified
 from nodewright.testing.objects import a_pod, container, pod, sidecar

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nodewright.engine.admission.quota import quota_usage as lists
+from nodewright.engine.admission.quota import evaluator as lists
 from nodewright.model.kubernetes.objects import ResourceList
 from nodewright.testing.objects import amounts
 

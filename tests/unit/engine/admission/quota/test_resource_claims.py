@@ -5,13 +5,13 @@ from msgspec.structs import replace
 from tests.unit.engine.admission.quota.objects import NOW, a_device_claim, short
 
 from nodewright.documents.formats.decode import decode
-from nodewright.engine.admission.quota.resource_claims import (
+from nodewright.engine.admission.quota.object_usage import (
     ClaimContext,
     claim_with_defaults,
     resource_claim_evaluator,
 )
 from nodewright.model.kubernetes.api_request import create_request, update_request
-from nodewright.model.kubernetes.namespace_objects import ResourceClaim
+from nodewright.model.kubernetes.cluster_objects import ResourceClaim
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.testing.objects import a_pod
 

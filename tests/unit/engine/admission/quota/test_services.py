@@ -3,7 +3,7 @@ from tests.unit.engine.admission.quota.objects import a_service, short
 
 from nodewright.engine.admission.quota.evaluator import SERVICE_EVALUATOR
 from nodewright.model.kubernetes.api_request import APIRequest, Operation, create_request, update_request
-from nodewright.model.kubernetes.namespace_objects import Service
+from nodewright.model.kubernetes.cluster_objects import Service
 
 USED: list[tuple[Service, str]] = [
     (Service(), ""),

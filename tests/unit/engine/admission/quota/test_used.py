@@ -4,12 +4,21 @@ import pytest
 from tests.unit.engine.admission.quota.objects import NOW, a_quota, a_service, a_term, short
 
 from nodewright.documents.formats.decode import decode
-from nodewright.engine.admission.quota.evaluator import SERVICE_EVALUATOR, object_count_evaluator
-from nodewright.engine.admission.quota.quota_pods import pod_evaluator
-from nodewright.engine.admission.quota.quota_usage import NamespaceObjects, usage_of, with_calculated_usage
+from nodewright.engine.admission.quota.evaluator import (
+    SERVICE_EVALUATOR,
+    NamespaceObjects,
+    object_count_evaluator,
+    usage_of,
+    with_calculated_usage,
+)
+from nodewright.engine.admission.quota.object_usage import pod_evaluator
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.kubernetes.api_request import GroupResource
-from nodewright.model.kubernetes.namespace_objects import PartialObjectMetadata, ResourceQuota, ScopeTerm
+from nodewright.model.kubernetes.cluster_objects import (
+    PartialObjectMetadata,
+    ResourceQuota,
+    ScopeTerm,
+)
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.python_sources import load_pods
 from nodewright.testing.objects import a_pod

@@ -2,9 +2,9 @@ import pytest
 from tests.unit.engine.admission.quota.objects import a_term, a_volume_claim, short
 
 from nodewright.documents.formats.decode import decode
-from nodewright.engine.admission.quota.volume_claims import VOLUME_CLAIM_EVALUATOR, storage_usage
+from nodewright.engine.admission.quota.object_usage import VOLUME_CLAIM_EVALUATOR, storage_usage
 from nodewright.model.kubernetes.api_request import APIRequest, Operation, create_request, update_request
-from nodewright.model.kubernetes.namespace_objects import PersistentVolumeClaim, ScopeTerm
+from nodewright.model.kubernetes.cluster_objects import PersistentVolumeClaim, ScopeTerm
 
 # asked for | set aside  ->  what is charged
 STORAGE = """

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.admission_plugins import with_default_ports
+from nodewright.engine.admission.validation.containers import template_restart_violations
 from nodewright.engine.admission.validation.pod_spec import pod_violations
-from nodewright.engine.admission.validation.restarts import template_restart_violations
 from nodewright.engine.admission.validation.violation import Violation, metadata_violations
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodSpec, ResourceRequirements

@@ -9,7 +9,7 @@ from nodewright.engine.admission.validation.quotas_and_limit_ranges import (
     quota_violations,
 )
 from nodewright.engine.admission.validation.violation import Violation
-from nodewright.model.kubernetes.namespace_objects import LimitRange, ResourceQuota
+from nodewright.model.kubernetes.cluster_objects import LimitRange, ResourceQuota
 
 
 def violation_texts(found: tuple[Violation, ...]) -> list[str]:

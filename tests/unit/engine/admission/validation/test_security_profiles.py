@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
-from nodewright.engine.admission.validation.security_profiles import app_armor_violations, seccomp_violations
+from nodewright.engine.admission.validation.pod_settings import (
+    app_armor_violations,
+    seccomp_violations,
+)
 from nodewright.engine.admission.validation.violation import violation_fault
 
 KNOWN = 'supported values: "Localhost", "RuntimeDefault", "Unconfined"'

@@ -25,7 +25,7 @@ from nodewright.engine.core.cgroups.cgroup_facts import (
 from nodewright.engine.core.cgroups.cgroup_names import CgroupName, QOSCgroupNames
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
 from nodewright.model.values.idset import CPUSet
-from nodewright.model.values.units import Bytes
+from nodewright.model.values.quantity import Bytes
 
 RULES = CgroupConfig()
 CEILING = MemoryCeiling(Bytes(8192), AmountOrigin.LIMIT)

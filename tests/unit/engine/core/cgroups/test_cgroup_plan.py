@@ -13,7 +13,7 @@ from nodewright.engine.core.cgroups.cgroup_plan import (
 )
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.idset import CPUSet
-from nodewright.model.values.units import Bytes
+from nodewright.model.values.quantity import Bytes
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, amounts, container, pod, sidecar
 
 MIB = 1 << 20

@@ -15,7 +15,7 @@ from nodewright.engine.core.cgroups.cgroup_facts import (
 from nodewright.engine.core.cgroups.cgroup_settings import pod_cgroup_settings
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.values.cpu_time import Shares
-from nodewright.model.values.units import Bytes, Microseconds, MilliCPU
+from nodewright.model.values.quantity import Bytes, Microseconds, MilliCPU
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, amounts, container, pod, sidecar
 
 RULES = CgroupConfig()

@@ -19,7 +19,7 @@ from nodewright.engine.core.cgroups.cgroup_facts import (
     SwapShare,
     unified_file,
 )
-from nodewright.engine.core.cgroups.container_settings import (
+from nodewright.engine.core.cgroups.cgroup_settings import (
     ContainerCpuset,
     overhead_settings,
     sandbox_settings,
@@ -28,7 +28,7 @@ from nodewright.engine.core.cgroups.container_settings import (
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.cpu_time import Shares
 from nodewright.model.values.idset import CPUSet, NUMASet
-from nodewright.model.values.units import Bytes, MilliCPU
+from nodewright.model.values.quantity import Bytes, MilliCPU
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod, sidecar
 
 GIB, MIB = 1 << 30, 1 << 20

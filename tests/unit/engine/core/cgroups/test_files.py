@@ -25,7 +25,7 @@ from nodewright.engine.core.cgroups.cgroup_plan import (
 )
 from nodewright.model.values.cpu_time import Shares
 from nodewright.model.values.idset import CPUSet, NUMASet
-from nodewright.model.values.units import Bytes, Microseconds, MilliCPU
+from nodewright.model.values.quantity import Bytes, Microseconds, MilliCPU
 
 MIB = 1 << 20
 SHARES = CPUShares(Shares(256), MilliCPU(250), AmountOrigin.REQUEST)

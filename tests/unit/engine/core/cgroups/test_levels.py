@@ -11,16 +11,16 @@ from nodewright.engine.core.cgroups.cgroup_facts import (
 from nodewright.engine.core.cgroups.cgroup_settings import (
     HUGE_PAGES_UNBOUNDED,
     node_level_settings,
-    qos_cpu_shares,
     qos_memory_requests,
     with_memory_qos,
     with_memory_reserve,
     with_reserve_retried,
     with_unbounded_huge_pages,
 )
+from nodewright.engine.core.cgroups.cpu_weight import qos_cpu_shares
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.model.values.cpu_time import Shares
-from nodewright.model.values.units import Bytes, MilliCPU
+from nodewright.model.values.quantity import Bytes, MilliCPU
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, amounts
 
 GUARANTEED, BURSTABLE, BEST_EFFORT = QOSClass

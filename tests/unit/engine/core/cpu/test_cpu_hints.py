@@ -1,6 +1,6 @@
 import pytest
 
-from nodewright.engine.core.cpu.cpu_hints import container_hints, cpu_hints, pod_hints
+from nodewright.engine.core.cpu.cpu_allocation import container_hints, cpu_hints, pod_hints
 from nodewright.engine.core.cpu.cpu_policy import CPUSettings, NoneCPUPolicy, StaticCPUPolicy, create_policy
 from nodewright.engine.core.cpu.cpu_state import NO_CPUS, CPUState, ReusableCPUs
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology

@@ -13,8 +13,7 @@ from nodewright.engine.core.cpu.cpu_policy import (
 from nodewright.engine.core.cpu.cpu_state import NO_CPUS, CPUState
 from nodewright.engine.core.cpu.cpu_topology import CPUInfo, CPUTopology
 from nodewright.engine.core.cpu.policy_options import CPUGates
-from nodewright.model.reasons.cpu import KubeletCrashes
-from nodewright.model.reasons.cpu_start import (
+from nodewright.model.reasons.cpu import (
     AlignBySocketAgainstPolicy,
     AssignmentShared,
     CPUOptionUnknown,
@@ -25,6 +24,7 @@ from nodewright.model.reasons.cpu_start import (
     CPUReservationUnmet,
     CPUReservationZero,
     CPUStateFault,
+    KubeletCrashes,
     MachineCPUsChanged,
     ReservedCPUsNotShared,
     ReservedCPUsShared,

@@ -1,6 +1,6 @@
 from nodewright.engine.core.cpu.cpu_topology import CPUInfo, CPUTopology, discover
-from nodewright.model.hardware.machine_info import Core, MachineInfo, NUMANode, UncoreCache
-from nodewright.model.reasons.cpu_start import CoreThreadsRepeated, CoreWithoutThreads, CPUCountUnknown
+from nodewright.model.hardware import Core, MachineInfo, NUMANode, UncoreCache
+from nodewright.model.reasons.cpu import CoreThreadsRepeated, CoreWithoutThreads, CPUCountUnknown
 from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.testing.strategies import topology

@@ -1,6 +1,6 @@
 import pytest
 
-from nodewright.engine.core.cpu.custom_picker import (
+from nodewright.engine.core.cpu.cpu_policy import (
     CPUPicker,
     PickRefusal,
     PickRequest,

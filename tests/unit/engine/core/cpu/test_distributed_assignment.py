@@ -2,10 +2,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from nodewright.engine.core.cpu import distributed_assignment
+from nodewright.engine.core.cpu import cpu_assignment
+from nodewright.engine.core.cpu.cpu_assignment import PackingOptions
 from nodewright.engine.core.cpu.cpu_policy import AssignmentStrategy, take_cpus
 from nodewright.engine.core.cpu.cpu_topology import CPUInfo, CPUTopology
-from nodewright.engine.core.cpu.packed_assignment import PackingOptions
 from nodewright.model.reasons.cpu import (
     CPUAccountingWrong,
     DistributionOverwritten,
@@ -106,9 +106,9 @@ def test_nodes_that_were_overwritten_may_have_too_few_cpus() -> None:
 
 def test_nodes_for_the_rest_that_have_nothing_left_make_the_kubelet_hang() -> None:
     """What overwritten nodes could lead to; no machine is known on which they do."""
-    search = distributed_assignment._DistributionSearch([0, 1], {0: 2, 1: 4}, 5, 1, follow=True)
-    numa_selection = distributed_assignment._NUMASelection((0, 1), (0,))
-    hanging = distributed_assignment._take(
+    search = cpu_assignment._DistributionSearch([0, 1], {0: 2, 1: 4}, 5, 1, follow=True)
+    numa_selection = cpu_assignment._NUMASelection((0, 1), (0,))
+    hanging = cpu_assignment._take(
         TWO_NODES, CPUSet.parse("0-1,4-7").mask, numa_selection, search, PackingOptions()
     )
     assert hanging == KubeletHangs(requested=5, group=1, numa=NUMASet.of(0))
@@ -148,7 +148,7 @@ def of_sizes(sizes: Sequence[int]) -> CPUTopology:
 def test_a_search_without_end_in_sight_is_left_open(
     sizes: Sequence[int], count: int, group: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(distributed_assignment, "MAX_COMBINATIONS", 200)
+    monkeypatch.setattr(cpu_assignment, "MAX_COMBINATIONS", 200)
     machine = of_sizes(sizes)
     verdict = take_cpus(machine, machine.cpus, count, AssignmentStrategy(cpu_group_size=group))
     assert isinstance(verdict, Refused)

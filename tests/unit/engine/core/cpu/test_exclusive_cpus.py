@@ -1,6 +1,6 @@
 import pytest
 
-from nodewright.engine.core.cpu.exclusive_cpus import PodCPURequests
+from nodewright.engine.core.cpu.cpu_state import PodCPURequests
 from nodewright.engine.core.cpu.policy_options import CPUGates
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.reasons.cpu import PodSharedPoolEmpty

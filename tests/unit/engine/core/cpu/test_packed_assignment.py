@@ -1,8 +1,8 @@
 import pytest
 
+from nodewright.engine.core.cpu.cpu_assignment import PackingOptions, take_packed
 from nodewright.engine.core.cpu.cpu_policy import AssignmentStrategy, take_cpus
 from nodewright.engine.core.cpu.cpu_topology import CPUInfo, CPUTopology
-from nodewright.engine.core.cpu.packed_assignment import PackingOptions, take_packed
 from nodewright.model.reasons.cpu import CPUsNotFree, KubeletCrashes, NotEnoughCPUs
 from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import CPUSet

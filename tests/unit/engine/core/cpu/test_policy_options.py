@@ -7,7 +7,7 @@ from nodewright.engine.core.cpu.policy_options import (
     read_options,
     unsuitable_option,
 )
-from nodewright.model.reasons.cpu_start import (
+from nodewright.model.reasons.cpu import (
     AlignBySocketAgainstMachine,
     AlignBySocketAgainstPolicy,
     CPUOptionGated,

@@ -11,8 +11,7 @@ from nodewright.engine.core.devices.device_assignment import (
     container_device_ids,
     without_inactive_pods,
 )
-from nodewright.engine.core.devices.device_manager import DeviceManager, PluginBehavior
-from nodewright.engine.core.devices.device_state import DeviceState
+from nodewright.engine.core.devices.device_state import DeviceManager, DeviceState, PluginBehavior
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.verdict import Refused

@@ -11,9 +11,14 @@ from nodewright.engine.core.devices.device_assignment import (
     in_use_counts,
     without_inactive_pods,
 )
-from nodewright.engine.core.devices.device_manager import DeviceManager, PluginBehavior, highest, lowest
-from nodewright.engine.core.devices.device_state import DeviceState
-from nodewright.model.hardware.machine_info import NUMANode
+from nodewright.engine.core.devices.device_state import (
+    DeviceManager,
+    DeviceState,
+    PluginBehavior,
+    highest,
+    lowest,
+)
+from nodewright.model.hardware import NUMANode
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.devices import (
     DevicesChosen,

@@ -1,9 +1,8 @@
 import pytest
 from tests.support.device_managers import GPU, a_device_manager, a_pod_with_devices, some_devices
 
-from nodewright.engine.core.devices.device_hints import container_hints, pod_hints
-from nodewright.engine.core.devices.device_manager import DeviceManager
-from nodewright.engine.core.devices.device_state import DeviceState, ReusableDevices
+from nodewright.engine.core.devices.device_assignment import container_hints, pod_hints
+from nodewright.engine.core.devices.device_state import DeviceManager, DeviceState, ReusableDevices
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.devices import DeviceUnlisted
 from nodewright.model.reasons.verdict import Granted, Refused

@@ -1,7 +1,12 @@
 import pytest
 
-from nodewright.engine.core.devices.device_manager import DeviceManager, PluginBehavior, highest, lowest
-from nodewright.model.hardware.machine_info import NUMANode
+from nodewright.engine.core.devices.device_state import (
+    DeviceManager,
+    PluginBehavior,
+    highest,
+    lowest,
+)
+from nodewright.model.hardware import NUMANode
 from nodewright.model.values.idset import NUMASet
 
 NODES = (NUMANode(node_id=0), NUMANode(node_id=3))

@@ -2,8 +2,13 @@ import pytest
 from tests.support.device_managers import GPU, a_device_manager, a_pod_with_devices, some_devices
 from tests.unit.engine.core.devices.nodes import Node, node
 
-from nodewright.engine.core.devices.device_manager import DeviceManager, DevicePluginError, PluginBehavior
-from nodewright.engine.core.devices.device_state import DeviceState, device_stock
+from nodewright.engine.core.devices.device_state import (
+    DeviceManager,
+    DevicePluginError,
+    DeviceState,
+    PluginBehavior,
+    device_stock,
+)
 from nodewright.model.reasons.devices import (
     DeviceAllocationFailed,
     DeviceHolder,

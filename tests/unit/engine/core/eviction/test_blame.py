@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.engine.core.eviction.eviction_causes import node_shortage
+from nodewright.engine.core.eviction.eviction_manager import node_shortage
 from nodewright.engine.core.eviction.eviction_ranking import ActivePod
 from nodewright.engine.core.eviction.eviction_thresholds import SignalObservation
 from nodewright.model.kubernetes.eviction_thresholds import EvictionSettings, parse_thresholds

@@ -1,6 +1,6 @@
 import pytest
 
-from nodewright.engine.core.eviction.eviction_causes import exceeded_limit, unobserved_volume
+from nodewright.engine.core.eviction.eviction_manager import exceeded_limit, unobserved_volume
 from nodewright.engine.core.eviction.eviction_ranking import ActivePod
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
 from nodewright.model.kubernetes.stats_summary import PodStats

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.engine.core.eviction.eviction_forecast import (
+from nodewright.engine.core.eviction.eviction_policy import (
     EvictionForecast,
     eviction_forecast,
     usage_without_pod,

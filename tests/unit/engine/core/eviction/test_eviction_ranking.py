@@ -10,8 +10,8 @@ from nodewright.engine.core.eviction.eviction_ranking import (
     stats_by_uid,
 )
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
+from nodewright.engine.core.requests.effective_resources import NEWEST_REQUEST_RULES
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.engine.core.requests.request_options import NEWEST_REQUEST_RULES
 from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.stats_summary import PodStats, StatsSummary
 from nodewright.testing.objects import a_guaranteed_pod, a_pod

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodewright.engine.core.eviction.oom_killer import (
+from nodewright.engine.core.requests.oom_adjust import (
     OOM_SCORE_ADJ_MIN,
     OOMCandidate,
     min_free_bytes,

@@ -1,6 +1,6 @@
 import pytest
 
-from nodewright.engine.core.eviction.pressure_admission import (
+from nodewright.engine.core.eviction.eviction_state import (
     PressureAdmission,
     condition_effects,
     pressure_refusal,

@@ -17,8 +17,11 @@ from tests.support.device_managers import (
     state_after_allocation,
 )
 
-from nodewright.engine.core.memory.memory_allocation import allocate_container_memory, allocate_pod_memory
-from nodewright.engine.core.memory.memory_hints import container_hints
+from nodewright.engine.core.memory.memory_allocation import (
+    allocate_container_memory,
+    allocate_pod_memory,
+    container_hints,
+)
 from nodewright.engine.core.memory.memory_policy import (
     MemorySettings,
     NoneMemoryPolicy,

@@ -16,21 +16,21 @@ from tests.support.device_managers import (
 from nodewright.engine.core.memory.memory_allocation import (
     allocate_container_memory,
     allocate_pod_memory,
+    container_hints,
+    pod_hints,
     release_memory,
     without_stale_containers,
 )
-from nodewright.engine.core.memory.memory_demand import MemoryGates, PodMemoryDemand
-from nodewright.engine.core.memory.memory_hints import container_hints, pod_hints
 from nodewright.engine.core.memory.memory_policy import (
     NoneMemoryPolicy,
     StaticMemoryPolicy,
     create_memory_policy,
 )
-from nodewright.engine.core.memory.memory_state import Block, MemoryState
-from nodewright.model.hardware.machine_info import HugePages, NUMANode
+from nodewright.engine.core.memory.memory_state import Block, MemoryGates, MemoryState, PodMemoryDemand
+from nodewright.model.hardware import HugePages, NUMANode
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.reasons.memory import MemoryReason, MemoryTypeMissing
-from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.reasons.reason import kubelet_text
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.topology_hints import IMPOSSIBLE, Hint

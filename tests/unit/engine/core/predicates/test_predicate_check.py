@@ -4,12 +4,14 @@ import pytest
 
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.predicates.predicate_check import (
+    NO_USAGE,
+    NodeUsage,
     NodeView,
     PredicateRules,
     alternative_failures,
     check_predicates,
+    node_usage,
 )
-from nodewright.engine.core.predicates.requested_resources import NO_USAGE, NodeUsage, node_usage
 from nodewright.model.kubernetes.cluster_objects import APINode
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.predicates import (

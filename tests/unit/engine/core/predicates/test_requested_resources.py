@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.engine.core.predicates.requested_resources import (
+from nodewright.engine.core.predicates.predicate_check import (
     NO_USAGE,
     host_ports,
     node_usage,

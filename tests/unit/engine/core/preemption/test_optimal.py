@@ -1,8 +1,12 @@
 from collections.abc import Iterable
 
 from nodewright.engine.core.preemption.greedy import PreemptionVictims, victims_for
-from nodewright.engine.core.preemption.optimal import PreemptionCost, SmallestPreemption, smallest_preemption
-from nodewright.engine.core.preemption.set_cover import Cover
+from nodewright.engine.core.preemption.optimal import (
+    Cover,
+    PreemptionCost,
+    SmallestPreemption,
+    smallest_preemption,
+)
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.predicates import InsufficientResource
 from nodewright.model.reasons.verdict import Granted

@@ -3,7 +3,7 @@ from random import Random
 
 import pytest
 
-from nodewright.engine.core.preemption.set_cover import Cover, CoverCost, CoverItem, smallest_cover
+from nodewright.engine.core.preemption.optimal import Cover, CoverCost, CoverItem, smallest_cover
 
 AMPLE = 100_000
 

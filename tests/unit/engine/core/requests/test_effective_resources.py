@@ -3,7 +3,9 @@
 from msgspec.structs import replace
 
 from nodewright.engine.core.requests.effective_resources import (
+    USE_STATUS,
     ContainerConsumption,
+    RequestOptions,
     container_requests,
     per_container_limits,
     per_container_requests,
@@ -13,7 +15,6 @@ from nodewright.engine.core.requests.effective_resources import (
     pod_limits,
     pod_requests,
 )
-from nodewright.engine.core.requests.request_options import USE_STATUS, RequestOptions
 from nodewright.model.kubernetes.objects import (
     ContainerStatus,
     Pod,

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from nodewright.engine.core.requests.integer_requests import (
+from nodewright.engine.core.requests.effective_resources import (
     preemption_requests,
     scheduler_requests,
     scheduler_usage,

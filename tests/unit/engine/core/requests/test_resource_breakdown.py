@@ -2,8 +2,7 @@
 
 from msgspec.structs import replace
 
-from nodewright.engine.core.requests.effective_resources import ResourceField
-from nodewright.engine.core.requests.request_options import RequestOptions
+from nodewright.engine.core.requests.effective_resources import RequestOptions, ResourceField
 from nodewright.engine.core.requests.resource_breakdown import (
     ContainerRole,
     LifecycleMoment,

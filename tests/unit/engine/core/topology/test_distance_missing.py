@@ -4,8 +4,8 @@ import pytest
 
 from nodewright.engine.core.topology.hint_merge import numa_affinity
 from nodewright.engine.core.topology.manager_config import TopologyManager, topology_manager
-from nodewright.model.hardware.machine_info import NUMANode
-from nodewright.model.reasons.texts import kubelet_text, sentence
+from nodewright.model.hardware import NUMANode
+from nodewright.model.reasons.reason import kubelet_text, sentence
 from nodewright.model.reasons.topology import DistanceMissing
 from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.values.idset import NUMASet

@@ -7,8 +7,8 @@ import pytest
 from nodewright.engine.core.topology.hint_merge import combination_count, merged_hint, numa_affinity
 from nodewright.engine.core.topology.manager_config import TopologyManager, topology_manager
 from nodewright.engine.core.topology.sparse_merge import best_common_by_search
-from nodewright.model.hardware.machine_info import NUMANode
-from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.hardware import NUMANode
+from nodewright.model.reasons.reason import kubelet_text
 from nodewright.model.reasons.topology import (
     HintsMerged,
     NoCommonNUMA,

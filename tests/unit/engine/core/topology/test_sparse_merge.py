@@ -2,14 +2,23 @@
 
 import pytest
 
-from nodewright.engine.core.topology.dense_merge import best_intersection
 from nodewright.engine.core.topology.hint_merge import merged_hint
 from nodewright.engine.core.topology.manager_config import TopologyManager
-from nodewright.engine.core.topology.sparse_merge import SearchBounds, best_intersection_by_search
-from nodewright.model.values.hint_lists import resource_hint_lists
+from nodewright.engine.core.topology.sparse_merge import (
+    SearchBounds,
+    best_intersection,
+    best_intersection_by_search,
+)
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.subsets import Demand, StepBudget, narrowest_set_meeting
-from nodewright.model.values.topology_hints import Fitting, Hint, HintList, Offer, demand_by_numa_node
+from nodewright.model.values.topology_hints import (
+    Fitting,
+    Hint,
+    HintList,
+    Offer,
+    demand_by_numa_node,
+    resource_hint_lists,
+)
 
 NODES = 20
 TWENTY = NUMASet((1 << NODES) - 1)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from nodewright.engine.core.memory.memory_state import Block
-from nodewright.engine.node.pod_placement import placement_of
+from nodewright.engine.node.pod_admission import placement_of
 from nodewright.model.kubernetes.node_profile import ContainerAllocation, MemoryBlock
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile

@@ -13,9 +13,9 @@ from nodewright.documents.profiles.state_files.checkpoints import (
     written_state_files,
 )
 from nodewright.engine.node.node_config import NodeParts
-from nodewright.engine.node.restart.kubelet_startup import StoredState
 from nodewright.engine.node.restart.restart_rehearsal import (
     RestartRehearsal,
+    StoredState,
     invalid_configuration_rehearsal,
     rehearse_restart,
 )
@@ -31,9 +31,8 @@ from nodewright.model.kubernetes.objects import (
     Pod,
     PodStatus,
 )
-from nodewright.model.reasons.kubelet_start import ConfigurationRefused
-from nodewright.model.reasons.state_files import StateFile
-from nodewright.model.reasons.texts import kubelet_text
+from nodewright.model.reasons.kubelet_start import ConfigurationRefused, StateFile
+from nodewright.model.reasons.reason import kubelet_text
 from nodewright.model.values.quantity import Quantity
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import node_parts

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.engine.node.what_if.counterfactuals import Counterfactuals
-from nodewright.model.hardware.machine_info import HugePages
+from nodewright.model.hardware import HugePages
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod, Taint
 from nodewright.predict.explain.suggestion_text import suggestion_text

@@ -1,1 +1,0 @@
-"""In-place resize: allocation, order of pending resizes, infeasibility and container restarts."""

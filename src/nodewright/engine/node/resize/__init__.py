@@ -1,1 +1,0 @@
-"""In-place resize of a running pod: the decision, the plan and the report."""
