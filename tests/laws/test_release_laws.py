@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodewright.model.releases.feature_gates import default_gates, resolve_gates
-from nodewright.model.releases.release_table import RELEASE_TABLES, ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
+from nodewright.model.releases.release_table import RELEASE_TABLES
 
 GROUPS = {"AllAlpha", "AllBeta"}
 TABLES = st.sampled_from(list(RELEASE_TABLES.values()))

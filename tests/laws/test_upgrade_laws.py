@@ -11,7 +11,8 @@ from nodewright.documents.profiles.node_profiles import with_release
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.releases.release_changes import changes_between, with_change
-from nodewright.model.releases.release_table import RELEASE_TABLES, ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
+from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.predict.node import Node
 from nodewright.predict.upgrade.release_facts import (
     Area,

@@ -38,11 +38,11 @@ from nodewright.model.kubernetes.node_profile import (
 from nodewright.model.kubernetes.resource_names import is_extended
 from nodewright.model.reasons.reason import kubelet_start_error, kubelet_text, sentence
 from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.releases.release_table import (
     AppliedRules,
     Release,
     ReleaseError,
-    ReleaseTable,
     applied_rules,
     release_warning,
 )

@@ -14,7 +14,8 @@ from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
 from nodewright.model.kubernetes.kubelet_configuration import GROUP_VERSION, KIND, KubeletConfiguration
 from nodewright.model.releases.feature_gates import FeatureGates, resolve_gates
-from nodewright.model.releases.release_table import NEWEST, ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
+from nodewright.model.releases.release_table import NEWEST
 from nodewright.model.values.duration import Duration
 from nodewright.model.values.golang import quoted
 from nodewright.model.values.quantity import Quantity

@@ -9,6 +9,7 @@ import msgspec
 from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod, ResourceList, Taint
+from nodewright.model.releases.release_table import NEWEST
 from nodewright.model.values.idset import CPUSet
 
 API_VERSION = "nodewright.dev/v1alpha1"
@@ -136,7 +137,7 @@ class NodeProfileSpec(msgspec.Struct, frozen=True, rename="camel"):
 
     machine_info: MachineInfo = MachineInfo()
     """CPUs, NUMA nodes, caches, memory and huge pages, with cAdvisor's names."""
-    kubernetes_version: str = "1.36"
+    kubernetes_version: str = NEWEST.name
     """The release of the kubelet."""
     root_fs_capacity: int = 0
     """Size of the kubelet's root file system, the node's `ephemeral-storage`."""

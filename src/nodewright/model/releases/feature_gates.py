@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from nodewright.model.releases.release_rules import FeatureGate, FeatureStage, ReleaseRules
-from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES, ReleaseTable
+from nodewright.model.releases.release_rules import FeatureGate, FeatureStage, ReleaseRules, ReleaseTable
+from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES
 
 ALL_ALPHA, ALL_BETA = "AllAlpha", "AllBeta"
 

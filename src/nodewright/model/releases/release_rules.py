@@ -212,3 +212,49 @@ _CPU_OPTIONS: OptionStages = {
     "prefer-align-cpus-by-uncorecache": "Alpha",
 }
 _TOPOLOGY_OPTIONS: OptionStages = {"prefer-closest-numa-nodes": "", "max-allowable-numa-nodes": "Beta"}
+
+
+class ReleaseChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of what the kubelet or the API server does, with the rules and gates that make it, so that it can be made alone."""
+
+    since: str
+    """The first release with it."""
+    now: str
+    before: str
+    rules: tuple[str, ...] = ()
+    """The fields of `ReleaseRules` that make the change."""
+    gates: tuple[str, ...] = ()
+    """The feature gates that make it."""
+    reference: str = ""
+    """KEPs and pull requests; empty: none is known."""
+    remedy: str
+    back: str = ""
+    """The remedy of a downgrade; empty: not to rely on the change any more."""
+
+
+REMEDY_IN_PLACE = (
+    "compare `status.containerStatuses[].allocatedResources` with the spec, and finish pending resizes first"
+)
+NO_REMEDY = "nothing; the value is the new kubelet's"
+
+
+class RemovedFlag(msgspec.Struct, frozen=True, kw_only=True):
+    """A flag of the kubelet's command line that a release no longer has."""
+
+    name: str
+    since: str
+    reference: str = ""
+    remedy: str
+
+
+class ReleaseTable(msgspec.Struct, frozen=True, kw_only=True):
+    """What differs between a release and others."""
+
+    name: str
+    """Major and minor number: `1.36`."""
+    gates: GateTable
+    rules: ReleaseRules
+    changes: tuple[ReleaseChange, ...] = ()
+    """What the kubelet and the API server do since this release, each with what they did before."""
+    removed_flags: tuple[RemovedFlag, ...] = ()
+    """Flags of the kubelet that this release no longer has."""

@@ -10,7 +10,7 @@ import msgspec
 
 from nodewright.model.patterns import lazy_pattern
 from nodewright.model.releases import v1_32, v1_33, v1_34, v1_35, v1_36
-from nodewright.model.releases.release_rules import GateTable, ReleaseRules
+from nodewright.model.releases.release_rules import ReleaseTable
 
 _SHAPE = lazy_pattern(
     r"v?(?P<major>[0-9]{1,9})\.(?P<minor>[0-9]{1,9})(?:\.(?P<patch>[0-9]{1,9}))?(?P<rest>(?:[-+][0-9A-Za-z.+-]*)?)",
@@ -18,28 +18,13 @@ _SHAPE = lazy_pattern(
 )
 
 
-class ReleaseTable(msgspec.Struct, frozen=True):
-    """What differs between a release and others."""
-
-    name: str
-    """Major and minor number: `1.36`."""
-    gates: GateTable
-    rules: ReleaseRules
-
-
 RELEASE_TABLES: Mapping[str, ReleaseTable] = {
-    name: ReleaseTable(name, module.GATES, module.RULES)
-    for name, module in (
-        ("1.32", v1_32),
-        ("1.33", v1_33),
-        ("1.34", v1_34),
-        ("1.35", v1_35),
-        ("1.36", v1_36),
-    )
+    release.name: release
+    for release in (v1_32.RELEASE, v1_33.RELEASE, v1_34.RELEASE, v1_35.RELEASE, v1_36.RELEASE)
 }
 """The releases with rules of their own by name, oldest first."""
 
-NEWEST = RELEASE_TABLES["1.36"]
+NEWEST = [*RELEASE_TABLES.values()][-1]
 """The release of nodes that name none."""
 
 RELEASES_WITH_RULES = tuple(RELEASE_TABLES)

@@ -11,6 +11,7 @@ from nodewright.model.releases.release_rules import (
     ON,
     FeatureStage,
     ReleaseRules,
+    ReleaseTable,
     gates_after,
 )
 
@@ -99,3 +100,9 @@ _GATES = {
 
 GATES = gates_after({}, _GATES)
 """Every gate of 1.32 by name, in order."""
+
+RELEASE = ReleaseTable(
+    name="1.32",
+    gates=GATES,
+    rules=RULES,
+)

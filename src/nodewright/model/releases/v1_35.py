@@ -10,11 +10,16 @@ from nodewright.model.releases import v1_34
 from nodewright.model.releases.release_rules import (
     FREE,
     LOCKED,
+    NO_REMEDY,
     OFF,
     ON,
+    REMEDY_IN_PLACE,
     AllocatedInStatus,
     ClaimedInPredicates,
     FeatureStage,
+    ReleaseChange,
+    ReleaseTable,
+    RemovedFlag,
     gates_after,
 )
 
@@ -117,3 +122,94 @@ _DEPENDENCIES = """
 
 GATES = gates_after(v1_34.GATES, _CHANGED, removed=_REMOVED, dependencies=_DEPENDENCIES)
 """Every gate of 1.35 by name, in order."""
+
+CHANGES = (
+    ReleaseChange(
+        since="1.35",
+        now="the kubelet does not start on cgroup v1, unless `failCgroupV1: false` is set",
+        before="the kubelet starts on cgroup v1",
+        rules=("fails_on_cgroup_v1",),
+        reference="KEP-5573, PR 134298",
+        remedy="move the node to cgroup v2, or set `failCgroupV1: false` until then",
+    ),
+    ReleaseChange(
+        since="1.35",
+        now="the CPU and memory managers read requests from the spec only",
+        before="the CPU and memory managers read `allocatedResources` in the status instead of the spec",
+        rules=("allocated_in_status",),
+        reference="KEP-1287",
+        remedy=REMEDY_IN_PLACE,
+    ),
+    ReleaseChange(
+        since="1.35",
+        now="strict-cpu-reservation and max-allowable-numa-nodes are stable",
+        before="strict-cpu-reservation and max-allowable-numa-nodes are beta",
+        rules=("cpu_options", "topology_options"),
+        reference="KEP-4540, PR 134388, KEP-4622, PR 134614",
+        remedy=NO_REMEDY,
+    ),
+    ReleaseChange(
+        since="1.35",
+        now="the restart of a crashing container waits at most as long as `crashLoopBackOff` says",
+        before="`crashLoopBackOff` has no effect",
+        gates=("KubeletCrashLoopBackOffMax",),
+        reference="KEP-4603",
+        remedy=NO_REMEDY,
+    ),
+    ReleaseChange(
+        since="1.35",
+        now="the kubelet checks that a pod may use an image that is already on the node",
+        before="an image that is on the node needs no credentials",
+        gates=("KubeletEnsureSecretPulledImages",),
+        reference="KEP-2535",
+        remedy="give pods the pull secrets of their images, or set "
+        "`imagePullCredentialsVerificationPolicy: NeverVerify`",
+    ),
+    ReleaseChange(
+        since="1.35",
+        now="the device manager leaves out what a claim provides, and quotas charge extended resources of claims",
+        before="the device manager allocates every requested device",
+        rules=(
+            "devices_of_claims_skipped",
+            "claimed_in_predicates",
+            "implicit_extended_resources_charged",
+            "extended_claims_charged",
+        ),
+        reference="KEP-5004",
+        remedy=NO_REMEDY,
+    ),
+    ReleaseChange(
+        since="1.35",
+        now="the node is fetched again where only its labels fail a pod",
+        before="a pod that the node's labels fail is rejected at once",
+        rules=("refetches_node",),
+        reference="PR 134445",
+        remedy=NO_REMEDY,
+    ),
+    ReleaseChange(
+        since="1.35",
+        now="texts: the log query error names enableSystemLogQuery, `showHiddenMetricsForVersion` may name 1.34",
+        before="texts: the log query error names enableSystemLogHandler, `showHiddenMetricsForVersion` may name 1.33",
+        rules=("log_query_error_names_query", "previous_minor"),
+        remedy="remove `showHiddenMetricsForVersion`, or name the release before the new one",
+    ),
+)
+"""What the kubelet and the API server do since 1.35, each with what they did before and the remedy of an upgrade."""
+
+REMOVED_FLAGS = (
+    RemovedFlag(
+        name="pod-infra-container-image",
+        since="1.35",
+        reference="PR 133779",
+        remedy="remove the flag; the runtime configures the sandbox image",
+    ),
+)
+"""Flags of the kubelet that 1.35 no longer has."""
+
+RELEASE = ReleaseTable(
+    name="1.35",
+    gates=GATES,
+    rules=RULES,
+    changes=CHANGES,
+    removed_flags=REMOVED_FLAGS,
+)

@@ -36,7 +36,8 @@ from nodewright.model.kubernetes.kubelet_configuration import KIND as KUBELET_KI
 from nodewright.model.kubernetes.node_profile import API_VERSION, NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.verdict import Refused
-from nodewright.model.releases.release_table import NEWEST, ReleaseTable, release_table
+from nodewright.model.releases.release_rules import ReleaseTable
+from nodewright.model.releases.release_table import NEWEST, release_table
 from nodewright.predict.lint.lint_model import (
     ConfigSubject,
     LimitRangeSubject,

@@ -41,7 +41,7 @@ from nodewright.model.reasons.kubelet_start import StateFile
 from nodewright.model.reasons.reason import Reason, kubelet_fatal_error, kubelet_text
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release_changes import unknown_flags
-from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import node_parts
 

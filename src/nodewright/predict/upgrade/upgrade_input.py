@@ -22,11 +22,11 @@ from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.releases.release_table import (
     RELEASE_TABLES,
     Release,
     ReleaseError,
-    ReleaseTable,
     release_warning,
 )
 from nodewright.predict.node import Node

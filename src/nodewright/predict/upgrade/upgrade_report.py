@@ -14,13 +14,13 @@ from nodewright.documents.output.text_layout import table
 from nodewright.documents.profiles.state_files.checkpoints import state_as_written, written_state_files
 from nodewright.model.printable import printable_lines
 from nodewright.model.releases.release_changes import (
-    ReleaseChange,
     changes_between,
     gate_history,
     unknown_flags,
     with_change,
 )
-from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES, ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseChange, ReleaseTable
+from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES
 from nodewright.predict.upgrade.release_facts import (
     NONE,
     Area,

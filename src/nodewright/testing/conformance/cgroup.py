@@ -38,7 +38,7 @@ from nodewright.engine.core.cgroups.cpu_weight import (
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.releases.feature_gates import FeatureGates
-from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.values.cpu_time import CFS_PERIOD, Shares, cpu_quota, quota_to_milli_cpu
 from nodewright.model.values.quantity import Bytes, Microseconds, MilliCPU, Quantity
 from nodewright.testing.conformance.vectors import question_gates

@@ -28,7 +28,7 @@ from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
 from nodewright.model.reasons.kubelet_start import StateFile, StateFileReason
 from nodewright.model.reasons.verdict import Refused
-from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.testing.conformance.memory_manager import plain_machine
 

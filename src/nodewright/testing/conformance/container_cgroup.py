@@ -15,7 +15,7 @@ from nodewright.engine.core.cgroups.cgroup_settings import (
 from nodewright.engine.core.requests.qos_and_priority import qos_class
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.releases.feature_gates import FeatureGates
-from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.values.quantity import Bytes, Microseconds, Quantity
 from nodewright.testing.conformance.vectors import question_gates
 

@@ -23,7 +23,7 @@ from nodewright.engine.core.cpu.policy_options import CPUGates
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.reasons.verdict import Refused, Verdict
 from nodewright.model.releases.feature_gates import FeatureGates, resolve_gates
-from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.topology_hints import ProviderHints

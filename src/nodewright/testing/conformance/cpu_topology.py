@@ -8,7 +8,7 @@ from nodewright.engine.core.cpu.cpu_topology import CPUInfo, CPUTopology, discov
 from nodewright.model.hardware import MachineInfo
 from nodewright.model.reasons.cpu import CPUReason
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
-from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.values.idset import CPUSet, IdSet
 
 

@@ -26,7 +26,7 @@ from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.reasons.devices import DeviceReason, DevicesChosen
 from nodewright.model.reasons.verdict import Refused, Verdict
 from nodewright.model.releases.feature_gates import FeatureGates
-from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.topology_hints import HintList, ProviderHints
 from nodewright.testing.conformance.vectors import question_gates

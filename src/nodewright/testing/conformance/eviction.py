@@ -28,7 +28,7 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.stats_summary import PodStats, StatsSummary
 from nodewright.model.reasons.eviction import EVICTED_REASON, NodeRanShort
 from nodewright.model.releases.feature_gates import FeatureGates, gates_set
-from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.values.duration import Duration
 
 

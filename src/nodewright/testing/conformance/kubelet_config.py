@@ -10,7 +10,7 @@ from nodewright.engine.core.config.complete_config import complete_config, start
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.kubelet_config_faults import ConfigStage
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.values.duration import Duration
 
 _FIELDS = {

@@ -23,7 +23,7 @@ from nodewright.model.kubernetes.cluster_objects import (
 from nodewright.model.kubernetes.objects import Container, Pod, ResourceRequirements
 from nodewright.model.reasons.api_server import LimitReason
 from nodewright.model.releases.feature_gates import FeatureGates
-from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.testing.conformance.vectors import amount_texts, question_gates
 
 Question = dict[str, Any]

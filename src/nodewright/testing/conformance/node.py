@@ -19,7 +19,7 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.predicates import PredicateFailure
 from nodewright.model.reasons.reason import kubelet_start_error, kubelet_text
 from nodewright.model.reasons.verdict import Refused
-from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.predict.node_from_profile import node_parts
 
 

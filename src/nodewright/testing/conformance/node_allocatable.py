@@ -18,7 +18,7 @@ from nodewright.model.hardware import HugePages, MachineInfo
 from nodewright.model.kubernetes.eviction_thresholds import EvictionSettings, parse_thresholds
 from nodewright.model.kubernetes.kubelet_configuration import Reservations
 from nodewright.model.kubernetes.objects import ResourceList
-from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.values.quantity import Quantity
 from nodewright.testing.conformance.cgroup import plain_settings
 

@@ -7,7 +7,7 @@ from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.requests.oom_adjust import oom_score_adjs
 from nodewright.engine.core.requests.qos_and_priority import is_critical, is_node_critical
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.testing.conformance.vectors import question_gates
 
 

@@ -7,7 +7,7 @@ from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.requests.qos_and_priority import qos_class
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.kubernetes.objects import Pod, ResourceRequirements
-from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.testing.conformance.vectors import amount_texts, question_gates
 
 

@@ -21,7 +21,7 @@ from nodewright.engine.core.requests.effective_resources import (
 )
 from nodewright.engine.core.requests.qos_and_priority import computed_qos_class, qos_class
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.testing.conformance.vectors import amount_texts, question_gates
 
 

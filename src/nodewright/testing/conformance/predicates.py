@@ -15,7 +15,7 @@ from nodewright.model.kubernetes.cluster_objects import APINode
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.reason import NodeUnavailable, kubelet_text
 from nodewright.model.reasons.verdict import Refused
-from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.testing.conformance.vectors import plain_failure, question_gates
 
 

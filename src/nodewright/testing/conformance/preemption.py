@@ -14,7 +14,7 @@ from nodewright.model.reasons.predicates import (
     PredicateFailure,
 )
 from nodewright.model.reasons.verdict import Refused
-from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.testing.conformance.vectors import plain_failure, question_gates
 
 

@@ -32,7 +32,7 @@ from nodewright.model.kubernetes.cluster_objects import (
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod, ResourceList
 from nodewright.model.reasons.quota import must_specify_message, quota_error
 from nodewright.model.releases.feature_gates import FeatureGates
-from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.values.instant import ZERO_TIME, Instant
 from nodewright.testing.conformance.vectors import amount_texts, question_gates
 

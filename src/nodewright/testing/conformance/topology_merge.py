@@ -9,7 +9,7 @@ from nodewright.engine.core.topology.manager_config import topology_manager
 from nodewright.model.hardware import NUMANode
 from nodewright.model.reasons.reason import kubelet_text
 from nodewright.model.reasons.verdict import Refused
-from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.topology_hints import Hint, HintList, Offer
 from nodewright.testing.conformance.vectors import question_gates

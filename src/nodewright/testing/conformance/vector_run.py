@@ -18,7 +18,8 @@ from msgspec import UNSET, UnsetType
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.model.errors import Fault
 from nodewright.model.printable import printable_lines
-from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES, ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
+from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES
 from nodewright.testing.conformance.allowances import ABSENT
 from nodewright.testing.conformance.judge import Mismatch, mismatches
 from nodewright.testing.conformance.vectors import FAMILIES, UnansweredFamilyError, Vector, answer_family

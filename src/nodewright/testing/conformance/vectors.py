@@ -25,7 +25,8 @@ from nodewright.model.errors import JSON_ERRORS, Fault, InputError
 from nodewright.model.kubernetes.objects import ResourceList
 from nodewright.model.reasons.predicates import InsufficientResource, PredicateFailure
 from nodewright.model.releases.feature_gates import FeatureGates, gates_set
-from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES, ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
+from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES
 
 STANDARD_STREAM = "-"
 RELEASES_TEXT = ", ".join(RELEASE_TABLES)

@@ -14,7 +14,8 @@ from nodewright.model.releases.release_changes import (
     unknown_flags,
     with_change,
 )
-from nodewright.model.releases.release_table import RELEASE_TABLES, ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
+from nodewright.model.releases.release_table import RELEASE_TABLES
 
 SOURCES = Path(__file__).parents[4] / "src" / "nodewright"
 STEPS = list(pairwise(RELEASE_TABLES.values()))

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.model.releases.release_table import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.testing.conformance.vector_run import UNANSWERED, run_vector, run_vectors
 from nodewright.testing.conformance.vectors import Vector
 

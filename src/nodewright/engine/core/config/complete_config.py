@@ -28,7 +28,8 @@ from nodewright.model.kubernetes.kubelet_configuration import (
 )
 from nodewright.model.patterns import lazy_pattern
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates, ResolvedGates, resolve_gates
-from nodewright.model.releases.release_table import NEWEST, ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseTable
+from nodewright.model.releases.release_table import NEWEST
 from nodewright.model.values.duration import Duration
 from nodewright.model.values.golang import quoted
 
