@@ -71,7 +71,7 @@ IMPOSSIBLE = {"node-dev-0015", "node-dev-0261"}
 
 @pytest.mark.slow
 def test_every_recorded_node_replays_as_a_scenario() -> None:
-    """All of them in `make soak`; in `make test` a share, others with each seed: test_vectors asks for all of them."""
+    """All of them in `make soak`; in `make test` a share, others with each seed: `test_vectors` asks for all of them."""
     vectors = [vector for vector in recorded() if vector["id"] not in IMPOSSIBLE]
     for vector in vectors[SEED % SHARE :: SHARE]:
         assert_as_recorded(vector)

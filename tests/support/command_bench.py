@@ -1,4 +1,4 @@
-"""Commands that with_agent to an agent whose machine is a fake: `run`, `get`, `describe`, `logs`, `top`, `delete`, `resize`."""
+"""Commands that talk to an agent whose machine is a fake: `run`, `get`, `describe`, `logs`, `top`, `delete`, `resize`."""
 
 import asyncio
 import re
@@ -41,7 +41,7 @@ spec:
 
 
 class CommandBench:
-    """An agent with its API, and people who with_agent to it from a thread of their own."""
+    """An agent with its API, and people who talk to it from a thread of their own."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str], **scripts: ContainerScript) -> None:
         self.folder, self.path, self._capsys = folder, folder / "run" / "agent.sock", capsys

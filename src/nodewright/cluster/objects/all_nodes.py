@@ -30,7 +30,7 @@ from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodSpec, PodSta
 _TOPOLOGIES = f"/apis/{NRT_GROUP}/v1alpha2/noderesourcetopologies"
 _MAX_CONCURRENT = 16
 _MAX_EQUAL_FAILURES = 3
-"""After so many kubelets without an answer, and none with one, the others are not requested_count."""
+"""After so many kubelets without an answer, and none with one, the others are skipped."""
 _RESIZE_PENDING = "PodResizePending"
 _NOT_READY = "the node is not ready"
 _ENDED = frozenset({"Succeeded", "Failed"})
@@ -280,7 +280,7 @@ async def _configurations(
 ) -> tuple[dict[str, bytes], dict[str, ReadSource]]:
     """The configurations of the kubelets, and why some are not known.
 
-    If the first kubelets all fail in the same way, as where the right to nodes/proxy is missing, no other is requested_count.
+    If the first kubelets all fail in the same way, as where the right to nodes/proxy is missing, no other is tried.
     """
     answers: dict[str, bytes] = {}
     errors: dict[str, ApiError] = {}

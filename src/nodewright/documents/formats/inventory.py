@@ -73,7 +73,7 @@ def load_inventory(
 
 
 def inventory_from_bytes(content: bytes, source: str, namespace: str = "default") -> Inventory:
-    """All objects in the bytes of one file; otherwise like load_inventory.
+    """All objects in the bytes of one file; otherwise like `load_inventory`.
 
     >>> content = b"{apiVersion: v1, kind: Service, metadata: {name: web}}"
     >>> manifest = inventory_from_bytes(content, "web.yaml").objects[0].manifest
@@ -92,7 +92,7 @@ def inventory_from_objects(
     selection: ObjectSelection = ALL_OBJECTS,
     judges_templates: bool = False,
 ) -> Inventory:
-    """An inventory of the objects, each with the location for its faults; otherwise like load_inventory."""
+    """An inventory of the objects, each with the location for its faults; otherwise like `load_inventory`."""
     loading = ManifestLoader(
         namespace, other_objects=OtherObjects(), selection=selection, judges_templates=judges_templates
     )
@@ -174,7 +174,7 @@ def load_sound_objects(
     max_bytes: int = MAX_YAML_BYTES,
     selection: ObjectSelection = ALL_OBJECTS,
 ) -> PartialInventory:
-    """The objects of the files without faults, and all faults; otherwise like load_inventory.
+    """The objects of the files without faults, and all faults; otherwise like `load_inventory`.
 
     A document that is not YAML, or an object that the API server rejects, does not hide the others of its file.
     Units:  max_bytes in bytes of YAML a file; JSON may be larger.

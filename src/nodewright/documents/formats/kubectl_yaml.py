@@ -174,7 +174,7 @@ def read_yaml(text: str, source: str, *, max_bytes: int = MAX_YAML_BYTES) -> lis
 
 
 def read_documents(text: str, source: str, *, max_bytes: int = MAX_YAML_BYTES) -> list[YAMLDocument]:
-    """The non-empty documents of a text, with their numbers and lines; otherwise like read_yaml."""
+    """The non-empty documents of a text, with their numbers and lines; otherwise like `read_yaml`."""
     text = text.removeprefix("\ufeff")
     try:
         size = len(text.encode())

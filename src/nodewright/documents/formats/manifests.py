@@ -95,7 +95,7 @@ def load_files(
 
 
 def workloads_from(content: bytes, source: str, namespace: str = "default") -> LoadedWorkloads:
-    """The workloads in the bytes of one file; otherwise like load_workloads."""
+    """The workloads in the bytes of one file; otherwise like `load_workloads`."""
     loading = ManifestLoader(namespace)
     loading.add_file(InputFile(source, content))
     return loading.result()

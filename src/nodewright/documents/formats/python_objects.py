@@ -77,7 +77,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime | date):
         return value.isoformat().replace("+00:00", "Z")
     names = getattr(value, "attribute_map", None)
-    if isinstance(names, Mapping):  # the official client: its own to_dict has the names of Python
+    if isinstance(names, Mapping):  # the official client: its own `to_dict` has the names of Python
         fields = ((names[name], getattr(value, name)) for name in names)
         return {name: _plain(item) for name, item in fields if item is not None}
     return _plain(value.to_dict()) if isinstance(value, ClientObject) else value

@@ -130,7 +130,7 @@ def load_profile(path: "str | Path") -> NodeProfile:
 
 
 def profile_from_bytes(content: bytes, source: str) -> NodeProfile:
-    """The node that the bytes describe; otherwise like load_profile."""
+    """The node that the bytes describe; otherwise like `load_profile`."""
     documents = parse_documents(content, source)
     if len(documents) != 1:
         raise InputError([Fault(rule=f"expected one {KIND}, not {len(documents)} documents", source=source)])
@@ -144,7 +144,7 @@ def profile_from_bytes(content: bytes, source: str) -> NodeProfile:
 
 
 def profile_from_document(value: dict[str, Any], location: ObjectLocation) -> NodeProfile:
-    """The node that a document of that kind describes; otherwise like load_profile."""
+    """The node that a document of that kind describes; otherwise like `load_profile`."""
     check = checked(value, KIND)
     try:
         profile = decode(check.valid_part(), NodeProfile)

@@ -95,7 +95,7 @@ def load_scenario(path: str, *, max_bytes: int = MAX_YAML_BYTES) -> LoadedScenar
 
 
 def scenario_from_file(file: InputFile, *, max_bytes: int = MAX_YAML_BYTES) -> LoadedScenario:
-    """The scenario that the bytes describe; otherwise like load_scenario."""
+    """The scenario that the bytes describe; otherwise like `load_scenario`."""
     documents = parse_documents(file.content, file.source, max_bytes=max_bytes)
     if len(documents) != 1:
         rule = f"expected one {KIND}, not {len(documents)} documents"

@@ -35,7 +35,7 @@ def load_usage(path: str, *, max_bytes: int = MAX_YAML_BYTES) -> UsageReading:
 
 
 def usage_from_file(file: InputFile, *, max_bytes: int = MAX_YAML_BYTES) -> UsageReading:
-    """The reading that the bytes describe; otherwise like load_usage."""
+    """The reading that the bytes describe; otherwise like `load_usage`."""
     if file.source.endswith(".csv"):
         return UsageTable(pods=_csv_rows(file))
     documents = parse_documents(file.content, file.source, max_bytes=max_bytes)

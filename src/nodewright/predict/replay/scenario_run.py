@@ -309,7 +309,7 @@ def restart_step(
 ) -> tuple[Step, PendingRestart]:
     """Restarts the kubelet: the step, and what remains for the next restart.
 
-    Errors: as stored_in.
+    Errors: as `stored_in`.
     """
     merged_change = _merged(pending.change, change)
     files = (pending.files or written_state_files(state)).without(change.deleted_files)

@@ -86,7 +86,7 @@ def huge_pages(sources: MachineSources, directory: str) -> tuple[HugePages, ...]
 
 
 def physical_counts(sources: MachineSources) -> tuple[int, int]:
-    """num_physical_cores and num_sockets.
+    """`num_physical_cores` and `num_sockets`.
 
     Follows: v1.36, cadvisor/machine/machine.go, GetPhysicalCores and GetSockets: from /proc/cpuinfo or, if it has
         no ids (Arm), from the online CPUs in sysfs.
