@@ -25,6 +25,7 @@ from nodewright.engine.admission.validation.violation import (
     required,
     too_long,
     too_many,
+    unless_supported,
 )
 from nodewright.model.kubernetes.name_validation import (
     dns1123_subdomain_errors,
@@ -65,8 +66,7 @@ def job_violations(spec: Fields, path: str) -> Iterator[Violation]:
     if spec.get("managedBy") is not None:
         yield from _manager_violations(spec["managedBy"], f"{path}.managedBy")
     mode = spec.get("completionMode")
-    if mode is not None and mode not in _MODES:
-        yield not_supported(f"{path}.completionMode", mode, _MODES)
+    yield from unless_supported(f"{path}.completionMode", mode, _MODES)
     if mode == "Indexed":
         yield from _index_violations(spec, path)
     elif mode in (None, "NonIndexed"):
@@ -77,10 +77,8 @@ def job_violations(spec: Fields, path: str) -> Iterator[Violation]:
         yield from _failure_policy_violations(spec, f"{path}.podFailurePolicy")
     if spec.get("successPolicy") is not None:
         yield from _success_policy_violations(spec, f"{path}.successPolicy")
-    replacement = spec.get("podReplacementPolicy")
     known = _REPLACEMENTS if spec.get("podFailurePolicy") is None else _REPLACEMENTS[:1]
-    if replacement is not None and replacement not in known:
-        yield not_supported(f"{path}.podReplacementPolicy", replacement, known)
+    yield from unless_supported(f"{path}.podReplacementPolicy", spec.get("podReplacementPolicy"), known)
     template = (spec.get("template") or {}).get("spec") or {}
     if spec.get("podFailurePolicy") is not None and template.get("restartPolicy") == "OnFailure":
         rule = 'only "Never" is supported when podFailurePolicy is specified'
@@ -142,9 +140,9 @@ def cron_job_violations(spec: Fields, path: str) -> Iterator[Violation]:
         yield invalid(f"{path}.schedule", schedule, error)
     if zone is not None and (rule := _zone_rule(zone)):
         yield invalid(f"{path}.timeZone", zone, rule)
-    policy = spec.get("concurrencyPolicy")
-    if policy and policy not in _CONCURRENCY:
-        yield not_supported(f"{path}.concurrencyPolicy", policy, _CONCURRENCY)
+    yield from unless_supported(
+        f"{path}.concurrencyPolicy", spec.get("concurrencyPolicy") or None, _CONCURRENCY
+    )
     job, job_path = (spec.get("jobTemplate") or {}).get("spec") or {}, f"{path}.jobTemplate.spec"
     yield from job_violations(job, job_path)
     if job.get("selector") is not None:
@@ -254,8 +252,7 @@ def _exit_code_violations(codes: Fields, container_names: set[str], path: str) -
     operator, values, values_path = codes.get("operator") or "", codes.get("values"), f"{path}.values"
     if not operator:
         yield required(f"{path}.operator", _valid_values(_OPERATORS))
-    elif operator not in _OPERATORS:
-        yield not_supported(f"{path}.operator", operator, _OPERATORS)
+    yield from unless_supported(f"{path}.operator", operator or None, _OPERATORS)
     name = codes.get("containerName")
     if name is not None and name not in container_names:
         rule = "must be one of the container or initContainer names in the pod template"
@@ -282,8 +279,7 @@ def _condition_violations(patterns: Sequence[Fields], path: str) -> Iterator[Vio
     for index, pattern in enumerate(patterns):
         kind, status = pattern.get("type") or "", pattern.get("status") or "True"
         yield from each_invalid(f"{path}[{index}].type", kind, label_key_errors(kind))
-        if status not in _STATUSES:
-            yield not_supported(f"{path}[{index}].status", status, _STATUSES)
+        yield from unless_supported(f"{path}[{index}].status", status, _STATUSES)
 
 
 def _success_policy_violations(spec: Fields, path: str) -> Iterator[Violation]:

@@ -19,6 +19,7 @@ from nodewright.engine.admission.validation.violation import (
     invalid,
     not_supported,
     required,
+    unless_supported,
 )
 from nodewright.model.kubernetes.name_validation import (
     dns1123_label_errors,
@@ -70,8 +71,7 @@ def pod_setting_violations(spec: PodSpec, path: str) -> Iterator[Violation]:
 
     Follows: v1.36, pkg/apis/core/validation/validation.go, ValidatePodSpec.
     """
-    if spec.dns_policy and spec.dns_policy not in _DNS_POLICIES:
-        yield not_supported(f"{path}.dnsPolicy", spec.dns_policy, _DNS_POLICIES)
+    yield from unless_supported(f"{path}.dnsPolicy", spec.dns_policy or None, _DNS_POLICIES)
     if spec.security_context is not None:
         yield from _security_context_violations(spec, spec.security_context, f"{path}.securityContext")
         if spec.share_process_namespace and spec.host_pid:
@@ -99,8 +99,7 @@ def container_security_violations(
     for field in ("runAsUser", "runAsGroup"):
         yield from _id_violations(context.get(field), f"{path}.{field}")
     mount = context.get("procMount")
-    if mount is not None and mount not in _PROC_MOUNTS:
-        yield not_supported(f"{path}.procMount", mount, _PROC_MOUNTS)
+    yield from unless_supported(f"{path}.procMount", mount, _PROC_MOUNTS)
     if mount == "Unmasked" and uses_host_users:
         yield invalid(f"{path}.procMount", mount, "`hostUsers` must be false to use `Unmasked`")
     yield from seccomp_violations(context.get("seccompProfile"), f"{path}.seccompProfile")
@@ -279,8 +278,7 @@ def _security_context_violations(
         # MountOption needs a gate that is off by default.
         ("seLinuxChangePolicy", context.se_linux_change_policy, _LABEL_CHANGE_POLICIES),
     ):
-        if policy is not None and policy not in supported:
-            yield not_supported(f"{path}.{field}", policy, supported)
+        yield from unless_supported(f"{path}.{field}", policy, supported)
 
 
 def _id_violations(number: int | None, path: str) -> Iterator[Violation]:

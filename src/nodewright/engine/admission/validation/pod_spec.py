@@ -43,6 +43,7 @@ from nodewright.engine.admission.validation.violation import (
     metadata_violations,
     not_supported,
     required,
+    unless_supported,
 )
 from nodewright.engine.admission.validation.volumes import (
     are_valid_like_others,
@@ -263,14 +264,9 @@ def _user_namespace_violations(spec: PodSpec) -> Iterator[Violation]:
     ):
         if is_set:
             yield forbidden(f"spec.{name}", "when `hostUsers` is false")
-    for kind, containers in (
-        ("initContainers", spec.init_containers),
-        ("containers", spec.containers),
-        ("ephemeralContainers", spec.ephemeral_containers),
-    ):
-        for index, container in enumerate(containers):
-            if container.volume_devices:
-                yield forbidden(f"spec.{kind}[{index}].volumeDevices", "when `hostUsers` is false")
+    for path, container in containers_with_fields(spec):
+        if container.volume_devices:
+            yield forbidden(f"spec.{path}.volumeDevices", "when `hostUsers` is false")
 
 
 def _gate_violations(spec: PodSpec) -> Iterator[Violation]:
@@ -300,8 +296,7 @@ def _other_violations(pod: Pod, *, is_template: bool) -> Iterator[Violation]:
 
 
 def _spec_violations(spec: PodSpec) -> Iterator[Violation]:
-    if spec.restart_policy and spec.restart_policy not in _RESTART_POLICIES:
-        yield not_supported("spec.restartPolicy", spec.restart_policy, _RESTART_POLICIES)
+    yield from unless_supported("spec.restartPolicy", spec.restart_policy or None, _RESTART_POLICIES)
     deadline = spec.active_deadline_seconds
     if deadline is not None and not 1 <= deadline <= _INT32_MAX:
         rule = f"must be between 1 and {_INT32_MAX}, inclusive"
