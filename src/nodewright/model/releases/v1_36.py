@@ -7,20 +7,16 @@ Follows: v1.36, pkg/features/kube_features.go; apiserver/pkg/features; component
 from msgspec.structs import replace
 
 from nodewright.model.releases import v1_35
+from nodewright.model.releases.cpu_policy_options import cpu_option_stages
 from nodewright.model.releases.release_rules import (
-    FREE,
-    LOCKED,
-    OFF,
-    ON,
     ClaimedInPredicates,
-    FeatureStage,
     PodLevelPlacement,
     gates_after,
 )
 
 RULES = replace(
     v1_35.RULES,
-    cpu_options={**v1_35.RULES.cpu_options, "prefer-align-cpus-by-uncorecache": ""},
+    cpu_options=cpu_option_stages("1.36", v1_35.RULES.cpu_options),
     missing_config_fields=(),
     previous_minor="1.35",
     image_minimum_age_checked=True,
@@ -33,60 +29,6 @@ RULES = replace(
 )
 """The rules of 1.36."""
 
-_CHANGED = {
-    (FeatureStage.ALPHA, OFF, FREE): """
-        CRIListStreaming DRAListTypeAttributes DRANodeAllocatableResources DRAResourcePoolStatus
-        DRAWorkloadResourceClaims ImageVolumeWithDigest ManifestBasedAdmissionControlConfig
-        NativeHistograms PersistentVolumeClaimUnusedSinceTime PodLevelResourceManagers PodsAPI
-        ShardedListAndWatch TopologyAwareWorkloadScheduling WorkloadAwarePreemption WorkloadWithJob
-    """,
-    (FeatureStage.BETA, OFF, FREE): """
-        DRADeviceTaintRules
-    """,
-    (FeatureStage.BETA, ON, FREE): """
-        AtomicFIFO CRDObservedGenerationTracking ClientsAllowCARotation ClientsAllowTLSCacheGC
-        ComponentFlagz ComponentStatusz ConstrainedImpersonation DRAConsumableCapacity
-        DRADeviceBindingConditions DRADeviceTaints DRAExtendedResource DRAPartitionableDevices
-        DRAResourceClaimGranularStatusAuthorization DeclarativeValidationBeta
-        ExtendWebSocketsToKubelet InPlacePodLevelResourcesVerticalScaling
-        InPlacePodVerticalScalingInitContainers MutablePodResourcesForSuspendedJobs
-        MutableSchedulingDirectivesForSuspendedJobs NodeDeclaredFeatures PLEGOnDemandRelist
-        RelaxedServiceNameValidation ReloadKubeletClientCAFile ResourceHealthStatus
-        ResourceHealthStatusMessage RestartAllContainersOnContainerExits
-        StaleControllerConsistencyDaemonSet StaleControllerConsistencyJob
-        StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet
-        StrictIPCIDRValidation UnknownVersionInteroperabilityProxy UnlockWhileProcessingFIFO
-        WatchCacheInitializationPostStartHook
-    """,
-    (FeatureStage.GA, ON, FREE): """
-        AllowServiceExternalIPs CustomCPUCFSQuotaPeriod DRAPrioritizedList MutatingAdmissionPolicy
-    """,
-    (FeatureStage.GA, ON, LOCKED): """
-        CSIServiceAccountTokenSecrets DRAAdminAccess DeclarativeValidation
-        ExternalServiceAccountTokenSigner ImageVolume InOrderInformers KubeletFineGrainedAuthz
-        KubeletPSI KubeletPodResourcesDynamicResources KubeletPodResourcesGet
-        MutableCSINodeAllocatableCount NodeLogQuery ProcMountType SELinuxChangePolicy
-        SELinuxMountReadWriteOncePod TopologyManagerPolicyOptions UserNamespacesSupport
-        VolumeAttributesClass
-    """,
-    (FeatureStage.DEPRECATED, OFF, FREE): """
-        DeclarativeValidationTakeover
-    """,
-    (FeatureStage.DEPRECATED, OFF, LOCKED): """
-        GitRepoVolumeDriver SeparateCacheWatchRPC
-    """,
-    (FeatureStage.DEPRECATED, ON, FREE): """
-        DisableCPUQuotaWithExclusiveCPUs ServiceCIDRStatusFieldWiping
-    """,
-    (FeatureStage.DEPRECATED, ON, LOCKED): """
-        DisableNodeKubeProxyVersion
-    """,
-}
-_REMOVED = """
-    CSIMigrationPortworx HonorPVReclaimPolicy InPlacePodVerticalScalingAllocatedStatus
-    InTreePluginPortworxUnregister MemoryManager ServiceTrafficDistribution
-    StructuredAuthorizationConfiguration TopologyAwareHints WatchFromStorageWithoutResourceVersion
-"""
 _DEPENDENCIES = """
     DRAListTypeAttributes DynamicResourceAllocation
     DRANodeAllocatableResources DynamicResourceAllocation
@@ -111,5 +53,52 @@ _DEPENDENCIES = """
     WindowsCPUAndMemoryAffinity
 """
 
-GATES = gates_after(v1_35.GATES, _CHANGED, removed=_REMOVED, dependencies=_DEPENDENCIES)
+GATES = gates_after(
+    v1_35.GATES,
+    """
+    ALPHA off:
+        CRIListStreaming DRAListTypeAttributes DRANodeAllocatableResources DRAResourcePoolStatus
+        DRAWorkloadResourceClaims ImageVolumeWithDigest ManifestBasedAdmissionControlConfig
+        NativeHistograms PersistentVolumeClaimUnusedSinceTime PodLevelResourceManagers PodsAPI
+        ShardedListAndWatch TopologyAwareWorkloadScheduling WorkloadAwarePreemption WorkloadWithJob
+    BETA off:
+        DRADeviceTaintRules
+    BETA on:
+        AtomicFIFO CRDObservedGenerationTracking ClientsAllowCARotation ClientsAllowTLSCacheGC
+        ComponentFlagz ComponentStatusz ConstrainedImpersonation DRAConsumableCapacity
+        DRADeviceBindingConditions DRADeviceTaints DRAExtendedResource DRAPartitionableDevices
+        DRAResourceClaimGranularStatusAuthorization DeclarativeValidationBeta
+        ExtendWebSocketsToKubelet InPlacePodLevelResourcesVerticalScaling
+        InPlacePodVerticalScalingInitContainers MutablePodResourcesForSuspendedJobs
+        MutableSchedulingDirectivesForSuspendedJobs NodeDeclaredFeatures PLEGOnDemandRelist
+        RelaxedServiceNameValidation ReloadKubeletClientCAFile ResourceHealthStatus
+        ResourceHealthStatusMessage RestartAllContainersOnContainerExits
+        StaleControllerConsistencyDaemonSet StaleControllerConsistencyJob
+        StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet
+        StrictIPCIDRValidation UnknownVersionInteroperabilityProxy UnlockWhileProcessingFIFO
+        WatchCacheInitializationPostStartHook
+    GA on:
+        AllowServiceExternalIPs CustomCPUCFSQuotaPeriod DRAPrioritizedList MutatingAdmissionPolicy
+    GA on locked:
+        CSIServiceAccountTokenSecrets DRAAdminAccess DeclarativeValidation
+        ExternalServiceAccountTokenSigner ImageVolume InOrderInformers KubeletFineGrainedAuthz
+        KubeletPSI KubeletPodResourcesDynamicResources KubeletPodResourcesGet
+        MutableCSINodeAllocatableCount NodeLogQuery ProcMountType SELinuxChangePolicy
+        SELinuxMountReadWriteOncePod TopologyManagerPolicyOptions UserNamespacesSupport
+        VolumeAttributesClass
+    DEPRECATED off:
+        DeclarativeValidationTakeover
+    DEPRECATED off locked:
+        GitRepoVolumeDriver SeparateCacheWatchRPC
+    DEPRECATED on:
+        DisableCPUQuotaWithExclusiveCPUs ServiceCIDRStatusFieldWiping
+    DEPRECATED on locked:
+        DisableNodeKubeProxyVersion
+    removed:
+        CSIMigrationPortworx HonorPVReclaimPolicy InPlacePodVerticalScalingAllocatedStatus
+        InTreePluginPortworxUnregister MemoryManager ServiceTrafficDistribution
+        StructuredAuthorizationConfiguration TopologyAwareHints WatchFromStorageWithoutResourceVersion
+    """,
+    dependencies=_DEPENDENCIES,
+)
 """Every gate of 1.36 by name, in order."""

@@ -12,7 +12,6 @@ import msgspec
 
 from nodewright.engine.admission.admission_plugins import pod_as_stored
 from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
-from nodewright.engine.core.cpu.policy_options import POLICY_OPTIONS
 from nodewright.engine.core.memory.memory_policy import KIB, huge_pages_name
 from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
 from nodewright.engine.core.memory.memory_state import NUMANodeMap, free_memory
@@ -76,6 +75,7 @@ from nodewright.model.reasons.predicates import (
     UntoleratedTaints,
 )
 from nodewright.model.reasons.reason import Reason, SysctlForbidden
+from nodewright.model.releases.cpu_policy_options import POLICY_OPTIONS
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.subsets import nonempty_subsets
