@@ -140,10 +140,8 @@ def _pod_check(changes: "_Changes") -> Iterator[MemoryLimitCheck]:
 def _container_checks(attempt: ResizeAttempt) -> Iterator[MemoryLimitCheck]:
     """The checks of containers that get a new or a smaller limit."""
     for container, previous in resizable_containers(attempt.pod, attempt.before, init_containers=False):
-        limit, previous_limit = (
-            comparable_resources(attempt.pod, container)[MEMORY][1],
-            comparable_resources(attempt.before, previous)[MEMORY][1],
-        )
+        limit = comparable_resources(attempt.pod, container)[MEMORY][1]
+        previous_limit = comparable_resources(attempt.before, previous)[MEMORY][1]
         if limit and (not previous_limit or limit < previous_limit):
             yield MemoryLimitCheck(container=container.name, limit_bytes=limit)
 

@@ -103,10 +103,8 @@ def resource_evidence(config: NodeConfig, held: Holdings, resource: str, names: 
 
 def device_sites(state: DeviceState, resource: str, names: PodNames) -> tuple[DeviceSite, ...]:
     """The devices of the resource by their NUMA nodes, with their holders."""
-    stock, listed = (
-        _named_stock(device_stock(state, resource), names),
-        state.device_lists.get(resource, EMPTY_DEVICE_LIST),
-    )
+    stock = _named_stock(device_stock(state, resource), names)
+    listed = state.device_lists.get(resource, EMPTY_DEVICE_LIST)
     sites = []
     for place in stock.places:
         local_devices = {device for device, mask in listed.numa_masks.items() if mask == place.numa.mask}

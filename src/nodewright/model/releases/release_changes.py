@@ -5,6 +5,7 @@ fields of `ReleaseRules` and the feature gates that make the change, so that it 
 """
 
 from collections.abc import Collection, Iterator
+from functools import partial
 
 import msgspec
 
@@ -25,7 +26,7 @@ class ReleaseChange(msgspec.Struct, frozen=True, kw_only=True):
     """The feature gates that make it."""
     reference: str = ""
     """KEPs and pull requests; empty: none is known."""
-    remedy: str
+    remedy: str = "nothing; the value is the new kubelet's"
     back: str = ""
     """The remedy of a downgrade; empty: not to rely on the change any more."""
 
@@ -127,20 +128,19 @@ def unknown_flags(names: Collection[str], release: str) -> tuple[RemovedFlag, ..
 _IN_PLACE = (
     "compare `status.containerStatuses[].allocatedResources` with the spec, and finish pending resizes first"
 )
-_NONE = "nothing; the value is the new kubelet's"
+_IN_1_33, _IN_1_34, _IN_1_35, _IN_1_36 = (
+    partial(ReleaseChange, since=release) for release in ("1.33", "1.34", "1.35", "1.36")
+)
 
 RELEASE_CHANGES = (
-    # ------------------------------------------------------------ 1.33
-    ReleaseChange(
-        since="1.33",
+    _IN_1_33(
         now="a container with exclusive CPUs has no CFS quota",
         before="a container with exclusive CPUs has a CFS quota",
         gates=("DisableCPUQuotaWithExclusiveCPUs",),
         reference="PR 127525",
         remedy="nothing; `DisableCPUQuotaWithExclusiveCPUs: false` keeps the quota",
     ),
-    ReleaseChange(
-        since="1.33",
+    _IN_1_33(
         now="pods are resized in place, and the resources in a pod's status count",
         before="resources in a pod's status do not count",
         rules=("resize_in_conditions",),
@@ -148,31 +148,27 @@ RELEASE_CHANGES = (
         reference="KEP-1287, PR 128367, PR 130733",
         remedy=_IN_PLACE,
     ),
-    ReleaseChange(
-        since="1.33",
+    _IN_1_33(
         now="the CPU and memory managers read `allocatedResources` of sidecars, too",
         before="the CPU and memory managers read `allocatedResources` of regular containers only",
         rules=("allocated_in_status",),
         reference="KEP-1287",
         remedy=_IN_PLACE,
     ),
-    ReleaseChange(
-        since="1.33",
+    _IN_1_33(
         now="full-pcpus-only is stable, distribute-cpus-across-numa and strict-cpu-reservation are beta",
         before="full-pcpus-only is beta, distribute-cpus-across-numa and strict-cpu-reservation are alpha",
         rules=("cpu_options",),
         reference="PR 130535, PR 130290",
         remedy="before 1.33 these alpha options need the gate CPUManagerPolicyAlphaOptions",
     ),
-    ReleaseChange(
-        since="1.33",
+    _IN_1_33(
         now="a topology manager option that is not enabled is named in lower case",
         before="a topology manager option that is not enabled is named with capitals",
         rules=("topology_options_lower_case",),
         remedy="nothing; only the text differs",
     ),
-    ReleaseChange(
-        since="1.33",
+    _IN_1_33(
         now="the kubelet knows mergeDefaultEvictionSettings, imagePullCredentialsVerificationPolicy and userNamespaces",
         before="the kubelet ignores mergeDefaultEvictionSettings, imagePullCredentialsVerificationPolicy and "
         "userNamespaces",
@@ -180,55 +176,47 @@ RELEASE_CHANGES = (
         reference="PR 127577",
         remedy="check these fields: what was ignored takes effect, or the reverse",
     ),
-    ReleaseChange(
-        since="1.33",
+    _IN_1_33(
         now="`showHiddenMetricsForVersion` may name 1.32",
         before="`showHiddenMetricsForVersion` may name 1.31",
         rules=("previous_minor",),
         remedy="remove `showHiddenMetricsForVersion`, or name the release before the new one",
     ),
-    ReleaseChange(
-        since="1.33",
+    _IN_1_33(
         now="`containerLogMaxFiles` must be greater than 1",
         before="`containerLogMaxFiles` is not checked",
         rules=("container_log_files_checked",),
         reference="PR 129072",
         remedy="set `containerLogMaxFiles` to 2 or more",
     ),
-    ReleaseChange(
-        since="1.33",
+    _IN_1_33(
         now="huge pages are resources of the pod level, with defaults from the containers",
         before="huge pages at the pod level are ignored",
         rules=("pod_level_huge_pages", "huge_page_defaults"),
         reference="KEP-2837, PR 130577",
-        remedy=_NONE,
     ),
-    ReleaseChange(
-        since="1.33",
+    _IN_1_33(
         now="the vendored runc converts CPU shares to weights by a quadratic formula",
         before="the vendored runc converts CPU shares to weights linearly",
         rules=("runc_quadratic_weight",),
         reference="opencontainers/cgroups 0.0.3",
         remedy="the weights of containers depend on the runtime's version, not on the kubelet's",
     ),
-    ReleaseChange(
-        since="1.33",
+    _IN_1_33(
         now="a pod that needs `supplementalGroupsPolicy: Strict` is refused where the runtime lacks it",
         before="`supplementalGroupsPolicy` is not checked",
         rules=("supplemental_groups_checked",),
         reference="KEP-3619, PR 130210",
         remedy="upgrade the runtime before the kubelet",
     ),
-    ReleaseChange(
-        since="1.33",
+    _IN_1_33(
         now="host ports of sidecars count",
         before="host ports of sidecars do not count",
         rules=("sidecar_host_ports",),
         reference="PR 132040, PR 133390",
         remedy="give sidecars host ports that no other pod of the node has",
     ),
-    ReleaseChange(
-        since="1.33",
+    _IN_1_33(
         now="quotas charge updates in full, changes of the Terminating scope and of a claim's status",
         before="quotas charge the increase of an update",
         rules=(
@@ -240,25 +228,20 @@ RELEASE_CHANGES = (
         reference="PR 130060, PR 124360",
         remedy="compare the usage of quotas with scopes after the upgrade",
     ),
-    ReleaseChange(
-        since="1.33",
+    _IN_1_33(
         now="the kubelet's API has permissions for each endpoint",
         before="most of the kubelet's API needs the permission nodes/proxy",
         gates=("KubeletFineGrainedAuthz",),
         reference="KEP-2862",
-        remedy=_NONE,
     ),
-    # ------------------------------------------------------------ 1.34
-    ReleaseChange(
-        since="1.34",
+    _IN_1_34(
         now="pod-level resources count: QoS class, requests, limits, cgroups, oom_score_adj",
         before="pod-level resources are dropped, and the containers' own resources count",
         gates=("PodLevelResources",),
         reference="KEP-2837, PR 132999",
         remedy="compare `spec.resources` with the containers' sums in manifests that have both",
     ),
-    ReleaseChange(
-        since="1.34",
+    _IN_1_34(
         now="the CPU and memory managers ignore pods with pod-level resources",
         before="containers of pods with pod-level resources get exclusive CPUs and memory by their own requests",
         rules=("pod_level_placement",),
@@ -266,90 +249,74 @@ RELEASE_CHANGES = (
         reference="KEP-2837, PR 132999, PR 133279",
         remedy="remove `spec.resources` from pods that need exclusive CPUs or memory",
     ),
-    ReleaseChange(
-        since="1.34",
+    _IN_1_34(
         now="huge pages of the pod level default to those of the containers, which get its limits",
         before="huge pages of the pod level have other defaults, and containers do not get its limits",
         rules=("huge_page_defaults", "huge_page_limits_from_pod_level"),
         gates=("PodLevelResources",),
         reference="KEP-2837, PR 131089",
-        remedy=_NONE,
     ),
-    ReleaseChange(
-        since="1.34",
+    _IN_1_34(
         now="pods with pod-level resources are refused while the gate PodLevelResources is off",
         before="pods with pod-level resources run without them while the gate PodLevelResources is off",
         rules=("pod_features_checked",),
         reference="KEP-2837",
         remedy="remove `featureGates.PodLevelResources`, or `spec.resources` from the pods",
     ),
-    ReleaseChange(
-        since="1.34",
+    _IN_1_34(
         now="preemption and eviction count a pod's requests as the scheduler does: sidecars and the pod level included",
         before="preemption and eviction compare the containers' sum with each init container; sidecars do not add",
         rules=("reclaimable_as_scheduled",),
         reference="PR 132277",
         remedy="check which pods exceed their requests: `nodewright evict --release`",
     ),
-    ReleaseChange(
-        since="1.34",
+    _IN_1_34(
         now="an eviction's message names usage and request of the pod level, and lists are printed as JSON",
         before="an eviction's message names the containers only",
         rules=("eviction_names_pod_level", "lists_printed_as_json"),
         remedy="adapt what parses these messages",
     ),
-    ReleaseChange(
-        since="1.34",
+    _IN_1_34(
         now="prefer-align-cpus-by-uncorecache is beta, and rounds an odd request up to whole cores",
         before="prefer-align-cpus-by-uncorecache is alpha, and rounds an odd request down to whole cores",
         rules=("cpu_options", "uncore_cores_rounded_up"),
         reference="PR 131850",
         remedy="before 1.34 the option needs the gate CPUManagerPolicyAlphaOptions",
     ),
-    ReleaseChange(
-        since="1.34",
+    _IN_1_34(
         now="other defaults: claims in predicates, metrics, pressure stalls, PodResources, volume attributes classes",
         before="these features are off",
         rules=("claimed_in_predicates", "previous_minor"),
         gates=("KubeletPSI", "KubeletPodResourcesListUseActivePods", "VolumeAttributesClass"),
         reference="KEP-5004, KEP-4205, KEP-3751",
-        remedy=_NONE,
     ),
-    # ------------------------------------------------------------ 1.35
-    ReleaseChange(
-        since="1.35",
+    _IN_1_35(
         now="the kubelet does not start on cgroup v1, unless `failCgroupV1: false` is set",
         before="the kubelet starts on cgroup v1",
         rules=("fails_on_cgroup_v1",),
         reference="KEP-5573, PR 134298",
         remedy="move the node to cgroup v2, or set `failCgroupV1: false` until then",
     ),
-    ReleaseChange(
-        since="1.35",
+    _IN_1_35(
         now="the CPU and memory managers read requests from the spec only",
         before="the CPU and memory managers read `allocatedResources` in the status instead of the spec",
         rules=("allocated_in_status",),
         reference="KEP-1287",
         remedy=_IN_PLACE,
     ),
-    ReleaseChange(
-        since="1.35",
+    _IN_1_35(
         now="strict-cpu-reservation and max-allowable-numa-nodes are stable",
         before="strict-cpu-reservation and max-allowable-numa-nodes are beta",
         rules=("cpu_options", "topology_options"),
         reference="KEP-4540, PR 134388, KEP-4622, PR 134614",
-        remedy=_NONE,
     ),
-    ReleaseChange(
-        since="1.35",
+    _IN_1_35(
         now="the restart of a crashing container waits at most as long as `crashLoopBackOff` says",
         before="`crashLoopBackOff` has no effect",
         gates=("KubeletCrashLoopBackOffMax",),
         reference="KEP-4603",
-        remedy=_NONE,
     ),
-    ReleaseChange(
-        since="1.35",
+    _IN_1_35(
         now="the kubelet checks that a pod may use an image that is already on the node",
         before="an image that is on the node needs no credentials",
         gates=("KubeletEnsureSecretPulledImages",),
@@ -357,8 +324,7 @@ RELEASE_CHANGES = (
         remedy="give pods the pull secrets of their images, or set "
         "`imagePullCredentialsVerificationPolicy: NeverVerify`",
     ),
-    ReleaseChange(
-        since="1.35",
+    _IN_1_35(
         now="the device manager leaves out what a claim provides, and quotas charge extended resources of claims",
         before="the device manager allocates every requested device",
         rules=(
@@ -368,34 +334,27 @@ RELEASE_CHANGES = (
             "extended_claims_charged",
         ),
         reference="KEP-5004",
-        remedy=_NONE,
     ),
-    ReleaseChange(
-        since="1.35",
+    _IN_1_35(
         now="the node is fetched again where only its labels fail a pod",
         before="a pod that the node's labels fail is rejected at once",
         rules=("refetches_node",),
         reference="PR 134445",
-        remedy=_NONE,
     ),
-    ReleaseChange(
-        since="1.35",
+    _IN_1_35(
         now="texts: the log query error names enableSystemLogQuery, `showHiddenMetricsForVersion` may name 1.34",
         before="texts: the log query error names enableSystemLogHandler, `showHiddenMetricsForVersion` may name 1.33",
         rules=("log_query_error_names_query", "previous_minor"),
         remedy="remove `showHiddenMetricsForVersion`, or name the release before the new one",
     ),
-    # ------------------------------------------------------------ 1.36
-    ReleaseChange(
-        since="1.36",
+    _IN_1_36(
         now="`cpuCFSQuotaPeriod` may differ from 100ms and takes effect",
         before="`cpuCFSQuotaPeriod` other than 100ms needs the gate CustomCPUCFSQuotaPeriod",
         gates=("CustomCPUCFSQuotaPeriod",),
         remedy="remove `cpuCFSQuotaPeriod` if it is not to take effect",
         back="remove `cpuCFSQuotaPeriod` first",
     ),
-    ReleaseChange(
-        since="1.36",
+    _IN_1_36(
         now="MemoryQoS protects memory as `memoryReservationPolicy` says: by default not at all",
         before="MemoryQoS protects every memory request with memory.min",
         rules=("memory_reservation_policy", "missing_config_fields"),
@@ -403,24 +362,21 @@ RELEASE_CHANGES = (
         remedy="set `memoryReservationPolicy: TieredReservation` to protect requests: memory.min for Guaranteed pods, "
         "memory.low for Burstable",
     ),
-    ReleaseChange(
-        since="1.36",
+    _IN_1_36(
         now="device hints combine only NUMA nodes that have such devices",
         before="device hints combine all NUMA nodes",
         rules=("device_hints_from_hosts_only",),
         reference="PR 138244",
         remedy="compare the placement of pods with devices: `nodewright explain --release`",
     ),
-    ReleaseChange(
-        since="1.36",
+    _IN_1_36(
         now="pods with pod-level resources get exclusive CPUs and memory with the gate PodLevelResourceManagers only",
         before="pods with pod-level resources get exclusive CPUs and memory while PodLevelResources is off",
         rules=("pod_level_placement", "pods_without_memory_have_no_hints"),
         reference="KEP-5526, PR 134768",
         remedy="remove `spec.resources` from pods that need exclusive CPUs or memory, or enable PodLevelResourceManagers",
     ),
-    ReleaseChange(
-        since="1.36",
+    _IN_1_36(
         now="state files may have entries of the pod level; the newest format is tried first",
         before="state files with entries of the pod level are corrupted; the oldest format is tried first",
         rules=("pod_entries_in_state_files",),
@@ -428,52 +384,43 @@ RELEASE_CHANGES = (
         remedy="nothing; files of older kubelets are read",
         back="drain the node, stop the kubelet and delete cpu_manager_state and memory_manager_state",
     ),
-    ReleaseChange(
-        since="1.36",
+    _IN_1_36(
         now="`imageMinimumGCAge` must not be negative",
         before="`imageMinimumGCAge` may be negative",
         rules=("image_minimum_age_checked",),
         reference="PR 135997",
         remedy="set `imageMinimumGCAge` to 0 or more",
     ),
-    ReleaseChange(
-        since="1.36",
+    _IN_1_36(
         now="`showHiddenMetricsForVersion` may name 1.35",
         before="`showHiddenMetricsForVersion` may name 1.34",
         rules=("previous_minor",),
         remedy="remove `showHiddenMetricsForVersion`, or name the release before the new one",
     ),
-    ReleaseChange(
-        since="1.36",
+    _IN_1_36(
         now="prefer-align-cpus-by-uncorecache is stable",
         before="prefer-align-cpus-by-uncorecache is beta",
         rules=("cpu_options",),
-        remedy=_NONE,
     ),
-    ReleaseChange(
-        since="1.36",
+    _IN_1_36(
         now="extended resources that a claim provides are not requested of the node",
         before="extended resources that a claim provides are requested of the node as well",
         rules=("claimed_in_predicates",),
         gates=("DRAExtendedResource",),
         reference="KEP-5004, PR 135725",
-        remedy=_NONE,
     ),
-    ReleaseChange(
-        since="1.36",
+    _IN_1_36(
         now="pod-level resources and init containers are resized in place, and the status of the pod level counts",
         before="pod-level resources and init containers are not resized",
         gates=("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers"),
         reference="KEP-5419, PR 137684",
         remedy=_IN_PLACE,
     ),
-    ReleaseChange(
-        since="1.36",
+    _IN_1_36(
         now="a pod's status names the health of its devices",
         before="a pod's status does not name the health of its devices",
         gates=("ResourceHealthStatus",),
         reference="KEP-4680",
-        remedy=_NONE,
     ),
 )
 """The changes of all releases, oldest first."""
@@ -492,6 +439,3 @@ def _states(name: str) -> Iterator[tuple[str, str]]:
 def _state(gate: FeatureGate) -> str:
     switch = "on" if gate.default else "off"
     return f"{gate.stage}, {'locked to ' if gate.locked else ''}{switch}"
-
-
-_RECREATE = "drain the node before the upgrade, so that its pods are created again"

@@ -215,10 +215,8 @@ def _index_violations(spec: Fields, path: str) -> Iterator[Violation]:
 
 
 def _failure_policy_violations(spec: Fields, path: str) -> Iterator[Violation]:
-    rules, template = (
-        spec["podFailurePolicy"].get("rules") or (),
-        (spec.get("template") or {}).get("spec") or {},
-    )
+    rules = spec["podFailurePolicy"].get("rules") or ()
+    template = (spec.get("template") or {}).get("spec") or {}
     if len(rules) > _MOST_RULES:
         yield too_many(f"{path}.rules", len(rules), _MOST_RULES)
     containers = (*(template.get("containers") or ()), *(template.get("initContainers") or ()))

@@ -342,10 +342,8 @@ def _iscsi(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
 
 
 def _quobyte(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    registry, rule = (
-        source.get("registry") or "",
-        "must be a host:port pair or multiple pairs separated by commas",
-    )
+    registry = source.get("registry") or ""
+    rule = "must be a host:port pair or multiple pairs separated by commas"
     if not registry:
         yield required(f"{path}.registry", rule)
     elif len((source.get("tenant") or "").encode()) >= 65:
