@@ -1,6 +1,6 @@
 """What does a LimitRange make of an object, and does the object keep within it?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -86,17 +86,33 @@ def limit_ranger_verdict(
     pod = with_defaults(request.object, gates)
     if not is_limit_checked(request):
         return WithinLimits(pod=pod, handled=False)
+    pod, filled = with_all_limit_range_defaults(pod, limit_ranges)
+    violated = violated_limit_range(pod, limit_ranges, gates)
+    if violated is None:
+        return WithinLimits(pod=pod, defaulted=filled)
+    name, because = violated
+    return BeyondLimits(pod=pod, defaulted=filled, limit_range=name, because=because)
+
+
+def with_all_limit_range_defaults(
+    pod: Pod, limit_ranges: Iterable[LimitRange]
+) -> tuple[Pod, tuple[DefaultedByLimitRange, ...]]:
+    """The pod with the defaults of all limit ranges, one after the other, and what each filled in."""
     filled = []
     for limit_range in limit_ranges:
         filled.append(with_limit_range_defaults(pod, limit_range))
         pod = filled[-1].pod
+    return pod, tuple(filled)
+
+
+def violated_limit_range(
+    pod: Pod, limit_ranges: Iterable[LimitRange], gates: FeatureGates
+) -> tuple[str, tuple[LimitReason, ...]] | None:
+    """The name of the first limit range that the pod violates, with all of its violations; None: there is none."""
     for limit_range in limit_ranges:
-        broken = pod_limit_violations(pod, limit_range, pod_level=gates["PodLevelResources"])
-        if broken:
-            return BeyondLimits(
-                pod=pod, defaulted=tuple(filled), limit_range=limit_range.metadata.name, because=broken
-            )
-    return WithinLimits(pod=pod, defaulted=tuple(filled))
+        if because := pod_limit_violations(pod, limit_range, pod_level=gates["PodLevelResources"]):
+            return limit_range.metadata.name, because
+    return None
 
 
 def is_limit_checked(request: APIRequest[Pod] | APIRequest[PersistentVolumeClaim]) -> bool:

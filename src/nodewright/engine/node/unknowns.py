@@ -2,13 +2,10 @@
 
 import msgspec
 
-from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
-from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
 from nodewright.engine.core.pod_features import has_app_armor_profile
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.core.topology.manager_config import RESTRICTED, SINGLE_NUMA_NODE
-from nodewright.engine.node.managers.hint_providers import CPUProvider, MemoryProvider
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.kubernetes.node_profile import NodePart
 from nodewright.model.kubernetes.objects import Container, Pod
@@ -117,7 +114,7 @@ def _whole_configuration(config: NodeConfig, pod: Pod) -> _Questions:
 
 
 def _cpus(config: NodeConfig, pod: Pod) -> _Questions:
-    policy = _cpu_policy(config)
+    policy = config.managers.static_cpu_policy
     if policy is None:
         return []
     demand = policy.cpu_requests(pod)
@@ -134,10 +131,7 @@ def _cpus(config: NodeConfig, pod: Pod) -> _Questions:
 
 
 def _memory(config: NodeConfig, pod: Pod) -> _Questions:
-    is_static = any(
-        isinstance(provider, MemoryProvider) and isinstance(provider.policy, StaticMemory)
-        for provider in config.managers.providers
-    )
+    is_static = config.managers.static_memory_policy is not None
     requests_memory = any(
         name == MEMORY or is_huge_page(name)
         for container in _containers(pod)
@@ -174,13 +168,6 @@ def _is_demanding(config: NodeConfig) -> bool:
 def _has_several(config: NodeConfig) -> bool:
     """Whether there is, or may be, more than one NUMA node."""
     return NodePart.NUMA_NODES in config.facts.unknown_parts or len(config.parts.machine.topology) > 1
-
-
-def _cpu_policy(config: NodeConfig) -> StaticCPUPolicy | None:
-    for provider in config.managers.providers:
-        if isinstance(provider, CPUProvider) and isinstance(provider.policy, StaticCPUPolicy):
-            return provider.policy
-    return None
 
 
 def _containers(pod: Pod) -> tuple[Container, ...]:

@@ -13,7 +13,6 @@ import msgspec
 from nodewright.engine.admission.admission_plugins import pod_as_stored
 from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
 from nodewright.engine.core.memory.memory_policy import KIB, huge_pages_name
-from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
 from nodewright.engine.core.memory.memory_state import NUMANodeMap, free_memory
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
@@ -27,7 +26,6 @@ from nodewright.engine.core.topology.manager_config import (
     RESTRICTED,
     SINGLE_NUMA_NODE,
 )
-from nodewright.engine.node.managers.hint_providers import CPUProvider, MemoryProvider
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.what_if.changes import (
     Amount,
@@ -118,15 +116,8 @@ def manager_changes(state: NodeState) -> Iterator[tuple[str, SmallestChange]]:
     kubelet = state.config.parts.kubelet
     if kubelet.topology_manager_policy != NONE_POLICY:
         yield from _topology_kinds(kubelet)
-    cpu = next(
-        (
-            provider.policy
-            for provider in state.config.managers.providers
-            if isinstance(provider, CPUProvider)
-        ),
-        None,
-    )
-    if isinstance(cpu, StaticCPUPolicy):
+    cpu = state.config.managers.static_cpu_policy
+    if cpu is not None:
         for option, on in cpu.options.by_name().items():
             current = kubelet.cpu_manager_policy_options.get(option)
             yield _option_kind("cpuManagerPolicyOptions", option, current, on=on)
@@ -277,15 +268,11 @@ class RequestingPod(msgspec.Struct, frozen=True):
     def of(cls, state: NodeState, pod: Pod) -> "RequestingPod":
         """The pod's requests after the API server's defaults."""
         pod = with_defaults(pod)
-        providers = state.config.managers.providers
-        cpu = next((provider.policy for provider in providers if isinstance(provider, CPUProvider)), None)
-        memory = next(
-            (provider.policy for provider in providers if isinstance(provider, MemoryProvider)), None
-        )
-        static = cpu if isinstance(cpu, StaticCPUPolicy) else None
+        static = state.config.managers.static_cpu_policy
+        memory = state.config.managers.static_memory_policy
         demand = static.cpu_requests(pod) if static else None
         pins = demand is not None and demand.is_guaranteed and not demand.is_skipped
-        blocks = memory.demand(pod) if isinstance(memory, StaticMemory) else None
+        blocks = memory.demand(pod) if memory else None
         owners = [
             RequestOwner(
                 container.name,
