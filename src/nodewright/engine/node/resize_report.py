@@ -25,8 +25,8 @@ from nodewright.engine.node.resize import ResizeAttempt, ResizeOutcome
 from nodewright.engine.node.step import step
 from nodewright.engine.node.what_if.changes import Amount, Change, PodLeaves, RequestsChanged, changed_pod
 from nodewright.engine.node.what_if.counterfactuals import Suggestion
-from nodewright.model.kubernetes.objects import Pod, ResourceList
-from nodewright.model.kubernetes.resource_names import CPU, MEMORY
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY, counted_amount
 from nodewright.model.reasons.predicates import InsufficientResource
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.resize import (
@@ -345,11 +345,6 @@ def _requests(pod: Pod) -> Mapping[str, Mapping[str, int]]:
         containers = (*pod.spec.containers, *pod.spec.init_containers)
         requests = {container.name: container.resources.requests for container in containers}
     return {
-        name: {resource: _integer(amounts, resource) for resource in RESIZABLE}
+        name: {resource: counted_amount(resource, amounts.get(resource, ZERO)) for resource in RESIZABLE}
         for name, amounts in requests.items()
     }
-
-
-def _integer(amounts: ResourceList, resource: str) -> int:
-    amount = amounts.get(resource, ZERO)
-    return amount.milli_value() if resource == CPU else amount.value()

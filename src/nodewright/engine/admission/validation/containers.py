@@ -23,10 +23,11 @@ from nodewright.engine.admission.validation.violation import (
     each_invalid,
     forbidden,
     invalid,
+    list_violations,
     name_violations,
     not_supported,
     required,
-    too_many,
+    unless_few,
     unless_supported,
 )
 from nodewright.model.kubernetes.name_validation import (
@@ -274,10 +275,8 @@ def restart_violations(container: Container, path: str, *, is_init: bool) -> Ite
             return
     yield from unless_supported(f"{path}.restartPolicy", policy, _POLICIES)
     rules_path = f"{path}.restartPolicyRules"
-    if len(rules) > _MOST_RULES:
-        yield too_many(rules_path, len(rules), _MOST_RULES)
-    for index, fields in enumerate(rules):
-        yield from _rule_violations(fields, f"{rules_path}[{index}]")
+    yield from unless_few(rules_path, rules, _MOST_RULES)
+    yield from list_violations(_rule_violations, rules, rules_path)
 
 
 def resize_policy_violations(
@@ -400,8 +399,7 @@ def _common_violations(
     policy = container.termination_message_policy or None
     yield from unless_supported(f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES)
     if container.ports is not checked.ports:
-        for index, port in enumerate(container.ports):
-            yield from _port_violations(port, f"{path}.ports[{index}]")
+        yield from list_violations(_port_violations, container.ports, f"{path}.ports")
         yield from _port_name_violations(container.ports, f"{path}.ports")
     if container.env is not checked.env:
         yield from env_violations(container.env, f"{path}.env")
@@ -603,5 +601,4 @@ def _rule_violations(fields: Mapping[str, Any], path: str) -> Iterator[Violation
         return
     operator, values = exit_codes.get("operator") or "", exit_codes.get("values") or ()
     yield from unless_supported(f"{path}.exitCodes.operator", operator, _EXIT_CODE_OPERATORS)
-    if len(values) > _MOST_EXIT_CODES:
-        yield too_many(f"{path}.exitCodes.values", len(values), _MOST_EXIT_CODES)
+    yield from unless_few(f"{path}.exitCodes.values", values, _MOST_EXIT_CODES)

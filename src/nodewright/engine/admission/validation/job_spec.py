@@ -23,8 +23,8 @@ from nodewright.engine.admission.validation.violation import (
     invalid,
     not_supported,
     required,
-    too_long,
-    too_many,
+    unless_few,
+    unless_short,
     unless_supported,
 )
 from nodewright.model.kubernetes.name_validation import (
@@ -189,8 +189,7 @@ def _manager_violations(manager: str, path: str) -> Iterator[Violation]:
     else:
         yield from each_invalid(path, host, dns1123_subdomain_errors(host))
         yield from each_invalid(path, rest, http_path_errors(rest))
-    if len(manager.encode()) > _MOST_MANAGER_BYTES:
-        yield too_long(path, _MOST_MANAGER_BYTES)
+    yield from unless_short(path, manager, _MOST_MANAGER_BYTES)
 
 
 def _index_violations(spec: Fields, path: str) -> Iterator[Violation]:
@@ -217,8 +216,7 @@ def _index_violations(spec: Fields, path: str) -> Iterator[Violation]:
 def _failure_policy_violations(spec: Fields, path: str) -> Iterator[Violation]:
     rules = spec["podFailurePolicy"].get("rules") or ()
     template = (spec.get("template") or {}).get("spec") or {}
-    if len(rules) > _MOST_RULES:
-        yield too_many(f"{path}.rules", len(rules), _MOST_RULES)
+    yield from unless_few(f"{path}.rules", rules, _MOST_RULES)
     containers = (*(template.get("containers") or ()), *(template.get("initContainers") or ()))
     names = {container.get("name") or "" for container in containers}
     for index, rule in enumerate(rules):
@@ -258,8 +256,7 @@ def _exit_code_violations(codes: Fields, container_names: set[str], path: str) -
     if not values:
         yield invalid(values_path, () if values is None else [], "at least one value is required")
         return
-    if len(values) > _MOST_CODES:
-        yield too_many(values_path, len(values), _MOST_CODES)
+    yield from unless_few(values_path, values, _MOST_CODES)
     seen: set[int] = set()
     for index, value in enumerate(values):
         if operator == "In" and value == 0:
@@ -272,8 +269,7 @@ def _exit_code_violations(codes: Fields, container_names: set[str], path: str) -
 
 
 def _condition_violations(patterns: Sequence[Fields], path: str) -> Iterator[Violation]:
-    if len(patterns) > _MOST_PATTERNS:
-        yield too_many(path, len(patterns), _MOST_PATTERNS)
+    yield from unless_few(path, patterns, _MOST_PATTERNS)
     for index, pattern in enumerate(patterns):
         kind, status = pattern.get("type") or "", pattern.get("status") or "True"
         yield from each_invalid(f"{path}[{index}].type", kind, label_key_errors(kind))
@@ -293,8 +289,7 @@ def _success_policy_violations(spec: Fields, path: str) -> Iterator[Violation]:
     if not rules:
         rule = "at least one rules must be specified when the successPolicy is specified"
         yield required(f"{path}.rules", rule)
-    if len(rules) > _MOST_RULES:
-        yield too_many(f"{path}.rules", len(rules), _MOST_RULES)
+    yield from unless_few(f"{path}.rules", rules, _MOST_RULES)
     completions = spec.get("completions")
     for index, fields in enumerate(rules):
         # Without a number of completions the API server refuses the Job before its rules.
@@ -307,8 +302,7 @@ def _success_rule_violations(fields: Fields, completions: int, path: str) -> Ite
     if indexes is None and count is None:
         yield required(path, "at least one of succeededCount or succeededIndexes must be specified")
     if indexes is not None:
-        if len(indexes.encode()) > _MOST_INDEX_BYTES:
-            yield too_long(f"{path}.succeededIndexes", _MOST_INDEX_BYTES)
+        yield from unless_short(f"{path}.succeededIndexes", indexes, _MOST_INDEX_BYTES)
         try:
             total = _number_of_indexes(indexes, completions)
         except ValueError as error:

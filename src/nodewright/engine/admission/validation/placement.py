@@ -10,6 +10,7 @@ from nodewright.engine.admission.validation.violation import (
     forbidden,
     invalid,
     label_violations,
+    list_violations,
     not_supported,
     required,
     unless_supported,
@@ -102,10 +103,9 @@ def _selector_violations(selector: NodeSelector, path: str) -> Iterator[Violatio
     if not selector.node_selector_terms:
         yield required(path, "must have at least one node selector term")
     for number, term in enumerate(selector.node_selector_terms):
-        for index, requirement in enumerate(term.match_expressions):
-            yield from _expression_violations(requirement, f"{path}[{number}].matchExpressions[{index}]")
-        for index, requirement in enumerate(term.match_fields):
-            yield from _field_violations(requirement, f"{path}[{number}].matchFields[{index}]")
+        expressions, fields = f"{path}[{number}].matchExpressions", f"{path}[{number}].matchFields"
+        yield from list_violations(_expression_violations, term.match_expressions, expressions)
+        yield from list_violations(_field_violations, term.match_fields, fields)
 
 
 def _expression_violations(

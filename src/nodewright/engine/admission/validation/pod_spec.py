@@ -40,8 +40,10 @@ from nodewright.engine.admission.validation.violation import (
     forbidden,
     invalid,
     label_violations,
+    list_violations,
     metadata_violations,
     not_supported,
+    optional_name_violations,
     required,
     unless_supported,
 )
@@ -53,7 +55,6 @@ from nodewright.engine.admission.validation.volumes import (
 from nodewright.engine.core.requests.effective_resources import container_limits, container_requests
 from nodewright.model.errors import JSON_ERRORS
 from nodewright.model.kubernetes.name_validation import (
-    dns1123_subdomain_errors,
     label_key_errors,
 )
 from nodewright.model.kubernetes.objects import (
@@ -244,12 +245,9 @@ def _placement_violations(
         yield from host_process_violations(spec, "spec")
         if spec.host_users is False:
             yield from _user_namespace_violations(spec)
-    if spec.node_name:
-        yield from each_invalid("spec.nodeName", spec.node_name, dns1123_subdomain_errors(spec.node_name))
-    if has_valid_spec:
-        return
-    for index, toleration in enumerate(spec.tolerations):
-        yield from toleration_violations(toleration, f"spec.tolerations[{index}]")
+    yield from optional_name_violations("spec.nodeName", spec.node_name or None)
+    if not has_valid_spec:
+        yield from list_violations(toleration_violations, spec.tolerations, "spec.tolerations")
 
 
 def _user_namespace_violations(spec: PodSpec) -> Iterator[Violation]:
@@ -301,12 +299,8 @@ def _spec_violations(spec: PodSpec) -> Iterator[Violation]:
     if deadline is not None and not 1 <= deadline <= _INT32_MAX:
         rule = f"must be between 1 and {_INT32_MAX}, inclusive"
         yield invalid("spec.activeDeadlineSeconds", deadline, rule)
-    for field, name in (
-        ("priorityClassName", spec.priority_class_name or None),
-        ("runtimeClassName", spec.runtime_class_name),
-    ):
-        if name is not None:
-            yield from each_invalid(f"spec.{field}", name, dns1123_subdomain_errors(name))
+    yield from optional_name_violations("spec.priorityClassName", spec.priority_class_name or None)
+    yield from optional_name_violations("spec.runtimeClassName", spec.runtime_class_name)
     policy = spec.preemption_policy
     if policy == "":
         yield required("spec.preemptionPolicy")
@@ -329,8 +323,7 @@ def _toleration_annotation_violations(text: str, path: str) -> Iterator[Violatio
     except JSON_ERRORS as error:
         yield invalid(path, _TOLERATIONS, str(error))
         return
-    for index, toleration in enumerate(tolerations):
-        yield from toleration_violations(toleration, f"{path}.{_TOLERATIONS}[{index}]")
+    yield from list_violations(toleration_violations, tolerations, f"{path}.{_TOLERATIONS}")
 
 
 def _is_deletion_cost(text: str) -> bool:

@@ -9,7 +9,6 @@ from typing import Any
 
 from nodewright.engine.admission.validation.placement import label_selector_violations
 from nodewright.engine.admission.validation.violation import (
-    ErrorType,
     Violation,
     absent_fields,
     duplicate,
@@ -18,8 +17,10 @@ from nodewright.engine.admission.validation.violation import (
     invalid,
     name_violations,
     not_supported,
+    optional_name_violations,
     prefix_errors,
     required,
+    too_long,
 )
 from nodewright.model.kubernetes.cluster_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.name_validation import (
@@ -168,9 +169,8 @@ def env_from_violations(sources: tuple[dict[str, Any], ...], path: str) -> Itera
     Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateEnvFrom.
     """
     for index, source in enumerate(sources):
-        prefix = source.get("prefix") or ""
-        if prefix:
-            yield from each_invalid(f"{path}[{index}].prefix", prefix, env_name_errors(prefix))
+        prefix = source.get("prefix") or None
+        yield from optional_name_violations(f"{path}[{index}].prefix", prefix, env_name_errors)
         kinds = [kind for kind in ("configMapRef", "secretRef") if source.get(kind) is not None]
         for kind in kinds:
             name, name_path = source[kind].get("name") or "", f"{path}[{index}].{kind}.name"
@@ -266,8 +266,7 @@ def _claim_source_violations(reference: Fields, path: str) -> Iterator[Violation
         )
         yield invalid(path, shown, rule)
     for field, name in sources.items():
-        if name is not None:
-            yield from each_invalid(f"{path}.{field}", name, dns1123_subdomain_errors(name))
+        yield from optional_name_violations(f"{path}.{field}", name)
 
 
 # ---------------------------------------------------------------- paths below a directory
@@ -325,7 +324,7 @@ def config_object_violations(config_object: ConfigMap | Secret) -> Iterator[Viol
             size += len(content.encode() if isinstance(content, str) else content)
     if size > _MAX_CONFIG_BYTES:
         path = "data" if isinstance(config_object, Secret) else ""
-        yield Violation(path, ErrorType.TOO_LONG, None, f"may not be more than {_MAX_CONFIG_BYTES} bytes")
+        yield too_long(path, _MAX_CONFIG_BYTES)
 
 
 _MAX_CONFIG_BYTES = 1 << 20

@@ -29,9 +29,12 @@ from nodewright.engine.admission.validation.violation import (
     forbidden,
     invalid,
     label_violations,
+    list_violations,
     name_violations,
     not_supported,
+    optional_name_violations,
     required,
+    unless_short,
     unless_supported,
 )
 from nodewright.model.kubernetes.name_validation import dns1123_label_errors, dns1123_subdomain_errors
@@ -181,8 +184,7 @@ def _git_repo(source: Fields, path: str) -> Iterator[Violation]:
 def _object_items(name_field: str, source: Fields, path: str) -> Iterator[Violation]:
     yield from absent_fields(source, path, name_field)
     yield from _mode_violations(source.get("defaultMode"), f"{path}.defaultMode")
-    for index, item in enumerate(source.get("items") or ()):
-        yield from _item_violations(item, f"{path}.items[{index}]")
+    yield from list_violations(_item_violations, source.get("items"), f"{path}.items")
 
 
 def _item_violations(item: Fields, path: str) -> Iterator[Violation]:
@@ -261,8 +263,7 @@ def _projected_files(kind: str, projection: Fields) -> Iterator[tuple[str, str]]
 
 def _projected_items(projection: Fields, path: str, _: str) -> Iterator[Violation]:
     yield from absent_fields(projection, path, "name")
-    for index, item in enumerate(projection.get("items") or ()):
-        yield from _item_violations(item, f"{path}.items[{index}]")
+    yield from list_violations(_item_violations, projection.get("items"), f"{path}.items")
 
 
 def _projected_fields(projection: Fields, path: str, _: str) -> Iterator[Violation]:
@@ -408,9 +409,8 @@ def _azure_disk(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
 def _storage_os(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
     yield from _needs("volumeName")(source, path)
     for field in ("volumeName", "volumeNamespace"):
-        name = source.get(field) or ""
-        if name:
-            yield from each_invalid(f"{path}.{field}", name, dns1123_label_errors(name))
+        name = source.get(field) or None
+        yield from optional_name_violations(f"{path}.{field}", name, dns1123_label_errors)
     yield from _secret_name(source, path, "secretRef")
 
 
@@ -428,13 +428,11 @@ def _csi(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
     if not driver:
         yield required(f"{path}.driver")
     else:
-        if len(driver.encode()) > 63:
-            yield Violation(f"{path}.driver", ErrorType.TOO_LONG, None, "may not be more than 63 bytes")
+        yield from unless_short(f"{path}.driver", driver, 63)
         yield from each_invalid(f"{path}.driver", driver, dns1123_subdomain_errors(driver.lower()))
     yield from _secret_name(source, path, "nodePublishSecretRef")
-    name = (source.get("nodePublishSecretRef") or {}).get("name") or ""
-    if name:
-        yield from each_invalid(f"{path}.name", name, dns1123_subdomain_errors(name))
+    name = (source.get("nodePublishSecretRef") or {}).get("name") or None
+    yield from optional_name_violations(f"{path}.name", name)
 
 
 def _ephemeral(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
@@ -570,9 +568,7 @@ def claim_spec_violations(spec: Fields, spec_path: str) -> Iterator[Violation]:
     yield from label_selector_violations(spec.get("selector"), f"{spec_path}.selector")
     yield from _storage_violations(spec, f"{spec_path}.resources[storage]")
     for field in ("storageClassName", "volumeAttributesClassName"):
-        name = spec.get(field)
-        if name:
-            yield from each_invalid(f"{spec_path}.{field}", name, dns1123_subdomain_errors(name))
+        yield from optional_name_violations(f"{spec_path}.{field}", spec.get(field) or None)
     yield from unless_supported(f"{spec_path}.volumeMode", spec.get("volumeMode"), _VOLUME_MODES)
     for field in ("dataSource", "dataSourceRef"):
         if spec.get(field) is not None:
@@ -616,7 +612,7 @@ def _data_source_violations(source: Fields, path: str) -> Iterator[Violation]:
     group, kind = source.get("apiGroup") or "", source.get("kind") or ""
     if not group and kind != _CLAIM:
         yield invalid(path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup")
-    if group:
-        yield from each_invalid(f"{path}.apiGroup", group, dns1123_subdomain_errors(group))
-    if (namespace := source.get("namespace")) and path.endswith("Ref"):
-        yield from each_invalid(f"{path}.namespace", namespace, dns1123_label_errors(namespace))
+    yield from optional_name_violations(f"{path}.apiGroup", group or None)
+    if path.endswith("Ref"):
+        namespace = source.get("namespace") or None
+        yield from optional_name_violations(f"{path}.namespace", namespace, dns1123_label_errors)

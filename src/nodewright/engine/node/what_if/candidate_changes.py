@@ -59,6 +59,7 @@ from nodewright.model.kubernetes.resource_names import (
     HUGE_PAGES_PREFIX,
     MEMORY,
     PODS,
+    counted_amount,
     is_huge_page,
     is_in_bytes,
     resource_sort_key,
@@ -242,8 +243,7 @@ class RequestOwner(msgspec.Struct, frozen=True):
 
     def amount(self, resource: str) -> int:
         """The requested amount, in the unit of `Amount`."""
-        request = self.requests[resource]
-        return request.milli_value() if resource == CPU else request.value()
+        return counted_amount(resource, self.requests[resource])
 
     def change(self, resource: str, now: int) -> Amount:
         """The change of its request to this amount."""
