@@ -110,7 +110,7 @@ _MEANING = {
 def _whole_configuration(config: NodeConfig, pod: Pod) -> _Questions:
     """With an unknown configuration it is unknown whether the managers affect the pod."""
     uses_managers = qos_class(pod) is QOSClass.GUARANTEED or any(_extended(pod))
-    return _unknown(config, NodePart.CONFIGURATION, "resource managers") if uses_managers else []
+    return _unknown(config, "resource managers", NodePart.CONFIGURATION) if uses_managers else []
 
 
 def _cpus(config: NodeConfig, pod: Pod) -> _Questions:
@@ -122,11 +122,9 @@ def _cpus(config: NodeConfig, pod: Pod) -> _Questions:
         return []
     questions: _Questions = []
     if policy.options.full_pcpus_only or (policy.options.align_by_socket and _is_demanding(config)):
-        questions += _unknown(config, NodePart.CPU_LAYOUT, "CPU manager")
+        questions += _unknown(config, "CPU manager", NodePart.CPU_LAYOUT)
     if _is_demanding(config) and _has_several(config):
-        questions += _unknown(config, NodePart.CPUS, "CPU manager") + _unknown(
-            config, NodePart.NUMA_NODES, "CPU manager"
-        )
+        questions += _unknown(config, "CPU manager", NodePart.CPUS, NodePart.NUMA_NODES)
     return questions
 
 
@@ -141,9 +139,7 @@ def _memory(config: NodeConfig, pod: Pod) -> _Questions:
         return []
     if not _has_several(config):
         return []
-    return _unknown(config, NodePart.MEMORY, "memory manager") + _unknown(
-        config, NodePart.NUMA_NODES, "memory manager"
-    )
+    return _unknown(config, "memory manager", NodePart.MEMORY, NodePart.NUMA_NODES)
 
 
 def _devices(config: NodeConfig, pod: Pod) -> _Questions:
@@ -153,11 +149,11 @@ def _devices(config: NodeConfig, pod: Pod) -> _Questions:
     requested = _extended(pod)
     if unknown is None or not (requested & {*unknown.names} if unknown.names else requested):
         return []
-    return _unknown(config, NodePart.DEVICES, "device manager")
+    return _unknown(config, "device manager", NodePart.DEVICES)
 
 
-def _unknown(config: NodeConfig, part: NodePart, component: str) -> _Questions:
-    return [(part, component)] if part in config.facts.unknown_parts else []
+def _unknown(config: NodeConfig, component: str, *parts: NodePart) -> _Questions:
+    return [(part, component) for part in parts if part in config.facts.unknown_parts]
 
 
 def _is_demanding(config: NodeConfig) -> bool:

@@ -129,8 +129,10 @@ def manager_changes(state: NodeState) -> Iterator[tuple[str, SmallestChange]]:
         none = _setting("cpuManagerPolicy", kubelet.cpu_manager_policy, "none")
         yield "cpuManagerPolicy", first_admitting([SettingsChanged(settings=(none, *dropped))])
     if kubelet.memory_manager_policy == "Static":
-        none = _setting("memoryManagerPolicy", kubelet.memory_manager_policy, "None")
-        yield "memoryManagerPolicy", first_admitting([SettingsChanged(settings=(none,))])
+        yield (
+            "memoryManagerPolicy",
+            _changed_setting("memoryManagerPolicy", kubelet.memory_manager_policy, "None"),
+        )
 
 
 def other_node_changes(state: NodeState, because: Sequence[Reason]) -> Iterator[tuple[str, SmallestChange]]:
@@ -146,11 +148,9 @@ def other_node_changes(state: NodeState, because: Sequence[Reason]) -> Iterator[
             yield "the node's conditions", first_admitting([passed])
         if isinstance(reason, InsufficientResource) and reason.resource == PODS:
             was = state.config.parts.kubelet.max_pods
-            raised = _setting("maxPods", str(was), str(was + reason.missing))
-            yield "maxPods", first_admitting([SettingsChanged(settings=(raised,))])
+            yield "maxPods", _changed_setting("maxPods", str(was), str(was + reason.missing))
         if isinstance(reason, SysctlForbidden) and not reason.host_namespace:
-            allowed = _setting("allowedUnsafeSysctls", None, reason.sysctl)
-            yield "allowedUnsafeSysctls", first_admitting([SettingsChanged(settings=(allowed,))])
+            yield "allowedUnsafeSysctls", _changed_setting("allowedUnsafeSysctls", None, reason.sysctl)
 
 
 def huge_page_changes(state: NodeState, pod: Pod) -> Iterator[tuple[str, SmallestChange]]:
@@ -336,10 +336,8 @@ def _size(requests: Mapping[str, int], allocatable: Mapping[str, int]) -> Fracti
 
 def _topology_kinds(kubelet: KubeletConfiguration) -> Iterator[tuple[str, SmallestChange]]:
     scope, policy = kubelet.topology_manager_scope, kubelet.topology_manager_policy
-    other_scope = _setting(
-        "topologyManagerScope", scope, CONTAINER_SCOPE if scope == POD_SCOPE else POD_SCOPE
-    )
-    yield "topologyManagerScope", first_admitting([SettingsChanged(settings=(other_scope,))])
+    other_scope = CONTAINER_SCOPE if scope == POD_SCOPE else POD_SCOPE
+    yield "topologyManagerScope", _changed_setting("topologyManagerScope", scope, other_scope)
     at = POLICIES_BY_STRICTNESS.index(policy)
     nearest = sorted(
         enumerate(POLICIES_BY_STRICTNESS), key=lambda setting: (abs(setting[0] - at), setting[0])
@@ -357,9 +355,14 @@ def _topology_kinds(kubelet: KubeletConfiguration) -> Iterator[tuple[str, Smalle
 def _option_kind(
     name: SettingName, option: str, current: str | None, *, on: bool
 ) -> tuple[str, SmallestChange]:
-    now = None if on else "true"
-    change = SettingsChanged(settings=(_setting(name, current, now, option=option),))
-    return option, first_admitting([change])
+    return option, _changed_setting(name, current, None if on else "true", option=option)
+
+
+def _changed_setting(
+    name: SettingName, was: str | None, now: str | None, *, option: str = ""
+) -> SmallestChange:
+    change = SettingsChanged(settings=(_setting(name, was, now, option=option),))
+    return first_admitting([change])
 
 
 def _setting(name: SettingName, was: str | None, now: str | None, *, option: str = "") -> Setting:
