@@ -23,12 +23,12 @@ from nodewright.engine.core.memory.memory_policy import (
 )
 from nodewright.engine.core.memory.memory_state import (
     Block,
-    MemoryGates,
     MemoryState,
     MemoryTable,
     NUMAMemory,
     PodMemoryDemand,
 )
+from nodewright.engine.core.requests.managed_pods import ManagerGates
 from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.memory import MemoryReason
@@ -76,7 +76,7 @@ class _MemoryManagerRun:
     """A policy with its state."""
 
     def __init__(
-        self, policy: MemoryPolicy, state: MemoryState, gates: MemoryGates, pods: Mapping[str, Any]
+        self, policy: MemoryPolicy, state: MemoryState, gates: ManagerGates, pods: Mapping[str, Any]
     ) -> None:
         self.policy = policy
         self.state = state
@@ -135,7 +135,7 @@ def _settings(question: Mapping[str, Any], gates: FeatureGates) -> MemorySetting
             for entry in question.get("reservedMemory") or ()
         ],
         node_allocatable=read_amounts(question.get("nodeAllocatableReservation") or {}),
-        gates=MemoryGates.of(gates),
+        gates=ManagerGates.of(gates),
     )
 
 

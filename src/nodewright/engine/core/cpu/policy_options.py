@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Self
 
-import msgspec
+from msgspec.structs import replace
 
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology
-from nodewright.engine.core.requests.effective_resources import allocated_in_status
+from nodewright.engine.core.requests.managed_pods import ManagerGates
 from nodewright.model.reasons.cpu import (
     AlignBySocketAgainstMachine,
     AlignBySocketAgainstPolicy,
@@ -19,8 +19,6 @@ from nodewright.model.reasons.cpu import (
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.releases.cpu_policy_options import POLICY_OPTIONS, CPUOptions
 from nodewright.model.releases.feature_gates import FeatureGates
-from nodewright.model.releases.release_rules import AllocatedInStatus, ReleaseRules
-from nodewright.model.releases.release_table import NEWEST
 
 _BOOLEANS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "FALSE", "false", "False"), False
@@ -30,31 +28,21 @@ _BOOLEANS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.
 SINGLE_NUMA_NODE_POLICY = "single-numa-node"
 
 
-class CPUGates(msgspec.Struct, frozen=True, kw_only=True):
+class CPUGates(ManagerGates, frozen=True, kw_only=True):
     """The feature gates that the CPU manager reads, with their defaults."""
 
     alpha_options: bool = False
     """CPUManagerPolicyAlphaOptions."""
     beta_options: bool = True
     """CPUManagerPolicyBetaOptions."""
-    pod_level_resources: bool = True
-    """PodLevelResources."""
-    pod_level_managers: bool = False
-    """PodLevelResourceManagers."""
-    allocated_in_status: AllocatedInStatus = AllocatedInStatus.NO_CONTAINER
-    """Whose allocated resources count, by release and InPlacePodVerticalScaling."""
-    rules: ReleaseRules = NEWEST.rules
 
     @classmethod
     def of(cls, gates: FeatureGates) -> Self:
         """The CPU manager's part of these feature gates."""
-        return cls(
+        return replace(
+            super().of(gates),
             alpha_options=gates["CPUManagerPolicyAlphaOptions"],
             beta_options=gates["CPUManagerPolicyBetaOptions"],
-            pod_level_resources=gates["PodLevelResources"],
-            pod_level_managers=gates["PodLevelResourceManagers"],
-            allocated_in_status=allocated_in_status(gates),
-            rules=gates.rules,
         )
 
 

@@ -207,7 +207,7 @@ def no_hint_reason(config: NodeConfig, pod: Pod, container: str, hints: Resource
 
 
 def _cpu_reason(demand: PodCPURequests) -> NoHintReason:
-    if demand.is_skipped:
+    if demand.is_ignored:
         return "pod-level resources"
     return "not whole" if demand.is_guaranteed else "class"
 

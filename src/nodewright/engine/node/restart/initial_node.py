@@ -24,11 +24,11 @@ from nodewright.engine.core.memory.memory_policy import (
 from nodewright.engine.core.memory.memory_policy import start_memory_manager as start_memory
 from nodewright.engine.core.memory.memory_state import (
     Block,
-    MemoryGates,
     MemoryState,
     NUMANodeMap,
     with_block,
 )
+from nodewright.engine.core.requests.managed_pods import ManagerGates
 from nodewright.engine.core.topology.manager_config import TopologyManager, topology_manager
 from nodewright.engine.node.managers.hint_providers import (
     CPUProvider,
@@ -173,7 +173,7 @@ def _memory_policy(parts: NodeParts) -> Verdict[MemoryPolicy]:
             Reservation(reservation.numa_node, reservation.limits) for reservation in kubelet.reserved_memory
         ),
         node_allocatable=parts.resources.total_reserved,
-        gates=MemoryGates.of(parts.gates),
+        gates=ManagerGates.of(parts.gates),
         follow_defects=parts.defects is KubeletDefects.FOLLOW,
     )
     return create_memory_policy(parts.machine.topology, settings)

@@ -271,7 +271,7 @@ class RequestingPod(msgspec.Struct, frozen=True):
         static = state.config.managers.static_cpu_policy
         memory = state.config.managers.static_memory_policy
         demand = static.cpu_requests(pod) if static else None
-        pins = demand is not None and demand.is_guaranteed and not demand.is_skipped
+        pins = demand is not None and demand.is_guaranteed and not demand.is_ignored
         blocks = memory.demand(pod) if memory else None
         owners = [
             RequestOwner(
