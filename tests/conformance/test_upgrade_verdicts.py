@@ -11,7 +11,7 @@ import pytest
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.profiles.state_files.checkpoints import StateFiles
-from nodewright.engine.node.restart.restart_rehearsal import StoredState
+from nodewright.engine.node.restart.kubelet_startup import StoredState
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES

@@ -10,7 +10,8 @@ from nodewright.engine.core.memory.memory_policy import (
     StaticMemoryPolicy,
     create_memory_policy,
 )
-from nodewright.engine.core.memory.memory_state import DEFAULT_MEMORY_GATES, MemoryGates, MemoryState
+from nodewright.engine.core.memory.memory_state import MemoryState
+from nodewright.engine.core.requests.managed_pods import DEFAULT_MANAGER_GATES, ManagerGates
 from nodewright.model.hardware import HugePages, NUMANode
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.kubernetes.objects import Container, Pod
@@ -70,7 +71,7 @@ MIB = 2**20
 RESERVED = amounts("memory=10Mi")
 STATIC = MemorySettings(policy="Static", reserved=(Reservation(0, RESERVED),), node_allocatable=RESERVED)
 """10 MiB of node 0 are reserved for the system."""
-ALL_GATES = MemoryGates(pod_level_resources=True, pod_level_managers=True)
+ALL_GATES = ManagerGates(pod_level_resources=True, pod_level_managers=True)
 NO_AFFINITY = Hint(None, preferred=False)
 
 
@@ -81,7 +82,7 @@ def numa_nodes(*mebibytes: int, pages: int = 0) -> list[NUMANode]:
 
 
 def memory_policy(
-    *mebibytes: int, pages: int = 0, gates: MemoryGates = DEFAULT_MEMORY_GATES
+    *mebibytes: int, pages: int = 0, gates: ManagerGates = DEFAULT_MANAGER_GATES
 ) -> StaticMemoryPolicy:
     """The static policy on such nodes, with 10 MiB of the first reserved.
 

@@ -252,7 +252,7 @@ class MachineRule(StrEnum):
     HUGE_PAGES_ELSEWHERE = "differs from the huge pages of the NUMA nodes"
 
 
-class MachineFault(msgspec.Struct, frozen=True, kw_only=True):
+class MachineFault(msgspec.Struct, frozen=True):
     """One fault: the field, its value, and the rule that it breaks."""
 
     path: str
@@ -349,11 +349,10 @@ def _numbers(machine: MachineInfo) -> Iterator[MachineFault]:
     for name in ("num_cores", "num_physical_cores", "num_sockets", "memory_capacity"):
         value = getattr(machine, name)
         if value < 0:
-            yield MachineFault(path=name, value=value, rule=MachineRule.NOT_NEGATIVE)
+            yield MachineFault(name, value, MachineRule.NOT_NEGATIVE)
     for index, node in enumerate(machine.topology):
         if node.memory < 0:
-            path = f"topology[{index}].memory"
-            yield MachineFault(path=path, value=node.memory, rule=MachineRule.NOT_NEGATIVE)
+            yield MachineFault(f"topology[{index}].memory", node.memory, MachineRule.NOT_NEGATIVE)
 
 
 def _counts(machine: MachineInfo) -> Iterator[MachineFault]:
@@ -364,8 +363,7 @@ def _counts(machine: MachineInfo) -> Iterator[MachineFault]:
     if machine.topology and machine.num_cores != threads and machine.num_cores >= 0:
         numa_known = any(node.distances or node.memory for node in machine.topology)
         if numa_known or machine.num_cores < threads:
-            rule = MachineRule.CPUS_MISCOUNTED
-            yield MachineFault(path="num_cores", value=machine.num_cores, rule=rule)
+            yield MachineFault("num_cores", machine.num_cores, MachineRule.CPUS_MISCOUNTED)
         else:
             yield _irregularity("num_cores", machine.num_cores, MachineRule.OFFLINE_CPUS_COUNTED)
     if cores and machine.num_sockets != len({core.socket_id for core in cores}):
@@ -373,8 +371,9 @@ def _counts(machine: MachineInfo) -> Iterator[MachineFault]:
     # cAdvisor counts distinct core ids in /proc/cpuinfo, which repeat on every socket.
     accepted_counts = {len(cores), len({core.core_id for core in cores})}
     if cores and machine.num_physical_cores not in accepted_counts:
-        path = "num_physical_cores"
-        yield _irregularity(path, machine.num_physical_cores, MachineRule.PHYSICAL_CORES_MISCOUNTED)
+        yield _irregularity(
+            "num_physical_cores", machine.num_physical_cores, MachineRule.PHYSICAL_CORES_MISCOUNTED
+        )
 
 
 def _ids(machine: MachineInfo) -> Iterator[MachineFault]:
@@ -382,9 +381,9 @@ def _ids(machine: MachineInfo) -> Iterator[MachineFault]:
     for index, node in enumerate(machine.topology):
         path = f"topology[{index}]"
         if not 0 <= node.node_id <= LARGEST_ID:
-            yield MachineFault(path=f"{path}.node_id", value=node.node_id, rule=MachineRule.NUMA_ID)
+            yield MachineFault(f"{path}.node_id", node.node_id, MachineRule.NUMA_ID)
         if node.node_id in nodes:
-            yield MachineFault(path=f"{path}.node_id", value=node.node_id, rule=MachineRule.NUMA_ID_TWICE)
+            yield MachineFault(f"{path}.node_id", node.node_id, MachineRule.NUMA_ID_TWICE)
         nodes.add(node.node_id)
         cores: set[tuple[int, int]] = set()
         for place, core in enumerate(node.cores):
@@ -397,15 +396,15 @@ def _ids(machine: MachineInfo) -> Iterator[MachineFault]:
 def _core_ids(path: str, core: Core) -> Iterator[MachineFault]:
     for name, value in (("core_id", core.core_id), ("socket_id", core.socket_id)):
         if value < -1:
-            yield MachineFault(path=f"{path}.{name}", value=value, rule=MachineRule.HARDWARE_ID)
+            yield MachineFault(f"{path}.{name}", value, MachineRule.HARDWARE_ID)
     for place, thread in enumerate(core.thread_ids):
         if not 0 <= thread <= LARGEST_ID:
-            yield MachineFault(path=f"{path}.thread_ids[{place}]", value=thread, rule=MachineRule.CPU_ID)
+            yield MachineFault(f"{path}.thread_ids[{place}]", thread, MachineRule.CPU_ID)
     threads = f"{path}.thread_ids"
     if not core.thread_ids:
-        yield MachineFault(path=threads, value=(), rule=MachineRule.NO_THREADS)
+        yield MachineFault(threads, (), MachineRule.NO_THREADS)
     if len(set(core.thread_ids)) < len(core.thread_ids):
-        yield MachineFault(path=threads, value=core.thread_ids, rule=MachineRule.THREAD_TWICE)
+        yield MachineFault(threads, core.thread_ids, MachineRule.THREAD_TWICE)
 
 
 def _shared_threads(machine: MachineInfo) -> Iterator[MachineFault]:
@@ -422,7 +421,7 @@ def _shared_threads(machine: MachineInfo) -> Iterator[MachineFault]:
                         if on_same_node
                         else MachineRule.CORE_ON_TWO_NUMA_NODES
                     )
-                    yield MachineFault(path=path, value=thread, rule=rule)
+                    yield MachineFault(path, thread, rule)
             owner.update(dict.fromkeys(core.thread_ids, index))
 
 
@@ -444,7 +443,7 @@ def _distances(machine: MachineInfo) -> Iterator[MachineFault]:
             yield from _distance_row(path, node, by_rank)
             yield _irregularity(path, node.distances, MachineRule.HOLES_IN_NUMA_IDS)
         else:
-            yield MachineFault(path=path, value=node.distances, rule=MachineRule.DISTANCES_LENGTH)
+            yield MachineFault(path, node.distances, MachineRule.DISTANCES_LENGTH)
 
 
 def _distance_row(path: str, node: NUMANode, position: dict[int, int]) -> Iterator[MachineFault]:
@@ -452,9 +451,9 @@ def _distance_row(path: str, node: NUMANode, position: dict[int, int]) -> Iterat
     for number in sorted(position.values()):
         distance = node.distances[number]
         if number == own and distance != LOCAL_DISTANCE:
-            yield MachineFault(path=f"{path}[{number}]", value=distance, rule=MachineRule.LOCAL_DISTANCE)
+            yield MachineFault(f"{path}[{number}]", distance, MachineRule.LOCAL_DISTANCE)
         elif distance < LOCAL_DISTANCE:
-            yield MachineFault(path=f"{path}[{number}]", value=distance, rule=MachineRule.REMOTE_DISTANCE)
+            yield MachineFault(f"{path}[{number}]", distance, MachineRule.REMOTE_DISTANCE)
 
 
 def _huge_pages(machine: MachineInfo) -> Iterator[MachineFault]:
@@ -470,8 +469,9 @@ def _huge_pages(machine: MachineInfo) -> Iterator[MachineFault]:
                 if own.page_size == pages.page_size
             )
             if on_nodes != pages.num_pages:
-                path = f"hugepages[{place}].num_pages"
-                yield _irregularity(path, pages.num_pages, MachineRule.HUGE_PAGES_ELSEWHERE)
+                yield _irregularity(
+                    f"hugepages[{place}].num_pages", pages.num_pages, MachineRule.HUGE_PAGES_ELSEWHERE
+                )
 
 
 def _pages(path: str, listed: tuple[HugePages, ...], memory_bytes: int) -> Iterator[MachineFault]:
@@ -479,17 +479,15 @@ def _pages(path: str, listed: tuple[HugePages, ...], memory_bytes: int) -> Itera
     for place, pages in enumerate(listed):
         where = f"{path}[{place}]"
         if pages.page_size < 1:
-            yield MachineFault(path=f"{where}.page_size", value=pages.page_size, rule=MachineRule.PAGE_SIZE)
+            yield MachineFault(f"{where}.page_size", pages.page_size, MachineRule.PAGE_SIZE)
         if pages.page_size in sizes:
-            rule = MachineRule.PAGE_SIZE_TWICE
-            yield MachineFault(path=f"{where}.page_size", value=pages.page_size, rule=rule)
+            yield MachineFault(f"{where}.page_size", pages.page_size, MachineRule.PAGE_SIZE_TWICE)
         if pages.num_pages < 0:
-            rule = MachineRule.NOT_NEGATIVE
-            yield MachineFault(path=f"{where}.num_pages", value=pages.num_pages, rule=rule)
+            yield MachineFault(f"{where}.num_pages", pages.num_pages, MachineRule.NOT_NEGATIVE)
         sizes.add(pages.page_size)
     total = sum(pages.page_size * 1024 * max(pages.num_pages, 0) for pages in listed)
     if total > memory_bytes >= 0:
-        yield MachineFault(path=path, value=total, rule=MachineRule.HUGE_PAGES_BEYOND_MEMORY)
+        yield MachineFault(path, total, MachineRule.HUGE_PAGES_BEYOND_MEMORY)
 
 
 def _memory(machine: MachineInfo) -> Iterator[MachineFault]:
@@ -499,7 +497,7 @@ def _memory(machine: MachineInfo) -> Iterator[MachineFault]:
 
 
 def _irregularity(path: str, value: object, rule: MachineRule) -> MachineFault:
-    return MachineFault(path=path, value=value, rule=rule, tolerated=True)
+    return MachineFault(path, value, rule, tolerated=True)
 
 
 _FIELD = "spec.machineInfo"

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from nodewright.engine.core.cgroups.cgroup_plan import PlannedCgroup
     from nodewright.engine.node.node_cgroups import CgroupOverrides
     from nodewright.engine.node.previews import PreemptionPreview
-    from nodewright.engine.node.resize import ResizeReport
+    from nodewright.engine.node.resize_report import ResizeReport
     from nodewright.predict.explain.explanation import Explanation
 
 
@@ -262,7 +262,7 @@ class Node(msgspec.Struct, frozen=True):
         Errors: InputError if the pod is not on the node.
         """
         from nodewright.documents.profiles.node_profiles import pod_on_node  # noqa: PLC0415 - memory of exporters
-        from nodewright.engine.node.resize import resize_report  # noqa: PLC0415 - start-up time
+        from nodewright.engine.node.resize_report import resize_report  # noqa: PLC0415 - start-up time
 
         return resize_report(self.state, pod_on_node(self.pods, pod, node=self.name))
 

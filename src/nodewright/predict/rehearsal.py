@@ -30,12 +30,12 @@ from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.node_config import NodeParts
 from nodewright.engine.node.pod_admission import Placement
+from nodewright.engine.node.restart.kubelet_startup import StartStage
 from nodewright.engine.node.restart.restart_rehearsal import (
     PodRestartOutcome,
     RestartRehearsal,
     RunningPods,
     StartRemedy,
-    StartStage,
     invalid_configuration_rehearsal,
     rehearse_restart,
 )

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodewright.engine.core.cpu.cpu_policy import CPUPicker, PickRequest, picked_cpus
-from nodewright.engine.core.cpu.policy_options import CPUOptions
 from nodewright.engine.core.eviction.eviction_policy import EvictionPolicy, Headroom
 from nodewright.engine.core.topology.custom import (
     KUBELET_POLICIES,
@@ -28,6 +27,7 @@ from nodewright.engine.core.topology.custom import (
 )
 from nodewright.engine.core.topology.manager_config import TopologyManager
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod
+from nodewright.model.releases.cpu_policy_options import CPUOptions
 from nodewright.model.values.custom_policy import CustomPolicy
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.topology_hints import Offer

@@ -20,27 +20,7 @@ from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.subsets import Demand, NUMADistances
 from nodewright.model.values.topology_hints import Fitting, Hint, HintList
 
-SUFFIXES = (
-    "",
-    "n",
-    "u",
-    "m",
-    "k",
-    "M",
-    "G",
-    "T",
-    "P",
-    "E",
-    "Ki",
-    "Mi",
-    "Gi",
-    "Ti",
-    "Pi",
-    "Ei",
-    "e3",
-    "E-2",
-    "e7",
-)
+SUFFIXES = ("", *"numkMGTPE", *(f"{prefix}i" for prefix in "KMGTPE"), "e3", "E-2", "e7")
 RESOURCES = ("cpu", "memory", "hugepages-2Mi", "ephemeral-storage", "example.com/device")
 
 

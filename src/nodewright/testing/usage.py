@@ -140,8 +140,8 @@ def a_timeline_pod(
     """
     part = ContainerMemory(
         name="main",
-        used_bytes=_bytes(used),
-        limit_bytes=_bytes(limit) if limit else None,
+        used_bytes=_count(used),
+        limit_bytes=_count(limit) if limit else None,
         oom_score_adj=1000 if request == "0" else 900,
         cpu_milli=1000,
     )
@@ -167,8 +167,8 @@ def a_timeline_setting(
     return TimelineSetup(
         rules=EvictionConfig(thresholds=parse_thresholds(settings).thresholds, local_storage_isolation=False),
         pods=pods,
-        memory_bytes=_bytes(memory),
-        system_bytes=_bytes(system),
+        memory_bytes=_count(memory),
+        system_bytes=_count(system),
         growth=tuple(_growth(name, rate) for name, rate in (growth or {}).items()),
         duration_ns=seconds * SECOND_NS,
         enforces_pods=False,
@@ -178,8 +178,4 @@ def a_timeline_setting(
 
 def _growth(name: str, rate: str) -> Growth:
     pod, container = ("", "") if name == "system" else (name, "main")
-    return Growth(at_ns=0, pod=pod, container=container, rate=_bytes(rate))
-
-
-def _bytes(text: str) -> int:
-    return Quantity.parse(text).value()
+    return Growth(at_ns=0, pod=pod, container=container, rate=_count(rate))

@@ -18,12 +18,7 @@ from nodewright.documents.profiles.profile_yaml import object_document
 from nodewright.engine.core.resize import container_restarts, merged_resize
 from nodewright.engine.node.actions import KillPod
 from nodewright.engine.node.events import PodResized
-from nodewright.engine.node.resize import (
-    ResizeAttempt,
-    ResizeOutcome,
-    api_server_rejection,
-    resize_condition,
-)
+from nodewright.engine.node.resize import ResizeAttempt, ResizeOutcome, api_server_rejection, resize_condition
 from nodewright.model.kubernetes.objects import Pod, PodStatus
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
 

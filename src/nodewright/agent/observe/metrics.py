@@ -328,7 +328,7 @@ def _cpu_pin_counts(policy: StaticCPUPolicy, call: AllocationCall, pod: Pod) -> 
         for container in containers
         if call.container in ("", container.name) and requests.container_cpus(container)
     ]
-    if requests.is_skipped or not containers_with_cpus:
+    if requests.is_ignored or not containers_with_cpus:
         return
     for _ in containers_with_cpus:
         yield CounterMetric.CPU_PINS, ()

@@ -47,11 +47,7 @@ from nodewright.documents.profiles.state_files.checkpoints import (
 from nodewright.engine.node.actions import KillPod
 from nodewright.engine.node.node_config import NodeParts
 from nodewright.engine.node.node_state import NodeState, container_names
-from nodewright.engine.node.restart.restart_rehearsal import (
-    StoredState,
-    start_kubelet,
-    with_all_pods_known,
-)
+from nodewright.engine.node.restart.kubelet_startup import StoredState, start_kubelet, with_all_pods_known
 from nodewright.engine.node.step import Decision, ReadmittedPod, readmit_pods, without_listed_devices
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.objects import Pod

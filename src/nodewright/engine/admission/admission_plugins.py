@@ -1,6 +1,7 @@
 """Applies the API server's admission plugins to a pod: priority, runtime class, tolerations, host ports."""
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from operator import is_
 from typing import TypeAlias
 
@@ -334,24 +335,12 @@ def with_default_ports(pod: Pod) -> Pod:
     Follows: v1.36, pkg/apis/core/v1/defaults.go, defaultHostNetworkPorts and SetDefaults_ContainerPort.
     """
     spec = pod.spec
-    changed = (
-        _with_host_ports(container, host_network=spec.host_network) is not container
-        for container in (*spec.containers, *spec.init_containers)
-        if container.ports
-    )
-    return replace(pod, spec=_with_ports(spec)) if any(changed) else pod
-
-
-def _with_ports(spec: PodSpec) -> PodSpec:
-    return replace(
-        spec,
-        containers=tuple(
-            _with_host_ports(container, host_network=spec.host_network) for container in spec.containers
-        ),
-        init_containers=tuple(
-            _with_host_ports(container, host_network=spec.host_network) for container in spec.init_containers
-        ),
-    )
+    filled = partial(_with_host_ports, host_network=spec.host_network)
+    containers = _unless_equal(spec.containers, tuple(map(filled, spec.containers)))
+    init_containers = _unless_equal(spec.init_containers, tuple(map(filled, spec.init_containers)))
+    if containers is spec.containers and init_containers is spec.init_containers:
+        return pod
+    return replace(pod, spec=replace(spec, containers=containers, init_containers=init_containers))
 
 
 def _with_host_ports(container: Container, *, host_network: bool) -> Container:

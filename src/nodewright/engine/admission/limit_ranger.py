@@ -1,6 +1,6 @@
 """What does a LimitRange make of an object, and does the object keep within it?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -86,17 +86,33 @@ def limit_ranger_verdict(
     pod = with_defaults(request.object, gates)
     if not is_limit_checked(request):
         return WithinLimits(pod=pod, handled=False)
+    pod, filled = with_all_limit_range_defaults(pod, limit_ranges)
+    violated = violated_limit_range(pod, limit_ranges, gates)
+    if violated is None:
+        return WithinLimits(pod=pod, defaulted=filled)
+    name, because = violated
+    return BeyondLimits(pod=pod, defaulted=filled, limit_range=name, because=because)
+
+
+def with_all_limit_range_defaults(
+    pod: Pod, limit_ranges: Iterable[LimitRange]
+) -> tuple[Pod, tuple[DefaultedByLimitRange, ...]]:
+    """The pod with the defaults of all limit ranges, one after the other, and what each filled in."""
     filled = []
     for limit_range in limit_ranges:
         filled.append(with_limit_range_defaults(pod, limit_range))
         pod = filled[-1].pod
+    return pod, tuple(filled)
+
+
+def violated_limit_range(
+    pod: Pod, limit_ranges: Iterable[LimitRange], gates: FeatureGates
+) -> tuple[str, tuple[LimitReason, ...]] | None:
+    """The name of the first limit range that the pod violates, with all of its violations; None: there is none."""
     for limit_range in limit_ranges:
-        broken = pod_limit_violations(pod, limit_range, pod_level=gates["PodLevelResources"])
-        if broken:
-            return BeyondLimits(
-                pod=pod, defaulted=tuple(filled), limit_range=limit_range.metadata.name, because=broken
-            )
-    return WithinLimits(pod=pod, defaulted=tuple(filled))
+        if because := pod_limit_violations(pod, limit_range, pod_level=gates["PodLevelResources"]):
+            return limit_range.metadata.name, because
+    return None
 
 
 def is_limit_checked(request: APIRequest[Pod] | APIRequest[PersistentVolumeClaim]) -> bool:
@@ -180,23 +196,14 @@ def claim_limit_violations(claim: PersistentVolumeClaim, limit_range: LimitRange
 
     Follows: v1.36, plugin/pkg/admission/limitranger/admission.go, PersistentVolumeClaimValidateLimitFunc.
     """
-    requests = claim.spec.resources.requests
     subject = Subject(type=CLAIM_ITEM)
-    violations: list[LimitReason] = []
-    for item in limit_range.spec.limits:
-        if item.type == CLAIM_ITEM:
-            for name in sorted(item.min, key=resource_sort_key):
-                violations.extend(
-                    _minimum_violation(
-                        subject, name, item.min[name], _RequestAndLimit(requests.get(name), None)
-                    )
-                )
-            for name in sorted(item.max, key=resource_sort_key):
-                pair = _RequestAndLimit(requests.get(name), None)
-                violations.extend(
-                    _maximum_violation(subject, name, item.max[name], pair, RequestOrLimit.REQUEST)
-                )
-    return tuple(violations)
+    requests = ResourceRequirements(requests=claim.spec.resources.requests)
+    return tuple(
+        violation
+        for item in limit_range.spec.limits
+        if item.type == CLAIM_ITEM
+        for violation in _bound_violations(item, subject, requests, RequestOrLimit.REQUEST)
+    )
 
 
 def pod_totals(pod: Pod, *, pod_level: bool = True) -> ResourceRequirements:
@@ -256,6 +263,11 @@ class _RequestAndLimit(msgspec.Struct, frozen=True):
     request: Quantity | None
     limit: Quantity | None
 
+    @classmethod
+    def of(cls, name: str, resources: ResourceRequirements) -> "_RequestAndLimit":
+        """The request and the limit of this resource."""
+        return cls(resources.requests.get(name), resources.limits.get(name))
+
     def comparable(self, enforced: Quantity) -> tuple[int, int, int]:
         """Request, limit and bound in thousandths, or in whole units if one of them is too large for that.
 
@@ -272,49 +284,47 @@ class _RequestAndLimit(msgspec.Struct, frozen=True):
 def _violations(
     item: LimitRangeItem, subject: Subject, resources: ResourceRequirements
 ) -> Iterator[LimitReason]:
-    def pair(name: str) -> _RequestAndLimit:
-        return _RequestAndLimit(resources.requests.get(name), resources.limits.get(name))
-
-    for name in sorted(item.min, key=resource_sort_key):
-        yield from _minimum_violation(subject, name, item.min[name], pair(name))
-    for name in sorted(item.max, key=resource_sort_key):
-        yield from _maximum_violation(subject, name, item.max[name], pair(name), RequestOrLimit.LIMIT)
+    yield from _bound_violations(item, subject, resources, RequestOrLimit.LIMIT)
     for name in sorted(item.max_limit_request_ratio, key=resource_sort_key):
-        yield from _ratio_violation(subject, name, item.max_limit_request_ratio[name], pair(name))
+        pair = _RequestAndLimit.of(name, resources)
+        yield from _ratio_violation(subject, name, item.max_limit_request_ratio[name], pair)
 
 
-def _minimum_violation(
-    subject: Subject, name: str, enforced: Quantity, pair: _RequestAndLimit
+def _bound_violations(
+    item: LimitRangeItem, subject: Subject, resources: ResourceRequirements, needed_below: RequestOrLimit
 ) -> Iterator[LimitReason]:
-    """The violation by the request, which must be set, or by the limit."""
-    request, limit, least = pair.comparable(enforced)
-    if pair.request is None:
-        yield NothingToBound(
-            subject=subject,
-            resource=name,
-            bound=Bound.MINIMUM,
-            enforced=enforced,
-            figure=RequestOrLimit.REQUEST,
-        )
-    elif request < least:
-        yield _out_of_bounds(subject, name, Bound.MINIMUM, enforced, (RequestOrLimit.REQUEST, pair.request))
-    elif pair.limit is not None and limit < least:
-        yield _out_of_bounds(subject, name, Bound.MINIMUM, enforced, (RequestOrLimit.LIMIT, pair.limit))
+    """The violations of minima, for which a request must be set, and of maxima, for which ``needed_below`` must be."""
+    for bound, amounts, needed in (
+        (Bound.MINIMUM, item.min, RequestOrLimit.REQUEST),
+        (Bound.MAXIMUM, item.max, needed_below),
+    ):
+        for name in sorted(amounts, key=resource_sort_key):
+            pair = _RequestAndLimit.of(name, resources)
+            violation = _bound_violation(subject, name, amounts[name], pair, bound, needed)
+            if violation is not None:
+                yield violation
 
 
-def _maximum_violation(
-    subject: Subject, name: str, enforced: Quantity, pair: _RequestAndLimit, needed: RequestOrLimit
-) -> Iterator[LimitReason]:
-    """The violation by the limit or the request; ``needed`` is the one that must be set."""
-    request, limit, most = pair.comparable(enforced)
-    if (pair.limit if needed is RequestOrLimit.LIMIT else pair.request) is None:
-        yield NothingToBound(
-            subject=subject, resource=name, bound=Bound.MAXIMUM, enforced=enforced, figure=needed
-        )
-    elif pair.limit is not None and limit > most:
-        yield _out_of_bounds(subject, name, Bound.MAXIMUM, enforced, (RequestOrLimit.LIMIT, pair.limit))
-    elif pair.request is not None and request > most:
-        yield _out_of_bounds(subject, name, Bound.MAXIMUM, enforced, (RequestOrLimit.REQUEST, pair.request))
+def _bound_violation(
+    subject: Subject,
+    name: str,
+    enforced: Quantity,
+    pair: _RequestAndLimit,
+    bound: Bound,
+    needed: RequestOrLimit,
+) -> LimitReason | None:
+    """The violation of a minimum by the request, else by the limit; of a maximum by the limit, else by the request."""
+    request, limit, edge = pair.comparable(enforced)
+    figures = [(RequestOrLimit.REQUEST, pair.request, request), (RequestOrLimit.LIMIT, pair.limit, limit)]
+    if any(figure is needed and amount is None for figure, amount, _ in figures):
+        return NothingToBound(subject=subject, resource=name, bound=bound, enforced=enforced, figure=needed)
+    for figure, amount, counted in figures if bound is Bound.MINIMUM else reversed(figures):
+        is_beyond = counted < edge if bound is Bound.MINIMUM else counted > edge
+        if amount is not None and is_beyond:
+            return OutOfBounds(
+                subject=subject, resource=name, bound=bound, enforced=enforced, figure=figure, observed=amount
+            )
+    return None
 
 
 def _ratio_violation(
@@ -341,15 +351,6 @@ def _ratio_violation(
             limit=pair.limit,
             ratio=ratio,
         )
-
-
-def _out_of_bounds(
-    subject: Subject, name: str, bound: Bound, enforced: Quantity, observed: tuple[RequestOrLimit, Quantity]
-) -> OutOfBounds:
-    figure, amount = observed
-    return OutOfBounds(
-        subject=subject, resource=name, bound=bound, enforced=enforced, figure=figure, observed=amount
-    )
 
 
 def limit_ranger_annotation(defaults: Sequence[FilledIn]) -> str:

@@ -177,10 +177,8 @@ def allocatable_derivations(
 
     Follows: v1.36, kubelet/nodestatus/setters.go, MachineInfo.
     """
-    reservation, kept = (
-        allocatable_reservation(capacity, reservations),
-        _eviction(capacity, reservations) or {},
-    )
+    reservation = allocatable_reservation(capacity, reservations)
+    kept = _eviction(capacity, reservations) or {}
     kube, system = reservations.kube or {}, reservations.system or {}
     plugins = {name: Quantity.of(count) for name, (count, _) in devices.items()}
     every = {**capacity, **plugins}

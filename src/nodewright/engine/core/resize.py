@@ -19,7 +19,7 @@ from nodewright.model.kubernetes.objects import (
     ResourceList,
     ResourceRequirements,
 )
-from nodewright.model.kubernetes.resource_names import CPU, MEMORY
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY, counted_amount
 from nodewright.model.reasons.resize import (
     Excess,
     PodLevelResizeDisabled,
@@ -100,11 +100,7 @@ def comparable_resources(pod: Pod, container: Container) -> dict[str, tuple[int,
         request, limit = requests.get(name, ZERO), limits.get(name, ZERO)
         if limit.is_zero():
             limit = pod_level.get(name, ZERO)
-        is_cpu = name == CPU
-        amounts[name] = (
-            request.milli_value() if is_cpu else request.value(),
-            limit.milli_value() if is_cpu else limit.value(),
-        )
+        amounts[name] = counted_amount(name, request), counted_amount(name, limit)
     return amounts
 
 
@@ -236,12 +232,11 @@ def exceeded_allocatable(desired: Pod, allocatable: ResourceList) -> ResizeBeyon
     for name in RESIZABLE:
         requested, available = requests.get(name, ZERO), allocatable.get(name, ZERO)
         if requested > available:
-            is_cpu = name == CPU
             excesses.append(
                 Excess(
                     resource=name,
-                    requested=requested.milli_value() if is_cpu else requested.value(),
-                    allocatable=available.milli_value() if is_cpu else available.value(),
+                    requested=counted_amount(name, requested),
+                    allocatable=counted_amount(name, available),
                 )
             )
     return ResizeBeyondNode(excesses=tuple(excesses)) if excesses else None

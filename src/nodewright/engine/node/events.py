@@ -16,7 +16,7 @@ from nodewright.model.reasons.devices import DeviceAllocationFailed
 from nodewright.model.reasons.verdict import Verdict
 
 if TYPE_CHECKING:
-    from nodewright.engine.node.restart.restart_rehearsal import StoredState
+    from nodewright.engine.node.restart.kubelet_startup import StoredState
 
 
 class PodAdded(msgspec.Struct, frozen=True):

@@ -16,10 +16,9 @@ from nodewright.engine.core.cgroups.cgroup_plan import (
     top_level_cgroups,
 )
 from nodewright.engine.core.cgroups.cgroup_settings import ContainerCpuset
-from nodewright.engine.core.cpu.cpu_policy import CPUPolicy, NoneCPUPolicy, StaticCPUPolicy
+from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.engine.core.requests.effective_resources import pod_level_resources_set
-from nodewright.engine.node.managers.hint_providers import CPUProvider
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState, without_ungated_resources
 from nodewright.model.kubernetes.objects import Container, Pod
@@ -126,7 +125,7 @@ def container_cpusets(pod: Pod, state: NodeState, memory: MemoryState) -> dict[s
     Departs: ephemeral containers follow the shared pool; a kubelet leaves them on CPUs that have become exclusive.
     """
     cpusets = {}
-    policy = _cpu_policy(state.config)
+    policy = state.config.managers.static_cpu_policy
     for container in (*pod.spec.containers, *pod.spec.init_containers, *pod.spec.ephemeral_containers):
         cpus = state.held.cpu.usable(pod.uid, container.name)
         exclusive_cpus = state.held.cpu.exclusive(pod.uid, container.name)
@@ -147,14 +146,16 @@ def container_cpusets(pod: Pod, state: NodeState, memory: MemoryState) -> dict[s
     return cpusets
 
 
-def _is_exclusive(pod: Pod, container: Container, policy: CPUPolicy, gates: FeatureGates) -> bool:
+def _is_exclusive(
+    pod: Pod, container: Container, policy: StaticCPUPolicy | None, gates: FeatureGates
+) -> bool:
     """Whether the container's assigned CPUs are exclusive, and not shared within the pod.
 
     Follows: v1.36, kubelet/cm/cpumanager/cpu_manager.go, GetResourceIsolationLevel.
     """
     if not gates["PodLevelResourceManagers"] or not pod_level_resources_set(pod):
         return True
-    return isinstance(policy, StaticCPUPolicy) and policy.cpu_requests(pod).container_cpus(container) > 0
+    return policy is not None and policy.cpu_requests(pod).container_cpus(container) > 0
 
 
 def _pod_has_exclusive_cpus(pod: Pod, state: NodeState, cpusets: Mapping[str, ContainerCpuset]) -> bool:
@@ -168,18 +169,12 @@ def _pod_has_exclusive_cpus(pod: Pod, state: NodeState, cpusets: Mapping[str, Co
     return any(unquoted)
 
 
-def _cpu_policy(config: NodeConfig) -> CPUPolicy:
-    return next(
-        provider.policy for provider in config.managers.providers if isinstance(provider, CPUProvider)
-    )
-
-
 def _all_cpus(config: NodeConfig) -> CPUSet | None:
     """All CPUs if there are no exclusive CPUs; else None.
 
     Follows: v1.36, kubelet/cm/node_container_manager_linux.go, getCgroupConfig.
     """
-    if not isinstance(_cpu_policy(config), NoneCPUPolicy):
+    if config.managers.static_cpu_policy is not None:
         return None
     cores = (core for numa in config.parts.machine.topology for core in numa.cores)
     return CPUSet.from_ids(cpu for core in cores for cpu in core.thread_ids)

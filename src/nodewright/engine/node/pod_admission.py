@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
 from nodewright.engine.core.devices.device_assignment import (
     DevicesByResource,
     container_device_ids,
@@ -15,7 +14,6 @@ from nodewright.engine.core.devices.device_assignment import (
     in_use_counts,
 )
 from nodewright.engine.core.eviction.eviction_state import pressure_refusal
-from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
 from nodewright.engine.core.memory.memory_state import Block
 from nodewright.engine.core.pod_features import (
     app_armor_refusal,
@@ -27,7 +25,7 @@ from nodewright.engine.core.predicates.predicate_check import PredicateResult, c
 from nodewright.engine.core.preemption.greedy import PreemptionVictims, victims_for
 from nodewright.engine.core.topology.manager_config import NONE_POLICY
 from nodewright.engine.node.actions import Action, CountPreemption, KillPod, RecordPodEvent, StatusChange
-from nodewright.engine.node.managers.hint_providers import CPUProvider, Holdings, MemoryProvider
+from nodewright.engine.node.managers.hint_providers import Holdings
 from nodewright.engine.node.managers.manager_admission import AlignmentResult, ResourceManagers, align_pod
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState, container_names, without_ungated_resources
@@ -239,19 +237,13 @@ def placement_by(managers: ResourceManagers, held: Holdings, pod: Pod) -> Placem
 
 def unallocated_resources(state: NodeState) -> UnallocatedResources:
     """The unallocated resources of the node in this state."""
-    held = state.held
-    shared, reserved = None, CPUSet()
-    memory: tuple[NUMAMemoryFree, ...] = ()
-    for provider in state.config.managers.providers:
-        match provider:
-            case CPUProvider(policy=StaticCPUPolicy(reserved=policy_reserved)):
-                shared, reserved = held.cpu.default, policy_reserved
-            case MemoryProvider(policy=StaticMemory()):
-                memory = _memory_left(state)
-            case _:
-                pass
+    held, managers = state.held, state.config.managers
+    cpu_policy = managers.static_cpu_policy
     return UnallocatedResources(
-        shared_cpus=shared, reserved_cpus=reserved, memory=memory, devices=free_devices(held.devices)
+        shared_cpus=held.cpu.default if cpu_policy else None,
+        reserved_cpus=cpu_policy.reserved if cpu_policy else CPUSet(),
+        memory=_memory_left(state) if managers.static_memory_policy else (),
+        devices=free_devices(held.devices),
     )
 
 

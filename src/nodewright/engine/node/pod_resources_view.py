@@ -5,8 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from nodewright.engine.core.devices.device_state import EMPTY_DEVICE_LIST, NO_NUMA_NODE, DeviceState
-from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
-from nodewright.engine.node.managers.hint_providers import CPUProvider, MemoryProvider
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState
 from nodewright.model.kubernetes.node_profile import Device, MemoryBlock
@@ -71,21 +69,16 @@ def allocatable_cpus_and_memory(config: NodeConfig) -> AllocatableResources:
     Follows: v1.36, cpumanager/policy_static.go, GetAllocatableCPUs; memorymanager/policy_static.go,
         GetAllocatableMemory.
     """
-    cpus, memory = CPUSet(), tuple[MemoryBlock, ...]()
-    for provider in config.managers.providers:
-        match provider:
-            case CPUProvider(policy=policy):
-                cpus = policy.allocatable
-            case MemoryProvider(policy=StaticMemory() as static):
-                memory = tuple(
-                    MemoryBlock((numa,), resource, table.allocatable)
-                    for numa, node in sorted(static.initial_machine.items())
-                    for resource, table in sorted(node.tables.items())
-                    if table.allocatable
-                )
-            case _:
-                pass
-    return AllocatableResources(cpus=cpus, memory=memory)
+    cpu_policy, memory_policy = config.managers.static_cpu_policy, config.managers.static_memory_policy
+    return AllocatableResources(
+        cpus=cpu_policy.allocatable if cpu_policy else CPUSet(),
+        memory=tuple(
+            MemoryBlock((numa,), resource, table.allocatable)
+            for numa, node in sorted((memory_policy.initial_machine if memory_policy else {}).items())
+            for resource, table in sorted(node.tables.items())
+            if table.allocatable
+        ),
+    )
 
 
 def _allocated(devices: DeviceState, uid: str, container: str) -> Iterator[ContainerDevices]:

@@ -1,6 +1,7 @@
 """Previews: the preemption for a critical pod, and the evictions that a usage leads to."""
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.engine.core.eviction.eviction_order import RankChange, rank_changes
 from nodewright.engine.core.eviction.eviction_policy import EvictionForecast, eviction_forecast
@@ -57,20 +58,14 @@ class PreemptionPreview(msgspec.Struct, frozen=True, kw_only=True):
 def preemption_preview(state: NodeState, pod: Pod) -> PreemptionPreview:
     """The preemption preview of a pod that is assigned to the node now."""
     result = step(state, PodAdded(pod))
-    critical = is_critical(pod)
-    preview = PreemptionPreview(pod=pod, critical=critical, step=result)
+    preview = PreemptionPreview(pod=pod, critical=is_critical(pod), step=result)
     if result.victims is not None:
-        victims = result.victims
-        return PreemptionPreview(
-            pod=pod, critical=critical, step=result, missing=victims.missing, candidates=victims.candidates
-        )
+        return replace(preview, missing=result.victims.missing, candidates=result.victims.candidates)
     if not preview.unmet:
         return preview
     before, counted = state.without_pod(pod.uid), without_ungated_resources(pod, state.config)
-    return PreemptionPreview(
-        pod=pod,
-        critical=critical,
-        step=result,
+    return replace(
+        preview,
         missing=missing_amounts(predicate_result(before, counted, result.state.held).failures),
         candidates=preemption_candidates(counted, before.pods.values(), state.config.requests),
     )

@@ -7,10 +7,9 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.core.cpu.cpu_allocation import cpu_stock
-from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
 from nodewright.engine.core.devices.device_state import EMPTY_DEVICE_LIST, DeviceState, device_stock
 from nodewright.engine.core.memory.memory_state import MemoryState, free_memory
-from nodewright.engine.node.managers.hint_providers import CPUProvider, Holdings
+from nodewright.engine.node.managers.hint_providers import Holdings
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import CPU
@@ -84,11 +83,8 @@ ResourceEvidence: TypeAlias = tuple[CPUsOfNUMA, ...] | tuple[MemorySite, ...] | 
 def resource_evidence(config: NodeConfig, held: Holdings, resource: str, names: PodNames) -> ResourceEvidence:
     """The free amounts and holders of a resource on each NUMA node."""
     if resource == CPU:
-        policy = next(
-            (provider.policy for provider in config.managers.providers if isinstance(provider, CPUProvider)),
-            None,
-        )
-        if not isinstance(policy, StaticCPUPolicy):
+        policy = config.managers.static_cpu_policy
+        if policy is None:
             return None
         return tuple(_named_cpus(site, names) for site in cpu_stock(policy, held.cpu))
     if held.devices.is_device_plugin_resource(resource):
@@ -103,10 +99,8 @@ def resource_evidence(config: NodeConfig, held: Holdings, resource: str, names: 
 
 def device_sites(state: DeviceState, resource: str, names: PodNames) -> tuple[DeviceSite, ...]:
     """The devices of the resource by their NUMA nodes, with their holders."""
-    stock, listed = (
-        _named_stock(device_stock(state, resource), names),
-        state.device_lists.get(resource, EMPTY_DEVICE_LIST),
-    )
+    stock = _named_stock(device_stock(state, resource), names)
+    listed = state.device_lists.get(resource, EMPTY_DEVICE_LIST)
     sites = []
     for place in stock.places:
         local_devices = {device for device, mask in listed.numa_masks.items() if mask == place.numa.mask}

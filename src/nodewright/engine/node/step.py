@@ -147,7 +147,7 @@ def readmit_pods(
     Departs: pods are judged by what the new configuration leaves them; a kubelet that is slow to write its
         node object judges by what the former one left.
     """
-    from nodewright.engine.node.restart.restart_rehearsal import pods_in_sync_order  # noqa: PLC0415 - start-up time
+    from nodewright.engine.node.restart.kubelet_startup import pods_in_sync_order  # noqa: PLC0415 - start-up time
 
     readmitted = []
     for pod in pods_in_sync_order(pods):
@@ -295,7 +295,7 @@ def _restart(state: NodeState, event: KubeletRestarted) -> Step:
     Follows: v1.36, pkg/kubelet/kubelet.go, syncLoopIteration, HandlePodAdditions, initializeRuntimeDependentModules.
     """
     from nodewright.engine.node.resize import resume_resizes  # noqa: PLC0415 - start-up time
-    from nodewright.engine.node.restart.restart_rehearsal import start_kubelet, with_plugins_registered  # noqa: PLC0415 - as above
+    from nodewright.engine.node.restart.kubelet_startup import start_kubelet, with_plugins_registered  # noqa: PLC0415 - as above
 
     if isinstance(event.parts, Refused):
         return _down(state, event.parts.because)

@@ -2,13 +2,10 @@
 
 import msgspec
 
-from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
-from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
 from nodewright.engine.core.pod_features import has_app_armor_profile
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.core.topology.manager_config import RESTRICTED, SINGLE_NUMA_NODE
-from nodewright.engine.node.managers.hint_providers import CPUProvider, MemoryProvider
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.kubernetes.node_profile import NodePart
 from nodewright.model.kubernetes.objects import Container, Pod
@@ -113,11 +110,11 @@ _MEANING = {
 def _whole_configuration(config: NodeConfig, pod: Pod) -> _Questions:
     """With an unknown configuration it is unknown whether the managers affect the pod."""
     uses_managers = qos_class(pod) is QOSClass.GUARANTEED or any(_extended(pod))
-    return _unknown(config, NodePart.CONFIGURATION, "resource managers") if uses_managers else []
+    return _unknown(config, "resource managers", NodePart.CONFIGURATION) if uses_managers else []
 
 
 def _cpus(config: NodeConfig, pod: Pod) -> _Questions:
-    policy = _cpu_policy(config)
+    policy = config.managers.static_cpu_policy
     if policy is None:
         return []
     demand = policy.cpu_requests(pod)
@@ -125,19 +122,14 @@ def _cpus(config: NodeConfig, pod: Pod) -> _Questions:
         return []
     questions: _Questions = []
     if policy.options.full_pcpus_only or (policy.options.align_by_socket and _is_demanding(config)):
-        questions += _unknown(config, NodePart.CPU_LAYOUT, "CPU manager")
+        questions += _unknown(config, "CPU manager", NodePart.CPU_LAYOUT)
     if _is_demanding(config) and _has_several(config):
-        questions += _unknown(config, NodePart.CPUS, "CPU manager") + _unknown(
-            config, NodePart.NUMA_NODES, "CPU manager"
-        )
+        questions += _unknown(config, "CPU manager", NodePart.CPUS, NodePart.NUMA_NODES)
     return questions
 
 
 def _memory(config: NodeConfig, pod: Pod) -> _Questions:
-    is_static = any(
-        isinstance(provider, MemoryProvider) and isinstance(provider.policy, StaticMemory)
-        for provider in config.managers.providers
-    )
+    is_static = config.managers.static_memory_policy is not None
     requests_memory = any(
         name == MEMORY or is_huge_page(name)
         for container in _containers(pod)
@@ -147,9 +139,7 @@ def _memory(config: NodeConfig, pod: Pod) -> _Questions:
         return []
     if not _has_several(config):
         return []
-    return _unknown(config, NodePart.MEMORY, "memory manager") + _unknown(
-        config, NodePart.NUMA_NODES, "memory manager"
-    )
+    return _unknown(config, "memory manager", NodePart.MEMORY, NodePart.NUMA_NODES)
 
 
 def _devices(config: NodeConfig, pod: Pod) -> _Questions:
@@ -159,11 +149,11 @@ def _devices(config: NodeConfig, pod: Pod) -> _Questions:
     requested = _extended(pod)
     if unknown is None or not (requested & {*unknown.names} if unknown.names else requested):
         return []
-    return _unknown(config, NodePart.DEVICES, "device manager")
+    return _unknown(config, "device manager", NodePart.DEVICES)
 
 
-def _unknown(config: NodeConfig, part: NodePart, component: str) -> _Questions:
-    return [(part, component)] if part in config.facts.unknown_parts else []
+def _unknown(config: NodeConfig, component: str, *parts: NodePart) -> _Questions:
+    return [(part, component) for part in parts if part in config.facts.unknown_parts]
 
 
 def _is_demanding(config: NodeConfig) -> bool:
@@ -174,13 +164,6 @@ def _is_demanding(config: NodeConfig) -> bool:
 def _has_several(config: NodeConfig) -> bool:
     """Whether there is, or may be, more than one NUMA node."""
     return NodePart.NUMA_NODES in config.facts.unknown_parts or len(config.parts.machine.topology) > 1
-
-
-def _cpu_policy(config: NodeConfig) -> StaticCPUPolicy | None:
-    for provider in config.managers.providers:
-        if isinstance(provider, CPUProvider) and isinstance(provider.policy, StaticCPUPolicy):
-            return provider.policy
-    return None
 
 
 def _containers(pod: Pod) -> tuple[Container, ...]:

@@ -340,6 +340,16 @@ class ParsedReservations(msgspec.Struct, frozen=True):
     faults: tuple[ConfigFault, ...] = ()
 
 
+def eviction_settings(config: KubeletConfiguration) -> EvictionSettings:
+    """The eviction settings of the configuration."""
+    return EvictionSettings(
+        hard=config.eviction_hard,
+        soft=config.eviction_soft,
+        soft_grace_period=config.eviction_soft_grace_period,
+        minimum_reclaim=config.eviction_minimum_reclaim,
+    )
+
+
 def parse_reservations(
     config: KubeletConfiguration, machine: MachineInfo | None = None
 ) -> ParsedReservations:

@@ -101,6 +101,11 @@ def is_scalar(name: str) -> bool:
     )
 
 
+def counted_amount(name: str, amount: Quantity) -> int:
+    """The amount as Kubernetes counts it: cpu in thousandths, everything else in units; rounded up."""
+    return amount.milli_value() if name == CPU else amount.value()
+
+
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 

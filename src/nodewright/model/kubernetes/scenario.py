@@ -144,21 +144,14 @@ class ScenarioEvent(msgspec.Struct, frozen=True, rename="camel"):
         return next(name for field, name in EVENT_KINDS.items() if getattr(self, field) is not None)
 
 
-EVENT_KINDS = {
-    "add": "add",
-    "remove": "remove",
-    "found": "found",
-    "kill_failed": "killFailed",
-    "restart": "restart",
-    "observe": "observe",
-    "started": "started",
-    "resize": "resize",
-    "devices": "devices",
-    "served": "served",
-}
-"""The kinds of events: the field's name, and its name in documents."""
 EVENT_DETAIL_FIELDS = ("preferred", "actions")
 """Fields that accompany an event."""
+EVENT_KINDS = {
+    field.name: field.encode_name
+    for field in msgspec.structs.fields(ScenarioEvent)
+    if field.name not in EVENT_DETAIL_FIELDS
+}
+"""The kinds of events: the field's name, and its name in documents."""
 
 
 class JournalHeader(msgspec.Struct, frozen=True, rename="camel"):

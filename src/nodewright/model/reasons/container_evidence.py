@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.model.kubernetes.objects import (
     Container,
@@ -318,10 +319,8 @@ class NodesUnsuitable(StatusClue, frozen=True, kw_only=True):
         if not self.total:
             return self.reason
         nodes = f"{self.node_count} of {self.total} node{'' if self.total == 1 else 's'}"
-        for pattern, text, _ in _SCHEDULER_REASONS:
-            match = re.fullmatch(pattern, self.reason)
-            if match is not None:
-                return f"{nodes}: {match.expand(text)}{self.requested and f' ({self.requested})'}"
+        if texts := self._texts():
+            return f"{nodes}: {texts[0]}{self.requested and f' ({self.requested})'}"
         return f"{nodes}: {self.reason}"
 
     def open_question(self) -> str:
@@ -330,10 +329,13 @@ class NodesUnsuitable(StatusClue, frozen=True, kw_only=True):
         return f"how much {self.reason.partition(' ')[2]} each node has left: the message has no amounts"
 
     def remedies(self) -> tuple[str, ...]:
-        for pattern, _, remedy in _SCHEDULER_REASONS:
-            match = re.fullmatch(pattern, self.reason)
-            if match is not None:
-                return (match.expand(remedy),) if remedy else ()
+        return self._texts()[1:]
+
+    def _texts(self) -> tuple[str, ...]:
+        """Our sentence and the remedy; none for a reason that is not in the table."""
+        for pattern, *templates in _SCHEDULER_REASONS:
+            if match := re.fullmatch(pattern, self.reason):
+                return tuple(map(match.expand, templates))
         return ()
 
 
@@ -544,28 +546,18 @@ def _requested(pod: Pod, resource: str) -> str:
 
 
 def _resize(condition: PodCondition) -> ResizeWaits:
-    short = re.match(
-        r"Node didn't have enough resource: (\S+), requested: (\d+), used: (\d+), capacity: (\d+)",
+    waits = ResizeWaits(reason=condition.reason, message=condition.message)
+    shortage = re.match(
+        r"Node didn't have enough (?:resource: (\S+), requested: (\d+), used: (\d+)|capacity: (\S+), requested: (\d+))"
+        r", capacity: (\d+)",
         condition.message,
     )
-    if short is not None:
-        requested, used, capacity = map(int, short.groups()[1:])
-        return ResizeWaits(
-            reason=condition.reason,
-            message=condition.message,
-            resource=short[1],
-            requested=requested,
-            available=max(capacity - used, 0),
-        )
-    small = re.match(
-        r"Node didn't have enough capacity: (\S+), requested: (\d+), capacity: (\d+)", condition.message
+    if shortage is None:
+        return waits
+    resource, requested, used, other_resource, other_requested, capacity = shortage.groups("")
+    return replace(
+        waits,
+        resource=resource or other_resource,
+        requested=int(requested or other_requested),
+        available=max(int(capacity) - int(used or 0), 0),
     )
-    if small is not None:
-        return ResizeWaits(
-            reason=condition.reason,
-            message=condition.message,
-            resource=small[1],
-            requested=int(small[2]),
-            available=int(small[3]),
-        )
-    return ResizeWaits(reason=condition.reason, message=condition.message)

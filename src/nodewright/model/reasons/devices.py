@@ -60,6 +60,13 @@ class DeviceStock(msgspec.Struct, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- refusals
 
 
+class OwnDeviceFact(ManagerFact, frozen=True):
+    """A fact that the kubelet does not report, so that its text is ours."""
+
+    def kubelet_error(self) -> str:
+        return self.sentence()
+
+
 class DeviceRequestChanged(ManagerFact, frozen=True, kw_only=True):
     """A container holds another number of devices than it requests now.
 
@@ -192,7 +199,7 @@ class DevicePreferenceFailed(ManagerFact, frozen=True, kw_only=True):
         return f"{self.resource}: the plugin's GetPreferredAllocation failed: {self.error}{left}"
 
 
-class PreferenceWanted(ManagerFact, frozen=True, kw_only=True):
+class PreferenceWanted(OwnDeviceFact, frozen=True, kw_only=True):
     """Not a refusal yet: the plugin's GetPreferredAllocation is called first, then the pod is decided again."""
 
     resource: str
@@ -200,9 +207,6 @@ class PreferenceWanted(ManagerFact, frozen=True, kw_only=True):
     available: tuple[str, ...]
     must_include: tuple[str, ...]
     size: int
-
-    def kubelet_error(self) -> str:
-        return self.sentence()
 
     def sentence(self) -> str:
         return f"{self.resource}: GetPreferredAllocation is called for {self.size} of {_ids(self.available)}"
@@ -263,7 +267,7 @@ class DevicesMiscounted(ManagerFact, frozen=True, kw_only=True):
         return f"{self.resource}: {self.requested} devices cannot be allocated"
 
 
-class DeviceUnlisted(ManagerFact, frozen=True, kw_only=True):
+class DeviceUnlisted(OwnDeviceFact, frozen=True, kw_only=True):
     """The kubelet crashes: it looks up a device that the plugin no longer lists."""
 
     resource: str
@@ -275,9 +279,6 @@ class DeviceUnlisted(ManagerFact, frozen=True, kw_only=True):
         Departs: a kubelet that crashes reports nothing; the reason is then `KubeletCrashes`.
         """
         return KubeletText("KubeletCrashes", self.kubelet_error())
-
-    def kubelet_error(self) -> str:
-        return self.sentence()
 
     def sentence(self) -> str:
         return f"{self.resource}: the kubelet crashes, because its plugin no longer lists {self.device}"
@@ -302,7 +303,7 @@ class DeviceTier(msgspec.Struct, frozen=True, kw_only=True):
     taken: tuple[str, ...]
 
 
-class DevicesChosen(ManagerFact, frozen=True, kw_only=True):
+class DevicesChosen(OwnDeviceFact, frozen=True, kw_only=True):
     """The devices that a container got, rank by rank."""
 
     resource: str
@@ -310,22 +311,16 @@ class DevicesChosen(ManagerFact, frozen=True, kw_only=True):
     """The NUMA affinity from the topology manager; None: no affinity."""
     tiers: tuple[DeviceTier, ...]
 
-    def kubelet_error(self) -> str:
-        return self.sentence()
-
     def sentence(self) -> str:
         tiers = (f"{_ids(tier.taken)} {_TIERS[tier.why]}" for tier in self.tiers)
         return f"{self.resource}: {', then '.join(tiers)}"
 
 
-class UnhealthyDevicesReused(ManagerFact, frozen=True, kw_only=True):
+class UnhealthyDevicesReused(OwnDeviceFact, frozen=True, kw_only=True):
     """The kubelet reuses devices of the pod's init containers that have become unhealthy."""
 
     resource: str
     devices: tuple[str, ...]
-
-    def kubelet_error(self) -> str:
-        return self.sentence()
 
     def sentence(self) -> str:
         return f"{self.resource}: {_ids(self.devices)}, reused from an init container, are no longer healthy"

@@ -27,6 +27,22 @@ class Fact(msgspec.Struct, frozen=True):
         """The fact in words, without a full stop."""
 
 
+class StartFact(Fact, frozen=True):
+    """Why the kubelet does not start: an error, without the status of a pod."""
+
+    @abstractmethod
+    def kubelet_error(self) -> str:
+        """The error with which the kubelet ends."""
+
+    def kubelet(self) -> KubeletText:
+        """The error, as a text without a reason."""
+        return KubeletText("", self.kubelet_error())
+
+    def sentence(self) -> str:
+        """The kubelet's error, where it states everything."""
+        return self.kubelet_error()
+
+
 class ManagerFact(Fact, frozen=True):
     """A fact of the CPU, memory or device manager, which is an error inside the kubelet."""
 

@@ -10,12 +10,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from nodewright.model.reasons.fact import Fact, KubeletText
+from nodewright.model.reasons.fact import StartFact
 from nodewright.model.values.golang import quoted
 from nodewright.model.values.quantity import Quantity
 
 
-class ConfigurationRefused(Fact, frozen=True, kw_only=True):
+class ConfigurationRefused(StartFact, frozen=True, kw_only=True):
     """The kubelet rejects its configuration."""
 
     path: str
@@ -23,8 +23,8 @@ class ConfigurationRefused(Fact, frozen=True, kw_only=True):
     error: str
     """The kubelet's error."""
 
-    def kubelet(self) -> KubeletText:
-        return KubeletText("", self.error)
+    def kubelet_error(self) -> str:
+        return self.error
 
     def sentence(self) -> str:
         return f"{self.path}: {self.error}" if self.path else self.error
@@ -46,13 +46,13 @@ class OverReserved(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class ReservedBeyondCapacity(Fact, frozen=True, kw_only=True):
+class ReservedBeyondCapacity(StartFact, frozen=True, kw_only=True):
     """More of these resources is reserved than their capacity; the kubelet checks this after its managers start."""
 
     over: tuple[OverReserved, ...]
 
-    def kubelet(self) -> KubeletText:
-        return KubeletText("", over_reservation_message(self.over))
+    def kubelet_error(self) -> str:
+        return over_reservation_message(self.over)
 
     def sentence(self) -> str:
         return "; ".join(over.sentence() for over in self.over)
@@ -98,7 +98,7 @@ class FormatTried(msgspec.Struct, frozen=True, kw_only=True):
     """The checksum of the file's content, if only the checksum is wrong."""
 
 
-class StateFileDamaged(Fact, frozen=True, kw_only=True):
+class StateFileDamaged(StartFact, frozen=True, kw_only=True):
     """The file has none of its formats: truncated, edited by hand, or written by another kubelet."""
 
     file: StateFile
@@ -106,14 +106,10 @@ class StateFileDamaged(Fact, frozen=True, kw_only=True):
     tried: tuple[FormatTried, ...]
     """The formats in the order in which the kubelet tries them; it reports only the last error."""
 
-    def kubelet(self) -> KubeletText:
+    def kubelet_error(self) -> str:
         error = self.tried[-1].error
         # The kubelet starts in spite of a damaged file of the device manager.
-        return (
-            KubeletText("", error)
-            if self.file is StateFile.DEVICES
-            else _restore(error, self.file, self.path)
-        )
+        return error if self.file is StateFile.DEVICES else _restore(error, self.file, self.path)
 
     def sentence(self) -> str:
         newest = self.tried[0]
@@ -125,7 +121,7 @@ class StateFileDamaged(Fact, frozen=True, kw_only=True):
         return f"{differs}: damaged, edited by hand, or written by a kubelet with other feature gates"
 
 
-class StatePolicyDiffers(Fact, frozen=True, kw_only=True):
+class StatePolicyDiffers(StartFact, frozen=True, kw_only=True):
     """The file was written under a policy that differs from the configured one."""
 
     file: StateFile
@@ -133,7 +129,7 @@ class StatePolicyDiffers(Fact, frozen=True, kw_only=True):
     configured: str
     written: str
 
-    def kubelet(self) -> KubeletText:
+    def kubelet_error(self) -> str:
         prefix = "[memorymanager] " if self.file is StateFile.MEMORY else ""
         error = (
             f"{prefix}configured policy {quoted(self.configured)} differs from state checkpoint policy "
@@ -148,7 +144,7 @@ class StatePolicyDiffers(Fact, frozen=True, kw_only=True):
         )
 
 
-class StateContainerUnknown(Fact, frozen=True, kw_only=True):
+class StateContainerUnknown(StartFact, frozen=True, kw_only=True):
     """A file of the oldest format names a container id that no longer exists."""
 
     path: str
@@ -156,7 +152,7 @@ class StateContainerUnknown(Fact, frozen=True, kw_only=True):
     by_old_kubelet: bool = False
     """Whether a kubelet without pod entries reads it, which words the error differently."""
 
-    def kubelet(self) -> KubeletText:
+    def kubelet_error(self) -> str:
         unknown = f"containerID '{self.container_id}' not found in initial containers list"
         failure = "failed to migrate checkpoint from v1 to v2"
         if self.by_old_kubelet:
@@ -167,7 +163,7 @@ class StateContainerUnknown(Fact, frozen=True, kw_only=True):
         return f"{self.path}: in the oldest format, and its container {self.container_id} no longer runs"
 
 
-class StateCPUsUnreadable(Fact, frozen=True, kw_only=True):
+class StateCPUsUnreadable(StartFact, frozen=True, kw_only=True):
     """A CPU set in the file cannot be parsed; without a pod it is that of the shared pool."""
 
     path: str
@@ -177,7 +173,7 @@ class StateCPUsUnreadable(Fact, frozen=True, kw_only=True):
     pod: str = ""
     container: str = ""
 
-    def kubelet(self) -> KubeletText:
+    def kubelet_error(self) -> str:
         if self.pod:
             holder = f"container {quoted(self.container)} in pod {quoted(self.pod)}"
             error = f"could not parse cpuset {quoted(self.cpus)} for {holder}: {self.error}"
@@ -193,7 +189,7 @@ class StateCPUsUnreadable(Fact, frozen=True, kw_only=True):
         return f"{self.path}: {cpus} is not a CPU set ({self.error})"
 
 
-class StateEntryNull(Fact, frozen=True, kw_only=True):
+class StateEntryNull(StartFact, frozen=True, kw_only=True):
     """The kubelet crashes on reading the file: it has null where a NUMA node's memory should be.
 
     Departs: a kubelet that crashes prints Go's error and a stack trace; only the error is reproduced.
@@ -204,8 +200,8 @@ class StateEntryNull(Fact, frozen=True, kw_only=True):
     resource: str
     """The memory type; empty: the whole node is null."""
 
-    def kubelet(self) -> KubeletText:
-        return KubeletText("", "runtime error: invalid memory address or nil pointer dereference")
+    def kubelet_error(self) -> str:
+        return "runtime error: invalid memory address or nil pointer dereference"
 
     def sentence(self) -> str:
         what = f"{self.resource} of NUMA node {self.numa}" if self.resource else f"NUMA node {self.numa}"
@@ -231,9 +227,8 @@ _OWNERS = {
 }
 
 
-def _restore(error: str, file: StateFile, path: str) -> KubeletText:
-    return KubeletText(
-        "",
+def _restore(error: str, file: StateFile, path: str) -> str:
+    return (
         f"could not restore state from checkpoint: {error}, please drain this node and delete "
-        f"{_OWNERS[file]} checkpoint file {quoted(path)} before restarting Kubelet",
+        f"{_OWNERS[file]} checkpoint file {quoted(path)} before restarting Kubelet"
     )

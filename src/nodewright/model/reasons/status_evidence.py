@@ -268,79 +268,64 @@ def _consumer(match: re.Match[str]) -> StatusFact:
     )
 
 
-def _sysctl(match: re.Match[str]) -> StatusFact:
-    return SysctlForbidden(sysctl=match[1], host_namespace=match[2] or "")
-
-
-_FACTS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], StatusFact]], ...] = (
+_PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], StatusFact]], ...] = (
     (
-        lazy_pattern(
-            r"Node didn't have enough resource: (\S+), requested: (-?\d+), used: (-?\d+), capacity: (-?\d+)"
-        ),
+        r"Node didn't have enough resource: (\S+), requested: (-?\d+), used: (-?\d+), capacity: (-?\d+)",
         _shortage,
     ),
     (
-        lazy_pattern(r"not enough cpus available to satisfy request: requested=(\d+), available=(\d+)"),
+        r"not enough cpus available to satisfy request: requested=(\d+), available=(\d+)",
         lambda match: NotEnoughCPUs(requested=int(match[1]), available=int(match[2])),
     ),
     (
-        lazy_pattern(r"SMT Alignment Error: requested (\d+) cpus not multiple cpus per core = (\d+)"),
+        r"SMT Alignment Error: requested (\d+) cpus not multiple cpus per core = (\d+)",
         lambda match: NotWholeCores(requested=int(match[1]), cpus_per_core=int(match[2])),
     ),
     (
-        lazy_pattern(
-            r"available physical CPUs = (\d+), requested CPUs = (\d+), CPUs per core = (\d+)",
-        ),
+        r"available physical CPUs = (\d+), requested CPUs = (\d+), CPUs per core = (\d+)",
         lambda match: NotEnoughWholeCores(
             available=int(match[1]), requested=int(match[2]), cpus_per_core=int(match[3])
         ),
     ),
     (
-        lazy_pattern(
-            r"requested number of devices unavailable for (\S+)\. Requested: (\d+), Available: (\d+)"
-        ),
+        r"requested number of devices unavailable for (\S+)\. Requested: (\d+), Available: (\d+)",
         lambda match: TooFewDevices(resource=match[1], requested=int(match[2]), available=int(match[3])),
     ),
     (
-        lazy_pattern(r'forbidden sysctl: "([^"]*)" not allow(?:listed|ed with host (\w+) enabled)'),
-        _sysctl,
+        r'forbidden sysctl: "([^"]*)" not allow(?:listed|ed with host (\w+) enabled)',
+        lambda match: SysctlForbidden(sysctl=match[1], host_namespace=match[2] or ""),
     ),
     (
-        lazy_pattern(r"Pod requires node features that are not available: (.+)"),
+        r"Pod requires node features that are not available: (.+)",
         lambda match: NodeFeaturesMissing(features=tuple(match[1].split(", "))),
     ),
     (
-        lazy_pattern(r"^Predicate (\S+) failed: (.+)"),
+        r"^Predicate (\S+) failed: (.+)",
         lambda match: OtherPredicate(predicate=match[1], description=match[2]),
     ),
     (
-        lazy_pattern(r"The node had condition: \[([^\]]*)\]"),
+        r"The node had condition: \[([^\]]*)\]",
         lambda match: ConditionsThen(conditions=tuple(match[1].split())),
     ),
     (
-        lazy_pattern(
-            r"The node was low on resource: (\S+?)\. (?:Threshold quantity: (\S+), available: (\S+)\. )?"
-        ),
+        r"The node was low on resource: (\S+?)\. (?:Threshold quantity: (\S+), available: (\S+)\. )?",
         _low,
     ),
     (
-        lazy_pattern(
-            r"(Container|Pod) (\S+) was using (\S+), request is (\S+), has larger consumption of (\S+)\."
-        ),
+        r"(Container|Pod) (\S+) was using (\S+), request is (\S+), has larger consumption of (\S+)\.",
         _consumer,
     ),
     (
-        lazy_pattern(r'Container (\S+) exceeded its local ephemeral storage limit "([^"]*)"'),
+        r'Container (\S+) exceeded its local ephemeral storage limit "([^"]*)"',
         lambda match: OverLimit(what="container", name=match[1], limit=match[2]),
     ),
     (
-        lazy_pattern(
-            r"Pod ephemeral local storage usage exceeds the total limit of containers (\S+?)\.(?:\s|$)"
-        ),
+        r"Pod ephemeral local storage usage exceeds the total limit of containers (\S+?)\.(?:\s|$)",
         lambda match: OverLimit(what="pod", name="", limit=match[1]),
     ),
     (
-        lazy_pattern(r'Usage of EmptyDir volume "([^"]*)" exceeds the limit "([^"]*)"'),
+        r'Usage of EmptyDir volume "([^"]*)" exceeds the limit "([^"]*)"',
         lambda match: OverLimit(what="emptyDir", name=match[1], limit=match[2]),
     ),
 )
+_FACTS = tuple((lazy_pattern(pattern), fact) for pattern, fact in _PATTERNS)

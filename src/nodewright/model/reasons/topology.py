@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from nodewright.model.reasons.fact import Fact, KubeletText, numa_nodes
+from nodewright.model.reasons.fact import Fact, KubeletText, StartFact, numa_nodes
 from nodewright.model.values.golang import quoted
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.subsets import nonempty_subsets
@@ -15,15 +15,11 @@ from nodewright.model.values.topology_hints import Hint, Offer, ResourceHintList
 # ---------------------------------------------------------------- the policy and its options
 
 
-class TopologyStartFact(Fact, frozen=True):
+class TopologyStartFact(StartFact, frozen=True):
     """Why the kubelet does not start its topology manager.
 
     Follows: v1.36, topologymanager/topology_manager.go, NewManager; policy_options.go; numa_info.go.
     """
-
-    def sentence(self) -> str:
-        """The kubelet's error, which states everything."""
-        return self.kubelet().message
 
 
 class TopologyOptionUnknown(TopologyStartFact, frozen=True, kw_only=True):
@@ -31,8 +27,8 @@ class TopologyOptionUnknown(TopologyStartFact, frozen=True, kw_only=True):
 
     option: str
 
-    def kubelet(self) -> KubeletText:
-        return KubeletText("", f"unknown Topology Manager Policy option: {quoted(self.option)}")
+    def kubelet_error(self) -> str:
+        return f"unknown Topology Manager Policy option: {quoted(self.option)}"
 
 
 class TopologyOptionGated(TopologyStartFact, frozen=True, kw_only=True):
@@ -42,13 +38,13 @@ class TopologyOptionGated(TopologyStartFact, frozen=True, kw_only=True):
     is_lower_case: bool = True
     """Whether the kubelet's text begins in lower case."""
 
-    def kubelet(self) -> KubeletText:
+    def kubelet_error(self) -> str:
         text = f"Topology Manager Policy Beta-level Options not enabled, but option {quoted(self.option)} provided"
         if self.is_lower_case:
             text = text.replace(
                 "Topology Manager Policy Beta-level Options", "topology manager policy beta-level options"
             )
-        return KubeletText("", text)
+        return text
 
     def sentence(self) -> str:
         return (
@@ -63,16 +59,13 @@ class TopologyOptionMalformed(TopologyStartFact, frozen=True, kw_only=True):
     value: str
     fault: Literal["no truth value", "no number", "beyond 64 bits"]
 
-    def kubelet(self) -> KubeletText:
+    def kubelet_error(self) -> str:
         option, value = quoted(self.option), quoted(self.value)
         if self.fault == "no truth value":
-            return KubeletText(
-                "", f"bad value for option {option}: strconv.ParseBool: parsing {value}: invalid syntax"
-            )
+            return f"bad value for option {option}: strconv.ParseBool: parsing {value}: invalid syntax"
         problem = "invalid syntax" if self.fault == "no number" else "value out of range"
-        return KubeletText(
-            "",
-            f"unable to convert policy option to integer {option}: strconv.Atoi: parsing {value}: {problem}",
+        return (
+            f"unable to convert policy option to integer {option}: strconv.Atoi: parsing {value}: {problem}"
         )
 
 
@@ -82,17 +75,15 @@ class TopologyLimitTooLow(TopologyStartFact, frozen=True, kw_only=True):
     option: str
     least: int
 
-    def kubelet(self) -> KubeletText:
-        return KubeletText(
-            "", f"the minimum value of {quoted(self.option)} should not be less than {self.least}"
-        )
+    def kubelet_error(self) -> str:
+        return f"the minimum value of {quoted(self.option)} should not be less than {self.least}"
 
 
 class NUMADistancesUnknown(TopologyStartFact, frozen=True, kw_only=True):
     """Distances between NUMA nodes are preferred, and the machine does not report them."""
 
-    def kubelet(self) -> KubeletText:
-        return KubeletText("", "cannot discover NUMA topology: error getting NUMA distances from cadvisor")
+    def kubelet_error(self) -> str:
+        return "cannot discover NUMA topology: error getting NUMA distances from cadvisor"
 
 
 class TooManyNUMANodes(TopologyStartFact, frozen=True, kw_only=True):
@@ -101,8 +92,8 @@ class TooManyNUMANodes(TopologyStartFact, frozen=True, kw_only=True):
     nodes: int
     limit: int
 
-    def kubelet(self) -> KubeletText:
-        return KubeletText("", f"unsupported on machines with more than {self.limit} NUMA Nodes")
+    def kubelet_error(self) -> str:
+        return f"unsupported on machines with more than {self.limit} NUMA Nodes"
 
 
 class TopologyPolicyUnknown(TopologyStartFact, frozen=True, kw_only=True):
@@ -110,8 +101,8 @@ class TopologyPolicyUnknown(TopologyStartFact, frozen=True, kw_only=True):
 
     policy: str
 
-    def kubelet(self) -> KubeletText:
-        return KubeletText("", f'unknown policy: "{self.policy}"')
+    def kubelet_error(self) -> str:
+        return f'unknown policy: "{self.policy}"'
 
 
 class TopologyScopeUnknown(TopologyStartFact, frozen=True, kw_only=True):
@@ -119,8 +110,8 @@ class TopologyScopeUnknown(TopologyStartFact, frozen=True, kw_only=True):
 
     scope: str
 
-    def kubelet(self) -> KubeletText:
-        return KubeletText("", f'unknown scope: "{self.scope}"')
+    def kubelet_error(self) -> str:
+        return f'unknown scope: "{self.scope}"'
 
 
 TopologyFault: TypeAlias = (

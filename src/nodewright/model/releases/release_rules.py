@@ -8,9 +8,12 @@ The feature gates of a release have stage, default, lock and dependencies, as ch
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import partial
 from typing import TypeAlias
 
 import msgspec
+
+from nodewright.model.releases.cpu_policy_options import cpu_option_stages
 
 
 class HugePageDefaults(StrEnum):
@@ -103,7 +106,7 @@ class ReleaseRules(msgspec.Struct, frozen=True, kw_only=True):
     """The vendored runc converts CPU shares to weights by a quadratic formula; else linearly."""
 
     # Resource managers
-    cpu_options: OptionStages = msgspec.field(default_factory=lambda: _CPU_OPTIONS)
+    cpu_options: OptionStages = msgspec.field(default_factory=partial(cpu_option_stages, "1.32"))
     uncore_cores_rounded_up: bool = False
     """An odd request takes whole cores of a last-level cache and leaves one CPU; else cores are rounded down."""
     pod_level_placement: PodLevelPlacement = PodLevelPlacement.BY_CONTAINERS
@@ -175,42 +178,34 @@ class FeatureGate(msgspec.Struct, frozen=True):
 GateTable: TypeAlias = Mapping[str, FeatureGate]
 """The gates of a release by name, in order."""
 
-ON, OFF = True, False
-FREE, LOCKED = False, True
 
-GateRows: TypeAlias = Mapping[tuple[FeatureStage, bool, bool], str]
-"""Names by (stage, default, locked)."""
+def gates_after(before: GateTable, rows: str, *, dependencies: str = "") -> GateTable:
+    r"""The gates of a release from those of the release before and the rows that are new or differ.
 
+    Each row begins with a line of stage, default and `locked`, or of `removed`; the names of gates follow. A line of
+    ``dependencies`` is a gate and the gates that it needs; a gate alone needs none any more.
 
-def gates_after(before: GateTable, rows: GateRows, *, removed: str = "", dependencies: str = "") -> GateTable:
-    """The gates of a release from those of the release before and the rows that are new or differ.
-
-    A line of ``dependencies`` is a gate and the gates that it needs; a gate alone needs none any more.
-
-    >>> gates = gates_after({}, {(FeatureStage.BETA, ON, FREE): "A B"}, dependencies="A B")
-    >>> gates["A"].dependencies, gates_after(gates, {}, removed="B").keys()
-    (('B',), dict_keys(['A']))
+    >>> gates = gates_after({}, "BETA on:\n A B", dependencies="A B")
+    >>> gates["A"].dependencies, gates_after(gates, "removed:\n A").keys()
+    (('B',), dict_keys(['B']))
     """
-    gates = dict(before)
-    for (stage, default, locked), names in rows.items():
-        for name in names.split():
-            kept = before[name].dependencies if name in before else ()
-            gates[name] = FeatureGate(name, stage, default, locked, kept)
+    gates, row = dict(before), [""]
+    for line in filter(None, map(str.strip, rows.splitlines())):
+        if line.endswith(":"):
+            row = line[:-1].split()
+        elif row == ["removed"]:
+            for name in line.split():
+                del gates[name]
+        else:
+            stage, default, *locked = row
+            for name in line.split():
+                kept = before[name].dependencies if name in before else ()
+                gates[name] = FeatureGate(name, FeatureStage(stage), default == "on", bool(locked), kept)
     for name, *needed in filter(None, map(str.split, dependencies.splitlines())):
         gates[name] = msgspec.structs.replace(gates[name], dependencies=tuple(needed))
-    for name in removed.split():
-        del gates[name]
     return dict(sorted(gates.items()))
 
 
-_CPU_OPTIONS: OptionStages = {
-    "full-pcpus-only": "Beta",
-    "distribute-cpus-across-numa": "Alpha",
-    "align-by-socket": "Alpha",
-    "distribute-cpus-across-cores": "Alpha",
-    "strict-cpu-reservation": "Alpha",
-    "prefer-align-cpus-by-uncorecache": "Alpha",
-}
 _TOPOLOGY_OPTIONS: OptionStages = {"prefer-closest-numa-nodes": "", "max-allowable-numa-nodes": "Beta"}
 
 
@@ -227,7 +222,7 @@ class ReleaseChange(msgspec.Struct, frozen=True, kw_only=True):
     """The feature gates that make it."""
     reference: str = ""
     """KEPs and pull requests; empty: none is known."""
-    remedy: str
+    remedy: str = "nothing; the value is the new kubelet's"
     back: str = ""
     """The remedy of a downgrade; empty: not to rely on the change any more."""
 
@@ -235,7 +230,6 @@ class ReleaseChange(msgspec.Struct, frozen=True, kw_only=True):
 REMEDY_IN_PLACE = (
     "compare `status.containerStatuses[].allocatedResources` with the spec, and finish pending resizes first"
 )
-NO_REMEDY = "nothing; the value is the new kubelet's"
 
 
 class RemovedFlag(msgspec.Struct, frozen=True, kw_only=True):

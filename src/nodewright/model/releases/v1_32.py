@@ -5,11 +5,6 @@ Follows: v1.32, pkg/features/kube_features.go; apiserver/pkg/features; component
 """
 
 from nodewright.model.releases.release_rules import (
-    FREE,
-    LOCKED,
-    OFF,
-    ON,
-    FeatureStage,
     ReleaseRules,
     ReleaseTable,
     gates_after,
@@ -18,8 +13,10 @@ from nodewright.model.releases.release_rules import (
 RULES = ReleaseRules()
 """The rules of 1.32."""
 
-_GATES = {
-    (FeatureStage.ALPHA, OFF, FREE): """
+GATES = gates_after(
+    {},
+    """
+    ALPHA off:
         APIServingWithRoutine AllAlpha AllowUnsafeMalformedObjectDeletion CBORServingAndStorage
         CPUManagerPolicyAlphaOptions CSIVolumeHealth ClientsAllowCBOR ClientsPreferCBOR
         CloudControllerManagerWebhook ClusterTrustBundle ClusterTrustBundleProjection ComponentFlagz
@@ -38,16 +35,14 @@ _GATES = {
         TopologyManagerPolicyAlphaOptions UnknownVersionInteroperabilityProxy
         UserNamespacesPodSecurityStandards VolumeCapacityPriority WinDSR WindowsCPUAndMemoryAffinity
         WindowsGracefulNodeShutdown
-    """,
-    (FeatureStage.BETA, OFF, FREE): """
+    BETA off:
         AllBeta ConcurrentWatchObjectDecode DynamicResourceAllocation
         LocalStorageCapacityIsolationFSQuotaMonitoring MultiCIDRServiceAllocator
         OrderedNamespaceDeletion ProcMountType ServiceAccountNodeAudienceRestriction
         StreamingCollectionEncodingToJSON StreamingCollectionEncodingToProtobuf
         UserNamespacesSupport VolumeAttributesClass WatchCacheInitializationPostStartHook
         WatchFromStorageWithoutResourceVersion WatchListClient
-    """,
-    (FeatureStage.BETA, ON, FREE): """
+    BETA on:
         APIResponseCompression APIServerIdentity APIServerTracing AnonymousAuthConfigurableEndpoints
         AnyVolumeDataSource AuthorizeNodeWithSelectors AuthorizeWithSelectors BtreeWatchCache
         CPUManagerPolicyBetaOptions CPUManagerPolicyOptions CRDValidationRatcheting
@@ -67,11 +62,9 @@ _GATES = {
         StructuredAuthenticationConfiguration SystemdWatchdog TopologyAwareHints
         TopologyManagerPolicyBetaOptions TranslateStreamCloseWebsocketRequests
         UnauthenticatedHTTP2DOSMitigation WatchList WinOverlay
-    """,
-    (FeatureStage.GA, ON, FREE): """
+    GA on:
         ExecProbeTimeout TopologyManagerPolicyOptions
-    """,
-    (FeatureStage.GA, ON, LOCKED): """
+    GA on locked:
         APIListChunking AdmissionWebhookMatchConditions AggregatedDiscoveryEndpoint AppArmor
         AppArmorFields CPUManager ComponentSLIs CronJobsScheduledAnnotation
         CustomResourceFieldSelectors DevicePluginCDIDevices DisableCloudProviders
@@ -84,21 +77,16 @@ _GATES = {
         SizeMemoryBackedVolumes StatefulSetAutoDeletePVC StatefulSetStartOrdinal
         StrictCostEnforcementForVAP StrictCostEnforcementForWebhooks
         StructuredAuthorizationConfiguration WatchBookmark
-    """,
-    (FeatureStage.DEPRECATED, OFF, FREE): """
+    DEPRECATED off:
         AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests
         AllowOverwriteTerminationGracePeriodSeconds DisableNodeKubeProxyVersion KMSv1
         KubeletRegistrationGetOnExistsOnly
-    """,
-    (FeatureStage.DEPRECATED, OFF, LOCKED): """
+    DEPRECATED off locked:
         AllowServiceLBStatusOnNonLB
-    """,
-    (FeatureStage.ALPHA, ON, FREE): """
+    ALPHA on:
         WindowsHostNetwork
     """,
-}
-
-GATES = gates_after({}, _GATES)
+)
 """Every gate of 1.32 by name, in order."""
 
 RELEASE = ReleaseTable(

@@ -7,15 +7,10 @@ Follows: v1.33, pkg/features/kube_features.go; apiserver/pkg/features; component
 from msgspec.structs import replace
 
 from nodewright.model.releases import v1_32
+from nodewright.model.releases.cpu_policy_options import cpu_option_stages
 from nodewright.model.releases.release_rules import (
-    FREE,
-    LOCKED,
-    NO_REMEDY,
-    OFF,
-    ON,
     REMEDY_IN_PLACE,
     AllocatedInStatus,
-    FeatureStage,
     HugePageDefaults,
     ReleaseChange,
     ReleaseTable,
@@ -24,12 +19,7 @@ from nodewright.model.releases.release_rules import (
 
 RULES = replace(
     v1_32.RULES,
-    cpu_options={
-        **v1_32.RULES.cpu_options,
-        "full-pcpus-only": "",
-        "distribute-cpus-across-numa": "Beta",
-        "strict-cpu-reservation": "Beta",
-    },
+    cpu_options=cpu_option_stages("1.33", v1_32.RULES.cpu_options),
     missing_config_fields=("memoryReservationPolicy", "tlsCurvePreferences"),
     previous_minor="1.32",
     container_log_files_checked=True,
@@ -48,20 +38,20 @@ RULES = replace(
 )
 """The rules of 1.33."""
 
-_CHANGED = {
-    (FeatureStage.ALPHA, OFF, FREE): """
+GATES = gates_after(
+    v1_32.GATES,
+    """
+    ALPHA off:
         ContainerStopSignals DRADeviceTaints DRAPartitionableDevices DRAPrioritizedList
         DeploymentReplicaSetTerminatingReplicas HPAConfigurableTolerance
         KubeletEnsureSecretPulledImages KubeletPSI KubeletServiceAccountTokenForCredentialProviders
         ListFromCacheSnapshot MutableCSINodeAllocatableCount PodObservedGenerationTracking
         PodTopologyLabelsAdmission PreferSameTrafficDistribution ReduceDefaultCrashLoopBackOffDecay
         StorageCapacityScoring StrictIPCIDRValidation
-    """,
-    (FeatureStage.BETA, OFF, FREE): """
+    BETA off:
         ClusterTrustBundle ClusterTrustBundleProjection CoordinatedLeaderElection
         DeclarativeValidationTakeover DisableAllocatorDualWrite ImageVolume SELinuxMount WatchList
-    """,
-    (FeatureStage.BETA, ON, FREE): """
+    BETA on:
         AllowParsingUserUIDFromCertAuth DRAResourceClaimDeviceStatus DeclarativeValidation
         DisableCPUQuotaWithExclusiveCPUs InOrderInformers InPlacePodVerticalScaling
         KubeletFineGrainedAuthz OrderedNamespaceDeletion PodLifecycleSleepActionAllowZero
@@ -69,37 +59,29 @@ _CHANGED = {
         SchedulerAsyncPreemption SchedulerPopFromBackoffQ ServiceAccountNodeAudienceRestriction
         StreamingCollectionEncodingToJSON StreamingCollectionEncodingToProtobuf
         SupplementalGroupsPolicy UserNamespacesSupport WinDSR
-    """,
-    (FeatureStage.GA, ON, FREE): """
+    GA on:
         MultiCIDRServiceAllocator
-    """,
-    (FeatureStage.GA, ON, LOCKED): """
+    GA on locked:
         AnyVolumeDataSource BtreeWatchCache CPUManagerPolicyOptions CRDValidationRatcheting
         CSIMigrationPortworx HonorPVReclaimPolicy JobBackoffLimitPerIndex JobSuccessPolicy
         MatchLabelKeysInPodAffinity NFTablesProxyMode NodeInclusionPolicyInPodTopologySpread
         RecursiveReadOnlyMounts ServiceAccountTokenNodeBinding ServiceTrafficDistribution
         SidecarContainers TopologyAwareHints
-    """,
-    (FeatureStage.DEPRECATED, OFF, FREE): """
+    DEPRECATED off:
         GitRepoVolumeDriver InPlacePodVerticalScalingAllocatedStatus LegacySidecarContainers
         SeparateCacheWatchRPC WindowsHostNetwork
-    """,
-    (FeatureStage.DEPRECATED, OFF, LOCKED): """
+    DEPRECATED off locked:
         WatchFromStorageWithoutResourceVersion
-    """,
-    (FeatureStage.DEPRECATED, ON, FREE): """
+    DEPRECATED on:
         AggregatedDiscoveryRemoveBetaType DisableNodeKubeProxyVersion StorageNamespaceIndex
+    removed:
+        APIListChunking AdmissionWebhookMatchConditions AggregatedDiscoveryEndpoint AppArmor
+        AppArmorFields CPUManager DisableCloudProviders DisableKubeletCloudCredentialProviders
+        EfficientWatchResumption JobPodFailurePolicy KubeProxyDrainingTerminatingNodes
+        PDBUnhealthyPodEvictionPolicy PersistentVolumeLastPhaseTransitionTime RemainingItemCount
+        VolumeCapacityPriority WatchBookmark
     """,
-}
-_REMOVED = """
-    APIListChunking AdmissionWebhookMatchConditions AggregatedDiscoveryEndpoint AppArmor
-    AppArmorFields CPUManager DisableCloudProviders DisableKubeletCloudCredentialProviders
-    EfficientWatchResumption JobPodFailurePolicy KubeProxyDrainingTerminatingNodes
-    PDBUnhealthyPodEvictionPolicy PersistentVolumeLastPhaseTransitionTime RemainingItemCount
-    VolumeCapacityPriority WatchBookmark
-"""
-
-GATES = gates_after(v1_32.GATES, _CHANGED, removed=_REMOVED)
+)
 """Every gate of 1.33 by name, in order."""
 
 CHANGES = (
@@ -173,7 +155,6 @@ CHANGES = (
         before="huge pages at the pod level are ignored",
         rules=("pod_level_huge_pages", "huge_page_defaults"),
         reference="KEP-2837, PR 130577",
-        remedy=NO_REMEDY,
     ),
     ReleaseChange(
         since="1.33",
@@ -218,7 +199,6 @@ CHANGES = (
         before="most of the kubelet's API needs the permission nodes/proxy",
         gates=("KubeletFineGrainedAuthz",),
         reference="KEP-2862",
-        remedy=NO_REMEDY,
     ),
 )
 """What the kubelet and the API server do since 1.33, each with what they did before and the remedy of an upgrade."""

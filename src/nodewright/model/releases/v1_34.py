@@ -7,14 +7,9 @@ Follows: v1.34, pkg/features/kube_features.go; apiserver/pkg/features; component
 from msgspec.structs import replace
 
 from nodewright.model.releases import v1_33
+from nodewright.model.releases.cpu_policy_options import cpu_option_stages
 from nodewright.model.releases.release_rules import (
-    FREE,
-    LOCKED,
-    NO_REMEDY,
-    OFF,
-    ON,
     ClaimedInPredicates,
-    FeatureStage,
     HugePageDefaults,
     PodLevelPlacement,
     ReleaseChange,
@@ -25,7 +20,7 @@ from nodewright.model.releases.release_rules import (
 
 RULES = replace(
     v1_33.RULES,
-    cpu_options={**v1_33.RULES.cpu_options, "prefer-align-cpus-by-uncorecache": "Beta"},
+    cpu_options=cpu_option_stages("1.34", v1_33.RULES.cpu_options),
     previous_minor="1.33",
     huge_page_defaults=HugePageDefaults.UNREQUESTED,
     claimed_in_predicates=ClaimedInPredicates.UNLISTED_SKIPPED,
@@ -39,17 +34,17 @@ RULES = replace(
 )
 """The rules of 1.34."""
 
-_CHANGED = {
-    (FeatureStage.ALPHA, OFF, FREE): """
+GATES = gates_after(
+    v1_33.GATES,
+    """
+    ALPHA off:
         ClearingNominatedNodeNameAfterBinding ContainerRestartRules DRAConsumableCapacity
         DRADeviceBindingConditions DRAExtendedResource EnvFiles HostnameOverride
         InPlacePodVerticalScalingExclusiveMemory NominatedNodeNameForExpectation
         PodCertificateRequest RelaxedServiceNameValidation
-    """,
-    (FeatureStage.BETA, OFF, FREE): """
+    BETA off:
         MutableCSINodeAllocatableCount MutatingAdmissionPolicy SchedulerAsyncAPICalls
-    """,
-    (FeatureStage.BETA, ON, FREE): """
+    BETA on:
         DRAAdminAccess DRAPrioritizedList DRASchedulerFilterTimeout DetectCacheInconsistency
         ExternalServiceAccountTokenSigner KubeletPSI KubeletPodResourcesDynamicResources
         KubeletPodResourcesGet KubeletServiceAccountTokenForCredentialProviders
@@ -58,11 +53,9 @@ _CHANGED = {
         SizeBasedListCostEstimate StatefulSetSemanticRevisionComparison
         StructuredAuthenticationConfigurationEgressSelector TokenRequestServiceAccountUIDValidation
         WatchList WindowsGracefulNodeShutdown
-    """,
-    (FeatureStage.GA, ON, FREE): """
+    GA on:
         DisableAllocatorDualWrite DynamicResourceAllocation VolumeAttributesClass
-    """,
-    (FeatureStage.GA, ON, LOCKED): """
+    GA on locked:
         APIServerTracing AnonymousAuthConfigurableEndpoints AuthorizeNodeWithSelectors
         AuthorizeWithSelectors ConsistentListFromCache JobPodReplacementPolicy
         KubeletCgroupDriverFromCRI KubeletTracing MultiCIDRServiceAllocator NodeSwap
@@ -72,17 +65,13 @@ _CHANGED = {
         SchedulerQueueingHints SeparateTaintEvictionController StreamingCollectionEncodingToJSON
         StreamingCollectionEncodingToProtobuf StructuredAuthenticationConfiguration WinDSR
         WinOverlay
-    """,
-    (FeatureStage.DEPRECATED, ON, FREE): """
+    DEPRECATED on:
         KubeletPodResourcesListUseActivePods
+    removed:
+        DevicePluginCDIDevices ElasticIndexedJob LegacySidecarContainers PodDisruptionConditions
+        StatefulSetStartOrdinal
     """,
-}
-_REMOVED = """
-    DevicePluginCDIDevices ElasticIndexedJob LegacySidecarContainers PodDisruptionConditions
-    StatefulSetStartOrdinal
-"""
-
-GATES = gates_after(v1_33.GATES, _CHANGED, removed=_REMOVED)
+)
 """Every gate of 1.34 by name, in order."""
 
 CHANGES = (
@@ -110,7 +99,6 @@ CHANGES = (
         rules=("huge_page_defaults", "huge_page_limits_from_pod_level"),
         gates=("PodLevelResources",),
         reference="KEP-2837, PR 131089",
-        remedy=NO_REMEDY,
     ),
     ReleaseChange(
         since="1.34",
@@ -150,7 +138,6 @@ CHANGES = (
         rules=("claimed_in_predicates", "previous_minor"),
         gates=("KubeletPSI", "KubeletPodResourcesListUseActivePods", "VolumeAttributesClass"),
         reference="KEP-5004, KEP-4205, KEP-3751",
-        remedy=NO_REMEDY,
     ),
 )
 """What the kubelet and the API server do since 1.34, each with what they did before and the remedy of an upgrade."""

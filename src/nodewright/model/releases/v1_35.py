@@ -7,16 +7,11 @@ Follows: v1.35, pkg/features/kube_features.go; apiserver/pkg/features; component
 from msgspec.structs import replace
 
 from nodewright.model.releases import v1_34
+from nodewright.model.releases.cpu_policy_options import cpu_option_stages
 from nodewright.model.releases.release_rules import (
-    FREE,
-    LOCKED,
-    NO_REMEDY,
-    OFF,
-    ON,
     REMEDY_IN_PLACE,
     AllocatedInStatus,
     ClaimedInPredicates,
-    FeatureStage,
     ReleaseChange,
     ReleaseTable,
     RemovedFlag,
@@ -25,7 +20,7 @@ from nodewright.model.releases.release_rules import (
 
 RULES = replace(
     v1_34.RULES,
-    cpu_options={**v1_34.RULES.cpu_options, "strict-cpu-reservation": ""},
+    cpu_options=cpu_option_stages("1.35", v1_34.RULES.cpu_options),
     topology_options={**v1_34.RULES.topology_options, "max-allowable-numa-nodes": ""},
     previous_minor="1.34",
     fails_on_cgroup_v1=True,
@@ -39,51 +34,6 @@ RULES = replace(
 )
 """The rules of 1.35."""
 
-_CHANGED = {
-    (FeatureStage.ALPHA, OFF, FREE): """
-        CloudControllerManagerWatchBasedRoutesReconciliation ConstrainedImpersonation
-        DRADeviceTaintRules GangScheduling GenericWorkload InPlacePodLevelResourcesVerticalScaling
-        MutablePVNodeAffinity MutablePodResourcesForSuspendedJobs
-        MutableSchedulingDirectivesForSuspendedJobs NodeDeclaredFeatures
-        RestartAllContainersOnContainerExits TaintTolerationComparisonOperators
-        UserNamespacesHostNetworkSupport VolumeLimitScaling
-    """,
-    (FeatureStage.BETA, OFF, FREE): """
-        CRDObservedGenerationTracking MaxUnavailableStatefulSet PodCertificateRequest
-        StorageVersionMigrator
-    """,
-    (FeatureStage.BETA, ON, FREE): """
-        AuthorizePodWebsocketUpgradeCreatePermission CSIServiceAccountTokenSecrets
-        ClearingNominatedNodeNameAfterBinding ContainerRestartRules
-        DeploymentReplicaSetTerminatingReplicas EnvFiles HPAConfigurableTolerance HostnameOverride
-        ImageVolume InOrderInformersBatchProcess KubeletCrashLoopBackOffMax
-        KubeletEnsureSecretPulledImages MutableCSINodeAllocatableCount
-        NominatedNodeNameForExpectation OpportunisticBatching PodTopologyLabelsAdmission
-        StructuredAuthenticationConfigurationJWKSMetrics WatchListClient
-    """,
-    (FeatureStage.GA, ON, FREE): """
-        InformerResourceVersion
-    """,
-    (FeatureStage.GA, ON, LOCKED): """
-        DisableAllocatorDualWrite DynamicResourceAllocation ExecProbeTimeout ImageMaximumGCAge
-        InPlacePodVerticalScaling JobManagedBy PodObservedGenerationTracking
-        PreferSameTrafficDistribution SupplementalGroupsPolicy SystemdWatchdog
-    """,
-    (FeatureStage.DEPRECATED, OFF, FREE): """
-        ChangeContainerStatusOnKubeletRestart
-    """,
-    (FeatureStage.DEPRECATED, OFF, LOCKED): """
-        AllowOverwriteTerminationGracePeriodSeconds
-    """,
-    (FeatureStage.DEPRECATED, ON, LOCKED): """
-        AggregatedDiscoveryRemoveBetaType
-    """,
-}
-_REMOVED = """
-    AllowServiceLBStatusOnNonLB ComponentSLIs CronJobsScheduledAnnotation LoadBalancerIPMode
-    PodIndexLabel ProbeHostPodSecurityStandards SizeMemoryBackedVolumes StatefulSetAutoDeletePVC
-    StrictCostEnforcementForVAP StrictCostEnforcementForWebhooks UserNamespacesPodSecurityStandards
-"""
 _DEPENDENCIES = """
     AuthorizeNodeWithSelectors AuthorizeWithSelectors
     ClusterTrustBundleProjection ClusterTrustBundle
@@ -120,7 +70,46 @@ _DEPENDENCIES = """
     WindowsGracefulNodeShutdown GracefulNodeShutdown
 """
 
-GATES = gates_after(v1_34.GATES, _CHANGED, removed=_REMOVED, dependencies=_DEPENDENCIES)
+GATES = gates_after(
+    v1_34.GATES,
+    """
+    ALPHA off:
+        CloudControllerManagerWatchBasedRoutesReconciliation ConstrainedImpersonation
+        DRADeviceTaintRules GangScheduling GenericWorkload InPlacePodLevelResourcesVerticalScaling
+        MutablePVNodeAffinity MutablePodResourcesForSuspendedJobs
+        MutableSchedulingDirectivesForSuspendedJobs NodeDeclaredFeatures
+        RestartAllContainersOnContainerExits TaintTolerationComparisonOperators
+        UserNamespacesHostNetworkSupport VolumeLimitScaling
+    BETA off:
+        CRDObservedGenerationTracking MaxUnavailableStatefulSet PodCertificateRequest
+        StorageVersionMigrator
+    BETA on:
+        AuthorizePodWebsocketUpgradeCreatePermission CSIServiceAccountTokenSecrets
+        ClearingNominatedNodeNameAfterBinding ContainerRestartRules
+        DeploymentReplicaSetTerminatingReplicas EnvFiles HPAConfigurableTolerance HostnameOverride
+        ImageVolume InOrderInformersBatchProcess KubeletCrashLoopBackOffMax
+        KubeletEnsureSecretPulledImages MutableCSINodeAllocatableCount
+        NominatedNodeNameForExpectation OpportunisticBatching PodTopologyLabelsAdmission
+        StructuredAuthenticationConfigurationJWKSMetrics WatchListClient
+    GA on:
+        InformerResourceVersion
+    GA on locked:
+        DisableAllocatorDualWrite DynamicResourceAllocation ExecProbeTimeout ImageMaximumGCAge
+        InPlacePodVerticalScaling JobManagedBy PodObservedGenerationTracking
+        PreferSameTrafficDistribution SupplementalGroupsPolicy SystemdWatchdog
+    DEPRECATED off:
+        ChangeContainerStatusOnKubeletRestart
+    DEPRECATED off locked:
+        AllowOverwriteTerminationGracePeriodSeconds
+    DEPRECATED on locked:
+        AggregatedDiscoveryRemoveBetaType
+    removed:
+        AllowServiceLBStatusOnNonLB ComponentSLIs CronJobsScheduledAnnotation LoadBalancerIPMode
+        PodIndexLabel ProbeHostPodSecurityStandards SizeMemoryBackedVolumes StatefulSetAutoDeletePVC
+        StrictCostEnforcementForVAP StrictCostEnforcementForWebhooks UserNamespacesPodSecurityStandards
+    """,
+    dependencies=_DEPENDENCIES,
+)
 """Every gate of 1.35 by name, in order."""
 
 CHANGES = (
@@ -146,7 +135,6 @@ CHANGES = (
         before="strict-cpu-reservation and max-allowable-numa-nodes are beta",
         rules=("cpu_options", "topology_options"),
         reference="KEP-4540, PR 134388, KEP-4622, PR 134614",
-        remedy=NO_REMEDY,
     ),
     ReleaseChange(
         since="1.35",
@@ -154,7 +142,6 @@ CHANGES = (
         before="`crashLoopBackOff` has no effect",
         gates=("KubeletCrashLoopBackOffMax",),
         reference="KEP-4603",
-        remedy=NO_REMEDY,
     ),
     ReleaseChange(
         since="1.35",
@@ -176,7 +163,6 @@ CHANGES = (
             "extended_claims_charged",
         ),
         reference="KEP-5004",
-        remedy=NO_REMEDY,
     ),
     ReleaseChange(
         since="1.35",
@@ -184,7 +170,6 @@ CHANGES = (
         before="a pod that the node's labels fail is rejected at once",
         rules=("refetches_node",),
         reference="PR 134445",
-        remedy=NO_REMEDY,
     ),
     ReleaseChange(
         since="1.35",

@@ -7,15 +7,10 @@ Follows: v1.36, pkg/features/kube_features.go; apiserver/pkg/features; component
 from msgspec.structs import replace
 
 from nodewright.model.releases import v1_35
+from nodewright.model.releases.cpu_policy_options import cpu_option_stages
 from nodewright.model.releases.release_rules import (
-    FREE,
-    LOCKED,
-    NO_REMEDY,
-    OFF,
-    ON,
     REMEDY_IN_PLACE,
     ClaimedInPredicates,
-    FeatureStage,
     PodLevelPlacement,
     ReleaseChange,
     ReleaseTable,
@@ -24,7 +19,7 @@ from nodewright.model.releases.release_rules import (
 
 RULES = replace(
     v1_35.RULES,
-    cpu_options={**v1_35.RULES.cpu_options, "prefer-align-cpus-by-uncorecache": ""},
+    cpu_options=cpu_option_stages("1.36", v1_35.RULES.cpu_options),
     missing_config_fields=(),
     previous_minor="1.35",
     image_minimum_age_checked=True,
@@ -37,60 +32,6 @@ RULES = replace(
 )
 """The rules of 1.36."""
 
-_CHANGED = {
-    (FeatureStage.ALPHA, OFF, FREE): """
-        CRIListStreaming DRAListTypeAttributes DRANodeAllocatableResources DRAResourcePoolStatus
-        DRAWorkloadResourceClaims ImageVolumeWithDigest ManifestBasedAdmissionControlConfig
-        NativeHistograms PersistentVolumeClaimUnusedSinceTime PodLevelResourceManagers PodsAPI
-        ShardedListAndWatch TopologyAwareWorkloadScheduling WorkloadAwarePreemption WorkloadWithJob
-    """,
-    (FeatureStage.BETA, OFF, FREE): """
-        DRADeviceTaintRules
-    """,
-    (FeatureStage.BETA, ON, FREE): """
-        AtomicFIFO CRDObservedGenerationTracking ClientsAllowCARotation ClientsAllowTLSCacheGC
-        ComponentFlagz ComponentStatusz ConstrainedImpersonation DRAConsumableCapacity
-        DRADeviceBindingConditions DRADeviceTaints DRAExtendedResource DRAPartitionableDevices
-        DRAResourceClaimGranularStatusAuthorization DeclarativeValidationBeta
-        ExtendWebSocketsToKubelet InPlacePodLevelResourcesVerticalScaling
-        InPlacePodVerticalScalingInitContainers MutablePodResourcesForSuspendedJobs
-        MutableSchedulingDirectivesForSuspendedJobs NodeDeclaredFeatures PLEGOnDemandRelist
-        RelaxedServiceNameValidation ReloadKubeletClientCAFile ResourceHealthStatus
-        ResourceHealthStatusMessage RestartAllContainersOnContainerExits
-        StaleControllerConsistencyDaemonSet StaleControllerConsistencyJob
-        StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet
-        StrictIPCIDRValidation UnknownVersionInteroperabilityProxy UnlockWhileProcessingFIFO
-        WatchCacheInitializationPostStartHook
-    """,
-    (FeatureStage.GA, ON, FREE): """
-        AllowServiceExternalIPs CustomCPUCFSQuotaPeriod DRAPrioritizedList MutatingAdmissionPolicy
-    """,
-    (FeatureStage.GA, ON, LOCKED): """
-        CSIServiceAccountTokenSecrets DRAAdminAccess DeclarativeValidation
-        ExternalServiceAccountTokenSigner ImageVolume InOrderInformers KubeletFineGrainedAuthz
-        KubeletPSI KubeletPodResourcesDynamicResources KubeletPodResourcesGet
-        MutableCSINodeAllocatableCount NodeLogQuery ProcMountType SELinuxChangePolicy
-        SELinuxMountReadWriteOncePod TopologyManagerPolicyOptions UserNamespacesSupport
-        VolumeAttributesClass
-    """,
-    (FeatureStage.DEPRECATED, OFF, FREE): """
-        DeclarativeValidationTakeover
-    """,
-    (FeatureStage.DEPRECATED, OFF, LOCKED): """
-        GitRepoVolumeDriver SeparateCacheWatchRPC
-    """,
-    (FeatureStage.DEPRECATED, ON, FREE): """
-        DisableCPUQuotaWithExclusiveCPUs ServiceCIDRStatusFieldWiping
-    """,
-    (FeatureStage.DEPRECATED, ON, LOCKED): """
-        DisableNodeKubeProxyVersion
-    """,
-}
-_REMOVED = """
-    CSIMigrationPortworx HonorPVReclaimPolicy InPlacePodVerticalScalingAllocatedStatus
-    InTreePluginPortworxUnregister MemoryManager ServiceTrafficDistribution
-    StructuredAuthorizationConfiguration TopologyAwareHints WatchFromStorageWithoutResourceVersion
-"""
 _DEPENDENCIES = """
     DRAListTypeAttributes DynamicResourceAllocation
     DRANodeAllocatableResources DynamicResourceAllocation
@@ -115,7 +56,54 @@ _DEPENDENCIES = """
     WindowsCPUAndMemoryAffinity
 """
 
-GATES = gates_after(v1_35.GATES, _CHANGED, removed=_REMOVED, dependencies=_DEPENDENCIES)
+GATES = gates_after(
+    v1_35.GATES,
+    """
+    ALPHA off:
+        CRIListStreaming DRAListTypeAttributes DRANodeAllocatableResources DRAResourcePoolStatus
+        DRAWorkloadResourceClaims ImageVolumeWithDigest ManifestBasedAdmissionControlConfig
+        NativeHistograms PersistentVolumeClaimUnusedSinceTime PodLevelResourceManagers PodsAPI
+        ShardedListAndWatch TopologyAwareWorkloadScheduling WorkloadAwarePreemption WorkloadWithJob
+    BETA off:
+        DRADeviceTaintRules
+    BETA on:
+        AtomicFIFO CRDObservedGenerationTracking ClientsAllowCARotation ClientsAllowTLSCacheGC
+        ComponentFlagz ComponentStatusz ConstrainedImpersonation DRAConsumableCapacity
+        DRADeviceBindingConditions DRADeviceTaints DRAExtendedResource DRAPartitionableDevices
+        DRAResourceClaimGranularStatusAuthorization DeclarativeValidationBeta
+        ExtendWebSocketsToKubelet InPlacePodLevelResourcesVerticalScaling
+        InPlacePodVerticalScalingInitContainers MutablePodResourcesForSuspendedJobs
+        MutableSchedulingDirectivesForSuspendedJobs NodeDeclaredFeatures PLEGOnDemandRelist
+        RelaxedServiceNameValidation ReloadKubeletClientCAFile ResourceHealthStatus
+        ResourceHealthStatusMessage RestartAllContainersOnContainerExits
+        StaleControllerConsistencyDaemonSet StaleControllerConsistencyJob
+        StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet
+        StrictIPCIDRValidation UnknownVersionInteroperabilityProxy UnlockWhileProcessingFIFO
+        WatchCacheInitializationPostStartHook
+    GA on:
+        AllowServiceExternalIPs CustomCPUCFSQuotaPeriod DRAPrioritizedList MutatingAdmissionPolicy
+    GA on locked:
+        CSIServiceAccountTokenSecrets DRAAdminAccess DeclarativeValidation
+        ExternalServiceAccountTokenSigner ImageVolume InOrderInformers KubeletFineGrainedAuthz
+        KubeletPSI KubeletPodResourcesDynamicResources KubeletPodResourcesGet
+        MutableCSINodeAllocatableCount NodeLogQuery ProcMountType SELinuxChangePolicy
+        SELinuxMountReadWriteOncePod TopologyManagerPolicyOptions UserNamespacesSupport
+        VolumeAttributesClass
+    DEPRECATED off:
+        DeclarativeValidationTakeover
+    DEPRECATED off locked:
+        GitRepoVolumeDriver SeparateCacheWatchRPC
+    DEPRECATED on:
+        DisableCPUQuotaWithExclusiveCPUs ServiceCIDRStatusFieldWiping
+    DEPRECATED on locked:
+        DisableNodeKubeProxyVersion
+    removed:
+        CSIMigrationPortworx HonorPVReclaimPolicy InPlacePodVerticalScalingAllocatedStatus
+        InTreePluginPortworxUnregister MemoryManager ServiceTrafficDistribution
+        StructuredAuthorizationConfiguration TopologyAwareHints WatchFromStorageWithoutResourceVersion
+    """,
+    dependencies=_DEPENDENCIES,
+)
 """Every gate of 1.36 by name, in order."""
 
 CHANGES = (
@@ -181,7 +169,6 @@ CHANGES = (
         now="prefer-align-cpus-by-uncorecache is stable",
         before="prefer-align-cpus-by-uncorecache is beta",
         rules=("cpu_options",),
-        remedy=NO_REMEDY,
     ),
     ReleaseChange(
         since="1.36",
@@ -190,7 +177,6 @@ CHANGES = (
         rules=("claimed_in_predicates",),
         gates=("DRAExtendedResource",),
         reference="KEP-5004, PR 135725",
-        remedy=NO_REMEDY,
     ),
     ReleaseChange(
         since="1.36",
@@ -206,7 +192,6 @@ CHANGES = (
         before="a pod's status does not name the health of its devices",
         gates=("ResourceHealthStatus",),
         reference="KEP-4680",
-        remedy=NO_REMEDY,
     ),
 )
 """What the kubelet and the API server do since 1.36, each with what they did before and the remedy of an upgrade."""

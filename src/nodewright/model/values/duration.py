@@ -24,8 +24,30 @@ class DurationError(ValueError):
     """A text that is not a duration; the message is Go's."""
 
 
+class Nanoseconds:
+    """A number of nanoseconds, immutable; equal among values of the same kind."""
+
+    __slots__ = ("nanoseconds",)
+    nanoseconds: int
+
+    def __init__(self, nanoseconds: int = 0) -> None:
+        object.__setattr__(self, "nanoseconds", nanoseconds)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} cannot be changed")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.nanoseconds,)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self.nanoseconds == other.nanoseconds
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self.nanoseconds))
+
+
 @total_ordering
-class Duration:
+class Duration(Nanoseconds):
     """A duration in whole nanoseconds, equal by length, printed in Kubernetes' notation.
 
     Follows: Go, time.Duration, as metav1.Duration reads and writes it.
@@ -36,17 +58,7 @@ class Duration:
     True
     """
 
-    __slots__ = ("nanoseconds",)
-    nanoseconds: int
-
-    def __init__(self, nanoseconds: int = 0) -> None:
-        object.__setattr__(self, "nanoseconds", nanoseconds)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a Duration cannot be changed")
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Duration, (self.nanoseconds,)
+    __slots__ = ()
 
     @classmethod
     def seconds(cls, seconds: int) -> "Duration":
@@ -94,14 +106,8 @@ class Duration:
     def __bool__(self) -> bool:
         return self.nanoseconds != 0
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Duration) and self.nanoseconds == other.nanoseconds
-
     def __lt__(self, other: "Duration") -> bool:
         return self.nanoseconds < other.nanoseconds
-
-    def __hash__(self) -> int:
-        return hash(("Duration", self.nanoseconds))
 
 
 def _parse(text: str) -> int:

@@ -3,6 +3,7 @@
 from functools import lru_cache, total_ordering
 
 from nodewright.model.patterns import lazy_pattern
+from nodewright.model.values.duration import Nanoseconds
 
 _TEXT = lazy_pattern(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})"
@@ -17,7 +18,7 @@ class InstantError(ValueError):
 
 
 @total_ordering
-class Instant:
+class Instant(Nanoseconds):
     """A timestamp, equal and ordered by time, independently of its time zone.
 
     Follows: Go, time.Parse with time.RFC3339, as metav1.Time reads it.
@@ -28,17 +29,7 @@ class Instant:
     True
     """
 
-    __slots__ = ("nanoseconds",)
-    nanoseconds: int
-
-    def __init__(self, nanoseconds: int) -> None:
-        object.__setattr__(self, "nanoseconds", nanoseconds)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("an Instant cannot be changed")
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Instant, (self.nanoseconds,)
+    __slots__ = ()
 
     @classmethod
     def parse(cls, text: str) -> "Instant":
@@ -72,14 +63,8 @@ class Instant:
     def __repr__(self) -> str:
         return f"Instant({self.nanoseconds})"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Instant) and self.nanoseconds == other.nanoseconds
-
     def __lt__(self, other: "Instant") -> bool:
         return self.nanoseconds < other.nanoseconds
-
-    def __hash__(self) -> int:
-        return hash(("Instant", self.nanoseconds))
 
 
 ZERO_TIME = Instant(-62_135_596_800 * 10**9)

@@ -11,13 +11,8 @@ from nodewright.engine.core.requests.effective_resources import pod_limits, pod_
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.core.resize import RESIZABLE
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.resize import (
-    ResizeAttempt,
-    ResizeOutcome,
-    ResizePlan,
-    ResizeReport,
-    resize_condition,
-)
+from nodewright.engine.node.resize import ResizeAttempt, ResizeOutcome, resize_condition
+from nodewright.engine.node.resize_report import ResizePlan, ResizeReport
 from nodewright.model.kubernetes.objects import Pod, ResourceList
 from nodewright.model.kubernetes.resource_names import MEMORY, readable_amount
 from nodewright.model.printable import printable_line, printable_lines

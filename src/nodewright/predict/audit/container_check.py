@@ -109,7 +109,7 @@ def cpus_by_source(place: ContainerEvidence, evidence: AuditEvidence, rules: Com
     if (read := _cpus_read(place.texts)) is not None:
         values[EvidenceSource.CGROUPS] = read
     requests = rules.cpu.cpu_requests(place.pod)
-    if not (place.is_short_lived or requests.is_pod_managed or requests.is_skipped):
+    if not (place.is_short_lived or requests.is_pod_managed or requests.is_ignored):
         values[EvidenceSource.PODS] = ResourceCount(requests.container_cpus(place.container))
     return values
 
@@ -420,7 +420,7 @@ def _quota_exemptions(pod: Pod, config: NodeConfig) -> dict[str, ContainerCpuset
     requests = policy.cpu_requests(pod)
     return {
         container.name: ContainerCpuset(
-            is_quota_disabled=not requests.is_skipped and requests.container_cpus(container) > 0
+            is_quota_disabled=not requests.is_ignored and requests.container_cpus(container) > 0
         )
         for container in (*pod.spec.containers, *pod.spec.init_containers)
     }

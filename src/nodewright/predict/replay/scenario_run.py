@@ -38,7 +38,7 @@ from nodewright.engine.node.node_config import NodeFacts, NodeParts, resources_f
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_admission import Placement, placement_of
 from nodewright.engine.node.resize import ResizeAttempt
-from nodewright.engine.node.restart.restart_rehearsal import StoredState, start_kubelet
+from nodewright.engine.node.restart.kubelet_startup import StoredState, start_kubelet
 from nodewright.engine.node.step import Decision, Step, step
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition

@@ -24,11 +24,11 @@ from nodewright.engine.node.node_cgroups import AllocatedPod, cgroup_rules, node
 from nodewright.engine.node.node_config import NodeParts
 from nodewright.engine.node.node_state import NodeState, without_ungated_resources
 from nodewright.engine.node.pod_admission import Placement
+from nodewright.engine.node.restart.kubelet_startup import StoredState
 from nodewright.engine.node.restart.restart_rehearsal import (
     PodRestartOutcome,
     RestartRehearsal,
     RunningPods,
-    StoredState,
     rehearse_restart,
 )
 from nodewright.engine.node.step import Decision, running_containers

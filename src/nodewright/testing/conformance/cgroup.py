@@ -46,9 +46,8 @@ from nodewright.testing.conformance.vectors import question_gates
 Question = Mapping[str, Any]
 
 
-def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+def answer(question: dict[str, Any], _machines: Mapping[str, Any], release: ReleaseTable) -> Any:
     """The result of the function in the question; its message if it panics."""
-    del machines
     try:
         return _FUNCTIONS[question["function"]](question, question_gates(question, release))
     except CgroupNameError as error:
@@ -159,10 +158,8 @@ def _classes(question: Question, gates: FeatureGates) -> Any:
         has_memory_qos=True, reservation_policy=question["memoryReservationPolicy"], gates=gates
     )
     allocatable = (question.get("nodeAllocatable") or {}).get("memory")
-    requested, untouched = (
-        qos_memory_requests(pods, rules.requests),
-        {decided: CgroupSettings() for decided in QOSClass},
-    )
+    requested = qos_memory_requests(pods, rules.requests)
+    untouched = {decided: CgroupSettings() for decided in QOSClass}
     reserved = with_memory_reserve(
         untouched,
         requested,

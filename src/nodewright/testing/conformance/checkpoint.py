@@ -25,19 +25,24 @@ from nodewright.documents.profiles.state_files.memory_manager_state import (
     read_memory_state,
 )
 from nodewright.engine.core.cpu.cpu_state import CPUState
-from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
+from nodewright.engine.core.memory.memory_state import Block, MemoryState
 from nodewright.model.reasons.kubelet_start import StateFile, StateFileReason
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release_rules import ReleaseTable
-from nodewright.model.values.idset import CPUSet, NUMASet
-from nodewright.testing.conformance.memory_manager import plain_machine
+from nodewright.model.values.idset import CPUSet
+from nodewright.testing.conformance.memory_manager import (
+    plain_block,
+    plain_machine,
+    read_blocks,
+    read_machine,
+)
+from nodewright.testing.conformance.vectors import by_container
 
 _DIRECTORY = "STATEDIR"
 
 
-def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+def answer(question: dict[str, Any], _machines: Mapping[str, Any], release: ReleaseTable) -> Any:
     """The bytes of a file and the text of its checksum, or the state restored from a file."""
-    del machines
     ask = {
         StateFile.CPU: {"write": _write_cpus, "read": _read_cpus},
         StateFile.MEMORY: {"write": _write_memory, "read": _read_memory},
@@ -64,10 +69,7 @@ def _write_cpus(question: dict[str, Any]) -> dict[str, str]:
     content, pod_level = question["content"], question["podLevelResourceManagers"]
     state = CPUState(
         CPUSet.parse(content.get("defaultCPUSet") or ""),
-        {
-            pod: {name: CPUSet.parse(cpus) for name, cpus in containers.items()}
-            for pod, containers in (content.get("assignments") or {}).items()
-        },
+        by_container(CPUSet.parse, content.get("assignments")),
         {pod: CPUSet.parse(cpus) for pod, cpus in (content.get("podAssignments") or {}).items()},
     )
     policy = content["policyName"]
@@ -93,10 +95,7 @@ def _read_cpus(question: dict[str, Any]) -> dict[str, Any]:
         return _error(restored)
     return {
         "defaultCPUSet": str(restored.value.default),
-        "assignments": {
-            pod: {name: str(cpus) for name, cpus in containers.items()}
-            for pod, containers in restored.value.assignments.items()
-        },
+        "assignments": by_container(str, restored.value.assignments),
         "podAssignments": {pod: str(cpus) for pod, cpus in restored.value.pods.items()},
         "bytesAfterRead": question["bytes"],
     }
@@ -105,32 +104,18 @@ def _read_cpus(question: dict[str, Any]) -> dict[str, Any]:
 def _write_memory(question: dict[str, Any]) -> dict[str, str]:
     content, pod_level = question["content"], question["podLevelResourceManagers"]
     state = MemoryState(
-        {int(numa): _node(node) for numa, node in (content.get("machineState") or {}).items()},
+        read_machine(content.get("machineState")),
+        by_container(read_blocks, content.get("entries")),
         {
-            pod: {name: _blocks(blocks) for name, blocks in containers.items()}
-            for pod, containers in (content.get("entries") or {}).items()
+            pod: read_blocks(entry.get("memoryBlocks"))
+            for pod, entry in (content.get("podEntries") or {}).items()
         },
-        {pod: _blocks(entry.get("memoryBlocks")) for pod, entry in (content.get("podEntries") or {}).items()},
     )
     policy = content["policyName"]
     return _written(
         memory_state_file(state, policy, pod_level=pod_level),
         memory_state_checksum_text(state, policy, pod_level=pod_level),
     )
-
-
-def _node(node: dict[str, Any]) -> NUMAMemory:
-    tables = {
-        kind: MemoryTable(
-            table["total"], table["systemReserved"], table["allocatable"], table["reserved"], table["free"]
-        )
-        for kind, table in node["memoryMap"].items()
-    }
-    return NUMAMemory(node["numberOfAssignments"], NUMASet.from_ids(node["cells"]), tables)
-
-
-def _blocks(blocks: list[dict[str, Any]] | None) -> tuple[Block, ...]:
-    return tuple(Block(tuple(block["numaAffinity"]), block["type"], block["size"]) for block in blocks or ())
 
 
 def _read_memory(question: dict[str, Any]) -> dict[str, Any]:
@@ -146,10 +131,7 @@ def _read_memory(question: dict[str, Any]) -> dict[str, Any]:
     state = restored.value
     return {
         "machineState": plain_machine(state),
-        "assignments": {
-            pod: {name: _plain_blocks(blocks) for name, blocks in containers.items()}
-            for pod, containers in state.assignments.items()
-        },
+        "assignments": by_container(_plain_blocks, state.assignments),
         "podAssignments": {
             pod: {"memoryBlocks": _plain_blocks(blocks)} if blocks else {}
             for pod, blocks in state.pods.items()
@@ -159,9 +141,7 @@ def _read_memory(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain_blocks(blocks: tuple[Block, ...]) -> list[dict[str, Any]]:
-    return [
-        {"numaAffinity": list(block.numa), "type": block.resource, "size": block.size} for block in blocks
-    ]
+    return list(map(plain_block, blocks))
 
 
 def _write_devices(question: dict[str, Any]) -> dict[str, str]:

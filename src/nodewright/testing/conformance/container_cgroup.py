@@ -20,9 +20,8 @@ from nodewright.model.values.quantity import Bytes, Microseconds, Quantity
 from nodewright.testing.conformance.vectors import question_gates
 
 
-def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+def answer(question: dict[str, Any], _machines: Mapping[str, Any], release: ReleaseTable) -> Any:
     """The settings of each container, and of the sandbox."""
-    del machines
     pod, kubelet = decode(question["pod"], Pod), question["kubelet"]
     gates = question_gates(question, release)
     rules = _rules(kubelet, question["node"], gates)

@@ -18,9 +18,9 @@ from nodewright.engine.core.cpu.cpu_policy import (
     create_policy,
     validated_state,
 )
-from nodewright.engine.core.cpu.cpu_state import Assignments, CPUState, PodCPURequests
+from nodewright.engine.core.cpu.cpu_state import CPUState, PodCPURequests
 from nodewright.engine.core.cpu.policy_options import CPUGates
-from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.verdict import Refused, Verdict
 from nodewright.model.releases.feature_gates import FeatureGates, resolve_gates
 from nodewright.model.releases.release_rules import ReleaseTable
@@ -28,6 +28,7 @@ from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.topology_hints import ProviderHints
 from nodewright.testing.conformance.cpu_topology import error_document, topology_of
+from nodewright.testing.conformance.vectors import by_container, named_container
 
 
 def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
@@ -86,10 +87,7 @@ def _state(document: dict[str, Any] | None) -> CPUState:
         return CPUState()
     return CPUState(
         CPUSet.parse(document.get("defaultCPUSet") or ""),
-        {
-            pod: {container: CPUSet.parse(cpus) for container, cpus in containers.items()}
-            for pod, containers in (document.get("assignments") or {}).items()
-        },
+        by_container(CPUSet.parse, document.get("assignments")),
     )
 
 
@@ -107,7 +105,11 @@ class _CPUManagerRun:
             case "podHints":
                 return _hints(pod_hints(self.policy, self.state, demands))
             case "containerHints":
-                return _hints(container_hints(self.policy, self.state, demands, _container(demands, step)))
+                return _hints(
+                    container_hints(
+                        self.policy, self.state, demands, named_container(demands.pod, step["container"])
+                    )
+                )
             case "allocate":
                 return self.allocate(demands, step)
             case "allocatePod":
@@ -117,7 +119,7 @@ class _CPUManagerRun:
                 return _plain(self.state)
 
     def allocate(self, demands: PodCPURequests, step: dict[str, Any]) -> dict[str, Any]:
-        container = _container(demands, step)
+        container = named_container(demands.pod, step["container"])
         allocation = allocate(self.policy, self.state, demands, container, _affinity(step))
         self.state = allocation.state
         cpus = self.state.exclusive(demands.pod.uid, container.name)
@@ -133,15 +135,6 @@ class _CPUManagerRun:
         return (
             {"podCPUs": None if cpus is None else str(cpus)} | _plain(self.state) | _error(allocation.verdict)
         )
-
-
-def _container(demands: PodCPURequests, step: dict[str, Any]) -> Container:
-    spec = demands.pod.spec
-    return next(
-        container
-        for container in (*spec.init_containers, *spec.containers)
-        if container.name == step["container"]
-    )
 
 
 def _affinity(step: dict[str, Any]) -> NUMASet | None:
@@ -165,14 +158,7 @@ def _hints(hints: ProviderHints | None) -> dict[str, Any]:
 
 
 def _plain(state: CPUState) -> dict[str, Any]:
-    return {"defaultCPUSet": str(state.default), "assignments": _texts(state.assignments)}
-
-
-def _texts(assignments: Assignments) -> dict[str, dict[str, str]]:
-    return {
-        pod: {container: str(cpus) for container, cpus in containers.items()}
-        for pod, containers in assignments.items()
-    }
+    return {"defaultCPUSet": str(state.default), "assignments": by_container(str, state.assignments)}
 
 
 def _error(verdict: Verdict[Any]) -> dict[str, str]:

@@ -12,9 +12,8 @@ from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.values.idset import CPUSet, IdSet
 
 
-def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+def answer(question: dict[str, Any], machines: Mapping[str, Any], _release: ReleaseTable) -> Any:
     """The topology with every lookup table, or the error."""
-    del release
     match topology_of(question, machines):
         case Refused() as refused:
             return error_document(refused)

@@ -29,12 +29,11 @@ from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.topology_hints import HintList, ProviderHints
-from nodewright.testing.conformance.vectors import question_gates
+from nodewright.testing.conformance.vectors import amount_texts, named_container, question_gates
 
 
-def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+def answer(question: dict[str, Any], _machines: Mapping[str, Any], release: ReleaseTable) -> Any:
     """The result of each step."""
-    del machines
     run = _DeviceManagerRun(question, question_gates(question, release))
     return {"steps": [run.step(step) for step in question["steps"]]}
 
@@ -99,8 +98,8 @@ class _DeviceManagerRun:
         if step["op"] == "devices":
             self.state = self.state.with_devices(step["resource"], _devices(step["devices"]))
             return {
-                "capacity": _texts(device_capacity(self.state)),
-                "allocatable": _texts(device_allocatable(self.state)),
+                "capacity": amount_texts(device_capacity(self.state)),
+                "allocatable": amount_texts(device_allocatable(self.state)),
             }
         pod = self.pods[step["pod"]]
         if step["op"] == "podGone":
@@ -111,8 +110,7 @@ class _DeviceManagerRun:
         self.state = without_inactive_pods(self.state, self.active)
         if step["op"] == "podHints":
             return _hints(pod_hints(self.manager, self.state, pod))
-        containers = (*pod.spec.init_containers, *pod.spec.containers)
-        container = next(container for container in containers if container.name == step["container"])
+        container = named_container(pod, step["container"])
         if step["op"] == "containerHints":
             return _hints(container_hints(self.manager, self.state, pod, container))
         return self.allocate(pod, container, step)
@@ -154,10 +152,6 @@ def _devices(listed: list[Mapping[str, Any]]) -> list[Device]:
         )
         for device in listed
     ]
-
-
-def _texts(counts: Mapping[str, int]) -> dict[str, str]:
-    return {name: str(count) for name, count in counts.items()}
 
 
 def _hints(verdict: Verdict[ProviderHints | None]) -> dict[str, Any]:

@@ -32,9 +32,8 @@ from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.values.duration import Duration
 
 
-def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+def answer(question: dict[str, Any], _machines: Mapping[str, Any], release: ReleaseTable) -> Any:
     """The answer for the question's kind."""
-    del machines
     kinds = {"rank": _rank, "admit": _admit, "synchronize": _synchronize}
     if question["kind"] == "parse":
         return _parse(question)

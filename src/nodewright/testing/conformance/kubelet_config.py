@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from nodewright.documents.profiles.kubelet_config_files import decode_kubelet_config
@@ -13,51 +14,24 @@ from nodewright.model.kubernetes.kubelet_configuration import KubeletConfigurati
 from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.values.duration import Duration
 
-_FIELDS = {
-    "cpuManagerPolicy": "cpu_manager_policy",
-    "cpuManagerPolicyOptions": "cpu_manager_policy_options",
-    "cpuManagerReconcilePeriod": "cpu_manager_reconcile_period",
-    "memoryManagerPolicy": "memory_manager_policy",
-    "topologyManagerPolicy": "topology_manager_policy",
-    "topologyManagerScope": "topology_manager_scope",
-    "topologyManagerPolicyOptions": "topology_manager_policy_options",
-    "kubeReserved": "kube_reserved",
-    "systemReserved": "system_reserved",
-    "reservedSystemCPUs": "reserved_system_cpus",
-    "kubeReservedCgroup": "kube_reserved_cgroup",
-    "systemReservedCgroup": "system_reserved_cgroup",
-    "enforceNodeAllocatable": "enforce_node_allocatable",
-    "cgroupsPerQOS": "cgroups_per_qos",
-    "evictionHard": "eviction_hard",
-    "evictionSoft": "eviction_soft",
-    "evictionSoftGracePeriod": "eviction_soft_grace_period",
-    "evictionMinimumReclaim": "eviction_minimum_reclaim",
-    "evictionPressureTransitionPeriod": "eviction_pressure_transition_period",
-    "evictionMaxPodGracePeriod": "eviction_max_pod_grace_period",
-    "mergeDefaultEvictionSettings": "merge_default_eviction_settings",
-    "maxPods": "max_pods",
-    "podsPerCore": "pods_per_core",
-    "podPidsLimit": "pod_pids_limit",
-    "cpuCFSQuota": "cpu_cfs_quota",
-    "cpuCFSQuotaPeriod": "cpu_cfs_quota_period",
-    "qosReserved": "qos_reserved",
-    "memoryThrottlingFactor": "memory_throttling_factor",
-    "memoryReservationPolicy": "memory_reservation_policy",
-    "imageGCHighThresholdPercent": "image_gc_high_threshold_percent",
-    "imageGCLowThresholdPercent": "image_gc_low_threshold_percent",
-    "imageMinimumGCAge": "image_minimum_gc_age",
-    "imageMaximumGCAge": "image_maximum_gc_age",
-    "localStorageCapacityIsolation": "local_storage_capacity_isolation",
-    "featureGates": "feature_gates",
-    "failSwapOn": "fail_swap_on",
-}
+_RECORDED = (
+    "cpuManagerPolicy", "cpuManagerPolicyOptions", "cpuManagerReconcilePeriod", "memoryManagerPolicy",
+    "topologyManagerPolicy", "topologyManagerScope", "topologyManagerPolicyOptions", "kubeReserved",
+    "systemReserved", "reservedSystemCPUs", "kubeReservedCgroup", "systemReservedCgroup",
+    "enforceNodeAllocatable", "cgroupsPerQOS", "evictionHard", "evictionSoft", "evictionSoftGracePeriod",
+    "evictionMinimumReclaim", "evictionPressureTransitionPeriod", "evictionMaxPodGracePeriod",
+    "mergeDefaultEvictionSettings", "maxPods", "podsPerCore", "podPidsLimit", "cpuCFSQuota",
+    "cpuCFSQuotaPeriod", "qosReserved", "memoryThrottlingFactor", "memoryReservationPolicy",
+    "imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "imageMinimumGCAge", "imageMaximumGCAge",
+    "localStorageCapacityIsolation", "featureGates", "failSwapOn",
+)  # fmt: skip
+_ATTRIBUTES = {field.encode_name: field.name for field in msgspec.structs.fields(KubeletConfiguration)}
 _OMITTED_AT_ZERO = ("podsPerCore", "evictionMaxPodGracePeriod", "maxPods")
 _PANIC = "failed to merge global and in-flight KubeletConfiguration while setting defaults, error: "
 
 
-def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+def answer(question: dict[str, Any], _machines: Mapping[str, Any], release: ReleaseTable) -> Any:
     """The configuration after defaulting, and the faults of the first stage that has any."""
-    del machines
     try:
         decoded = decode_kubelet_config(question["kubeletConfiguration"], "", release)
     except InputError as error:
@@ -83,10 +57,10 @@ def answer(question: dict[str, Any], machines: Mapping[str, Any], release: Relea
 def _plain(config: KubeletConfiguration, release: ReleaseTable) -> dict[str, Any]:
     """The recorded fields, without empty ones that have no default."""
     plain: dict[str, Any] = {}
-    for name, attribute in _FIELDS.items():
+    for name in _RECORDED:
         if name in release.rules.missing_config_fields:
             continue
-        value = getattr(config, attribute)
+        value = getattr(config, _ATTRIBUTES[name])
         if isinstance(value, Duration):
             plain[name] = str(value)
         elif not (value in ("", (), {}) or (value == 0 and name in _OMITTED_AT_ZERO)):

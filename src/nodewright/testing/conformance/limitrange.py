@@ -20,19 +20,18 @@ from nodewright.model.kubernetes.cluster_objects import (
     LimitRangeItem,
     PersistentVolumeClaim,
 )
-from nodewright.model.kubernetes.objects import Container, Pod, ResourceRequirements
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.api_server import LimitReason
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.releases.release_rules import ReleaseTable
-from nodewright.testing.conformance.vectors import amount_texts, question_gates
+from nodewright.testing.conformance.vectors import amount_texts, plain_resources, question_gates
 
 Question = dict[str, Any]
 _ANNOTATION = "kubernetes.io/limit-ranger"
 
 
-def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+def answer(question: dict[str, Any], _machines: Mapping[str, Any], release: ReleaseTable) -> Any:
     """The API server's result of the function in `function`."""
-    del machines
     return _FUNCTIONS[question["function"]](question, question_gates(question, release))
 
 
@@ -111,11 +110,11 @@ def _pod(pod: Pod, filled: tuple[DefaultedByLimitRange, ...]) -> dict[str, Any]:
     if filled:
         pod = filled[-1].pod
     written: dict[str, Any] = {
-        "containers": _containers(pod.spec.containers),
-        "initContainers": _containers(pod.spec.init_containers),
+        "containers": {each.name: plain_resources(each.resources) for each in pod.spec.containers},
+        "initContainers": {each.name: plain_resources(each.resources) for each in pod.spec.init_containers},
     }
     if pod.spec.resources is not None:
-        written["podResources"] = _resources(pod.spec.resources)
+        written["podResources"] = plain_resources(pod.spec.resources)
     notes = [
         pod.metadata.annotations.get(_ANNOTATION, ""),
         *(limit_ranger_annotation(each.defaults) for each in filled),
@@ -123,12 +122,3 @@ def _pod(pod: Pod, filled: tuple[DefaultedByLimitRange, ...]) -> dict[str, Any]:
     if any(notes):
         written["annotation"] = [note for note in notes if note][-1]
     return written
-
-
-def _containers(containers: tuple[Container, ...]) -> dict[str, Any]:
-    return {container.name: _resources(container.resources) for container in containers}
-
-
-def _resources(resources: ResourceRequirements) -> dict[str, dict[str, str]]:
-    lists = {"requests": amount_texts(resources.requests), "limits": amount_texts(resources.limits)}
-    return {name: amounts for name, amounts in lists.items() if amounts}

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import astuple
+
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.memory.memory_allocation import (
     allocate_container_memory,
@@ -21,27 +23,26 @@ from nodewright.engine.core.memory.memory_policy import (
 )
 from nodewright.engine.core.memory.memory_state import (
     Block,
-    MemoryGates,
     MemoryState,
     MemoryTable,
     NUMAMemory,
     PodMemoryDemand,
 )
+from nodewright.engine.core.requests.managed_pods import ManagerGates
 from nodewright.model.hardware import MachineInfo
-from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.memory import MemoryReason
 from nodewright.model.reasons.verdict import Refused, Verdict
 from nodewright.model.releases.feature_gates import FeatureGates, resolve_gates
 from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.values.idset import NUMASet
-from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.topology_hints import HintList, ProviderHints
 from nodewright.testing.conformance.topology_merge import plain_hint, read_hint
+from nodewright.testing.conformance.vectors import by_container, named_container, read_amounts
 
 
-def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+def answer(question: dict[str, Any], _machines: Mapping[str, Any], release: ReleaseTable) -> Any:
     """The policy, its initial state, the result of each step, and the final state."""
-    del machines
     resolved = resolve_gates(question.get("featureGates") or {}, release=release)
     if resolved.errors:
         return {"creation": {"error": resolved.errors[0]}, "start": None, "steps": []}
@@ -59,12 +60,15 @@ def answer(question: dict[str, Any], machines: Mapping[str, Any], release: Relea
         state = started.value
         expect["start"] = {
             "machineState": plain_machine(state),
-            "allocatableMemory": [_block(block) for block in allocatable_memory(state.machine)],
+            "allocatableMemory": [plain_block(block) for block in allocatable_memory(state.machine)],
         }
     run = _MemoryManagerRun(policy, state, settings.gates, question["pods"])
     expect["steps"] = [run.step(step) for step in question["steps"]]
     return expect | {
-        "final": {"machineState": plain_machine(run.state), "assignments": _assignments(run.state)}
+        "final": {
+            "machineState": plain_machine(run.state),
+            "assignments": by_container(_blocks, run.state.assignments),
+        }
     }
 
 
@@ -72,7 +76,7 @@ class _MemoryManagerRun:
     """A policy with its state."""
 
     def __init__(
-        self, policy: MemoryPolicy, state: MemoryState, gates: MemoryGates, pods: Mapping[str, Any]
+        self, policy: MemoryPolicy, state: MemoryState, gates: ManagerGates, pods: Mapping[str, Any]
     ) -> None:
         self.policy = policy
         self.state = state
@@ -85,7 +89,11 @@ class _MemoryManagerRun:
             case "podHints":
                 result = _hints(pod_hints(self.policy, self.state, demands))
             case "containerHints":
-                result = _hints(container_hints(self.policy, self.state, demands, _container(demands, step)))
+                result = _hints(
+                    container_hints(
+                        self.policy, self.state, demands, named_container(demands.pod, step["container"])
+                    )
+                )
             case "allocate":
                 result = self.allocate(demands, step)
             case "allocatePod":
@@ -98,7 +106,7 @@ class _MemoryManagerRun:
         )
 
     def allocate(self, demands: PodMemoryDemand, step: Mapping[str, Any]) -> dict[str, Any]:
-        container = _container(demands, step)
+        container = named_container(demands.pod, step["container"])
         allocation = allocate_container_memory(
             self.policy, self.state, demands, container, read_hint(step["affinity"])
         )
@@ -123,51 +131,44 @@ def _settings(question: Mapping[str, Any], gates: FeatureGates) -> MemorySetting
     return MemorySettings(
         policy=question["policy"],
         reserved=[
-            Reservation(entry["numaNode"], _amounts(entry["limits"]))
+            Reservation(entry["numaNode"], read_amounts(entry["limits"]))
             for entry in question.get("reservedMemory") or ()
         ],
-        node_allocatable=_amounts(question.get("nodeAllocatableReservation") or {}),
-        gates=MemoryGates.of(gates),
+        node_allocatable=read_amounts(question.get("nodeAllocatableReservation") or {}),
+        gates=ManagerGates.of(gates),
     )
-
-
-def _amounts(plain: Mapping[str, Any]) -> ResourceList:
-    return {name: Quantity.parse(str(amount)) for name, amount in plain.items()}
 
 
 def _state(document: Mapping[str, Any] | None) -> MemoryState:
     if document is None:
         return MemoryState()
     return MemoryState(
-        {int(numa): _node(node) for numa, node in (document.get("machineState") or {}).items()},
-        {
-            pod: {name: _read_blocks(blocks) for name, blocks in containers.items()}
-            for pod, containers in (document.get("assignments") or {}).items()
-        },
+        read_machine(document.get("machineState")),
+        by_container(read_blocks, document.get("assignments")),
     )
 
 
-def _node(plain: Mapping[str, Any]) -> NUMAMemory:
-    tables = {
-        kind: MemoryTable(
-            table["total"], table["systemReserved"], table["allocatable"], table["reserved"], table["free"]
+def read_machine(machine: Mapping[str, Any] | None) -> dict[int, NUMAMemory]:
+    """The table of every NUMA node from plain JSON."""
+    return {
+        int(numa): NUMAMemory(
+            node["numberOfAssignments"],
+            NUMASet.from_ids(node.get("cells") or ()),
+            {
+                kind: MemoryTable(*(table[name] for name in _TABLE))
+                for kind, table in (node.get("memoryMap") or {}).items()
+            },
         )
-        for kind, table in (plain.get("memoryMap") or {}).items()
+        for numa, node in (machine or {}).items()
     }
-    return NUMAMemory(plain["numberOfAssignments"], NUMASet.from_ids(plain.get("cells") or ()), tables)
 
 
-def _read_blocks(blocks: Sequence[Mapping[str, Any]] | None) -> tuple[Block, ...]:
+_TABLE = ("total", "systemReserved", "allocatable", "reserved", "free")
+
+
+def read_blocks(blocks: Sequence[Mapping[str, Any]] | None) -> tuple[Block, ...]:
+    """Blocks from plain JSON."""
     return tuple(Block(tuple(block["numaAffinity"]), block["type"], block["size"]) for block in blocks or ())
-
-
-def _container(demands: PodMemoryDemand, step: Mapping[str, Any]) -> Container:
-    spec = demands.pod.spec
-    return next(
-        container
-        for container in (*spec.init_containers, *spec.containers)
-        if container.name == step["container"]
-    )
 
 
 def plain_machine(state: MemoryState) -> dict[str, Any]:
@@ -177,14 +178,7 @@ def plain_machine(state: MemoryState) -> dict[str, Any]:
             "numberOfAssignments": node.assignments,
             "cells": list(node.cells),
             "memoryMap": {
-                kind: {
-                    "total": table.total,
-                    "systemReserved": table.system_reserved,
-                    "allocatable": table.allocatable,
-                    "reserved": table.reserved,
-                    "free": table.free,
-                }
-                for kind, table in node.tables.items()
+                kind: dict(zip(_TABLE, astuple(table), strict=True)) for kind, table in node.tables.items()
             },
         }
         for numa, node in state.machine.items()
@@ -196,18 +190,12 @@ def _of_pod(state: MemoryState, pod: Pod) -> dict[str, Any] | None:
     return None if held is None else {name: _blocks(blocks) for name, blocks in held.items()}
 
 
-def _assignments(state: MemoryState) -> dict[str, Any]:
-    return {
-        pod: {name: _blocks(blocks) for name, blocks in containers.items()}
-        for pod, containers in state.assignments.items()
-    }
-
-
 def _blocks(blocks: Sequence[Block]) -> list[dict[str, Any]]:
-    return [_block(block) for block in sorted(blocks, key=lambda block: block.resource)]
+    return [plain_block(block) for block in sorted(blocks, key=lambda block: block.resource)]
 
 
-def _block(block: Block) -> dict[str, Any]:
+def plain_block(block: Block) -> dict[str, Any]:
+    """A block as plain JSON."""
     return {"numaAffinity": list(block.numa), "type": block.resource, "size": block.size}
 
 

@@ -21,11 +21,11 @@ from nodewright.model.reasons.reason import kubelet_start_error, kubelet_text
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.predict.node_from_profile import node_parts
+from nodewright.testing.conformance.vectors import amount_texts
 
 
-def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+def answer(question: dict[str, Any], _machines: Mapping[str, Any], release: ReleaseTable) -> Any:
     """The capacity, the initial state and the result of each event; or why the kubelet does not start."""
-    del machines
     script = question.get("events") or ()
     spec = decode(
         {key: value for key, value in question.items() if key not in ("events", "tag")}
@@ -42,8 +42,8 @@ def answer(question: dict[str, Any], machines: Mapping[str, Any], release: Relea
         return {"error": kubelet_start_error(started.because[0]), "events": None}
     state = started.value
     answered: dict[str, Any] = {
-        "capacity": _amounts(state.config.resources.capacity),
-        "allocatable": _amounts(state.config.resources.allocatable),
+        "capacity": amount_texts(state.config.resources.capacity),
+        "allocatable": amount_texts(state.config.resources.allocatable),
         "initial": _state(state),
         "events": [],
     }
@@ -53,10 +53,6 @@ def answer(question: dict[str, Any], machines: Mapping[str, Any], release: Relea
         )
         answered["events"].append(entry | {"state": _state(state)})
     return answered
-
-
-def _amounts(resources: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(amount) for name, amount in resources.items()}
 
 
 def _removed(state: NodeState, uid: str) -> tuple[NodeState, dict[str, Any]]:
@@ -78,11 +74,11 @@ def _added(state: NodeState, pod: Pod) -> tuple[NodeState, dict[str, Any]]:
 
 def _refusal(result: Step) -> dict[str, Any]:
     text = kubelet_text(result.because[0])
-    entry: dict[str, Any] = {"reason": text.reason, "message": text.message}
+    entry: dict[str, Any] = text._asdict()
     failures = tuple(reason for reason in result.because if isinstance(reason, PredicateFailure))
     others = [kubelet_text(other) for other in alternative_failures(failures)] if failures else []
     if others:
-        entry["alternatives"] = [{"reason": other.reason, "message": other.message} for other in others]
+        entry["alternatives"] = [other._asdict() for other in others]
     return entry
 
 

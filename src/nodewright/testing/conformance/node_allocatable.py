@@ -21,28 +21,26 @@ from nodewright.model.kubernetes.objects import ResourceList
 from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.values.quantity import Quantity
 from nodewright.testing.conformance.cgroup import plain_settings
+from nodewright.testing.conformance.vectors import amount_texts, read_amounts
 
 
-def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+def answer(question: dict[str, Any], _machines: Mapping[str, Any], _release: ReleaseTable) -> Any:
     """Reservation, limits, cgroup settings and, if the machine is known, the Node's amounts."""
-    del machines, release
-    capacity = _amounts(question["capacity"])
+    capacity = read_amounts(question["capacity"])
     kube, system = question.get("kubeReserved"), question.get("systemReserved")
     reservations = Reservations(
-        kube=None if kube is None else _amounts(kube),
-        system=None if system is None else _amounts(system),
+        kube=None if kube is None else read_amounts(kube),
+        system=None if system is None else read_amounts(system),
         hard_thresholds=parse_thresholds(
             EvictionSettings(hard=question.get("evictionHard") or {})
         ).thresholds,
     )
-    reservation, limits = (
-        allocatable_reservation(capacity, reservations),
-        enforcement_limits(capacity, reservations),
-    )
+    reservation = allocatable_reservation(capacity, reservations)
+    limits = enforcement_limits(capacity, reservations)
     compressible_only = question.get("compressibleOnly", False)
     answered: dict[str, Any] = {
-        "reservation": _texts(reservation),
-        "enforcementLimits": _texts(limits),
+        "reservation": amount_texts(reservation),
+        "enforcementLimits": amount_texts(limits),
         "nodeCgroup": _plain(node_level_settings(limits, AmountOrigin.NODE)),
         "systemReservedCgroup": _plain(
             node_level_settings(
@@ -57,8 +55,10 @@ def answer(question: dict[str, Any], machines: Mapping[str, Any], release: Relea
         if "ephemeral-storage" in capacity:
             shown["ephemeral-storage"] = capacity["ephemeral-storage"]
         status = allocatable_derivations(shown, {}, reservations)
-        answered["nodeStatusCapacity"] = _texts({amounts.resource: amounts.capacity for amounts in status})
-        answered["nodeStatusAllocatable"] = _texts(
+        answered["nodeStatusCapacity"] = amount_texts(
+            {amounts.resource: amounts.capacity for amounts in status}
+        )
+        answered["nodeStatusAllocatable"] = amount_texts(
             {amounts.resource: amounts.allocatable for amounts in status}
         )
     return answered
@@ -73,14 +73,6 @@ def _machine(question: dict[str, Any], capacity: ResourceList) -> MachineInfo:
     return MachineInfo(
         num_cores=question["numCores"], memory_capacity=question["memoryCapacity"], hugepages=tuple(pages)
     )
-
-
-def _amounts(texts: dict[str, str]) -> ResourceList:
-    return {name: Quantity.parse(text) for name, text in texts.items()}
-
-
-def _texts(amounts: ResourceList) -> dict[str, str]:
-    return {name: str(amount) for name, amount in amounts.items()}
 
 
 def _plain(settings: CgroupSettings | None) -> dict[str, Any] | None:

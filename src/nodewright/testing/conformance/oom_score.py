@@ -11,9 +11,8 @@ from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.testing.conformance.vectors import question_gates
 
 
-def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+def answer(question: dict[str, Any], _machines: Mapping[str, Any], release: ReleaseTable) -> Any:
     """Each container's score, and whether the pod is critical."""
-    del machines
     gates = question_gates(question, release)
     pod = decode(question["pod"], Pod)
     return {

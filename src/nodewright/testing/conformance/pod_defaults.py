@@ -6,29 +6,23 @@ from typing import Any
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.requests.qos_and_priority import qos_class
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.model.kubernetes.objects import Pod, ResourceRequirements
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.releases.release_rules import ReleaseTable
-from nodewright.testing.conformance.vectors import amount_texts, question_gates
+from nodewright.testing.conformance.vectors import amount_texts, plain_resources, question_gates
 
 
-def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+def answer(question: dict[str, Any], _machines: Mapping[str, Any], release: ReleaseTable) -> Any:
     """The pod's resources after defaulting."""
-    del machines
     gates = question_gates(question, release)
     pod = with_defaults(decode(question["pod"], Pod), gates)
     spec = pod.spec
     defaulted: dict[str, Any] = {
-        "containers": {each.name: _resources(each.resources) for each in spec.containers},
-        "initContainers": {each.name: _resources(each.resources) for each in spec.init_containers},
+        "containers": {each.name: plain_resources(each.resources) for each in spec.containers},
+        "initContainers": {each.name: plain_resources(each.resources) for each in spec.init_containers},
         "qosClass": qos_class(pod, gates["PodLevelResources"]).value,
     }
     if spec.resources is not None:
-        defaulted["podResources"] = _resources(spec.resources)
+        defaulted["podResources"] = plain_resources(spec.resources)
     if spec.overhead:
         defaulted["overhead"] = amount_texts(spec.overhead)
     return defaulted
-
-
-def _resources(resources: ResourceRequirements) -> dict[str, dict[str, str]]:
-    lists = {"requests": amount_texts(resources.requests), "limits": amount_texts(resources.limits)}
-    return {name: texts for name, texts in lists.items() if texts}

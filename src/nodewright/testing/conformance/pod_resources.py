@@ -25,9 +25,8 @@ from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.testing.conformance.vectors import amount_texts, question_gates
 
 
-def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+def answer(question: dict[str, Any], _machines: Mapping[str, Any], release: ReleaseTable) -> Any:
     """Every sum over the pod's containers, and its class."""
-    del machines
     pod = decode(question["pod"], Pod)
     gates = question_gates(question, release)
     options = _options(question.get("options") or {}, release)

@@ -19,9 +19,8 @@ from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.testing.conformance.vectors import plain_failure, question_gates
 
 
-def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+def answer(question: dict[str, Any], _machines: Mapping[str, Any], release: ReleaseTable) -> Any:
     """The verdict with the kubelet's text, all failures, and alternative texts."""
-    del machines
     rules = PredicateRules.of(question_gates(question, release))
     cached = NodeView.of(decode(question["node"], APINode)).as_cached_by_kubelet()
     fresh = question.get("freshNode")

@@ -18,9 +18,8 @@ from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.testing.conformance.vectors import plain_failure, question_gates
 
 
-def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+def answer(question: dict[str, Any], _machines: Mapping[str, Any], release: ReleaseTable) -> Any:
     """The killed pods in order and the remaining reasons, or the error."""
-    del machines
     failures = [_failure(reason) for reason in question["failureReasons"] or ()]
     active = [decode(pod, Pod) for pod in question["activePods"] or ()]
     victims = victims_for(

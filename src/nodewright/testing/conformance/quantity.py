@@ -1,6 +1,7 @@
 """Family quantity: parsing, formatting and arithmetic of quantities."""
 
 from collections.abc import Callable, Mapping
+from operator import add, sub
 from typing import Any
 
 from nodewright.model.releases.release_rules import ReleaseTable
@@ -9,9 +10,8 @@ from nodewright.model.values.quantity import ZERO, Quantity, QuantityError, Quan
 Question = dict[str, Any]
 
 
-def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+def answer(question: dict[str, Any], _machines: Mapping[str, Any], _release: ReleaseTable) -> Any:
     """Kubernetes' result of the operation in `op`."""
-    del machines, release
     try:
         return _OPERATIONS[question["op"]](question)
     except QuantityError as error:
@@ -35,72 +35,41 @@ def _json(question: Question) -> Any:
     return {**_amount(amount), "json": f'"{amount}"'}
 
 
-def _add(question: Question) -> Any:
-    left, right = map(Quantity.parse, question["args"])
-    return _amount(left + right)
-
-
-def _sub(question: Question) -> Any:
-    left, right = map(Quantity.parse, question["args"])
-    return _amount(left - right)
-
-
-def _sum(question: Question) -> Any:
-    return _amount(sum(map(Quantity.parse, question["args"]), ZERO))
+def _two(question: Question, operation: Callable[[Quantity, Quantity], Quantity]) -> Any:
+    return _amount(operation(*map(Quantity.parse, question["args"])))
 
 
 def _cmp(question: Question) -> Any:
-    left, right = map(Quantity.parse, question["args"])
-    return {"cmp": left.compare(right)}
+    text, other = question["args"]
+    right = Quantity.of(other) if isinstance(other, int) else Quantity.parse(other)
+    return {"cmp": Quantity.parse(text).compare(right)}
 
 
-def _cmp_int64(question: Question) -> Any:
-    text, units = question["args"]
-    return {"cmp": Quantity.parse(text).compare(Quantity.of(units))}
-
-
-def _neg(question: Question) -> Any:
-    (text,) = question["args"]
-    return _amount(-Quantity.parse(text))
-
-
-def _mul(question: Question) -> Any:
-    text, factor = question["args"]
-    product, exact = Quantity.parse(text).times(factor)
-    return {**_amount(product), "exact": exact}
-
-
-def _round_up(question: Question) -> Any:
-    text, scale = question["args"]
-    rounded, exact = Quantity.parse(text).rounded_up(scale)
-    return {**_amount(rounded), "exact": exact}
-
-
-def _scaled_value(question: Question) -> Any:
-    text, scale = question["args"]
-    return {"value": Quantity.parse(text).scaled_value(scale)}
-
-
-def _from_scaled(question: Question) -> Any:
-    return _amount(
-        Quantity.of(question["value"], QuantityFormat(question["format"]), scale=question["scale"])
-    )
+def _exact(result: tuple[Quantity, bool]) -> Any:
+    amount, exact = result
+    return {**_amount(amount), "exact": exact}
 
 
 _OPERATIONS: dict[str, Callable[[Question], Any]] = {
     "parse": _parse,
     "json": _json,
-    "add": _add,
-    "sub": _sub,
-    "sum": _sum,
+    "add": lambda question: _two(question, add),
+    "sub": lambda question: _two(question, sub),
+    "sum": lambda question: _amount(sum(map(Quantity.parse, question["args"]), ZERO)),
     "cmp": _cmp,
-    "cmpInt64": _cmp_int64,
-    "neg": _neg,
-    "mul": _mul,
-    "roundUp": _round_up,
-    "scaledValue": _scaled_value,
-    "fromScaled": _from_scaled,
+    "cmpInt64": _cmp,
+    "neg": lambda question: _amount(-_first(question)),
+    "mul": lambda question: _exact(_first(question).times(question["args"][1])),
+    "roundUp": lambda question: _exact(_first(question).rounded_up(question["args"][1])),
+    "scaledValue": lambda question: {"value": _first(question).scaled_value(question["args"][1])},
+    "fromScaled": lambda question: _amount(
+        Quantity.of(question["value"], QuantityFormat(question["format"]), scale=question["scale"])
+    ),
 }
+
+
+def _first(question: Question) -> Quantity:
+    return Quantity.parse(question["args"][0])
 
 
 def _amount(amount: Quantity) -> dict[str, Any]:

@@ -40,9 +40,8 @@ Question = dict[str, Any]
 _Function = Callable[[Question, FeatureGates], Any]
 
 
-def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+def answer(question: dict[str, Any], _machines: Mapping[str, Any], release: ReleaseTable) -> Any:
     """Kubernetes' result of the function in `function`."""
-    del machines
     return _FUNCTIONS[question["function"]](question, question_gates(question, release))
 
 
@@ -59,10 +58,6 @@ def _names(function: Callable[[Iterable[str], Iterable[str]], tuple[str, ...]]) 
     return lambda question, _: {"names": list(function(question.get("a") or (), question.get("b") or ()))}
 
 
-def _equals(question: Question, _: FeatureGates) -> Any:
-    return {"result": evaluator.are_equal(_list(question, "a"), _list(question, "b"))}
-
-
 def _less_than_or_equal(question: Question, _: FeatureGates) -> Any:
     exceeded = evaluator.exceeding(_list(question, "a"), _list(question, "b"))
     return {"result": not exceeded, "exceeded": list(exceeded)}
@@ -70,18 +65,6 @@ def _less_than_or_equal(question: Question, _: FeatureGates) -> Any:
 
 def _mask(question: Question, _: FeatureGates) -> Any:
     return {"resources": amount_texts(evaluator.masked(_list(question, "a"), question.get("names") or ()))}
-
-
-def _is_zero(question: Question, _: FeatureGates) -> Any:
-    return {"result": evaluator.is_zero(_list(question, "a"))}
-
-
-def _remove_zeros(question: Question, _: FeatureGates) -> Any:
-    return {"resources": amount_texts(evaluator.without_zeros(_list(question, "a")))}
-
-
-def _is_negative(question: Question, _: FeatureGates) -> Any:
-    return {"names": list(evaluator.negative(_list(question, "a")))}
 
 
 def _list(question: Question, name: str) -> ResourceList:
@@ -153,7 +136,7 @@ def _admit(question: Question, gates: FeatureGates) -> Any:
 
 
 _FUNCTIONS: dict[str, _Function] = {
-    "equals": _equals,
+    "equals": lambda question, _: {"result": evaluator.are_equal(_list(question, "a"), _list(question, "b"))},
     "lessThanOrEqual": _less_than_or_equal,
     "max": _two(evaluator.maximum),
     "add": _two(evaluator.total),
@@ -162,9 +145,11 @@ _FUNCTIONS: dict[str, _Function] = {
     "mask": _mask,
     "intersection": _names(evaluator.common_names),
     "difference": _names(evaluator.names_only_in_first),
-    "isZero": _is_zero,
-    "removeZeros": _remove_zeros,
-    "isNegative": _is_negative,
+    "isZero": lambda question, _: {"result": evaluator.is_zero(_list(question, "a"))},
+    "removeZeros": lambda question, _: {
+        "resources": amount_texts(evaluator.without_zeros(_list(question, "a")))
+    },
+    "isNegative": lambda question, _: {"names": list(evaluator.negative(_list(question, "a")))},
     "evaluate": _evaluate,
     "usage": _evaluate,
     "usageStats": _usage_stats,

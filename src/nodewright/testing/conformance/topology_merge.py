@@ -15,9 +15,8 @@ from nodewright.model.values.topology_hints import Hint, HintList, Offer
 from nodewright.testing.conformance.vectors import question_gates
 
 
-def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+def answer(question: dict[str, Any], _machines: Mapping[str, Any], release: ReleaseTable) -> Any:
     """The merged hint and whether it admits, or the error at start."""
-    del machines
     manager = topology_manager(
         question["policy"],
         question["scope"],

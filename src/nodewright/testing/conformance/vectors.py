@@ -9,24 +9,27 @@ import gzip
 import json
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import msgspec
 
 from nodewright.documents.files.regular_files import error_text
 from nodewright.documents.profiles.catalogue import recorded_machines
 from nodewright.model.errors import JSON_ERRORS, Fault, InputError
-from nodewright.model.kubernetes.objects import ResourceList
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceList, ResourceRequirements
 from nodewright.model.reasons.predicates import InsufficientResource, PredicateFailure
 from nodewright.model.releases.feature_gates import FeatureGates, gates_set
 from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES
+from nodewright.model.values.quantity import Quantity
+
+T = TypeVar("T")
 
 STANDARD_STREAM = "-"
 RELEASES_TEXT = ", ".join(RELEASE_TABLES)
@@ -297,9 +300,36 @@ def question_gates(question: Mapping[str, Any], release: ReleaseTable) -> Featur
     return gates_set(question.get("featureGates") or {}, release)
 
 
-def amount_texts(amounts: ResourceList) -> dict[str, str]:
+def amount_texts(amounts: Mapping[str, object]) -> dict[str, str]:
     """The amounts as Kubernetes prints them."""
     return {name: str(amount) for name, amount in amounts.items()}
+
+
+def read_amounts(texts: Mapping[str, Any]) -> ResourceList:
+    """The amounts that the texts or numbers name."""
+    return {name: Quantity.parse(str(text)) for name, text in texts.items()}
+
+
+def plain_resources(resources: ResourceRequirements) -> dict[str, dict[str, str]]:
+    """The requests and limits as Kubernetes prints them; empty ones are left out."""
+    lists = {"requests": amount_texts(resources.requests), "limits": amount_texts(resources.limits)}
+    return {name: texts for name, texts in lists.items() if texts}
+
+
+def named_container(pod: Pod, name: str) -> Container:
+    """The pod's container of this name."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    return next(container for container in containers if container.name == name)
+
+
+def by_container(
+    convert: Callable[[Any], T], entries: Mapping[str, Mapping[str, Any]] | None
+) -> dict[str, dict[str, T]]:
+    """The entries by pod and container, converted; none at all if they are absent."""
+    return {
+        pod: {name: convert(entry) for name, entry in containers.items()}
+        for pod, containers in (entries or {}).items()
+    }
 
 
 def plain_failure(failure: PredicateFailure) -> dict[str, Any]:

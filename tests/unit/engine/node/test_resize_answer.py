@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.documents.formats.decode import decode
-from nodewright.engine.node.resize import ResizeReport
+from nodewright.engine.node.resize_report import ResizeReport
 from nodewright.engine.node.what_if.changes import PodLeaves, RequestsChanged
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.pod_spec_fields import ContainerResizePolicy

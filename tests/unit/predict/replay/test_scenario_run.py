@@ -13,7 +13,7 @@ from nodewright.documents.profiles.state_files.checkpoints import (
 )
 from nodewright.engine.node.actions import AdmitPod, ExitKubelet, RejectPod
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.restart.restart_rehearsal import start_kubelet
+from nodewright.engine.node.restart.kubelet_startup import start_kubelet
 from nodewright.model.kubernetes.node_profile import Device, NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.scenario import KubeletRestart, ScenarioEvent

@@ -28,7 +28,7 @@ from nodewright.engine.core.devices.device_state import DeviceState
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.engine.node.node_config import NodeParts
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.restart.restart_rehearsal import KubeletStartResult, StoredState
+from nodewright.engine.node.restart.kubelet_startup import KubeletStartResult, StoredState
 from nodewright.model.reasons.kubelet_start import StateFile, StateFileDamaged, StatePolicyDiffers
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.releases.release_table import NEWEST

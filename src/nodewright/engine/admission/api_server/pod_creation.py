@@ -23,8 +23,8 @@ from nodewright.engine.admission.admission_plugins import (
 from nodewright.engine.admission.limit_ranger import (
     DefaultedByLimitRange,
     FilledIn,
-    pod_limit_violations,
-    with_limit_range_defaults,
+    violated_limit_range,
+    with_all_limit_range_defaults,
 )
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.admission.validation.violation import Violation, violation_fault
@@ -118,23 +118,21 @@ def created_pod(
     if submitted is None:
         submitted = with_default_ports(pod_as_stored(pod, cluster.gates))
     ranges = () if is_stored else cluster.limit_ranges.get(pod.metadata.namespace, ())
-    changed, filled = submitted, list[DefaultedByLimitRange]()
-    for limit_range in ranges:
-        filled.append(with_limit_range_defaults(changed, limit_range))
-        changed = filled[-1].pod
+    changed, filled = with_all_limit_range_defaults(submitted, ranges)
     defaulted = mutated_pod(changed, cluster.priority_classes, cluster.runtime_classes)
     refusal: PodRefusal | None = None if is_stored else defaulted.refusal
     if refusal is None and changed is not valid:
         violations = pod_violations(defaulted.pod, is_stored=is_stored, valid=valid)
         refusal = InvalidPod(violations=violations) if violations else None
-    refusal = refusal or _limit_range_refusal(defaulted.pod, ranges, cluster.gates)
+    if refusal is None and (violated := violated_limit_range(defaulted.pod, ranges, cluster.gates)):
+        refusal = LimitRangeViolation(limit_range=violated[0], because=violated[1])
     if refusal is None and not is_stored:
         refusal = overhead_refusal(defaulted.pod.spec, cluster.runtime_classes)
     return PodCreation(
         defaulted=defaulted.pod,
         without_defaults=_without_defaults(pod, defaulted.pod, filled),
         submitted=submitted,
-        filled=tuple(filled),
+        filled=filled,
         warnings=_open_warnings(pod, defaulted.warnings, is_stored=is_stored),
         refusal=refusal,
         applied=tuple(_applied(defaulted.pod, cluster, filled, is_stored=is_stored)),
@@ -176,7 +174,7 @@ def rejection_error(resource: GroupResource, meta: ObjectMeta, because: ObjectRe
             return quota_error(resource, meta, reason)
 
 
-def _without_defaults(written: Pod, stored: Pod, filled: list[DefaultedByLimitRange]) -> Pod:
+def _without_defaults(written: Pod, stored: Pod, filled: tuple[DefaultedByLimitRange, ...]) -> Pod:
     """The stored pod with the containers, the overhead and the pod level as written, apart from limit ranges' amounts."""
     additions: dict[tuple[bool, str], list[FilledIn]] = {}
     for default in (default for limit_range in filled for default in limit_range.defaults):
@@ -216,17 +214,8 @@ def _open_warnings(
     )
 
 
-def _limit_range_refusal(
-    pod: Pod, ranges: tuple[LimitRange, ...], gates: FeatureGates
-) -> LimitRangeViolation | None:
-    for limit_range in ranges:
-        if because := pod_limit_violations(pod, limit_range, pod_level=gates["PodLevelResources"]):
-            return LimitRangeViolation(limit_range=limit_range.metadata.name, because=because)
-    return None
-
-
 def _applied(
-    pod: Pod, cluster: ClusterObjects, filled: list[DefaultedByLimitRange], *, is_stored: bool
+    pod: Pod, cluster: ClusterObjects, filled: tuple[DefaultedByLimitRange, ...], *, is_stored: bool
 ) -> Iterator[str]:
     spec = pod.spec
     yield from (f"LimitRange {limit_range.limit_range}" for limit_range in filled)

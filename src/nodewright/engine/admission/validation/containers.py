@@ -23,9 +23,12 @@ from nodewright.engine.admission.validation.violation import (
     each_invalid,
     forbidden,
     invalid,
+    list_violations,
+    name_violations,
     not_supported,
     required,
-    too_many,
+    unless_few,
+    unless_supported,
 )
 from nodewright.model.kubernetes.name_validation import (
     dns1123_label_errors,
@@ -270,13 +273,10 @@ def restart_violations(container: Container, path: str, *, is_init: bool) -> Ite
             yield required(f"{path}.restartPolicy", rule)
         if is_init:
             return
-    elif policy not in _POLICIES:
-        yield not_supported(f"{path}.restartPolicy", policy, _POLICIES)
+    yield from unless_supported(f"{path}.restartPolicy", policy, _POLICIES)
     rules_path = f"{path}.restartPolicyRules"
-    if len(rules) > _MOST_RULES:
-        yield too_many(rules_path, len(rules), _MOST_RULES)
-    for index, fields in enumerate(rules):
-        yield from _rule_violations(fields, f"{rules_path}[{index}]")
+    yield from unless_few(rules_path, rules, _MOST_RULES)
+    yield from list_violations(_rule_violations, rules, rules_path)
 
 
 def resize_policy_violations(
@@ -295,10 +295,7 @@ def resize_policy_violations(
             (policy.resource_name, _RESIZABLE),
             (policy.restart_policy, _RESIZE_POLICIES),
         ):
-            if not value:
-                yield required(path)
-            elif value not in known:
-                yield not_supported(path, value, known)
+            yield from unless_supported(path, value, known) if value else (required(path),)
         if pod_restart_policy == "Never" and policy.restart_policy != "NotRequired":
             rule = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
             yield invalid(path, policy.restart_policy, rule)
@@ -398,16 +395,11 @@ def _common_violations(
     container: Container, path: str, scope: _Scope, checked: Container
 ) -> Iterator[Violation]:
     """The violations in fields of any container, but for those that are the same objects as in ``checked``."""
-    if not container.name:
-        yield required(f"{path}.name")
-    elif errors := dns1123_label_errors(container.name):
-        yield from each_invalid(f"{path}.name", container.name, errors)
-    policy = container.termination_message_policy
-    if policy and policy not in _MESSAGE_POLICIES:
-        yield not_supported(f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES)
+    yield from name_violations(f"{path}.name", container.name, dns1123_label_errors)
+    policy = container.termination_message_policy or None
+    yield from unless_supported(f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES)
     if container.ports is not checked.ports:
-        for index, port in enumerate(container.ports):
-            yield from _port_violations(port, f"{path}.ports[{index}]")
+        yield from list_violations(_port_violations, container.ports, f"{path}.ports")
         yield from _port_name_violations(container.ports, f"{path}.ports")
     if container.env is not checked.env:
         yield from env_violations(container.env, f"{path}.env")
@@ -417,8 +409,9 @@ def _common_violations(
         yield from mount_violations(container, scope.names.volumes, f"{path}.volumeMounts")
     if container.volume_devices is not checked.volume_devices:
         yield from device_violations(container, scope.names.volumes, f"{path}.volumeDevices")
-    if container.image_pull_policy and container.image_pull_policy not in _PULL_POLICIES:
-        yield not_supported(f"{path}.imagePullPolicy", container.image_pull_policy, _PULL_POLICIES)
+    yield from unless_supported(
+        f"{path}.imagePullPolicy", container.image_pull_policy or None, _PULL_POLICIES
+    )
     if container.resources is not checked.resources:
         yield from resource_violations(container.resources, f"{path}.resources", scope.names.claims)
     if container.resize_policy is not checked.resize_policy:
@@ -461,12 +454,10 @@ def _kept_lifecycle(container: Container) -> Mapping[str, object] | None:
 def _port_violations(port: ContainerPort, path: str) -> Iterator[Violation]:
     if port.container_port == 0:
         yield required(f"{path}.containerPort")
-    else:
-        yield from _port_number(port.container_port, f"{path}.containerPort")
-    if port.host_port != 0:
-        yield from _port_number(port.host_port, f"{path}.hostPort")
-    if port.protocol and port.protocol not in _PROTOCOLS:
-        yield not_supported(f"{path}.protocol", port.protocol, _PROTOCOLS)
+    for field, number in (("containerPort", port.container_port), ("hostPort", port.host_port)):
+        if number != 0:
+            yield from _handler_port_violations(number, f"{path}.{field}")
+    yield from unless_supported(f"{path}.protocol", port.protocol or None, _PROTOCOLS)
 
 
 def _port_name_violations(ports: Sequence[ContainerPort], path: str) -> Iterator[Violation]:
@@ -478,11 +469,6 @@ def _port_name_violations(ports: Sequence[ContainerPort], path: str) -> Iterator
             yield duplicate(f"{path}[{index}].name", port.name)
         elif port.name and not errors:
             names.add(port.name)
-
-
-def _port_number(number: int, path: str) -> Iterator[Violation]:
-    if not 1 <= number <= 65535:
-        yield invalid(path, number, "must be between 1 and 65535, inclusive")
 
 
 def _port_conflicts(containers: Iterable[tuple[str, Container]]) -> Iterator[Violation]:
@@ -557,9 +543,7 @@ def _handler_violations(handler: Mapping[str, Any], path: str, grace_period_s: i
 
 def _http_violations(action: Mapping[str, Any], path: str) -> Iterator[Violation]:
     yield from _handler_port_violations(action.get("port"), f"{path}.port")
-    scheme = action.get("scheme") or "HTTP"
-    if scheme not in _SCHEMES:
-        yield not_supported(f"{path}.scheme", scheme, _SCHEMES)
+    yield from unless_supported(f"{path}.scheme", action.get("scheme") or None, _SCHEMES)
     for header in action.get("httpHeaders") or ():
         name = header.get("name") or ""
         yield from each_invalid(f"{path}.httpHeaders", name, header_name_errors(name))
@@ -591,8 +575,7 @@ def _mount_option_violations(mount: Fields, container: Container, path: str) -> 
     propagation, recursive = mount.get("mountPropagation"), mount.get("recursiveReadOnly")
     if propagation is not None:
         field = f"{path}.mountPropagation"
-        if propagation not in _PROPAGATIONS:
-            yield not_supported(field, propagation, _PROPAGATIONS)
+        yield from unless_supported(field, propagation, _PROPAGATIONS)
         if propagation == "Bidirectional" and not (container.security_context or {}).get("privileged"):
             rule = "Bidirectional mount propagation is available only to privileged containers"
             yield forbidden(field, rule)
@@ -603,8 +586,7 @@ def _mount_option_violations(mount: Fields, container: Container, path: str) -> 
         if propagation not in (None, "None"):
             rule = "may only be specified when mountPropagation is None or not specified"
             yield forbidden(field, rule)
-    elif recursive is not None and recursive != "Disabled":
-        yield not_supported(f"{path}.recursiveReadOnly", recursive, _RECURSIVE_READ_ONLY)
+    yield from unless_supported(f"{path}.recursiveReadOnly", recursive, _RECURSIVE_READ_ONLY)
 
 
 _BLOCK_SOURCES = ("persistentVolumeClaim", "ephemeral")
@@ -612,15 +594,11 @@ _NO_BLOCK_SOURCE = "can only use volume source type of PersistentVolumeClaim or 
 
 
 def _rule_violations(fields: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    action = fields.get("action") or ""
-    if action not in _ACTIONS:
-        yield not_supported(f"{path}.action", action, _ACTIONS)
+    yield from unless_supported(f"{path}.action", fields.get("action") or "", _ACTIONS)
     exit_codes = fields.get("exitCodes")
     if exit_codes is None:
         yield required(f"{path}.exitCodes", "must be specified")
         return
     operator, values = exit_codes.get("operator") or "", exit_codes.get("values") or ()
-    if operator not in _EXIT_CODE_OPERATORS:
-        yield not_supported(f"{path}.exitCodes.operator", operator, _EXIT_CODE_OPERATORS)
-    if len(values) > _MOST_EXIT_CODES:
-        yield too_many(f"{path}.exitCodes.values", len(values), _MOST_EXIT_CODES)
+    yield from unless_supported(f"{path}.exitCodes.operator", operator, _EXIT_CODE_OPERATORS)
+    yield from unless_few(f"{path}.exitCodes.values", values, _MOST_EXIT_CODES)

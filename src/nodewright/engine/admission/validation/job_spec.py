@@ -23,8 +23,9 @@ from nodewright.engine.admission.validation.violation import (
     invalid,
     not_supported,
     required,
-    too_long,
-    too_many,
+    unless_few,
+    unless_short,
+    unless_supported,
 )
 from nodewright.model.kubernetes.name_validation import (
     dns1123_subdomain_errors,
@@ -65,8 +66,7 @@ def job_violations(spec: Fields, path: str) -> Iterator[Violation]:
     if spec.get("managedBy") is not None:
         yield from _manager_violations(spec["managedBy"], f"{path}.managedBy")
     mode = spec.get("completionMode")
-    if mode is not None and mode not in _MODES:
-        yield not_supported(f"{path}.completionMode", mode, _MODES)
+    yield from unless_supported(f"{path}.completionMode", mode, _MODES)
     if mode == "Indexed":
         yield from _index_violations(spec, path)
     elif mode in (None, "NonIndexed"):
@@ -77,10 +77,8 @@ def job_violations(spec: Fields, path: str) -> Iterator[Violation]:
         yield from _failure_policy_violations(spec, f"{path}.podFailurePolicy")
     if spec.get("successPolicy") is not None:
         yield from _success_policy_violations(spec, f"{path}.successPolicy")
-    replacement = spec.get("podReplacementPolicy")
     known = _REPLACEMENTS if spec.get("podFailurePolicy") is None else _REPLACEMENTS[:1]
-    if replacement is not None and replacement not in known:
-        yield not_supported(f"{path}.podReplacementPolicy", replacement, known)
+    yield from unless_supported(f"{path}.podReplacementPolicy", spec.get("podReplacementPolicy"), known)
     template = (spec.get("template") or {}).get("spec") or {}
     if spec.get("podFailurePolicy") is not None and template.get("restartPolicy") == "OnFailure":
         rule = 'only "Never" is supported when podFailurePolicy is specified'
@@ -142,9 +140,9 @@ def cron_job_violations(spec: Fields, path: str) -> Iterator[Violation]:
         yield invalid(f"{path}.schedule", schedule, error)
     if zone is not None and (rule := _zone_rule(zone)):
         yield invalid(f"{path}.timeZone", zone, rule)
-    policy = spec.get("concurrencyPolicy")
-    if policy and policy not in _CONCURRENCY:
-        yield not_supported(f"{path}.concurrencyPolicy", policy, _CONCURRENCY)
+    yield from unless_supported(
+        f"{path}.concurrencyPolicy", spec.get("concurrencyPolicy") or None, _CONCURRENCY
+    )
     job, job_path = (spec.get("jobTemplate") or {}).get("spec") or {}, f"{path}.jobTemplate.spec"
     yield from job_violations(job, job_path)
     if job.get("selector") is not None:
@@ -191,8 +189,7 @@ def _manager_violations(manager: str, path: str) -> Iterator[Violation]:
     else:
         yield from each_invalid(path, host, dns1123_subdomain_errors(host))
         yield from each_invalid(path, rest, http_path_errors(rest))
-    if len(manager.encode()) > _MOST_MANAGER_BYTES:
-        yield too_long(path, _MOST_MANAGER_BYTES)
+    yield from unless_short(path, manager, _MOST_MANAGER_BYTES)
 
 
 def _index_violations(spec: Fields, path: str) -> Iterator[Violation]:
@@ -217,12 +214,9 @@ def _index_violations(spec: Fields, path: str) -> Iterator[Violation]:
 
 
 def _failure_policy_violations(spec: Fields, path: str) -> Iterator[Violation]:
-    rules, template = (
-        spec["podFailurePolicy"].get("rules") or (),
-        (spec.get("template") or {}).get("spec") or {},
-    )
-    if len(rules) > _MOST_RULES:
-        yield too_many(f"{path}.rules", len(rules), _MOST_RULES)
+    rules = spec["podFailurePolicy"].get("rules") or ()
+    template = (spec.get("template") or {}).get("spec") or {}
+    yield from unless_few(f"{path}.rules", rules, _MOST_RULES)
     containers = (*(template.get("containers") or ()), *(template.get("initContainers") or ()))
     names = {container.get("name") or "" for container in containers}
     for index, rule in enumerate(rules):
@@ -254,8 +248,7 @@ def _exit_code_violations(codes: Fields, container_names: set[str], path: str) -
     operator, values, values_path = codes.get("operator") or "", codes.get("values"), f"{path}.values"
     if not operator:
         yield required(f"{path}.operator", _valid_values(_OPERATORS))
-    elif operator not in _OPERATORS:
-        yield not_supported(f"{path}.operator", operator, _OPERATORS)
+    yield from unless_supported(f"{path}.operator", operator or None, _OPERATORS)
     name = codes.get("containerName")
     if name is not None and name not in container_names:
         rule = "must be one of the container or initContainer names in the pod template"
@@ -263,8 +256,7 @@ def _exit_code_violations(codes: Fields, container_names: set[str], path: str) -
     if not values:
         yield invalid(values_path, () if values is None else [], "at least one value is required")
         return
-    if len(values) > _MOST_CODES:
-        yield too_many(values_path, len(values), _MOST_CODES)
+    yield from unless_few(values_path, values, _MOST_CODES)
     seen: set[int] = set()
     for index, value in enumerate(values):
         if operator == "In" and value == 0:
@@ -277,13 +269,11 @@ def _exit_code_violations(codes: Fields, container_names: set[str], path: str) -
 
 
 def _condition_violations(patterns: Sequence[Fields], path: str) -> Iterator[Violation]:
-    if len(patterns) > _MOST_PATTERNS:
-        yield too_many(path, len(patterns), _MOST_PATTERNS)
+    yield from unless_few(path, patterns, _MOST_PATTERNS)
     for index, pattern in enumerate(patterns):
         kind, status = pattern.get("type") or "", pattern.get("status") or "True"
         yield from each_invalid(f"{path}[{index}].type", kind, label_key_errors(kind))
-        if status not in _STATUSES:
-            yield not_supported(f"{path}[{index}].status", status, _STATUSES)
+        yield from unless_supported(f"{path}[{index}].status", status, _STATUSES)
 
 
 def _success_policy_violations(spec: Fields, path: str) -> Iterator[Violation]:
@@ -299,8 +289,7 @@ def _success_policy_violations(spec: Fields, path: str) -> Iterator[Violation]:
     if not rules:
         rule = "at least one rules must be specified when the successPolicy is specified"
         yield required(f"{path}.rules", rule)
-    if len(rules) > _MOST_RULES:
-        yield too_many(f"{path}.rules", len(rules), _MOST_RULES)
+    yield from unless_few(f"{path}.rules", rules, _MOST_RULES)
     completions = spec.get("completions")
     for index, fields in enumerate(rules):
         # Without a number of completions the API server refuses the Job before its rules.
@@ -313,8 +302,7 @@ def _success_rule_violations(fields: Fields, completions: int, path: str) -> Ite
     if indexes is None and count is None:
         yield required(path, "at least one of succeededCount or succeededIndexes must be specified")
     if indexes is not None:
-        if len(indexes.encode()) > _MOST_INDEX_BYTES:
-            yield too_long(f"{path}.succeededIndexes", _MOST_INDEX_BYTES)
+        yield from unless_short(f"{path}.succeededIndexes", indexes, _MOST_INDEX_BYTES)
         try:
             total = _number_of_indexes(indexes, completions)
         except ValueError as error:

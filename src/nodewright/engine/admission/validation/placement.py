@@ -10,8 +10,10 @@ from nodewright.engine.admission.validation.violation import (
     forbidden,
     invalid,
     label_violations,
+    list_violations,
     not_supported,
     required,
+    unless_supported,
 )
 from nodewright.model.kubernetes.name_validation import (
     dns1123_label_errors,
@@ -101,10 +103,9 @@ def _selector_violations(selector: NodeSelector, path: str) -> Iterator[Violatio
     if not selector.node_selector_terms:
         yield required(path, "must have at least one node selector term")
     for number, term in enumerate(selector.node_selector_terms):
-        for index, requirement in enumerate(term.match_expressions):
-            yield from _expression_violations(requirement, f"{path}[{number}].matchExpressions[{index}]")
-        for index, requirement in enumerate(term.match_fields):
-            yield from _field_violations(requirement, f"{path}[{number}].matchFields[{index}]")
+        expressions, fields = f"{path}[{number}].matchExpressions", f"{path}[{number}].matchFields"
+        yield from list_violations(_expression_violations, term.match_expressions, expressions)
+        yield from list_violations(_field_violations, term.match_fields, fields)
 
 
 def _expression_violations(
@@ -249,16 +250,13 @@ def topology_spread_violations(
             yield invalid(f"{each_path}.maxSkew", skew, "must be greater than zero")
         if not topology_key:
             yield required(f"{each_path}.topologyKey", "can not be empty")
-        if action not in _ACTIONS:
-            yield not_supported(f"{each_path}.whenUnsatisfiable", action, _ACTIONS)
+        yield from unless_supported(f"{each_path}.whenUnsatisfiable", action, _ACTIONS)
         if pairs[index] in pairs[index + 1 :]:
             pair_path = f"{each_path}.{{topologyKey, whenUnsatisfiable}}"
             yield duplicate(pair_path, f"{{{topology_key}, {action}}}")
         yield from _min_domains_violations(constraint.get("minDomains"), action, f"{each_path}.minDomains")
         for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
-            policy = constraint.get(name)
-            if policy is not None and policy not in _NODE_POLICIES:
-                yield not_supported(f"{each_path}.{name}", policy, _NODE_POLICIES)
+            yield from unless_supported(f"{each_path}.{name}", constraint.get(name), _NODE_POLICIES)
         merged = _with_own_labels({**constraint, "mismatchLabelKeys": ()}, labels)
         yield from _label_key_list_violations(merged, each_path)
         yield from label_selector_violations(merged.get("labelSelector"), f"{each_path}.labelSelector")
@@ -302,5 +300,4 @@ def toleration_violations(toleration: Toleration, path: str) -> Iterator[Violati
         # Lt and Gt are listed as supported, but accepted only with a gate that is off by default.
         known = _OPERATORS_WITH_NUMBERS if toleration.operator in ("Lt", "Gt") else _OPERATORS
         yield not_supported(f"{path}.operator", toleration.operator, known)
-    if toleration.effect and toleration.effect not in _EFFECTS:
-        yield not_supported(f"{path}.effect", toleration.effect, _EFFECTS)
+    yield from unless_supported(f"{path}.effect", toleration.effect or None, _EFFECTS)

@@ -10,15 +10,18 @@ from typing import Any
 
 from nodewright.engine.admission.validation.references import relative_path_violations
 from nodewright.engine.admission.validation.violation import (
-    ErrorType,
     Violation,
     containers_with_fields,
     duplicate,
     each_invalid,
     forbidden,
     invalid,
+    list_violations,
     not_supported,
+    optional_name_violations,
     required,
+    unless_short,
+    unless_supported,
 )
 from nodewright.model.kubernetes.name_validation import (
     dns1123_label_errors,
@@ -70,8 +73,7 @@ def pod_setting_violations(spec: PodSpec, path: str) -> Iterator[Violation]:
 
     Follows: v1.36, pkg/apis/core/validation/validation.go, ValidatePodSpec.
     """
-    if spec.dns_policy and spec.dns_policy not in _DNS_POLICIES:
-        yield not_supported(f"{path}.dnsPolicy", spec.dns_policy, _DNS_POLICIES)
+    yield from unless_supported(f"{path}.dnsPolicy", spec.dns_policy or None, _DNS_POLICIES)
     if spec.security_context is not None:
         yield from _security_context_violations(spec, spec.security_context, f"{path}.securityContext")
         if spec.share_process_namespace and spec.host_pid:
@@ -99,8 +101,7 @@ def container_security_violations(
     for field in ("runAsUser", "runAsGroup"):
         yield from _id_violations(context.get(field), f"{path}.{field}")
     mount = context.get("procMount")
-    if mount is not None and mount not in _PROC_MOUNTS:
-        yield not_supported(f"{path}.procMount", mount, _PROC_MOUNTS)
+    yield from unless_supported(f"{path}.procMount", mount, _PROC_MOUNTS)
     if mount == "Unmasked" and uses_host_users:
         yield invalid(f"{path}.procMount", mount, "`hostUsers` must be false to use `Unmasked`")
     yield from seccomp_violations(context.get("seccompProfile"), f"{path}.seccompProfile")
@@ -156,9 +157,7 @@ def app_armor_violations(profile: Profile, path: str) -> Iterator[Violation]:
             yield invalid(local_path, local, "must not be padded with whitespace")
         elif not local:
             yield required(local_path, needed)
-        if len(local.encode()) > _MAX_PROFILE_BYTES:
-            rule = f"may not be more than {_MAX_PROFILE_BYTES} bytes"
-            yield Violation(local_path, ErrorType.TOO_LONG, None, rule)
+        yield from unless_short(local_path, local, _MAX_PROFILE_BYTES)
 
 
 def security_context_as_go(context: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,8 +175,7 @@ def windows_option_violations(options: Options, path: str) -> Iterator[Violation
     """
     options = options or {}
     name, spec = options.get("gmsaCredentialSpecName"), options.get("gmsaCredentialSpec")
-    if name is not None:
-        yield from each_invalid(f"{path}.gmsaCredentialSpecName", name, dns1123_subdomain_errors(name))
+    yield from optional_name_violations(f"{path}.gmsaCredentialSpecName", name)
     if spec == "":
         yield invalid(f"{path}.gmsaCredentialSpec", spec, "gmsaCredentialSpec cannot be an empty string")
     elif spec is not None and len(spec.encode()) > _MAX_SPEC_KIB * 1024:
@@ -267,8 +265,7 @@ def _security_context_violations(
         ("runAsGroup", context.run_as_group),
     ):
         yield from _id_violations(number, f"{path}.{field}")
-    for index, group in enumerate(context.supplemental_groups):
-        yield from _id_violations(group, f"{path}.supplementalGroups[{index}]")
+    yield from list_violations(_id_violations, context.supplemental_groups, f"{path}.supplementalGroups")
     yield from _sysctl_violations(spec, context.sysctls, f"{path}.sysctls")
     yield from seccomp_violations(context.seccomp_profile, f"{path}.seccompProfile")
     yield from windows_option_violations(context.windows_options, f"{path}.windowsOptions")
@@ -279,8 +276,7 @@ def _security_context_violations(
         # MountOption needs a gate that is off by default.
         ("seLinuxChangePolicy", context.se_linux_change_policy, _LABEL_CHANGE_POLICIES),
     ):
-        if policy is not None and policy not in supported:
-            yield not_supported(f"{path}.{field}", policy, supported)
+        yield from unless_supported(f"{path}.{field}", policy, supported)
 
 
 def _id_violations(number: int | None, path: str) -> Iterator[Violation]:
@@ -328,17 +324,11 @@ def _hostname_violations(spec: PodSpec, path: str) -> Iterator[Violation]:
             yield forbidden(field, "may not be specified when setHostnameAsFQDN is true")
         if spec.host_network:
             yield forbidden(field, "may not be specified when hostNetwork is true")
-        if len(override.encode()) > _MAX_HOSTNAME_BYTES:
-            yield Violation(
-                field, ErrorType.TOO_LONG, None, f"may not be more than {_MAX_HOSTNAME_BYTES} bytes"
-            )
+        yield from unless_short(field, override, _MAX_HOSTNAME_BYTES)
         yield from each_invalid(field, override, dns1123_subdomain_errors(override))
-    account = spec.service_account_name
-    if account:
-        yield from each_invalid(f"{path}.serviceAccountName", account, dns1123_subdomain_errors(account))
-    for name_field, name in (("hostname", spec.hostname), ("subdomain", spec.subdomain)):
-        if name:
-            yield from each_invalid(f"{path}.{name_field}", name, dns1123_label_errors(name))
+    yield from optional_name_violations(f"{path}.serviceAccountName", spec.service_account_name or None)
+    yield from optional_name_violations(f"{path}.hostname", spec.hostname or None, dns1123_label_errors)
+    yield from optional_name_violations(f"{path}.subdomain", spec.subdomain or None, dns1123_label_errors)
 
 
 def _dns_violations(spec: PodSpec, path: str) -> Iterator[Violation]:

@@ -40,9 +40,12 @@ from nodewright.engine.admission.validation.violation import (
     forbidden,
     invalid,
     label_violations,
+    list_violations,
     metadata_violations,
     not_supported,
+    optional_name_violations,
     required,
+    unless_supported,
 )
 from nodewright.engine.admission.validation.volumes import (
     are_valid_like_others,
@@ -52,7 +55,6 @@ from nodewright.engine.admission.validation.volumes import (
 from nodewright.engine.core.requests.effective_resources import container_limits, container_requests
 from nodewright.model.errors import JSON_ERRORS
 from nodewright.model.kubernetes.name_validation import (
-    dns1123_subdomain_errors,
     label_key_errors,
 )
 from nodewright.model.kubernetes.objects import (
@@ -243,12 +245,9 @@ def _placement_violations(
         yield from host_process_violations(spec, "spec")
         if spec.host_users is False:
             yield from _user_namespace_violations(spec)
-    if spec.node_name:
-        yield from each_invalid("spec.nodeName", spec.node_name, dns1123_subdomain_errors(spec.node_name))
-    if has_valid_spec:
-        return
-    for index, toleration in enumerate(spec.tolerations):
-        yield from toleration_violations(toleration, f"spec.tolerations[{index}]")
+    yield from optional_name_violations("spec.nodeName", spec.node_name or None)
+    if not has_valid_spec:
+        yield from list_violations(toleration_violations, spec.tolerations, "spec.tolerations")
 
 
 def _user_namespace_violations(spec: PodSpec) -> Iterator[Violation]:
@@ -263,14 +262,9 @@ def _user_namespace_violations(spec: PodSpec) -> Iterator[Violation]:
     ):
         if is_set:
             yield forbidden(f"spec.{name}", "when `hostUsers` is false")
-    for kind, containers in (
-        ("initContainers", spec.init_containers),
-        ("containers", spec.containers),
-        ("ephemeralContainers", spec.ephemeral_containers),
-    ):
-        for index, container in enumerate(containers):
-            if container.volume_devices:
-                yield forbidden(f"spec.{kind}[{index}].volumeDevices", "when `hostUsers` is false")
+    for path, container in containers_with_fields(spec):
+        if container.volume_devices:
+            yield forbidden(f"spec.{path}.volumeDevices", "when `hostUsers` is false")
 
 
 def _gate_violations(spec: PodSpec) -> Iterator[Violation]:
@@ -300,18 +294,13 @@ def _other_violations(pod: Pod, *, is_template: bool) -> Iterator[Violation]:
 
 
 def _spec_violations(spec: PodSpec) -> Iterator[Violation]:
-    if spec.restart_policy and spec.restart_policy not in _RESTART_POLICIES:
-        yield not_supported("spec.restartPolicy", spec.restart_policy, _RESTART_POLICIES)
+    yield from unless_supported("spec.restartPolicy", spec.restart_policy or None, _RESTART_POLICIES)
     deadline = spec.active_deadline_seconds
     if deadline is not None and not 1 <= deadline <= _INT32_MAX:
         rule = f"must be between 1 and {_INT32_MAX}, inclusive"
         yield invalid("spec.activeDeadlineSeconds", deadline, rule)
-    for field, name in (
-        ("priorityClassName", spec.priority_class_name or None),
-        ("runtimeClassName", spec.runtime_class_name),
-    ):
-        if name is not None:
-            yield from each_invalid(f"spec.{field}", name, dns1123_subdomain_errors(name))
+    yield from optional_name_violations("spec.priorityClassName", spec.priority_class_name or None)
+    yield from optional_name_violations("spec.runtimeClassName", spec.runtime_class_name)
     policy = spec.preemption_policy
     if policy == "":
         yield required("spec.preemptionPolicy")
@@ -334,8 +323,7 @@ def _toleration_annotation_violations(text: str, path: str) -> Iterator[Violatio
     except JSON_ERRORS as error:
         yield invalid(path, _TOLERATIONS, str(error))
         return
-    for index, toleration in enumerate(tolerations):
-        yield from toleration_violations(toleration, f"{path}.{_TOLERATIONS}[{index}]")
+    yield from list_violations(toleration_violations, tolerations, f"{path}.{_TOLERATIONS}")
 
 
 def _is_deletion_cost(text: str) -> bool:

@@ -4,18 +4,23 @@ Also label selectors of workloads: what is wrong with them, what they select, an
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from nodewright.engine.admission.validation.placement import label_selector_violations
 from nodewright.engine.admission.validation.violation import (
-    ErrorType,
     Violation,
+    absent_fields,
     duplicate,
     each_invalid,
     forbidden,
     invalid,
+    name_violations,
     not_supported,
+    optional_name_violations,
+    prefix_errors,
     required,
+    too_long,
 )
 from nodewright.model.kubernetes.cluster_objects import ConfigMap, Secret
 from nodewright.model.kubernetes.name_validation import (
@@ -153,10 +158,7 @@ def env_violations(variables: tuple[EnvVar, ...], path: str) -> Iterator[Violati
     Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateEnv.
     """
     for index, variable in enumerate(variables):
-        if variable.name:
-            yield from each_invalid(f"{path}[{index}].name", variable.name, env_name_errors(variable.name))
-        else:
-            yield required(f"{path}[{index}].name")
+        yield from name_violations(f"{path}[{index}].name", variable.name, env_name_errors)
         if variable.value_from is not None:
             yield from _value_source_violations(variable, variable.value_from, f"{path}[{index}].valueFrom")
 
@@ -167,18 +169,13 @@ def env_from_violations(sources: tuple[dict[str, Any], ...], path: str) -> Itera
     Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateEnvFrom.
     """
     for index, source in enumerate(sources):
-        prefix = source.get("prefix") or ""
-        if prefix:
-            yield from each_invalid(f"{path}[{index}].prefix", prefix, env_name_errors(prefix))
+        prefix = source.get("prefix") or None
+        yield from optional_name_violations(f"{path}[{index}].prefix", prefix, env_name_errors)
         kinds = [kind for kind in ("configMapRef", "secretRef") if source.get(kind) is not None]
         for kind in kinds:
             name, name_path = source[kind].get("name") or "", f"{path}[{index}].{kind}.name"
-            if name:
-                # Upstream checks these names as prefixes, which may end in a dash.
-                whole = f"{name[:-1]}a" if len(name) > 1 and name.endswith("-") else name
-                yield from each_invalid(name_path, name, dns1123_subdomain_errors(whole))
-            else:
-                yield required(name_path)
+            # Upstream checks these names as prefixes, which may end in a dash.
+            yield from name_violations(name_path, name, prefix_errors)
         if not kinds:
             yield invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
         elif len(kinds) > 1:
@@ -198,14 +195,6 @@ def _value_source_violations(variable: EnvVar, source: Fields, path: str) -> Ite
         yield invalid(path, "", "may not have more than one field specified at a time")
 
 
-def _env_field_violations(reference: Fields, path: str) -> Iterator[Violation]:
-    return field_reference_violations(reference, ENV_FIELDS, path)
-
-
-def _env_resource_violations(reference: Fields, path: str) -> Iterator[Violation]:
-    return resource_reference_violations(reference, path, in_volume=False)
-
-
 def _object_key_violations(reference: Fields, path: str) -> Iterator[Violation]:
     """The violations in a reference to a key of a ConfigMap or Secret.
 
@@ -213,10 +202,7 @@ def _object_key_violations(reference: Fields, path: str) -> Iterator[Violation]:
     """
     name, key = reference.get("name") or "", reference.get("key") or ""
     yield from each_invalid(f"{path}.name", name, dns1123_subdomain_errors(name))
-    if key:
-        yield from each_invalid(f"{path}.key", key, config_key_errors(key))
-    else:
-        yield required(f"{path}.key")
+    yield from name_violations(f"{path}.key", key, config_key_errors)
 
 
 def _file_key_violations(reference: Fields, path: str) -> Iterator[Violation]:
@@ -225,21 +211,14 @@ def _file_key_violations(reference: Fields, path: str) -> Iterator[Violation]:
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateFileKeySelector.
     """
     for field, rules in (("key", env_name_errors), ("volumeName", dns1123_label_errors)):
-        value = reference.get(field) or ""
-        if value:
-            yield from each_invalid(f"{path}.{field}", value, rules(value))
-        else:
-            yield required(f"{path}.{field}")
-    file = reference.get("path") or ""
-    if file:
-        yield from path_backstep_violations(file, f"{path}.path")
-    else:
-        yield required(f"{path}.path")
+        yield from name_violations(f"{path}.{field}", reference.get(field) or "", rules)
+    yield from absent_fields(reference, path, "path")
+    yield from path_backstep_violations(reference.get("path") or "", f"{path}.path")
 
 
 _VALUE_SOURCES: Mapping[str, Callable[[Fields, str], Iterator[Violation]]] = {
-    "fieldRef": _env_field_violations,
-    "resourceFieldRef": _env_resource_violations,
+    "fieldRef": lambda reference, path: field_reference_violations(reference, ENV_FIELDS, path),
+    "resourceFieldRef": partial(resource_reference_violations, in_volume=False),
     "configMapKeyRef": _object_key_violations,
     "secretKeyRef": _object_key_violations,
     "fileKeyRef": _file_key_violations,
@@ -287,8 +266,7 @@ def _claim_source_violations(reference: Fields, path: str) -> Iterator[Violation
         )
         yield invalid(path, shown, rule)
     for field, name in sources.items():
-        if name is not None:
-            yield from each_invalid(f"{path}.{field}", name, dns1123_subdomain_errors(name))
+        yield from optional_name_violations(f"{path}.{field}", name)
 
 
 # ---------------------------------------------------------------- paths below a directory
@@ -346,7 +324,7 @@ def config_object_violations(config_object: ConfigMap | Secret) -> Iterator[Viol
             size += len(content.encode() if isinstance(content, str) else content)
     if size > _MAX_CONFIG_BYTES:
         path = "data" if isinstance(config_object, Secret) else ""
-        yield Violation(path, ErrorType.TOO_LONG, None, f"may not be more than {_MAX_CONFIG_BYTES} bytes")
+        yield too_long(path, _MAX_CONFIG_BYTES)
 
 
 _MAX_CONFIG_BYTES = 1 << 20

@@ -1,9 +1,9 @@
 """A violation of one of the API server's validation rules, and the validation of metadata."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -33,6 +33,7 @@ class ErrorType(StrEnum):
     TOO_LONG = "Too long"
 
 
+T = TypeVar("T")
 _MAX_ANNOTATIONS = 256 * 1024
 
 ShownValue: TypeAlias = str | int | tuple[str, ...] | list[Any] | dict[str, Any]
@@ -90,9 +91,19 @@ def not_supported(path: str, value: ShownValue, supported: Iterable[str]) -> Vio
     return Violation(path, ErrorType.NOT_SUPPORTED, value, f"supported values: {values}")
 
 
-def too_many(path: str, count: int, most: int) -> Violation:
-    """The list is too long."""
-    return Violation(path, ErrorType.TOO_MANY, count, f"must have at most {most} items")
+def unless_supported(path: str, value: str | None, supported: Sequence[str]) -> Sequence[Violation]:
+    """The violation of a value that is not one of the supported ones; an absent value violates nothing."""
+    return () if value is None or value in supported else (not_supported(path, value, supported),)
+
+
+def unless_few(path: str, items: Sized, most: int) -> Sequence[Violation]:
+    """The violation of a list that is too long."""
+    count = len(items)
+    return (
+        (Violation(path, ErrorType.TOO_MANY, count, f"must have at most {most} items"),)
+        if count > most
+        else ()
+    )
 
 
 def too_long(path: str, most: int) -> Violation:
@@ -100,9 +111,41 @@ def too_long(path: str, most: int) -> Violation:
     return Violation(path, ErrorType.TOO_LONG, None, f"may not be more than {most} bytes")
 
 
+def unless_short(path: str, text: str, most: int) -> Sequence[Violation]:
+    """The violation of a text that is too long; in bytes."""
+    return (too_long(path, most),) if len(text.encode()) > most else ()
+
+
 def each_invalid(path: str, value: str, rules: Sequence[str]) -> Sequence[Violation]:
     """One violation for each of these rules."""
     return [invalid(path, value, rule) for rule in rules] if rules else ()
+
+
+def name_violations(
+    path: str, name: str, errors: Callable[[str], Sequence[str]], rule: str = ""
+) -> Sequence[Violation]:
+    """The violations of a name that must be there; ``rule`` is that of an absent one."""
+    return each_invalid(path, name, errors(name)) if name else (required(path, rule),)
+
+
+def optional_name_violations(
+    path: str, name: str | None, errors: Callable[[str], Sequence[str]] = dns1123_subdomain_errors
+) -> Sequence[Violation]:
+    """The violations of a name that may be absent: None."""
+    return () if name is None else each_invalid(path, name, errors(name))
+
+
+def list_violations(
+    check: Callable[[T, str], Iterable[Violation]], items: Iterable[T] | None, path: str
+) -> Iterator[Violation]:
+    """The violations of each item of a list, which may be absent."""
+    for index, item in enumerate(items or ()):
+        yield from check(item, f"{path}[{index}]")
+
+
+def absent_fields(source: Mapping[str, Any], path: str, *fields: str) -> Iterator[Violation]:
+    """The fields of these that must be there and are absent or empty."""
+    return (required(f"{path}.{field}") for field in fields if not source.get(field))
 
 
 def metadata_violations(
@@ -115,19 +158,21 @@ def metadata_violations(
     Follows: v1.36, apimachinery/pkg/api/validation/objectmeta.go, ValidateObjectMetaWithOpts.
     """
     if meta.generate_name:
-        # A trailing dash is usual and allowed, because a random suffix follows.
-        base = meta.generate_name
-        whole = f"{base[:-1]}a" if base.endswith("-") and len(base) > 1 else base
-        yield from each_invalid(f"{path}.generateName", base, name_errors(whole))
-    if not meta.name and not meta.generate_name:
-        yield required(f"{path}.name", "name or generateName is required")
-    elif meta.name:
-        yield from each_invalid(f"{path}.name", meta.name, name_errors(meta.name))
-    if meta.namespace:
-        yield from each_invalid(f"{path}.namespace", meta.namespace, dns1123_label_errors(meta.namespace))
+        errors = prefix_errors(meta.generate_name, name_errors)
+        yield from each_invalid(f"{path}.generateName", meta.generate_name, errors)
+    if meta.name or not meta.generate_name:
+        yield from name_violations(f"{path}.name", meta.name, name_errors, "name or generateName is required")
+    yield from optional_name_violations(f"{path}.namespace", meta.namespace or None, dns1123_label_errors)
     yield from label_violations(meta.labels, f"{path}.labels")
     if meta.annotations:
         yield from annotation_violations(meta.annotations, f"{path}.annotations")
+
+
+def prefix_errors(
+    prefix: str, errors: Callable[[str], Sequence[str]] = dns1123_subdomain_errors
+) -> Sequence[str]:
+    """The rules that the prefix of a name breaks; a trailing dash is usual and allowed, because a suffix follows."""
+    return errors(f"{prefix[:-1]}a" if prefix.endswith("-") and len(prefix) > 1 else prefix)
 
 
 def annotation_violations(annotations: Mapping[str, str], path: str) -> Iterator[Violation]:

@@ -5,6 +5,7 @@ Also of the templates of PersistentVolumeClaims in ephemeral volumes.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from nodewright.engine.admission.validation.placement import label_selector_violations
@@ -20,6 +21,7 @@ from nodewright.engine.admission.validation.references import (
 from nodewright.engine.admission.validation.violation import (
     ErrorType,
     Violation,
+    absent_fields,
     annotation_violations,
     containers_with_fields,
     duplicate,
@@ -27,8 +29,13 @@ from nodewright.engine.admission.validation.violation import (
     forbidden,
     invalid,
     label_violations,
+    list_violations,
+    name_violations,
     not_supported,
+    optional_name_violations,
     required,
+    unless_short,
+    unless_supported,
 )
 from nodewright.model.kubernetes.name_validation import dns1123_label_errors, dns1123_subdomain_errors
 from nodewright.model.kubernetes.objects import Pod
@@ -85,7 +92,10 @@ def volume_violations(
     created = {f"{pod_name}-{volume.get('name')}" for volume in ephemeral}
     for index, volume in enumerate(pod.spec.volumes):
         volume_path, name = f"{path}[{index}]", volume.get("name") or ""
-        own = [*_source_violations(volume, volume_path, pod_name), *_name_violations(name, volume_path)]
+        own = [
+            *_source_violations(volume, volume_path, pod_name),
+            *name_violations(f"{volume_path}.name", name, dns1123_label_errors),
+        ]
         if name in valid:
             own.append(duplicate(f"{volume_path}.name", name))
         if not own:
@@ -105,13 +115,6 @@ def are_valid_like_others(volumes: Sequence[Fields]) -> bool:
     """
     names = {volume.get("name") for volume in volumes}
     return len(names) == len(volumes) and all(volume.get("ephemeral") is None for volume in volumes)
-
-
-def _name_violations(name: str, path: str) -> Iterator[Violation]:
-    if name:
-        yield from each_invalid(f"{path}.name", name, dns1123_label_errors(name))
-    else:
-        yield required(f"{path}.name")
 
 
 def _source_violations(volume: Fields, path: str, pod_name: str) -> Iterator[Violation]:
@@ -170,30 +173,18 @@ def _host_path(source: Fields, path: str) -> Iterator[Violation]:
         yield required(f"{path}.path")
         return
     yield from path_backstep_violations(host_path, f"{path}.path")
-    if path_type is not None and path_type not in _HOST_PATH_TYPES:
-        yield not_supported(f"{path}.type", path_type, _HOST_PATH_TYPES)
+    yield from unless_supported(f"{path}.type", path_type, _HOST_PATH_TYPES)
 
 
 def _git_repo(source: Fields, path: str) -> Iterator[Violation]:
-    if not source.get("repository"):
-        yield required(f"{path}.repository")
+    yield from absent_fields(source, path, "repository")
     yield from relative_path_violations(source.get("directory") or "", f"{path}.directory")
 
 
-def _secret(source: Fields, path: str) -> Iterator[Violation]:
-    return _object_items(source, path, "secretName")
-
-
-def _config_map(source: Fields, path: str) -> Iterator[Violation]:
-    return _object_items(source, path, "name")
-
-
-def _object_items(source: Fields, path: str, name_field: str) -> Iterator[Violation]:
-    if not source.get(name_field):
-        yield required(f"{path}.{name_field}")
+def _object_items(name_field: str, source: Fields, path: str) -> Iterator[Violation]:
+    yield from absent_fields(source, path, name_field)
     yield from _mode_violations(source.get("defaultMode"), f"{path}.defaultMode")
-    for index, item in enumerate(source.get("items") or ()):
-        yield from _item_violations(item, f"{path}.items[{index}]")
+    yield from list_violations(_item_violations, source.get("items"), f"{path}.items")
 
 
 def _item_violations(item: Fields, path: str) -> Iterator[Violation]:
@@ -201,9 +192,7 @@ def _item_violations(item: Fields, path: str) -> Iterator[Violation]:
 
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateKeyToPath.
     """
-    for field in ("key", "path"):
-        if not item.get(field):
-            yield required(f"{path}.{field}")
+    yield from absent_fields(item, path, "key", "path")
     yield from volume_file_path_violations(item.get("path") or "", f"{path}.path")
     yield from _mode_violations(item.get("mode"), f"{path}.mode")
 
@@ -224,8 +213,7 @@ def _downward_file(file: Fields, path: str) -> Iterator[Violation]:
 
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateDownwardAPIVolumeFile.
     """
-    if not file.get("path"):
-        yield required(f"{path}.path")
+    yield from absent_fields(file, path, "path")
     yield from volume_file_path_violations(file.get("path") or "", f"{path}.path")
     field, resource = file.get("fieldRef"), file.get("resourceFieldRef")
     if field is not None:
@@ -274,10 +262,8 @@ def _projected_files(kind: str, projection: Fields) -> Iterator[tuple[str, str]]
 
 
 def _projected_items(projection: Fields, path: str, _: str) -> Iterator[Violation]:
-    if not projection.get("name"):
-        yield required(f"{path}.name")
-    for index, item in enumerate(projection.get("items") or ()):
-        yield from _item_violations(item, f"{path}.items[{index}]")
+    yield from absent_fields(projection, path, "name")
+    yield from list_violations(_item_violations, projection.get("items"), f"{path}.items")
 
 
 def _projected_fields(projection: Fields, path: str, _: str) -> Iterator[Violation]:
@@ -357,10 +343,8 @@ def _iscsi(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
 
 
 def _quobyte(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    registry, rule = (
-        source.get("registry") or "",
-        "must be a host:port pair or multiple pairs separated by commas",
-    )
+    registry = source.get("registry") or ""
+    rule = "must be a host:port pair or multiple pairs separated by commas"
     if not registry:
         yield required(f"{path}.registry", rule)
     elif len((source.get("tenant") or "").encode()) >= 65:
@@ -409,11 +393,9 @@ def _azure_disk(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateAzureDisk, after defaults.
     """
     yield from _needs("diskName", "diskURI")(source, path)
-    mode, kind, uri = source.get("cachingMode"), source.get("kind"), source.get("diskURI") or ""
-    if mode is not None and mode not in _CACHING_MODES:
-        yield not_supported(f"{path}.cachingMode", mode, _CACHING_MODES)
-    if kind is not None and kind not in _DISK_KINDS:
-        yield not_supported(f"{path}.kind", kind, _DISK_KINDS)
+    kind, uri = source.get("kind"), source.get("diskURI") or ""
+    yield from unless_supported(f"{path}.cachingMode", source.get("cachingMode"), _CACHING_MODES)
+    yield from unless_supported(f"{path}.kind", kind, _DISK_KINDS)
     if kind == "Managed" and not uri.startswith("/subscriptions/"):
         form = (
             "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
@@ -427,9 +409,8 @@ def _azure_disk(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
 def _storage_os(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
     yield from _needs("volumeName")(source, path)
     for field in ("volumeName", "volumeNamespace"):
-        name = source.get(field) or ""
-        if name:
-            yield from each_invalid(f"{path}.{field}", name, dns1123_label_errors(name))
+        name = source.get(field) or None
+        yield from optional_name_violations(f"{path}.{field}", name, dns1123_label_errors)
     yield from _secret_name(source, path, "secretRef")
 
 
@@ -447,13 +428,11 @@ def _csi(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
     if not driver:
         yield required(f"{path}.driver")
     else:
-        if len(driver.encode()) > 63:
-            yield Violation(f"{path}.driver", ErrorType.TOO_LONG, None, "may not be more than 63 bytes")
+        yield from unless_short(f"{path}.driver", driver, 63)
         yield from each_invalid(f"{path}.driver", driver, dns1123_subdomain_errors(driver.lower()))
     yield from _secret_name(source, path, "nodePublishSecretRef")
-    name = (source.get("nodePublishSecretRef") or {}).get("name") or ""
-    if name:
-        yield from each_invalid(f"{path}.name", name, dns1123_subdomain_errors(name))
+    name = (source.get("nodePublishSecretRef") or {}).get("name") or None
+    yield from optional_name_violations(f"{path}.name", name)
 
 
 def _ephemeral(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
@@ -466,9 +445,7 @@ def _ephemeral(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
 
 def _image(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
     yield from _needs("reference")(source, path)
-    policy = source.get("pullPolicy") or _PULL_POLICIES[0]
-    if policy not in _PULL_POLICIES:
-        yield not_supported(f"{path}.pullPolicy", policy, _PULL_POLICIES)
+    yield from unless_supported(f"{path}.pullPolicy", source.get("pullPolicy") or None, _PULL_POLICIES)
 
 
 def _iscsi_name(name: str, path: str) -> Iterator[Violation]:
@@ -518,9 +495,9 @@ _SOURCE_RULES: Mapping[str, Rule] = {
     "emptyDir": _empty_dir,
     "hostPath": _host_path,
     "gitRepo": _git_repo,
-    "secret": _secret,
+    "secret": partial(_object_items, "secretName"),
     "downwardAPI": _downward_api,
-    "configMap": _config_map,
+    "configMap": partial(_object_items, "name"),
     "projected": _projected,
     **PLUGIN_RULES,
 }
@@ -591,12 +568,8 @@ def claim_spec_violations(spec: Fields, spec_path: str) -> Iterator[Violation]:
     yield from label_selector_violations(spec.get("selector"), f"{spec_path}.selector")
     yield from _storage_violations(spec, f"{spec_path}.resources[storage]")
     for field in ("storageClassName", "volumeAttributesClassName"):
-        name = spec.get(field)
-        if name:
-            yield from each_invalid(f"{spec_path}.{field}", name, dns1123_subdomain_errors(name))
-    mode = spec.get("volumeMode")
-    if mode is not None and mode not in _VOLUME_MODES:
-        yield not_supported(f"{spec_path}.volumeMode", mode, _VOLUME_MODES)
+        yield from optional_name_violations(f"{spec_path}.{field}", spec.get(field) or None)
+    yield from unless_supported(f"{spec_path}.volumeMode", spec.get("volumeMode"), _VOLUME_MODES)
     for field in ("dataSource", "dataSourceRef"):
         if spec.get(field) is not None:
             yield from _data_source_violations(spec[field], f"{spec_path}.{field}")
@@ -607,8 +580,7 @@ def _access_mode_violations(modes: tuple[str, ...], path: str) -> Iterator[Viola
     if not modes:
         yield required(path, "at least 1 access mode is required")
     for mode in modes:
-        if mode not in _ACCESS_MODES:
-            yield not_supported(path, mode, _ACCESS_MODES)
+        yield from unless_supported(path, mode, _ACCESS_MODES)
     known = {mode for mode in modes if mode in _ACCESS_MODES}
     if "ReadWriteOncePod" in known and len(known) > 1:
         yield forbidden(path, "may not use ReadWriteOncePod with other access modes")
@@ -636,13 +608,11 @@ def _source_conflict(source: Fields | None, reference: Fields | None, path: str)
 
 
 def _data_source_violations(source: Fields, path: str) -> Iterator[Violation]:
-    for field in ("name", "kind"):
-        if not source.get(field):
-            yield required(f"{path}.{field}")
+    yield from absent_fields(source, path, "name", "kind")
     group, kind = source.get("apiGroup") or "", source.get("kind") or ""
     if not group and kind != _CLAIM:
         yield invalid(path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup")
-    if group:
-        yield from each_invalid(f"{path}.apiGroup", group, dns1123_subdomain_errors(group))
-    if (namespace := source.get("namespace")) and path.endswith("Ref"):
-        yield from each_invalid(f"{path}.namespace", namespace, dns1123_label_errors(namespace))
+    yield from optional_name_violations(f"{path}.apiGroup", group or None)
+    if path.endswith("Ref"):
+        namespace = source.get("namespace") or None
+        yield from optional_name_violations(f"{path}.namespace", namespace, dns1123_label_errors)

@@ -22,12 +22,14 @@ from nodewright.engine.admission.validation.references import (
 )
 from nodewright.engine.admission.validation.violation import (
     Violation,
-    each_invalid,
     forbidden,
     invalid,
+    list_violations,
     metadata_violations,
     not_supported,
+    optional_name_violations,
     required,
+    unless_supported,
 )
 from nodewright.engine.admission.validation.volumes import claim_spec_violations
 from nodewright.model.kubernetes.api_request import RollingUpdate
@@ -210,17 +212,18 @@ def _stateful_set_violations(spec: Fields, path: str) -> Iterator[Violation]:
         yield invalid(f"{path}.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
     retention: Fields = spec.get("persistentVolumeClaimRetentionPolicy") or {}
     for field in ("whenDeleted", "whenScaled"):
-        if (kept := retention.get(field)) and kept not in _RETENTION:
-            yield not_supported(f"{path}.persistentVolumeClaimRetentionPolicy.{field}", kept, _RETENTION)
-    for index, template in enumerate(spec.get("volumeClaimTemplates") or ()):
-        yield from claim_spec_violations(
-            template.get("spec") or {}, f"{path}.volumeClaimTemplates[{index}].spec"
-        )
+        kept = retention.get(field) or None
+        yield from unless_supported(f"{path}.persistentVolumeClaimRetentionPolicy.{field}", kept, _RETENTION)
+    yield from list_violations(
+        lambda template, at: claim_spec_violations(template.get("spec") or {}, f"{at}.spec"),
+        spec.get("volumeClaimTemplates"),
+        f"{path}.volumeClaimTemplates",
+    )
     start = (spec.get("ordinals") or {}).get("start") or 0
     if start < 0:
         yield invalid(f"{path}.ordinals.start", start, _NEGATIVE)
-    if service := spec.get("serviceName"):
-        yield from each_invalid(f"{path}.serviceName", service, dns1123_label_errors(service))
+    service = spec.get("serviceName") or None
+    yield from optional_name_violations(f"{path}.serviceName", service, dns1123_label_errors)
 
 
 def _stateful_set_update_violations(written: str, update: Fields | None, path: str) -> Iterator[Violation]:

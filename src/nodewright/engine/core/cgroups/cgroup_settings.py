@@ -58,7 +58,7 @@ from nodewright.engine.core.requests.qos_and_priority import QOSClass, is_critic
 from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, is_huge_page
 from nodewright.model.values.cpu_time import NO_QUOTA
-from nodewright.model.values.quantity import ZERO, Bytes, MilliCPU, Quantity
+from nodewright.model.values.quantity import ZERO, Bytes, Microseconds, MilliCPU, Quantity
 
 
 def pod_cgroup_settings(pod: Pod, rules: CgroupConfig, *, has_exclusive_cpus: bool = False) -> CgroupSettings:
@@ -77,7 +77,13 @@ def pod_cgroup_settings(pod: Pod, rules: CgroupConfig, *, has_exclusive_cpus: bo
         cpu=pod_cpu_shares(requests, pod_class),
         quota=None
         if CPU in unset_resources
-        else _pod_quota(MilliCPU(limits.get(CPU, ZERO).milli_value()), rules, is_disabled=has_exclusive_cpus),
+        else _quota(
+            limits.get(CPU, ZERO),
+            AmountOrigin.POD_LIMITS,
+            rules,
+            period_us=rules.configured_period_us,
+            is_disabled=has_exclusive_cpus,
+        ),
         memory=None if MEMORY in unset_resources else MemoryCeiling(Bytes(memory), AmountOrigin.POD_LIMITS),
         processes=ProcessCeiling(rules.pod_pids_limit, AmountOrigin.POD_PIDS_LIMIT)
         if rules.pod_pids_limit > 0
@@ -137,10 +143,7 @@ def with_memory_qos(
         QOSClass.GUARANTEED: MemoryProtection(MEMORY_MIN, guaranteed, origins[0]),
         QOSClass.BURSTABLE: MemoryProtection(MEMORY_LOW, burstable, origins[1]),
     }
-    return {
-        pod_class: replace(settings, unified=(protected[pod_class],)) if pod_class in protected else settings
-        for pod_class, settings in settings_by_class.items()
-    }
+    return _with_unified(settings_by_class, protected)
 
 
 def with_memory_reserve(
@@ -228,20 +231,17 @@ def node_level_settings(
     )
 
 
-def _pod_quota(milli: MilliCPU, rules: CgroupConfig, *, is_disabled: bool) -> CPUQuota:
+def _quota(
+    limit: Quantity, origin: AmountOrigin, rules: CgroupConfig, *, period_us: Microseconds, is_disabled: bool
+) -> CPUQuota:
+    milli = MilliCPU(limit.milli_value())
     quota, unlimited = rules.quota(milli), None
     if is_disabled or not rules.cpu_cfs_quota:
         quota = NO_QUOTA
         unlimited = NoQuotaReason.EXCLUSIVE_CPUS if rules.cpu_cfs_quota else NoQuotaReason.NOT_ENFORCED
     elif quota == 0:
         unlimited = NoQuotaReason.NO_LIMIT
-    return CPUQuota(
-        quota_us=quota,
-        period_us=rules.configured_period_us,
-        milli_cpu=milli,
-        origin=AmountOrigin.POD_LIMITS,
-        unlimited=unlimited,
-    )
+    return CPUQuota(quota_us=quota, period_us=period_us, milli_cpu=milli, origin=origin, unlimited=unlimited)
 
 
 def _unset_limits(pod: Pod, pod_class: QOSClass, rules: CgroupConfig) -> tuple[CeilingMissing, ...]:
@@ -299,14 +299,22 @@ def _with_every_request_protected(
         QOSClass.BURSTABLE: (burstable, AmountOrigin.BURSTABLE_PODS),
     }
     protected = {
-        pod_class: (MemoryProtection(MEMORY_MIN, total, origin),)
+        pod_class: MemoryProtection(MEMORY_MIN, total, origin)
         for pod_class, (total, origin) in totals.items()
         if total > 0
     }
-    return {
-        pod_class: replace(settings, unified=protected[pod_class]) if pod_class in protected else settings
-        for pod_class, settings in settings_by_class.items()
+    return _with_unified(settings_by_class, protected)
+
+
+def _with_unified(
+    settings_by_class: SettingsByQOSClass, protected: Mapping[QOSClass, MemoryProtection]
+) -> SettingsByQOSClass:
+    changed = {
+        pod_class: replace(settings_by_class[pod_class], unified=(protection,))
+        for pod_class, protection in protected.items()
+        if pod_class in settings_by_class
     }
+    return {**settings_by_class, **changed}
 
 
 def _truncated_percent(hundredfold: int) -> int:
@@ -422,19 +430,7 @@ def _container_quota(
 ) -> CPUQuota | None:
     if not rules.cpu_cfs_quota:
         return None
-    milli = MilliCPU(limit.milli_value())
-    quota, unlimited = rules.quota(milli), None
-    if is_quota_disabled:
-        quota, unlimited = NO_QUOTA, NoQuotaReason.EXCLUSIVE_CPUS
-    elif quota == 0:
-        unlimited = NoQuotaReason.NO_LIMIT
-    return CPUQuota(
-        quota_us=quota,
-        period_us=rules.quota_period_us,
-        milli_cpu=milli,
-        origin=origin,
-        unlimited=unlimited,
-    )
+    return _quota(limit, origin, rules, period_us=rules.quota_period_us, is_disabled=is_quota_disabled)
 
 
 def _ceiling(limit: Quantity, origin: AmountOrigin) -> MemoryCeiling | None:

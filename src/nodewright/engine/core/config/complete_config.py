@@ -14,7 +14,6 @@ from nodewright.engine.core.config.config_validation import validation_faults
 from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.eviction_thresholds import (
     DEFAULT_EVICTION_HARD,
-    EvictionSettings,
     parse_thresholds,
 )
 from nodewright.model.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
@@ -24,6 +23,7 @@ from nodewright.model.kubernetes.kubelet_configuration import (
     KubeletAuthorization,
     KubeletConfiguration,
     LoggingConfiguration,
+    eviction_settings,
     parse_reservations,
 )
 from nodewright.model.patterns import lazy_pattern
@@ -180,14 +180,7 @@ def startup_faults(
     Follows: v1.36, cmd/kubelet/app/server.go, run; kubelet/kubelet.go, NewMainKubelet (soft thresholds).
     """
     reservation_faults = parse_reservations(config, machine).faults
-    threshold_faults = parse_thresholds(
-        EvictionSettings(
-            hard=config.eviction_hard,
-            soft=config.eviction_soft,
-            soft_grace_period=config.eviction_soft_grace_period,
-            minimum_reclaim=config.eviction_minimum_reclaim,
-        )
-    ).faults
+    threshold_faults = parse_thresholds(eviction_settings(config)).faults
     # Both parse the hard thresholds; their faults count once.
     return (
         *reservation_faults,

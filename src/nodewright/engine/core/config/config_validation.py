@@ -373,10 +373,8 @@ def _is_name(text: str) -> bool:
 def _shutdown(config: KubeletConfiguration, gates: FeatureGates) -> Iterator[ConfigFault]:
     total, critical = config.shutdown_grace_period, config.shutdown_grace_period_critical_pods
     name, critical_name = "shutdownGracePeriod", "shutdownGracePeriodCriticalPods"
-    timed, by_priority = (
-        total > ZERO_DURATION or critical > ZERO_DURATION,
-        config.shutdown_grace_period_by_pod_priority,
-    )
+    timed = total > ZERO_DURATION or critical > ZERO_DURATION
+    by_priority = config.shutdown_grace_period_by_pod_priority
     if gates["GracefulNodeShutdown"]:
         if critical > total:
             text = f"{critical_name} {{{critical}}} must be <= {name} {{{total}}}"
@@ -401,10 +399,8 @@ def _shutdown(config: KubeletConfiguration, gates: FeatureGates) -> Iterator[Con
 
 def _restart_period(config: KubeletConfiguration, gates: FeatureGates) -> Iterator[ConfigFault]:
     period = config.crash_loop_back_off.max_container_restart_period
-    path, field_name = (
-        "crashLoopBackOff.maxContainerRestartPeriod",
-        "CrashLoopBackOff.MaxContainerRestartPeriod",
-    )
+    path = "crashLoopBackOff.maxContainerRestartPeriod"
+    field_name = "CrashLoopBackOff.MaxContainerRestartPeriod"
     if period is None:
         return  # with the feature on, defaulting sets one
     if not gates["KubeletCrashLoopBackOffMax"]:
@@ -419,14 +415,10 @@ def _restart_period(config: KubeletConfiguration, gates: FeatureGates) -> Iterat
 
 
 def _credentials(config: KubeletConfiguration, gates: FeatureGates) -> Iterator[ConfigFault]:
-    policy, images = (
-        config.image_pull_credentials_verification_policy,
-        config.preloaded_images_verification_allowlist,
-    )
-    policy_path, images_path = (
-        "imagePullCredentialsVerificationPolicy",
-        "preloadedImagesVerificationAllowlist",
-    )
+    policy = config.image_pull_credentials_verification_policy
+    images = config.preloaded_images_verification_allowlist
+    policy_path = "imagePullCredentialsVerificationPolicy"
+    images_path = "preloadedImagesVerificationAllowlist"
     if not gates["KubeletEnsureSecretPulledImages"]:
         for path, value in ((policy_path, policy), (images_path, images)):
             if value:

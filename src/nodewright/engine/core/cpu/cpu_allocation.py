@@ -78,7 +78,7 @@ def allocate(
     Follows: v1.36, cpumanager/policy_static.go, Allocate.
     """
     requested = 0 if isinstance(policy, NoneCPUPolicy) else requests.container_cpus(container)
-    if isinstance(policy, NoneCPUPolicy) or requested == 0 or requests.is_skipped:
+    if isinstance(policy, NoneCPUPolicy) or requested == 0 or requests.is_ignored:
         return CPUAllocation(state, Granted(None))
     misaligned = _misaligned(policy, state, requested)
     if misaligned is not None:
@@ -175,7 +175,7 @@ def container_hints(
     if isinstance(policy, NoneCPUPolicy):
         return None
     requested = requests.container_cpus(container)
-    if requested == 0 or requests.is_skipped:
+    if requested == 0 or requests.is_ignored:
         return None
     pod = requests.pod.metadata.uid
     allocated = state.exclusive(pod, container.name)
@@ -194,7 +194,7 @@ def pod_hints(policy: CPUPolicy, state: CPUState, requests: PodCPURequests) -> P
     if isinstance(policy, NoneCPUPolicy):
         return None
     requested = requests.pod_cpus()
-    if requested == 0 or requests.is_skipped:
+    if requested == 0 or requests.is_ignored:
         return None
     if requests.is_pod_managed and requests.shared_pool_fault() is not None:
         return {CPU: IMPOSSIBLE}

@@ -20,7 +20,6 @@ from nodewright.engine.core.cpu.cpu_topology import CPUTopology
 from nodewright.engine.core.cpu.policy_options import (
     DEFAULT_CPU_GATES,
     CPUGates,
-    CPUOptions,
     read_options,
     unsuitable_option,
 )
@@ -48,6 +47,7 @@ from nodewright.model.reasons.cpu import (
 )
 from nodewright.model.reasons.reason import NotJudged
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.releases.cpu_policy_options import CPUOptions
 from nodewright.model.values.custom_policy import (
     CustomPolicy,
     CustomPolicyError,

@@ -4,21 +4,18 @@ Also the number of exclusive CPUs that a pod and its containers request.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.engine.core.cpu.policy_options import CPUGates
 from nodewright.engine.core.requests.effective_resources import (
     cached_by_spec,
     manager_requests,
-    managers_ignore_pod_level,
-    pod_level_resources_set,
 )
-from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.model.kubernetes.objects import Container, Pod, ResourceRequirements
-from nodewright.model.kubernetes.resource_names import CPU, MEMORY
+from nodewright.engine.core.requests.managed_pods import ManagedPod, is_guaranteed_container
+from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.resource_names import CPU
 from nodewright.model.reasons.cpu import CPUHolder, PodSharedPoolEmpty
 from nodewright.model.releases.release_rules import AllocatedInStatus
 from nodewright.model.values.idset import CPUSet
@@ -100,53 +97,23 @@ class CPUState(msgspec.Struct, frozen=True):
                 yield CPUHolder(pod=pod, container="", cpus=rest)
 
 
-class PodCPURequests(msgspec.Struct, frozen=True):
+class PodCPURequests(ManagedPod[int], frozen=True):
     """The exclusive CPUs that a pod requests from the static policy: whole CPUs of Guaranteed pods only.
 
     Units:   CPUs.
     Follows: v1.36, cpumanager/policy_static.go, guaranteedCPUs, podGuaranteedCPUs.
     """
 
-    pod: Pod
-    is_guaranteed: bool
-    has_pod_level: bool
-    """Whether the pod has pod-level resources."""
-    is_pod_managed: bool
-    """Whether the managers allocate at pod level: pod-level resources, and the gate PodLevelResourceManagers."""
-    is_skipped: bool
-    """Whether the managers ignore the pod, because it has pod-level resources."""
-    allocated: AllocatedInStatus
-    """Whose allocated resources count in place of requests."""
-    by_container: Mapping[str, int]
-    """The whole CPUs that each container requests, without ephemeral ones; empty unless the pod is Guaranteed."""
-
-    @classmethod
-    def of(cls, pod: Pod, gates: CPUGates) -> Self:
-        """The requests of the pod under these gates."""
-        has_pod_level = pod.spec.resources is not None and pod_level_resources_set(
-            pod, huge_pages=gates.rules.pod_level_huge_pages
-        )
-        is_ignored = has_pod_level and managers_ignore_pod_level(
-            gates.rules.pod_level_placement,
-            pod_level_resources=gates.pod_level_resources,
-            pod_level_managers=gates.pod_level_managers,
-        )
-        is_guaranteed = qos_class(pod, gates.pod_level_resources) is QOSClass.GUARANTEED
-        return cls(
-            pod,
-            is_guaranteed,
-            has_pod_level,
-            has_pod_level and gates.pod_level_managers,
-            is_ignored,
-            gates.allocated_in_status,
-            _cpus_by_container(pod, gates.allocated_in_status) if is_guaranteed else {},
-        )
+    @staticmethod
+    def amounts_by_container(pod: Pod, allocated: AllocatedInStatus) -> Mapping[str, int]:
+        """The whole CPUs that each container requests."""
+        return _cpus_by_container(pod, allocated)
 
     def container_cpus(self, container: Container) -> int:
         """The container's exclusive CPUs; 0: it runs in a shared pool."""
         if not self.is_guaranteed:
             return 0
-        if self.is_pod_managed and not _is_guaranteed_container(container.resources):
+        if self.is_pod_managed and not is_guaranteed_container(container.resources):
             return 0
         requested = self.by_container.get(container.name)
         if requested is None:
@@ -189,18 +156,6 @@ class PodCPURequests(msgspec.Struct, frozen=True):
         if shares_pool and exclusive >= total:
             return PodSharedPoolEmpty(pod_cpus=total, exclusive=exclusive, init=False)
         return None
-
-
-def _is_guaranteed_container(resources: ResourceRequirements) -> bool:
-    """Whether requests equal limits and are not zero, for cpu and memory.
-
-    Follows: v1.36, kubelet/cm/qos, IsContainerEquivalentQOSGuaranteed.
-    """
-    for name in (CPU, MEMORY):
-        request = resources.requests.get(name, ZERO)
-        if request.is_zero() or request != resources.limits.get(name, ZERO):
-            return False
-    return True
 
 
 @cached_by_spec

@@ -1,12 +1,12 @@
-"""The options of the static policy: one table of names, stages and exclusions, and how they are read."""
+"""How the options of the static policy are read, and the feature gates of the CPU manager."""
 
-from collections.abc import Collection, Mapping
-from typing import Annotated, Self
+from collections.abc import Mapping
+from typing import Self
 
-import msgspec
+from msgspec.structs import replace
 
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology
-from nodewright.engine.core.requests.effective_resources import allocated_in_status
+from nodewright.engine.core.requests.managed_pods import ManagerGates
 from nodewright.model.reasons.cpu import (
     AlignBySocketAgainstMachine,
     AlignBySocketAgainstPolicy,
@@ -17,9 +17,8 @@ from nodewright.model.reasons.cpu import (
     CPUPolicyFault,
 )
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.releases.cpu_policy_options import POLICY_OPTIONS, CPUOptions
 from nodewright.model.releases.feature_gates import FeatureGates
-from nodewright.model.releases.release_rules import AllocatedInStatus, ReleaseRules
-from nodewright.model.releases.release_table import NEWEST
 
 _BOOLEANS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "FALSE", "false", "False"), False
@@ -29,92 +28,25 @@ _BOOLEANS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.
 SINGLE_NUMA_NODE_POLICY = "single-numa-node"
 
 
-class CPUGates(msgspec.Struct, frozen=True, kw_only=True):
+class CPUGates(ManagerGates, frozen=True, kw_only=True):
     """The feature gates that the CPU manager reads, with their defaults."""
 
     alpha_options: bool = False
     """CPUManagerPolicyAlphaOptions."""
     beta_options: bool = True
     """CPUManagerPolicyBetaOptions."""
-    pod_level_resources: bool = True
-    """PodLevelResources."""
-    pod_level_managers: bool = False
-    """PodLevelResourceManagers."""
-    allocated_in_status: AllocatedInStatus = AllocatedInStatus.NO_CONTAINER
-    """Whose allocated resources count, by release and InPlacePodVerticalScaling."""
-    rules: ReleaseRules = NEWEST.rules
 
     @classmethod
     def of(cls, gates: FeatureGates) -> Self:
         """The CPU manager's part of these feature gates."""
-        return cls(
+        return replace(
+            super().of(gates),
             alpha_options=gates["CPUManagerPolicyAlphaOptions"],
             beta_options=gates["CPUManagerPolicyBetaOptions"],
-            pod_level_resources=gates["PodLevelResources"],
-            pod_level_managers=gates["PodLevelResourceManagers"],
-            allocated_in_status=allocated_in_status(gates),
-            rules=gates.rules,
         )
 
 
 DEFAULT_CPU_GATES = CPUGates()
-
-
-class PolicyOption(msgspec.Struct, frozen=True, kw_only=True):
-    """A key of `cpuManagerPolicyOptions`."""
-
-    name: str
-    excludes: tuple[str, ...] = ()
-    """Options that cannot be on at the same time."""
-
-
-class CPUOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of the static policy that are on.
-
-    This is the table of all options: name and exclusions are declared at each field, and `POLICY_OPTIONS` is derived
-    from it; the maturity of each is in `ReleaseRules`. Pairs of exclusive options are reported in the order of the rows.
-
-    Follows: v1.36, cpumanager/policy_options.go, StaticPolicyOptions, alphaOptions, betaOptions, stableOptions.
-    """
-
-    full_pcpus_only: Annotated[
-        bool, PolicyOption(name="full-pcpus-only", excludes=("distribute-cpus-across-cores",))
-    ] = False
-    """Allocate whole cores only."""
-    distribute_across_numa: Annotated[
-        bool, PolicyOption(name="distribute-cpus-across-numa", excludes=("distribute-cpus-across-cores",))
-    ] = False
-    """Allocate equal shares from several NUMA nodes where one does not suffice."""
-    align_by_socket: Annotated[bool, PolicyOption(name="align-by-socket")] = False
-    """Count NUMA nodes of one socket as aligned."""
-    distribute_across_cores: Annotated[bool, PolicyOption(name="distribute-cpus-across-cores")] = False
-    """Allocate CPUs of different cores rather than whole cores."""
-    strict_reservation: Annotated[bool, PolicyOption(name="strict-cpu-reservation")] = False
-    """Exclude the reserved CPUs from the shared pool, too."""
-    prefer_uncore_cache: Annotated[
-        bool,
-        PolicyOption(
-            name="prefer-align-cpus-by-uncorecache",
-            excludes=("distribute-cpus-across-cores", "distribute-cpus-across-numa"),
-        ),
-    ] = False
-    """Allocate CPUs that share a last-level cache where possible."""
-
-    @classmethod
-    def of(cls, names: Collection[str]) -> Self:
-        """The options of these names on, all others off."""
-        return cls(**{field_name: option.name in names for field_name, option in _OPTION_BY_FIELD.items()})
-
-    def by_name(self) -> dict[str, bool]:
-        """Whether each option of the policy is on, in the order of the table."""
-        return {option.name: getattr(self, field_name) for field_name, option in _OPTION_BY_FIELD.items()}
-
-
-_OPTION_BY_FIELD: Mapping[str, PolicyOption] = {
-    name: row.__metadata__[0] for name, row in CPUOptions.__annotations__.items()
-}
-POLICY_OPTIONS: Mapping[str, PolicyOption] = {option.name: option for option in _OPTION_BY_FIELD.values()}
-"""All options of the static policy by name."""
 
 
 def read_options(texts: Mapping[str, str], gates: CPUGates) -> Verdict[CPUOptions]:

@@ -466,10 +466,8 @@ def _with_reuse(state: DeviceState, pod: Pod, container: Container) -> DeviceSta
 
     An init container's devices are added; those of a sidecar or app container are removed.
     """
-    held, reusable = (
-        state.container_devices(pod.metadata.uid, container.name),
-        state.reusable_by(pod.metadata.uid),
-    )
+    held = state.container_devices(pod.metadata.uid, container.name)
+    reusable = state.reusable_by(pod.metadata.uid)
     if not held:
         return state
     is_init = any(init.name == container.name and not init.is_sidecar for init in pod.spec.init_containers)

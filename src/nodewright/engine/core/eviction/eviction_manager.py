@@ -182,7 +182,7 @@ def node_shortage(
     *,
     pod_level: bool = True,
 ) -> NodeRanShort:
-    """Why the pod is evicted: the threshold, and the containers that pod_stats more than they request.
+    """Why the pod is evicted: the threshold, and the containers that use more than they request.
 
     ``pod_level``: the message names usage and request of the pod level.
 

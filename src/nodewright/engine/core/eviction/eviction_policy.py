@@ -131,7 +131,7 @@ class EvictionPolicy(CustomPolicy, frozen=True, kw_only=True):
     uses_memory_notifier: bool = False
     """Whether it uses the kernel's memory notifications, where available."""
     waits_for_cleanup: bool = False
-    """Whether the next pass interval_of until an evicted pod is cleaned up."""
+    """Whether the next pass waits until an evicted pod is cleaned up."""
     fixed_interval_ns: int | None = None
     """What `interval_function` returns if it is always the same; None: it depends on its arguments."""
 
@@ -202,12 +202,12 @@ def with_swap(usage: StatsSummary) -> StatsSummary:
 
 def due_in_ns(state: EvictionState, now_ns: int) -> int | None:
     """The time until the first running grace period ends; None: none is running."""
-    interval_of = [
+    remaining_ns = [
         state.thresholds[index].grace_period.nanoseconds - (now_ns - since_ns)
         for index, since_ns in state.first_observed_at_ns.items()
         if index not in state.due_indices
     ]
-    return min(interval_of, default=None)
+    return min(remaining_ns, default=None)
 
 
 def _memory_with_swap(memory: MemoryStats | None, swap: SwapStats | None, used: int) -> MemoryStats | None:

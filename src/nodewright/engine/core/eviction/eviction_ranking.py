@@ -181,26 +181,18 @@ def ranked_pods(
         as they are; the kubelet's difference wraps around and yields no order.
     """
     resource = SIGNAL_RESOURCES[signal]
+    indexed = tuple(enumerate(active_pods))
     if resource == PIDS:
-        candidates = [
-            _by_processes(active_pod, index, stats.get(active_pod.uid))
-            for index, active_pod in enumerate(active_pods)
+        by_processes = [
+            _by_processes(active_pod, index, stats.get(active_pod.uid)) for index, active_pod in indexed
         ]
-        candidates.sort(key=_pid_key)
-    elif resource == MEMORY:
-        candidates = [
-            _by_memory(active_pod, index, stats.get(active_pod.uid))
-            for index, active_pod in enumerate(active_pods)
-        ]
-        candidates.sort(key=_key)
-    else:
-        parts = fs_stats_to_measure(signal, filesystems)
-        candidates = [
-            _by_disk(active_pod, index, stats.get(active_pod.uid), resource, parts)
-            for index, active_pod in enumerate(active_pods)
-        ]
-        candidates.sort(key=_key)
-    return tuple(candidates)
+        return tuple(sorted(by_processes, key=_pid_key))
+    parts = None if resource == MEMORY else fs_stats_to_measure(signal, filesystems)
+    candidates = [
+        _by_usage(active_pod, index, stats.get(active_pod.uid), resource, parts)
+        for index, active_pod in indexed
+    ]
+    return tuple(sorted(candidates, key=_key))
 
 
 def fs_stats_to_measure(signal: Signal, filesystems: NodeFilesystems) -> frozenset[FsStatsType]:
@@ -241,22 +233,6 @@ def _pid_key(candidate: EvictionCandidate) -> tuple[int, bool, int, int]:
     return candidate.active_pod.priority, candidate.has_stats, -candidate.usage, candidate.list_index
 
 
-def _by_memory(active_pod: ActivePod, index: int, pod_stats: PodStats | None) -> EvictionCandidate:
-    if pod_stats is None:
-        return EvictionCandidate(active_pod=active_pod, list_index=index, has_stats=False)
-    request = active_pod.requests.get(MEMORY, 0)
-    usage = wrap_int64((pod_stats.memory.working_set_bytes or 0) if pod_stats.memory is not None else 0)
-    return EvictionCandidate(
-        active_pod=active_pod,
-        list_index=index,
-        has_stats=True,
-        usage=usage,
-        request=request,
-        exceeds_request=usage > request,
-        excess=usage - request,
-    )
-
-
 def _by_processes(active_pod: ActivePod, index: int, pod_stats: PodStats | None) -> EvictionCandidate:
     processes = (
         pod_stats.processes.process_count or 0
@@ -272,18 +248,24 @@ def _by_processes(active_pod: ActivePod, index: int, pod_stats: PodStats | None)
     )
 
 
-def _by_disk(
+def _by_usage(
     active_pod: ActivePod,
     index: int,
     pod_stats: PodStats | None,
     resource: str,
-    parts: frozenset[FsStatsType],
+    parts: frozenset[FsStatsType] | None,
 ) -> EvictionCandidate:
+    """The candidate by its usage of memory, or of the disk with these kinds of data."""
     if pod_stats is None:
         return EvictionCandidate(active_pod=active_pod, list_index=index, has_stats=False)
     # Inodes cannot be requested; the kubelet looks them up nevertheless.
     request = active_pod.requests.get(resource, 0)
-    usage = disk_usage(active_pod, pod_stats, parts, inodes=resource == INODES)
+    if parts is None:
+        usage = wrap_int64((pod_stats.memory.working_set_bytes or 0) if pod_stats.memory is not None else 0)
+        excess = usage - request
+    else:
+        usage = disk_usage(active_pod, pod_stats, parts, inodes=resource == INODES)
+        excess = usage - active_pod.requests.get(EPHEMERAL_STORAGE, 0)
     return EvictionCandidate(
         active_pod=active_pod,
         list_index=index,
@@ -291,7 +273,7 @@ def _by_disk(
         usage=usage,
         request=request,
         exceeds_request=usage > request,
-        excess=usage - active_pod.requests.get(EPHEMERAL_STORAGE, 0),
+        excess=excess,
     )
 
 

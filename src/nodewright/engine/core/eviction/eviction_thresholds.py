@@ -7,12 +7,11 @@ import msgspec
 from msgspec.structs import replace as with_changes
 
 from nodewright.model.kubernetes.eviction_thresholds import (
-    EvictionSettings,
     Signal,
     Threshold,
     parse_thresholds,
 )
-from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration, eviction_settings
 from nodewright.model.kubernetes.stats_summary import FsStats, MemoryStats, RlimitStats, StatsSummary
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.values.duration import Duration
@@ -63,15 +62,9 @@ class EvictionConfig(msgspec.Struct, frozen=True, kw_only=True):
 
         Follows: v1.36, pkg/kubelet/kubelet.go, NewMainKubelet.
         """
-        settings = EvictionSettings(
-            hard=config.eviction_hard,
-            soft=config.eviction_soft,
-            soft_grace_period=config.eviction_soft_grace_period,
-            minimum_reclaim=config.eviction_minimum_reclaim,
-        )
         for_pods = "pods" in (config.enforce_node_allocatable or ())
         return cls(
-            thresholds=parse_thresholds(settings, for_pods=for_pods).thresholds,
+            thresholds=parse_thresholds(eviction_settings(config), for_pods=for_pods).thresholds,
             pressure_transition_period=config.eviction_pressure_transition_period,
             max_pod_grace_period_s=config.eviction_max_pod_grace_period,
             local_storage_isolation=config.local_storage_capacity_isolation,

@@ -1,6 +1,7 @@
 """Builds the stats summary for the eviction manager from tables, overrides and captured summaries."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -202,10 +203,6 @@ def _count(amount: Quantity | None) -> int | None:
 # ---------------------------------------------------------------- signals
 
 
-def _with_node_memory(node: NodeStats, left: int, capacity: int) -> NodeStats:
-    return replace(node, memory=_memory_left(node.memory, left, capacity))
-
-
 def _with_pods_memory(node: NodeStats, left: int, capacity: int) -> NodeStats:
     others = tuple(container for container in node.system_containers if container.name != PODS_CGROUP)
     pods = next(
@@ -229,36 +226,16 @@ def _with_processes(node: NodeStats, left: int, capacity: int) -> NodeStats:
     return replace(node, rlimit=replace(limit, max_pid=most, running=most - left))
 
 
-def _with_nodefs(node: NodeStats, left: int, capacity: int) -> NodeStats:
-    return replace(node, fs=_bytes_left(node.fs, left, capacity))
-
-
-def _with_nodefs_inodes(node: NodeStats, left: int, capacity: int) -> NodeStats:
-    return replace(node, fs=_inodes_left(node.fs, left, capacity))
-
-
-def _with_imagefs(node: NodeStats, left: int, capacity: int) -> NodeStats:
+def _with_runtime_fs(
+    field: str,
+    fs_left: Callable[[FsStats | None, int, int], FsStats],
+    node: NodeStats,
+    left: int,
+    capacity: int,
+) -> NodeStats:
     runtime = node.runtime or RuntimeStats()
-    return replace(node, runtime=replace(runtime, image_fs=_bytes_left(runtime.image_fs, left, capacity)))
-
-
-def _with_imagefs_inodes(node: NodeStats, left: int, capacity: int) -> NodeStats:
-    runtime = node.runtime or RuntimeStats()
-    return replace(node, runtime=replace(runtime, image_fs=_inodes_left(runtime.image_fs, left, capacity)))
-
-
-def _with_containerfs(node: NodeStats, left: int, capacity: int) -> NodeStats:
-    runtime = node.runtime or RuntimeStats()
-    return replace(
-        node, runtime=replace(runtime, container_fs=_bytes_left(runtime.container_fs, left, capacity))
-    )
-
-
-def _with_containerfs_inodes(node: NodeStats, left: int, capacity: int) -> NodeStats:
-    runtime = node.runtime or RuntimeStats()
-    return replace(
-        node, runtime=replace(runtime, container_fs=_inodes_left(runtime.container_fs, left, capacity))
-    )
+    fs = fs_left(getattr(runtime, field), left, capacity)
+    return replace(node, runtime=replace(runtime, **{field: fs}))
 
 
 def _bytes_left(fs: FsStats | None, left: int, capacity: int) -> FsStats:
@@ -273,14 +250,20 @@ def _inodes_left(fs: FsStats | None, left: int, capacity: int) -> FsStats:
     return replace(fs, inodes_free=left, inodes=known)
 
 
-_NODE_PARTS = {
-    Signal.MEMORY_AVAILABLE: _with_node_memory,
+_NODE_PARTS: Mapping[Signal, Callable[[NodeStats, int, int], NodeStats]] = {
+    Signal.MEMORY_AVAILABLE: lambda node, left, capacity: replace(
+        node, memory=_memory_left(node.memory, left, capacity)
+    ),
     Signal.ALLOCATABLE_MEMORY_AVAILABLE: _with_pods_memory,
-    Signal.NODEFS_AVAILABLE: _with_nodefs,
-    Signal.NODEFS_INODES_FREE: _with_nodefs_inodes,
-    Signal.IMAGEFS_AVAILABLE: _with_imagefs,
-    Signal.IMAGEFS_INODES_FREE: _with_imagefs_inodes,
-    Signal.CONTAINERFS_AVAILABLE: _with_containerfs,
-    Signal.CONTAINERFS_INODES_FREE: _with_containerfs_inodes,
+    Signal.NODEFS_AVAILABLE: lambda node, left, capacity: replace(
+        node, fs=_bytes_left(node.fs, left, capacity)
+    ),
+    Signal.NODEFS_INODES_FREE: lambda node, left, capacity: replace(
+        node, fs=_inodes_left(node.fs, left, capacity)
+    ),
+    Signal.IMAGEFS_AVAILABLE: partial(_with_runtime_fs, "image_fs", _bytes_left),
+    Signal.IMAGEFS_INODES_FREE: partial(_with_runtime_fs, "image_fs", _inodes_left),
+    Signal.CONTAINERFS_AVAILABLE: partial(_with_runtime_fs, "container_fs", _bytes_left),
+    Signal.CONTAINERFS_INODES_FREE: partial(_with_runtime_fs, "container_fs", _inodes_left),
     Signal.PID_AVAILABLE: _with_processes,
 }

@@ -7,10 +7,8 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.core.memory.memory_state import (
-    DEFAULT_MEMORY_GATES,
     UINT64_MODULUS,
     Block,
-    MemoryGates,
     MemoryState,
     MemoryTable,
     NUMAMemory,
@@ -18,6 +16,7 @@ from nodewright.engine.core.memory.memory_state import (
     PodMemoryDemand,
     with_block,
 )
+from nodewright.engine.core.requests.managed_pods import DEFAULT_MANAGER_GATES, ManagerGates
 from nodewright.model.hardware import HugePages, NUMANode
 from nodewright.model.kubernetes.objects import Pod, ResourceList
 from nodewright.model.kubernetes.resource_names import MEMORY, is_huge_page
@@ -56,7 +55,7 @@ class MemorySettings(msgspec.Struct, frozen=True, kw_only=True):
     reserved: Sequence[Reservation] = ()
     node_allocatable: ResourceList = msgspec.field(default_factory=dict)
     """The sum of kube-reserved, system-reserved and the hard eviction thresholds."""
-    gates: MemoryGates = DEFAULT_MEMORY_GATES
+    gates: ManagerGates = DEFAULT_MANAGER_GATES
     follow_defects: bool = True
 
 
@@ -72,7 +71,7 @@ class StaticMemoryPolicy(msgspec.Struct, frozen=True):
 
     initial_machine: NUMANodeMap
     """The machine without any allocation."""
-    gates: MemoryGates
+    gates: ManagerGates
     follows_defects: bool = True
 
     def demand(self, pod: Pod) -> PodMemoryDemand:

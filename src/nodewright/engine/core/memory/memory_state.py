@@ -7,27 +7,21 @@ Units: all sizes are bytes, unsigned 64-bit numbers as in the kubelet.
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.core.requests.effective_resources import (
-    allocated_in_status,
     cached_by_spec,
     manager_requests,
-    managers_ignore_pod_level,
-    pod_level_resources_set,
 )
-from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.model.kubernetes.objects import Container, Pod, ResourceList, ResourceRequirements
-from nodewright.model.kubernetes.resource_names import CPU, MEMORY, is_huge_page
+from nodewright.engine.core.requests.managed_pods import ManagedPod, is_guaranteed_container
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
+from nodewright.model.kubernetes.resource_names import MEMORY, is_huge_page
 from nodewright.model.reasons.memory import MemoryRequestInexact, NUMAMemoryLeft, PodSharedMemoryEmpty
-from nodewright.model.releases.feature_gates import FeatureGates
-from nodewright.model.releases.release_rules import AllocatedInStatus, ReleaseRules
-from nodewright.model.releases.release_table import NEWEST
+from nodewright.model.releases.release_rules import AllocatedInStatus
 from nodewright.model.values.idset import NUMASet
-from nodewright.model.values.quantity import ZERO
 
 NO_BLOCKS: Mapping[str, "tuple[Block, ...]"] = MappingProxyType({})
 
@@ -195,73 +189,25 @@ def free_memory(machine: NUMANodeMap, resources: Mapping[str, int]) -> tuple[NUM
     )
 
 
-class MemoryGates(msgspec.Struct, frozen=True):
-    """The feature gates that the memory manager depends on."""
-
-    pod_level_resources: bool = True
-    pod_level_managers: bool = False
-    allocated_in_status: AllocatedInStatus = AllocatedInStatus.NO_CONTAINER
-    """Whose allocated resources count, by release and InPlacePodVerticalScaling."""
-    rules: ReleaseRules = NEWEST.rules
-
-    @classmethod
-    def of(cls, gates: FeatureGates) -> Self:
-        """The memory manager's part of these feature gates."""
-        return cls(
-            pod_level_resources=gates["PodLevelResources"],
-            pod_level_managers=gates["PodLevelResourceManagers"],
-            allocated_in_status=allocated_in_status(gates),
-            rules=gates.rules,
-        )
-
-
-DEFAULT_MEMORY_GATES = MemoryGates()
-
-
-class PodMemoryDemand(msgspec.Struct, frozen=True):
+class PodMemoryDemand(ManagedPod[MemoryAmounts | MemoryRequestInexact], frozen=True):
     """The memory that a pod requests from the static policy. Only Guaranteed pods get exclusive memory.
 
     Units:   bytes.
     Follows: v1.36, memorymanager/policy_static.go, getContainerRequestedResources, getPodRequestedResources.
     """
 
-    pod: Pod
-    is_guaranteed: bool
-    is_pod_managed: bool
-    """Whether there are pod-level resources and the gate PodLevelResourceManagers is on."""
-    is_ignored: bool
-    """Whether the manager ignores the pod, because it has pod-level resources."""
-    allocated: AllocatedInStatus
-    """Whose allocated resources count in place of requests."""
-    by_container: Mapping[str, MemoryAmounts | MemoryRequestInexact]
-    """The amounts that each container requests, without ephemeral ones; empty unless the pod is Guaranteed."""
-
-    @classmethod
-    def of(cls, pod: Pod, gates: MemoryGates = DEFAULT_MEMORY_GATES) -> Self:
-        """The demand of the pod under these gates."""
-        has_pod_level = pod.spec.resources is not None and pod_level_resources_set(
-            pod, huge_pages=gates.rules.pod_level_huge_pages
-        )
-        is_ignored = has_pod_level and managers_ignore_pod_level(
-            gates.rules.pod_level_placement,
-            pod_level_resources=gates.pod_level_resources,
-            pod_level_managers=gates.pod_level_managers,
-        )
-        is_guaranteed = qos_class(pod, gates.pod_level_resources) is QOSClass.GUARANTEED
-        return cls(
-            pod,
-            is_guaranteed,
-            has_pod_level and gates.pod_level_managers,
-            is_ignored,
-            gates.allocated_in_status,
-            _amounts_by_container(pod, gates.allocated_in_status) if is_guaranteed else {},
-        )
+    @staticmethod
+    def amounts_by_container(
+        pod: Pod, allocated: AllocatedInStatus
+    ) -> Mapping[str, MemoryAmounts | MemoryRequestInexact]:
+        """The amounts that each container requests."""
+        return _amounts_by_container(pod, allocated)
 
     def container(self, container: Container) -> MemoryAmounts | MemoryRequestInexact:
         """The container's memory requests; empty if it shares the pod's memory, or the pod is not Guaranteed."""
         if not self.is_guaranteed:
             return {}
-        if self.is_pod_managed and not _is_guaranteed_by_itself(container.resources):
+        if self.is_pod_managed and not is_guaranteed_container(container.resources):
             return {}
         requested = self.by_container.get(container.name)
         if requested is None:
@@ -364,15 +310,3 @@ def _amounts(requests: ResourceList, *, positive_only: bool = False) -> MemoryAm
         if size > 0 or not positive_only:
             sizes[kind] = size % UINT64_MODULUS
     return sizes
-
-
-def _is_guaranteed_by_itself(resources: ResourceRequirements) -> bool:
-    """Whether the container's own resources are those of a Guaranteed pod.
-
-    Follows: v1.36, cm/qos/helpers.go, IsContainerEquivalentQOSGuaranteed.
-    """
-    for name in (CPU, MEMORY):
-        request = resources.requests.get(name, ZERO)
-        if request.is_zero() or request != resources.limits.get(name, ZERO):
-            return False
-    return True

@@ -31,7 +31,7 @@ from nodewright.model.kubernetes.resource_names import (
     is_supported_pod_level,
 )
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
-from nodewright.model.releases.release_rules import AllocatedInStatus, PodLevelPlacement
+from nodewright.model.releases.release_rules import AllocatedInStatus
 from nodewright.model.values.quantity import ZERO
 
 _NO_STATUS = PodStatus()
@@ -599,19 +599,3 @@ def manager_requests(pod: Pod, container: Container, allocated: AllocatedInStatu
         if status.name == container.name:
             return status.allocated_resources
     return container.resources.requests
-
-
-def managers_ignore_pod_level(
-    placement: PodLevelPlacement, *, pod_level_resources: bool, pod_level_managers: bool
-) -> bool:
-    """Whether the managers ignore pods with pod-level resources under these gates.
-
-    Follows: v1.36, cpumanager/policy_static.go, Allocate, and the memory manager's; PR 133279, PR 134768.
-    """
-    match placement:
-        case PodLevelPlacement.BY_CONTAINERS:
-            return False
-        case PodLevelPlacement.IGNORED_IF_GATED:
-            return pod_level_resources
-        case PodLevelPlacement.BY_GATE:
-            return not (pod_level_managers and pod_level_resources)

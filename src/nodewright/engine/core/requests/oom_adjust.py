@@ -86,22 +86,19 @@ def oom_scores(pod: Pod, memory_capacity: int, gates: FeatureGates = DEFAULT_GAT
     pod_level_share = _pod_level_share(pod) if gates["PodLevelResources"] else 0
     smallest = min((_memory(container.resources.requests) for container in pod.spec.containers), default=0)
     sidecar_score = _score(smallest + pod_level_share, memory_capacity)
-    has_sidecars = gates["SidecarContainers"]
-    return (
-        *(_burstable(container, pod_level_share, memory_capacity) for container in pod.spec.containers),
-        *(
-            _burstable(
-                container,
-                pod_level_share,
-                memory_capacity,
-                sidecar_score if has_sidecars and container.is_sidecar else None,
-            )
-            for container in pod.spec.init_containers
-        ),
-        *(
-            _burstable(container, pod_level_share, memory_capacity)
-            for container in pod.spec.ephemeral_containers
-        ),
+    sidecars = [
+        container
+        for container in pod.spec.init_containers
+        if gates["SidecarContainers"] and container.is_sidecar
+    ]
+    return tuple(
+        _burstable(
+            container,
+            pod_level_share,
+            memory_capacity,
+            sidecar_score if any(container is sidecar for sidecar in sidecars) else None,
+        )
+        for container in containers
     )
 
 

@@ -291,10 +291,8 @@ def _resized(pod: Pod, options: RequestOptions) -> tuple[str, ...]:
     names = [container.name for container in (*pod.spec.containers, *pod.spec.init_containers)]
     names_resized = []
     for side in ResourceField:
-        counted, written = (
-            container_resource_lists(pod, side, options),
-            container_resource_lists(pod, side, SPEC_ONLY),
-        )
+        counted = container_resource_lists(pod, side, options)
+        written = container_resource_lists(pod, side, SPEC_ONLY)
         for name, now, was in zip(
             names,
             (*counted.containers, *counted.init_containers),

@@ -229,10 +229,8 @@ SCOPE_ANNOTATION = "nodewright.dev/topology-scope"
 def annotated_policy(pod: Pod, default: PolicyChoice) -> PolicyChoice | Rejection:
     """The pod's annotations choose the kubelet's policy and scope."""
     annotations = pod.metadata.annotations
-    policy, scope = (
-        annotations.get(POLICY_ANNOTATION, default.policy),
-        annotations.get(SCOPE_ANNOTATION, default.scope),
-    )
+    policy = annotations.get(POLICY_ANNOTATION, default.policy)
+    scope = annotations.get(SCOPE_ANNOTATION, default.scope)
     for key, value, known in (
         (POLICY_ANNOTATION, policy, KUBELET_POLICIES),
         (SCOPE_ANNOTATION, scope, KUBELET_SCOPES),

@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
+from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy
 from nodewright.engine.core.requests.effective_resources import pod_level_resources_set
 from nodewright.engine.core.topology.manager_config import NONE_POLICY, POD_SCOPE, TopologyManager
-from nodewright.engine.node.managers.hint_providers import NO_HINT, ActiveContainers, HintProvider, Holdings
+from nodewright.engine.node.managers.hint_providers import (
+    NO_HINT,
+    ActiveContainers,
+    CPUProvider,
+    HintProvider,
+    Holdings,
+    MemoryProvider,
+)
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
@@ -33,6 +42,18 @@ class ResourceManagers(msgspec.Struct, frozen=True):
     def policy(self) -> str:
         """The name of the policy that merges hints."""
         return self.topology.policy if self.custom_policy is None else self.custom_policy.name
+
+    @property
+    def static_cpu_policy(self) -> StaticCPUPolicy | None:
+        """The policy of a static CPU manager; None: its policy is none."""
+        policies = (provider.policy for provider in self.providers if isinstance(provider, CPUProvider))
+        return next((policy for policy in policies if isinstance(policy, StaticCPUPolicy)), None)
+
+    @property
+    def static_memory_policy(self) -> StaticMemoryPolicy | None:
+        """The policy of a static memory manager; None: its policy is none."""
+        policies = (provider.policy for provider in self.providers if isinstance(provider, MemoryProvider))
+        return next((policy for policy in policies if isinstance(policy, StaticMemoryPolicy)), None)
 
     def for_pod(self, pod: Pod) -> "Verdict[ResourceManagers]":
         """The managers with the topology manager that applies to this pod, or the refusal of the custom policy.

@@ -9,16 +9,12 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
 from nodewright.engine.core.cpu.cpu_state import PodCPURequests
-from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
 from nodewright.engine.core.memory.memory_state import PodMemoryDemand
 from nodewright.engine.node.managers.hint_providers import (
     ActiveContainers,
-    CPUProvider,
     HintProvider,
     Holdings,
-    MemoryProvider,
 )
 from nodewright.engine.node.managers.manager_admission import AlignmentResult, ResourceManagers, align_pod
 from nodewright.engine.node.node_config import NodeConfig
@@ -199,24 +195,19 @@ def no_hint_reason(config: NodeConfig, pod: Pod, container: str, hints: Resource
     """Why the manager gave no hint for the container, or for the whole pod if ``container`` is empty."""
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     container_spec = next((candidate for candidate in containers if candidate.name == container), None)
-    for provider in config.managers.providers:
-        if provider.name != hints.provider:
-            continue
-        if isinstance(provider, CPUProvider):
-            policy = provider.policy
-            return _cpu_reason(policy.cpu_requests(pod)) if isinstance(policy, StaticCPUPolicy) else "policy"
-        if isinstance(provider, MemoryProvider):
-            memory_policy = provider.policy
-            return (
-                _memory_reason(memory_policy.demand(pod), container_spec)
-                if isinstance(memory_policy, StaticMemory)
-                else "policy"
-            )
+    if hints.provider == "cpu":
+        cpu_policy = config.managers.static_cpu_policy
+        return "policy" if cpu_policy is None else _cpu_reason(cpu_policy.cpu_requests(pod))
+    if hints.provider == "memory":
+        memory_policy = config.managers.static_memory_policy
+        return (
+            "policy" if memory_policy is None else _memory_reason(memory_policy.demand(pod), container_spec)
+        )
     return "nowhere" if hints.resource else "nothing asked"
 
 
 def _cpu_reason(demand: PodCPURequests) -> NoHintReason:
-    if demand.is_skipped:
+    if demand.is_ignored:
         return "pod-level resources"
     return "not whole" if demand.is_guaranteed else "class"
 

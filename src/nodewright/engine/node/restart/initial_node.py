@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.engine.core.cpu.cpu_policy import CPUPolicy, CPUSettings, StaticCPUPolicy, create_policy
+from nodewright.engine.core.cpu.cpu_policy import CPUPolicy, CPUSettings, create_policy
 from nodewright.engine.core.cpu.cpu_policy import validated_state as start_cpus
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.cpu.cpu_topology import discover
@@ -21,15 +21,14 @@ from nodewright.engine.core.memory.memory_policy import (
     Reservation,
     create_memory_policy,
 )
-from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
 from nodewright.engine.core.memory.memory_policy import start_memory_manager as start_memory
 from nodewright.engine.core.memory.memory_state import (
     Block,
-    MemoryGates,
     MemoryState,
     NUMANodeMap,
     with_block,
 )
+from nodewright.engine.core.requests.managed_pods import ManagerGates
 from nodewright.engine.core.topology.manager_config import TopologyManager, topology_manager
 from nodewright.engine.node.managers.hint_providers import (
     CPUProvider,
@@ -129,25 +128,23 @@ def with_restored_holdings(state: NodeState, allocations: PodAllocations) -> Ver
     """
     held = state.held
     because: tuple[Reason, ...] = ()
-    for provider in state.config.managers.providers:
-        match provider:
-            case CPUProvider(policy=StaticCPUPolicy() as policy):
-                cpu_state = _cpu_state(held.cpu.default, allocations.cpus)
-                cpus = start_cpus(policy, cpu_state)
-                if isinstance(cpus, Refused):
-                    # With strict-cpu-reservation, pods can hold all allocatable CPUs.
-                    if cpus.because != (SharedPoolEmpty(),):
-                        return cpus
-                    because = cpus.because
-                held = replace(held, cpu=cpu_state)
-            case MemoryProvider(policy=StaticMemory() as policy):
-                stored = _memory_state(policy.initial_machine, allocations.memory)
-                memory = stored if isinstance(stored, Refused) else start_memory(policy, stored.value)
-                if isinstance(memory, Refused):
-                    return memory
-                held = replace(held, memory=memory.value)
-            case _:
-                pass
+    managers = state.config.managers
+    if managers.static_cpu_policy is not None:
+        cpu_state = _cpu_state(held.cpu.default, allocations.cpus)
+        cpus = start_cpus(managers.static_cpu_policy, cpu_state)
+        if isinstance(cpus, Refused):
+            # With strict-cpu-reservation, pods can hold all allocatable CPUs.
+            if cpus.because != (SharedPoolEmpty(),):
+                return cpus
+            because = cpus.because
+        held = replace(held, cpu=cpu_state)
+    if managers.static_memory_policy is not None:
+        policy = managers.static_memory_policy
+        stored = _memory_state(policy.initial_machine, allocations.memory)
+        memory = stored if isinstance(stored, Refused) else start_memory(policy, stored.value)
+        if isinstance(memory, Refused):
+            return memory
+        held = replace(held, memory=memory.value)
     held = replace(held, devices=DeviceState.of(state.config.facts.devices, allocations.devices))
     return Granted(replace(state, held=held), because)
 
@@ -176,7 +173,7 @@ def _memory_policy(parts: NodeParts) -> Verdict[MemoryPolicy]:
             Reservation(reservation.numa_node, reservation.limits) for reservation in kubelet.reserved_memory
         ),
         node_allocatable=parts.resources.total_reserved,
-        gates=MemoryGates.of(parts.gates),
+        gates=ManagerGates.of(parts.gates),
         follow_defects=parts.defects is KubeletDefects.FOLLOW,
     )
     return create_memory_policy(parts.machine.topology, settings)

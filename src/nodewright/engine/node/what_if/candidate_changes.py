@@ -12,9 +12,7 @@ import msgspec
 
 from nodewright.engine.admission.admission_plugins import pod_as_stored
 from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
-from nodewright.engine.core.cpu.policy_options import POLICY_OPTIONS
 from nodewright.engine.core.memory.memory_policy import KIB, huge_pages_name
-from nodewright.engine.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
 from nodewright.engine.core.memory.memory_state import NUMANodeMap, free_memory
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
@@ -28,7 +26,6 @@ from nodewright.engine.core.topology.manager_config import (
     RESTRICTED,
     SINGLE_NUMA_NODE,
 )
-from nodewright.engine.node.managers.hint_providers import CPUProvider, MemoryProvider
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.what_if.changes import (
     Amount,
@@ -62,6 +59,7 @@ from nodewright.model.kubernetes.resource_names import (
     HUGE_PAGES_PREFIX,
     MEMORY,
     PODS,
+    counted_amount,
     is_huge_page,
     is_in_bytes,
     resource_sort_key,
@@ -76,6 +74,7 @@ from nodewright.model.reasons.predicates import (
     UntoleratedTaints,
 )
 from nodewright.model.reasons.reason import Reason, SysctlForbidden
+from nodewright.model.releases.cpu_policy_options import POLICY_OPTIONS
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.subsets import nonempty_subsets
@@ -118,15 +117,8 @@ def manager_changes(state: NodeState) -> Iterator[tuple[str, SmallestChange]]:
     kubelet = state.config.parts.kubelet
     if kubelet.topology_manager_policy != NONE_POLICY:
         yield from _topology_kinds(kubelet)
-    cpu = next(
-        (
-            provider.policy
-            for provider in state.config.managers.providers
-            if isinstance(provider, CPUProvider)
-        ),
-        None,
-    )
-    if isinstance(cpu, StaticCPUPolicy):
+    cpu = state.config.managers.static_cpu_policy
+    if cpu is not None:
         for option, on in cpu.options.by_name().items():
             current = kubelet.cpu_manager_policy_options.get(option)
             yield _option_kind("cpuManagerPolicyOptions", option, current, on=on)
@@ -137,8 +129,10 @@ def manager_changes(state: NodeState) -> Iterator[tuple[str, SmallestChange]]:
         none = _setting("cpuManagerPolicy", kubelet.cpu_manager_policy, "none")
         yield "cpuManagerPolicy", first_admitting([SettingsChanged(settings=(none, *dropped))])
     if kubelet.memory_manager_policy == "Static":
-        none = _setting("memoryManagerPolicy", kubelet.memory_manager_policy, "None")
-        yield "memoryManagerPolicy", first_admitting([SettingsChanged(settings=(none,))])
+        yield (
+            "memoryManagerPolicy",
+            _changed_setting("memoryManagerPolicy", kubelet.memory_manager_policy, "None"),
+        )
 
 
 def other_node_changes(state: NodeState, because: Sequence[Reason]) -> Iterator[tuple[str, SmallestChange]]:
@@ -154,11 +148,9 @@ def other_node_changes(state: NodeState, because: Sequence[Reason]) -> Iterator[
             yield "the node's conditions", first_admitting([passed])
         if isinstance(reason, InsufficientResource) and reason.resource == PODS:
             was = state.config.parts.kubelet.max_pods
-            raised = _setting("maxPods", str(was), str(was + reason.missing))
-            yield "maxPods", first_admitting([SettingsChanged(settings=(raised,))])
+            yield "maxPods", _changed_setting("maxPods", str(was), str(was + reason.missing))
         if isinstance(reason, SysctlForbidden) and not reason.host_namespace:
-            allowed = _setting("allowedUnsafeSysctls", None, reason.sysctl)
-            yield "allowedUnsafeSysctls", first_admitting([SettingsChanged(settings=(allowed,))])
+            yield "allowedUnsafeSysctls", _changed_setting("allowedUnsafeSysctls", None, reason.sysctl)
 
 
 def huge_page_changes(state: NodeState, pod: Pod) -> Iterator[tuple[str, SmallestChange]]:
@@ -251,8 +243,7 @@ class RequestOwner(msgspec.Struct, frozen=True):
 
     def amount(self, resource: str) -> int:
         """The requested amount, in the unit of `Amount`."""
-        request = self.requests[resource]
-        return request.milli_value() if resource == CPU else request.value()
+        return counted_amount(resource, self.requests[resource])
 
     def change(self, resource: str, now: int) -> Amount:
         """The change of its request to this amount."""
@@ -277,15 +268,11 @@ class RequestingPod(msgspec.Struct, frozen=True):
     def of(cls, state: NodeState, pod: Pod) -> "RequestingPod":
         """The pod's requests after the API server's defaults."""
         pod = with_defaults(pod)
-        providers = state.config.managers.providers
-        cpu = next((provider.policy for provider in providers if isinstance(provider, CPUProvider)), None)
-        memory = next(
-            (provider.policy for provider in providers if isinstance(provider, MemoryProvider)), None
-        )
-        static = cpu if isinstance(cpu, StaticCPUPolicy) else None
+        static = state.config.managers.static_cpu_policy
+        memory = state.config.managers.static_memory_policy
         demand = static.cpu_requests(pod) if static else None
-        pins = demand is not None and demand.is_guaranteed and not demand.is_skipped
-        blocks = memory.demand(pod) if isinstance(memory, StaticMemory) else None
+        pins = demand is not None and demand.is_guaranteed and not demand.is_ignored
+        blocks = memory.demand(pod) if memory else None
         owners = [
             RequestOwner(
                 container.name,
@@ -349,10 +336,8 @@ def _size(requests: Mapping[str, int], allocatable: Mapping[str, int]) -> Fracti
 
 def _topology_kinds(kubelet: KubeletConfiguration) -> Iterator[tuple[str, SmallestChange]]:
     scope, policy = kubelet.topology_manager_scope, kubelet.topology_manager_policy
-    other_scope = _setting(
-        "topologyManagerScope", scope, CONTAINER_SCOPE if scope == POD_SCOPE else POD_SCOPE
-    )
-    yield "topologyManagerScope", first_admitting([SettingsChanged(settings=(other_scope,))])
+    other_scope = CONTAINER_SCOPE if scope == POD_SCOPE else POD_SCOPE
+    yield "topologyManagerScope", _changed_setting("topologyManagerScope", scope, other_scope)
     at = POLICIES_BY_STRICTNESS.index(policy)
     nearest = sorted(
         enumerate(POLICIES_BY_STRICTNESS), key=lambda setting: (abs(setting[0] - at), setting[0])
@@ -370,9 +355,14 @@ def _topology_kinds(kubelet: KubeletConfiguration) -> Iterator[tuple[str, Smalle
 def _option_kind(
     name: SettingName, option: str, current: str | None, *, on: bool
 ) -> tuple[str, SmallestChange]:
-    now = None if on else "true"
-    change = SettingsChanged(settings=(_setting(name, current, now, option=option),))
-    return option, first_admitting([change])
+    return option, _changed_setting(name, current, None if on else "true", option=option)
+
+
+def _changed_setting(
+    name: SettingName, was: str | None, now: str | None, *, option: str = ""
+) -> SmallestChange:
+    change = SettingsChanged(settings=(_setting(name, was, now, option=option),))
+    return first_admitting([change])
 
 
 def _setting(name: SettingName, was: str | None, now: str | None, *, option: str = "") -> Setting:

@@ -1,10 +1,10 @@
 """Single changes of a pod or its node, and how to apply them."""
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from nodewright.engine.core.memory.memory_policy import huge_pages_name
 from nodewright.engine.node.node_config import NodeParts, resources_from_facts
@@ -86,14 +86,7 @@ SettingName: TypeAlias = Literal[
     "maxPods",
     "allowedUnsafeSysctls",
 ]
-MANAGER_SETTINGS = {
-    "topologyManagerPolicy",
-    "topologyManagerScope",
-    "topologyManagerPolicyOptions",
-    "cpuManagerPolicy",
-    "cpuManagerPolicyOptions",
-    "memoryManagerPolicy",
-}
+MANAGER_SETTINGS = {name for name in get_args(SettingName) if "Manager" in name}
 """The settings that reset the managers, so that all pods of the node are reallocated."""
 
 
@@ -334,23 +327,13 @@ def _with_setting(parts: NodeParts, setting: Setting) -> NodeParts:
 
 
 def _configured(kubelet: KubeletConfiguration, setting: Setting) -> KubeletConfiguration:
-    now = setting.now
-    match setting.name:
-        case "topologyManagerPolicyOptions":
-            options = _with_option(kubelet.topology_manager_policy_options, setting)
-            return replace(kubelet, topology_manager_policy_options=options)
-        case "cpuManagerPolicyOptions":
-            options = _with_option(kubelet.cpu_manager_policy_options, setting)
-            return replace(kubelet, cpu_manager_policy_options=options)
-        case "topologyManagerPolicy":
-            return replace(kubelet, topology_manager_policy=now)
-        case "topologyManagerScope":
-            return replace(kubelet, topology_manager_scope=now)
-        case "cpuManagerPolicy":
-            return replace(kubelet, cpu_manager_policy=now)
-        case _:
-            assert setting.name == "memoryManagerPolicy"
-            return replace(kubelet, memory_manager_policy=now)
+    attribute = _ATTRIBUTES[setting.name]
+    current = getattr(kubelet, attribute)
+    now = _with_option(current, setting) if isinstance(current, Mapping) else setting.now
+    return replace(kubelet, **{attribute: now})
+
+
+_ATTRIBUTES = {field.encode_name: field.name for field in fields(KubeletConfiguration)}
 
 
 def _with_option(options: Mapping[str, str], setting: Setting) -> dict[str, str]:

@@ -4,9 +4,10 @@ from nodewright.engine.core.cpu.cpu_allocation import container_hints, cpu_hints
 from nodewright.engine.core.cpu.cpu_policy import CPUSettings, NoneCPUPolicy, StaticCPUPolicy, create_policy
 from nodewright.engine.core.cpu.cpu_state import NO_CPUS, CPUState, ReusableCPUs
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology
-from nodewright.engine.core.cpu.policy_options import CPUGates, CPUOptions
+from nodewright.engine.core.cpu.policy_options import CPUGates
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.verdict import Granted
+from nodewright.model.releases.cpu_policy_options import CPUOptions
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.topology_hints import HintList, ProviderHints

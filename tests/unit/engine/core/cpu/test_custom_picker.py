@@ -8,9 +8,9 @@ from nodewright.engine.core.cpu.cpu_policy import (
     picked_cpus,
     whole_caches,
 )
-from nodewright.engine.core.cpu.policy_options import CPUOptions
 from nodewright.model.reasons.cpu import PickedBy, PickerRefuses
 from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.releases.cpu_policy_options import CPUOptions
 from nodewright.model.values.custom_policy import CustomPolicyError
 from nodewright.model.values.idset import CPUSet
 from nodewright.testing.strategies import topology

@@ -87,8 +87,8 @@ def test_pod_level_resources_count_when_the_gate_is_on() -> None:
         0,
     ]
     assert PodCPURequests.of(wanted, CPUGates()).pod_cpus() == 2
-    assert PodCPURequests.of(wanted, CPUGates()).is_skipped
-    assert not PodCPURequests.of(wanted, MANAGED).is_skipped
+    assert PodCPURequests.of(wanted, CPUGates()).is_ignored
+    assert not PodCPURequests.of(wanted, MANAGED).is_ignored
 
 
 def test_a_pod_level_request_that_is_not_whole_gets_none() -> None:

@@ -1,12 +1,6 @@
 import pytest
 
-from nodewright.engine.core.cpu.policy_options import (
-    POLICY_OPTIONS,
-    CPUGates,
-    CPUOptions,
-    read_options,
-    unsuitable_option,
-)
+from nodewright.engine.core.cpu.policy_options import CPUGates, read_options, unsuitable_option
 from nodewright.model.reasons.cpu import (
     AlignBySocketAgainstMachine,
     AlignBySocketAgainstPolicy,
@@ -16,6 +10,7 @@ from nodewright.model.reasons.cpu import (
     CPUOptionValueInvalid,
 )
 from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.releases.cpu_policy_options import POLICY_OPTIONS, CPUOptions
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, resolve_gates
 from nodewright.testing.strategies import topology
 

@@ -26,7 +26,8 @@ from nodewright.engine.core.memory.memory_policy import (
     StaticMemoryPolicy,
     create_memory_policy,
 )
-from nodewright.engine.core.memory.memory_state import Block, MemoryGates, MemoryState, PodMemoryDemand
+from nodewright.engine.core.memory.memory_state import Block, MemoryState, PodMemoryDemand
+from nodewright.engine.core.requests.managed_pods import ManagerGates
 from nodewright.model.hardware import HugePages, NUMANode
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.reasons.memory import MemoryReason, MemoryTypeMissing
@@ -304,7 +305,7 @@ def test_pods_with_pod_level_resources_are_ignored_while_the_gate_is_off() -> No
     wants, state = policy.demand(pod), MemoryState(machine=policy.initial_machine)
     assert container_hints(policy, state, wants, pod.spec.containers[0]) == Granted(None)
     assert allocate_container_memory(policy, state, wants, pod.spec.containers[0]).verdict == Granted(None)
-    without = PodMemoryDemand.of(pod, MemoryGates(pod_level_resources=False))
+    without = PodMemoryDemand.of(pod, ManagerGates(pod_level_resources=False))
     assert without.is_guaranteed
     assert without.is_ignored
 

@@ -13,9 +13,9 @@ from nodewright.documents.profiles.state_files.checkpoints import (
     written_state_files,
 )
 from nodewright.engine.node.node_config import NodeParts
+from nodewright.engine.node.restart.kubelet_startup import StoredState
 from nodewright.engine.node.restart.restart_rehearsal import (
     RestartRehearsal,
-    StoredState,
     invalid_configuration_rehearsal,
     rehearse_restart,
 )
