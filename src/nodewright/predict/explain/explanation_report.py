@@ -22,8 +22,8 @@ from nodewright.model.printable import printable, printable_lines
 from nodewright.model.reasons.reason import Reason, sentence
 from nodewright.model.reasons.status_evidence import StatusEvidence
 from nodewright.model.reasons.topology import AffinityObstacle
-from nodewright.predict.explain.explanation import (
-    Explanation,
+from nodewright.predict.explain.explained_decision import (
+    ExplainedDecision,
     ReportedDefect,
     ResourceView,
     RoundView,
@@ -233,7 +233,7 @@ class ExplanationReport(ReportDocument, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-def explained_pod(explanation: Explanation) -> ExplainedPod:
+def explained_pod(explanation: ExplainedDecision) -> ExplainedPod:
     """The explanation of a pod as a part of the report."""
     pod, result, kubelet = explanation.pod, explanation.step, explanation.kubelet
     counterfactuals = explanation.counterfactuals
@@ -274,7 +274,7 @@ def explained_pod(explanation: Explanation) -> ExplainedPod:
     )
 
 
-def _stall(explanation: Explanation) -> MergeStall:
+def _stall(explanation: ExplainedDecision) -> MergeStall:
     least, most = merge_duration_s(explanation)
     return MergeStall(least_seconds=round(least, 3), most_seconds=round(most, 3), warned=most >= LONG_MERGE_S)
 
@@ -297,7 +297,7 @@ def _condition(effect: ConditionEffect) -> ReportedCondition:
     )
 
 
-def _topology_manager(explanation: Explanation) -> TopologyManagerReport:
+def _topology_manager(explanation: ExplainedDecision) -> TopologyManagerReport:
     by = explanation.rounds[0].judged_by if explanation.rounds else None
     return TopologyManagerReport(
         policy=explanation.policy,
@@ -358,13 +358,15 @@ MIN_WIDTH, MAX_WIDTH = 40, 100
 INDENT_STEP = 2
 
 
-def explanation_text(explanations: Sequence[Explanation], *, width: int = 80, wide: bool = False) -> str:
+def explanation_text(
+    explanations: Sequence[ExplainedDecision], *, width: int = 80, wide: bool = False
+) -> str:
     """The explanations one after the other; ``wide`` includes details that did not decide anything."""
     width = max(min(width, MAX_WIDTH), MIN_WIDTH)
     return "\n".join(printable_lines(_lines(explanation, width, wide=wide)) for explanation in explanations)
 
 
-def _lines(explanation: Explanation, width: int, *, wide: bool) -> Iterator[str]:
+def _lines(explanation: ExplainedDecision, width: int, *, wide: bool) -> Iterator[str]:
     kubelet, proof = explanation.kubelet, explanation.proof
     reason = f" ({kubelet.reason})" if kubelet.reason else ""
     origin = f" ({explanation.origin})" if explanation.origin else ""
@@ -425,7 +427,7 @@ def _branch(branch: ReasonBranch, width: int, indent: int, *, wide: bool) -> Ite
         yield from _branch(child, width, indent + INDENT_STEP, wide=wide)
 
 
-def _suggestion_lines(explanation: Explanation, width: int, *, wide: bool) -> Iterator[str]:
+def _suggestion_lines(explanation: ExplainedDecision, width: int, *, wide: bool) -> Iterator[str]:
     counterfactuals = explanation.counterfactuals
     if explanation.step.decision is not Decision.REFUSED or explanation.is_refused_by_api_server:
         return

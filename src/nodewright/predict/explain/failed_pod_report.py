@@ -15,7 +15,7 @@ from nodewright.model.reasons.status_evidence import (
     StatusEvidence,
     StatusFact,
 )
-from nodewright.predict.explain.explanation import Explanation
+from nodewright.predict.explain.explained_decision import ExplainedDecision
 
 
 class VerdictChange(StrEnum):
@@ -33,7 +33,7 @@ class VerdictChange(StrEnum):
     """The pod had been admitted, so there is no refusal to compare with."""
 
 
-def failed_pod_lines(proof: StatusEvidence, current: Explanation) -> Iterator[str]:
+def failed_pod_lines(proof: StatusEvidence, current: ExplainedDecision) -> Iterator[str]:
     """What the status proves and how the current decision differs, one sentence a line."""
     yield from proof_lines(proof)
     yield verdict_change_text(proof, current)
@@ -48,7 +48,7 @@ def failed_pod_lines(proof: StatusEvidence, current: Explanation) -> Iterator[st
                 yield f"{name}: {amount} {readable_amount(name, was)} then, {readable_amount(name, is_now)} now"
 
 
-def verdict_change(proof: StatusEvidence, current: Explanation) -> VerdictChange:
+def verdict_change(proof: StatusEvidence, current: ExplainedDecision) -> VerdictChange:
     """How the current decision compares with the recorded one."""
     if proof.cause is not FailureCause.REJECTED:
         return VerdictChange.ENDED_LATER
@@ -63,7 +63,7 @@ def verdict_change(proof: StatusEvidence, current: Explanation) -> VerdictChange
 
 
 def _shortages_then_and_now(
-    proof: StatusEvidence, current: Explanation
+    proof: StatusEvidence, current: ExplainedDecision
 ) -> tuple[tuple[InsufficientResource, InsufficientResource], ...]:
     """Each shortage that the message proves, with the node's current numbers, whether short or not."""
     if proof.cause is not FailureCause.REJECTED:
@@ -72,7 +72,7 @@ def _shortages_then_and_now(
     return tuple((shortage, _current_amounts(shortage.resource, current)) for shortage in then)
 
 
-def _current_amounts(resource: str, current: Explanation) -> InsufficientResource:
+def _current_amounts(resource: str, current: ExplainedDecision) -> InsufficientResource:
     state = current.step.state
     requested = {**scheduler_requests(current.pod), PODS: 1}.get(resource, 0)
     used = {**state.usage.requests, PODS: state.usage.pods}.get(resource, 0)
@@ -120,7 +120,7 @@ _HEADLINES = {
 }
 
 
-def verdict_change_text(proof: StatusEvidence, current: Explanation) -> str:
+def verdict_change_text(proof: StatusEvidence, current: ExplainedDecision) -> str:
     """How the node's current decision compares with the recorded one, as a sentence."""
     change = verdict_change(proof, current)
     match change:
@@ -170,7 +170,7 @@ class FailedPodReport(Report, frozen=True, kw_only=True):
     amounts: tuple[ThenAndNow, ...]
 
 
-def failed_pod_report(proof: StatusEvidence, current: Explanation) -> FailedPodReport:
+def failed_pod_report(proof: StatusEvidence, current: ExplainedDecision) -> FailedPodReport:
     """What the status proves and what the node decides now."""
     return FailedPodReport(
         ending=proof.cause,
