@@ -60,6 +60,7 @@ from nodewright.predict.node_report.report_parts import (
 )
 from nodewright.predict.replay.replay_report import all_cpus_text, all_devices_text
 from nodewright.predict.replay.scenario_run import configuration_refusal
+from nodewright.predict.reported import reported
 
 _NOTHING = "-"
 _HEADERS = ("POD", "VERDICT", "CPUS", "MEMORY", "DEVICES", "REASON")
@@ -308,7 +309,7 @@ def _reported_remedy(remedy: StartRemedy, paths: Mapping[StateFile, str]) -> Rep
 
 
 def _reserved_memory(reserved: Sequence[MemoryReservation]) -> tuple[ReservedMemory, ...]:
-    return tuple(ReservedMemory(numa_node=entry.numa_node, limits=entry.limits) for entry in reserved)
+    return tuple(reported(ReservedMemory, entry) for entry in reserved)
 
 
 def _start_outcome(rehearsal: RestartRehearsal) -> StartOutcome:

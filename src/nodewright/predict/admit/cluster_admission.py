@@ -34,6 +34,7 @@ from nodewright.model.reasons.topology import TopologyReason
 from nodewright.predict.explain.explanation import suggested_changes
 from nodewright.predict.explain.suggestion_text import suggestion_text
 from nodewright.predict.node import Node
+from nodewright.predict.reported import reported
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 MAX_SEARCHES = 1_000
@@ -268,25 +269,14 @@ class ClusterAdmissionReport(ReportDocument, frozen=True, kw_only=True):
 def pod_of_cluster(admission: ClusterAdmission) -> PodOfCluster:
     """The answers about one pod."""
     meta = admission.pod.metadata
-    return PodOfCluster(
+    return reported(
+        PodOfCluster,
+        admission,
         name=meta.name,
         namespace=meta.namespace or "default",
-        origin=admission.origin or UNSET,
         admitted=len(admission.takers),
         observed=admission.observed or UNSET,
-        groups=tuple(map(_node_answers, admission.groups)),
-    )
-
-
-def _node_answers(answer: NodeAnswer) -> NodeAnswers:
-    return NodeAnswers(
-        outcome=answer.outcome,
-        nodes=answer.nodes,
-        reason=answer.reason or UNSET,
-        why=answer.why,
-        changes=answer.changes,
-        preempts=answer.preempts,
-        scheduler=answer.scheduler,
+        groups=tuple(reported(NodeAnswers, group) for group in admission.groups),
     )
 
 

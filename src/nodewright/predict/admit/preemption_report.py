@@ -25,7 +25,8 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import readable_amount
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.reason import Reason, kubelet_text, sentence
-from nodewright.predict.node_report.report_parts import NodeOfReport, message_origin
+from nodewright.predict.node_report.report_parts import NodeOfReport, message_origin, referenced_pod
+from nodewright.predict.reported import reported
 
 SHOWN_CANDIDATES = 5
 """Number of candidates that each round shows without `-o wide`."""
@@ -285,9 +286,10 @@ def pod_preemption(entry: PreemptionEntry) -> PodPreemption:
         because=result.because,
         missing=dict(preview.missing),
         candidates=tuple(
-            ReportedCandidate(
+            reported(
+                ReportedCandidate,
+                candidate,
                 pod=_prioritized(candidate.pod),
-                qos_class=candidate.qos_class,
                 requests=dict(candidate.requests),
             )
             for candidate in preview.candidates
@@ -324,21 +326,11 @@ def _smallest_choice(best: SmallestPreemption) -> SmallestChoice:
 
 
 def _reported_cost(cost: PreemptionCost, best: SmallestPreemption) -> ReportedCost:
-    return ReportedCost(
-        guaranteed=cost.guaranteed,
-        burstable=cost.burstable,
-        best_effort=cost.best_effort,
-        requests=dict(zip(best.resources, cost.requests, strict=True)),
-    )
+    return reported(ReportedCost, cost, requests=dict(zip(best.resources, cost.requests, strict=True)))
 
 
 def _prioritized(pod: Pod) -> PrioritizedPod:
-    return PrioritizedPod(
-        name=pod.metadata.name,
-        namespace=pod.metadata.namespace or "default",
-        uid=pod.uid,
-        priority=pod.spec.priority,
-    )
+    return reported(PrioritizedPod, referenced_pod(pod), priority=pod.spec.priority)
 
 
 MAX_NODES = 5_000

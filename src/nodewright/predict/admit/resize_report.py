@@ -35,6 +35,7 @@ from nodewright.predict.node_report.report_parts import (
     referenced_pod,
     remaining_text,
 )
+from nodewright.predict.reported import reported
 
 
 def resize_text(answers: Sequence[ResizeReport], after: NodeState, *, wide: bool = False) -> str:
@@ -240,16 +241,15 @@ class PodResizeReport(ReportDocument, frozen=True, kw_only=True):
 def resize_answer(attempt: ResizeAttempt) -> ResizeAnswer:
     """The outcome of one resize with all the evidence."""
     condition = resize_condition(attempt)
-    return ResizeAnswer(
+    return reported(
+        ResizeAnswer,
+        attempt,
         pod=referenced_pod(attempt.pod),
-        outcome=attempt.outcome,
-        changes=attempt.changes,
         reason=condition.reason or UNSET,
         message=condition.message if condition.reason else UNSET,
         before=_resizable_resources(attempt.before),
         after=_resizable_resources(attempt.pod),
         why=tuple(map(sentence, attempt.because)),
-        because=attempt.because,
         preempted=tuple(victim.pod for victim in (attempt.victims.victims if attempt.victims else ())),
     )
 
@@ -275,23 +275,13 @@ def pod_resize(answer: ResizeReport) -> PodResize:
 
 def _resize_steps(plan: ResizePlan) -> ResizeSteps:
     return ResizeSteps(
-        restarts=tuple(
-            RestartForResize(container=restart.container, resources=restart.resources)
-            for restart in plan.restarts
-        ),
+        restarts=tuple(reported(RestartForResize, restart) for restart in plan.restarts),
         writes=tuple(
-            ResizeWrite(
-                container=write.container or None,
-                path=write.path,
-                file=write.file,
-                was=write.was or None,
-                now=write.now,
-            )
+            reported(ResizeWrite, write, container=write.container or None, was=write.was or None)
             for write in plan.writes
         ),
         checks=tuple(
-            MemoryUseCheck(container=check.container or None, limit_bytes=check.limit_bytes)
-            for check in plan.checks
+            reported(MemoryUseCheck, check, container=check.container or None) for check in plan.checks
         ),
     )
 

@@ -31,6 +31,7 @@ from nodewright.predict.audit.audit_evidence import (
 )
 from nodewright.predict.explain.suggestion_text import requests_text
 from nodewright.predict.node_report.report_parts import AllocatedMemory
+from nodewright.predict.reported import reported
 
 _HEADERS = {
     EvidenceSource.STATE: "STATE FILES",
@@ -218,11 +219,9 @@ def audit_report(audit: AuditResult) -> AuditReport:
 
 
 def _finding(finding: Discrepancy) -> AuditFinding:
-    return AuditFinding(
-        kind=finding.kind,
-        pod=finding.pod,
-        container=finding.container,
-        field=finding.field,
+    return reported(
+        AuditFinding,
+        finding,
         said={source: _encoded(value) for source, value in finding.values.items()},
         odd=finding.outlier or UNSET,
         cgroup=finding.cgroup_path or UNSET,
@@ -402,13 +401,13 @@ def _node_facts(evidence: ClusterEvidence) -> Iterator[Discrepancy | None]:
     """Each allocatable amount; None where the Node object has what machine and configuration give."""
     if EvidenceSource.CONFIGURATION in evidence.errors:
         return  # What is assumed instead follows from the Node object itself.
-    for name, reported in sorted(evidence.reported_allocatable.items()):
+    for name, amount in sorted(evidence.reported_allocatable.items()):
         computed = evidence.computed_allocatable.get(name, 0)
         values: dict[EvidenceSource, EvidenceValue] = {
-            EvidenceSource.NODE: SourceText(amount_text(name, reported)),
+            EvidenceSource.NODE: SourceText(amount_text(name, amount)),
             EvidenceSource.CONFIGURATION: SourceText(amount_text(name, computed)),
         }
         differs = Discrepancy(
             kind=DiscrepancyKind.ALLOCATABLE, pod="", field=f"allocatable {name}", values=values
         )
-        yield None if reported == computed else differs
+        yield None if amount == computed else differs

@@ -45,6 +45,7 @@ from nodewright.predict.node_report.report_parts import (
     node_of_report,
     referenced_pod,
 )
+from nodewright.predict.reported import reported
 
 
 class DedicatedFilesystems(Report, frozen=True, kw_only=True):
@@ -242,15 +243,10 @@ def eviction_report(forecast: NodeEvictionForecast, *, warnings: Sequence[str] =
     return EvictionReport(
         node=node_of_report(config),
         kubelet_defects=config.parts.defects,
-        filesystems=DedicatedFilesystems(
-            dedicated_image_fs=forecast.filesystems.dedicated_image_fs,
-            dedicated_container_fs=forecast.filesystems.dedicated_container_fs,
-        ),
+        filesystems=reported(DedicatedFilesystems, forecast.filesystems),
         thresholds=_thresholds(forecast),
         conditions=tuple(
-            TaintingCondition(
-                type=condition, taint=ConditionTaint(key=condition.taint.key, effect=condition.taint.effect)
-            )
+            TaintingCondition(type=condition, taint=reported(ConditionTaint, condition.taint))
             for condition in first.state.conditions
         ),
         handled_signal=None if acting.target is None else acting.target.signal,
@@ -368,11 +364,7 @@ def _ignored_usage(forecast: NodeEvictionForecast) -> IgnoredUsage:
 
 
 def _stalls(psi: PSIStats) -> Stalls:
-    some, full = (
-        StallShare(total=share.total, avg10=share.avg10, avg60=share.avg60, avg300=share.avg300)
-        for share in (psi.some, psi.full)
-    )
-    return Stalls(some=some, full=full)
+    return Stalls(some=reported(StallShare, psi.some), full=reported(StallShare, psi.full))
 
 
 def _number(amount: Amount | None) -> float | None:

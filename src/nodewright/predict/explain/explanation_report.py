@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Literal
 
-from msgspec import UNSET, UnsetType, field
+from msgspec import UNSET, UnsetType, field, structs
 
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.documents.output.text_layout import wrapped
@@ -52,8 +52,10 @@ from nodewright.predict.node_report.report_parts import (
     message_origin,
     open_questions,
     pod_allocations,
+    referenced_pod,
     reported_unknown_resources,
 )
+from nodewright.predict.reported import reported
 
 
 class PodName(Report, frozen=True, kw_only=True):
@@ -237,15 +239,12 @@ def explained_pod(explanation: ExplainedDecision) -> ExplainedPod:
     """The explanation of a pod as a part of the report."""
     pod, result, kubelet = explanation.pod, explanation.step, explanation.kubelet
     counterfactuals = explanation.counterfactuals
-    (name,) = _names([pod])
-    return ExplainedPod(
-        name=name.name,
-        namespace=name.namespace,
-        uid=pod.uid,
+    return reported(
+        ExplainedPod,
+        explanation,
+        **structs.asdict(referenced_pod(pod)),
         qos_class=qos_class(pod),
-        verdict=explanation.verdict,
         admitted=explanation.verdict is Decision.ADMITTED,
-        origin=explanation.origin or UNSET,
         failed=UNSET if explanation.proof is None else failed_pod_report(explanation.proof, explanation),
         observed=explanation.observed or UNSET,
         reason=kubelet.reason or UNSET,
@@ -263,9 +262,7 @@ def explained_pod(explanation: ExplainedDecision) -> ExplainedPod:
         ),
         placement=UNSET if explanation.placement is None else pod_allocations(explanation.placement),
         preempted=_names(victim.pod for victim in (result.victims.victims if result.victims else ())),
-        combinations=explanation.combinations,
         stall=_stall(explanation),
-        defects=explanation.defects,
         without_defects=_without_defects(explanation.without_defects),
         suggestions=tuple(map(_suggestion, counterfactuals.suggestions)),
         ineffective=counterfactuals.ineffective,
@@ -291,7 +288,7 @@ def _condition(effect: ConditionEffect) -> ReportedCondition:
     scheduler, kubelet = effect.scheduler, effect.kubelet
     return ReportedCondition(
         type=effect.condition,
-        taint=TaintOfCondition(key=effect.taint.key, effect=effect.taint.effect),
+        taint=reported(TaintOfCondition, effect.taint),
         scheduler=ConditionAnswer(passes=scheduler.admits, because=scheduler),
         kubelet=ConditionAnswer(passes=kubelet.admits, because=kubelet),
     )
@@ -299,27 +296,24 @@ def _condition(effect: ConditionEffect) -> ReportedCondition:
 
 def _topology_manager(explanation: ExplainedDecision) -> TopologyManagerReport:
     by = explanation.rounds[0].judged_by if explanation.rounds else None
-    return TopologyManagerReport(
-        policy=explanation.policy,
-        scope=explanation.scope,
-        judged_by=UNSET
-        if by is None
-        else ReportedJudgement(policy=by.policy, said=by.said, is_kubelets=False),
+    return reported(
+        TopologyManagerReport,
+        explanation,
+        judged_by=UNSET if by is None else reported(ReportedJudgement, by, is_kubelets=False),
         rounds=tuple(map(_round, explanation.rounds)),
     )
 
 
 def _round(numa_round: RoundView) -> RoundReport:
     hint = numa_round.hint
-    return RoundReport(
+    return reported(
+        RoundReport,
+        numa_round,
         container=numa_round.container or None,
-        admits=numa_round.admits,
         numa=UNSET if hint is None else None if hint.numa is None else tuple(hint.numa),
         preferred=UNSET if hint is None else hint.preferred,
         proved=UNSET if hint is None else numa_round.proved,
-        combinations=numa_round.combinations,
         resources=tuple(map(_resource_hints, numa_round.resources)),
-        obstacles=numa_round.obstacles,
     )
 
 
@@ -349,9 +343,7 @@ def _without_defects(view: WithoutDefects | None) -> VerdictWithoutDefects | Uns
 
 
 def _names(pods: Iterable[Pod]) -> tuple[PodName, ...]:
-    return tuple(
-        PodName(name=pod.metadata.name, namespace=pod.metadata.namespace or "default") for pod in pods
-    )
+    return tuple(reported(PodName, referenced_pod(pod)) for pod in pods)
 
 
 MIN_WIDTH, MAX_WIDTH = 40, 100

@@ -16,6 +16,7 @@ from nodewright.model.reasons.status_evidence import (
     StatusFact,
 )
 from nodewright.predict.explain.explained_decision import ExplainedDecision
+from nodewright.predict.reported import reported
 
 
 class VerdictChange(StrEnum):
@@ -172,16 +173,14 @@ class FailedPodReport(Report, frozen=True, kw_only=True):
 
 def failed_pod_report(proof: StatusEvidence, current: ExplainedDecision) -> FailedPodReport:
     """What the status proves and what the node decides now."""
-    return FailedPodReport(
+    return reported(
+        FailedPodReport,
+        proof,
         ending=proof.cause,
-        reason=proof.reason,
-        message=proof.message,
         proves=tuple(fact.sentence() for fact in proof.facts),
-        facts=proof.facts,
         comparison=verdict_change(proof, current),
         text=tuple(failed_pod_lines(proof, current)),
         not_proved=proof.open_questions,
-        remedies=proof.remedies,
         amounts=tuple(
             ThenAndNow(then=then, now=now) for then, now in _shortages_then_and_now(proof, current)
         ),
@@ -215,14 +214,12 @@ class StatusReport(ReportDocument, frozen=True, kw_only=True):
 
 def status_findings(pod: Pod, proof: StatusEvidence) -> PodStatusFindings:
     """What the status of the pod proves, as a part of the report."""
-    return PodStatusFindings(
+    return reported(
+        PodStatusFindings,
+        proof,
         name=pod.metadata.name,
         namespace=pod.metadata.namespace or "default",
         ending=proof.cause,
-        reason=proof.reason,
-        message=proof.message,
         proves=tuple(fact.sentence() for fact in proof.facts),
-        facts=proof.facts,
         not_proved=proof.open_questions,
-        remedies=proof.remedies,
     )

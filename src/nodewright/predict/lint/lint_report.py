@@ -42,6 +42,7 @@ from nodewright.predict.lint.lint_model import (
     Subject,
     SuggestedEdit,
 )
+from nodewright.predict.reported import reported
 
 _CONSEQUENCE_BY_KIND = {
     "DaemonSet": "the DaemonSet controller recreates it at once, without end",
@@ -284,16 +285,13 @@ def _sarif_rule(rule: LintRule) -> SARIFRule:
 
 
 def _reported_finding(finding: LintFinding) -> ReportedFinding:
-    return ReportedFinding(
+    return reported(
+        ReportedFinding,
+        finding,
+        **msgspec.structs.asdict(finding.position),
         rule=finding.rule.id,
         severity=finding.rule.severity,
-        file=finding.position.file,
-        line=finding.position.line,
-        column=finding.position.column,
-        subject=finding.subject,
-        path=finding.path,
         message=finding.text,
-        facts=finding.facts,
         fix=tuple(map(_reported_edit, finding.edits)),
     )
 

@@ -40,6 +40,7 @@ from nodewright.model.kubernetes.resource_names import CPU, MEMORY, amount_text
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.fact import KubeletText
 from nodewright.predict.node_report.report_parts import NodeOfReport, node_of_report
+from nodewright.predict.reported import reported
 
 
 class CgroupReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,15 +188,15 @@ class CgroupFilesReport(ReportDocument, frozen=True, kw_only=True):
 def cgroup_files_report(report: CgroupReport) -> CgroupFilesReport:
     """The content of the report as it is encoded."""
     rules, comparison = report.rules, report.comparison
-    return CgroupFilesReport(
+    return reported(
+        CgroupFilesReport,
+        report,
         node=node_of_report(report.config),
         cgroup_version=rules.version,
         cgroup_driver=rules.driver,
         groups=tuple(reported_cgroup(group, rules.version) for group in report.groups),
         refused=report.refusals,
         comparison=UNSET if comparison is None else _reported_comparison(comparison, rules.version),
-        skipped=report.skipped,
-        warnings=report.warnings,
     )
 
 
@@ -273,20 +274,16 @@ def _difference_texts(comparison: CgroupComparison, version: int) -> list[str]:
 
 def reported_cgroup(group: PlannedCgroup, version: int) -> ReportedCgroup:
     """A cgroup with its files; ``version`` is the cgroup version."""
-    return ReportedCgroup(
-        level=group.level,
-        path=group.path,
-        qos_class=group.qos_class or UNSET,
-        pod=group.pod or UNSET,
-        container=group.container or UNSET,
-        container_id=group.container_id or UNSET,
+    return reported(
+        ReportedCgroup,
+        group,
         files=tuple(
-            ReportedCgroupFile(
+            reported(
+                ReportedCgroupFile,
+                file,
                 path=_file_path(group.path, file.name, version),
                 file=file.name,
-                value=file.value,
                 why=file_value_reason(file),
-                because=file.because,
             )
             for file in group.files
         ),
@@ -305,10 +302,10 @@ def _reported_comparison(comparison: CgroupComparison, version: int) -> Reported
     return ReportedComparison(
         agreeing=comparison.matching_files,
         differences=tuple(
-            ReportedDifference(
+            reported(
+                ReportedDifference,
+                difference,
                 path=_file_path(difference.path, difference.file, version),
-                file=difference.file,
-                expected=difference.expected,
                 found=difference.actual,
                 why=difference_reason(difference),
                 pod=(difference.group and difference.group.pod) or UNSET,
@@ -316,18 +313,14 @@ def _reported_comparison(comparison: CgroupComparison, version: int) -> Reported
             )
             for difference in comparison.differences
         ),
-        not_compared=tuple(
-            UncomparedCgroup(pod=group.pod, container=group.container) for group in comparison.not_compared
-        ),
+        not_compared=tuple(reported(UncomparedCgroup, group) for group in comparison.not_compared),
     )
 
 
 def refused_pod(pod: Pod, kubelet: KubeletText) -> RefusedPod:
     """A refused pod with the kubelet's reason and message."""
     meta = pod.metadata
-    return RefusedPod(
-        name=meta.name, namespace=meta.namespace or "default", reason=kubelet.reason, message=kubelet.message
-    )
+    return reported(RefusedPod, kubelet, name=meta.name, namespace=meta.namespace or "default")
 
 
 def file_value_reason(file: CgroupFile) -> str:

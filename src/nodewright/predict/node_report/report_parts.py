@@ -31,6 +31,7 @@ from nodewright.model.values.custom_policy import CustomPolicy
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.topology_hints import Hint
+from nodewright.predict.reported import reported
 
 
 class PolicyNotice(Report, frozen=True, kw_only=True):
@@ -158,17 +159,13 @@ class ReportedUnknownResource(Report, frozen=True, kw_only=True):
 
 def reported_unknown_resources(unknown: Iterable[UnknownResource]) -> tuple[ReportedUnknownResource, ...]:
     """The resources as parts of a report."""
-    return tuple(
-        ReportedUnknownResource(resource=each.resource, requested=each.requested) for each in unknown
-    )
+    return tuple(reported(ReportedUnknownResource, each) for each in unknown)
 
 
 def node_of_report(config: NodeConfig) -> NodeOfReport:
     """The node with this configuration."""
-    policies = tuple(
-        PolicyNotice(kind=policy.kind, name=policy.name, about=policy.description)
-        for policy in config.parts.policies.configured
-    )
+    configured = config.parts.policies.configured
+    policies = tuple(reported(PolicyNotice, policy, about=policy.description) for policy in configured)
     return NodeOfReport(
         node=config.facts.name,
         kubernetes_version=config.release.release.text,
@@ -180,10 +177,7 @@ def node_of_report(config: NodeConfig) -> NodeOfReport:
 
 def named_pods(pods: Iterable[Pod]) -> tuple[NamedPod, ...]:
     """The pods by name, namespace and UID."""
-    return tuple(
-        NamedPod(name=pod.metadata.name, namespace=pod.metadata.namespace or "default", uid=pod.uid)
-        for pod in pods
-    )
+    return tuple(reported(NamedPod, referenced_pod(pod)) for pod in pods)
 
 
 def referenced_pod(pod: Pod) -> ReferencedPod:
@@ -194,20 +188,17 @@ def referenced_pod(pod: Pod) -> ReferencedPod:
 
 def open_questions(because: Iterable[Reason]) -> tuple[OpenQuestion, ...]:
     """What was not judged, of these reasons."""
-    return tuple(
-        OpenQuestion(what=reason.what, because=reason.because)
-        for reason in because
-        if isinstance(reason, NotJudged)
-    )
+    return tuple(reported(OpenQuestion, reason) for reason in because if isinstance(reason, NotJudged))
 
 
 def pod_allocations(placement: Placement) -> ReportedAllocations:
     """The exclusive allocations of a pod."""
     return ReportedAllocations(
         containers=tuple(
-            ContainerAllocations(
+            reported(
+                ContainerAllocations,
+                container,
                 container=container.name,
-                cpus=container.cpus,
                 numa=UNSET
                 if container.hint is None
                 else None
@@ -215,7 +206,6 @@ def pod_allocations(placement: Placement) -> ReportedAllocations:
                 else tuple(container.hint.numa),
                 preferred=UNSET if container.hint is None else container.hint.preferred,
                 memory=_allocated_memory(container.memory),
-                devices=container.devices,
             )
             for container in placement.containers
         ),
