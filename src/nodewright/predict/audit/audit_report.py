@@ -1,7 +1,7 @@
 """Reports an audit: a table of discrepancies with their meaning and remedy, and a struct."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, TypeAlias, assert_never
+from typing import Literal, NamedTuple, TypeAlias, assert_never
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -33,32 +33,21 @@ from nodewright.predict.explain.suggestion_text import requests_text
 from nodewright.predict.node_report.report_parts import AllocatedMemory
 from nodewright.predict.reported import reported
 
-_HEADERS = {
-    EvidenceSource.STATE: "STATE FILES",
-    EvidenceSource.RESOURCES: "PODRESOURCES",
-    EvidenceSource.CGROUPS: "CGROUPS",
-    EvidenceSource.PODS: "PODS",
-    EvidenceSource.KUBELET: "KUBELET",
-    EvidenceSource.NODE: "NODE OBJECT",
-    EvidenceSource.CONFIGURATION: "CONFIGURATION",
-}
-_NAMES = {
-    EvidenceSource.STATE: "state files",
-    EvidenceSource.RESOURCES: "PodResources",
-    EvidenceSource.CGROUPS: "cgroups",
-    EvidenceSource.PODS: "pods",
-    EvidenceSource.KUBELET: "pods of the kubelet",
-    EvidenceSource.NODE: "Node object",
-    EvidenceSource.CONFIGURATION: "configuration",
-}
-_OPTIONS = {
-    EvidenceSource.STATE: "--kubelet-root",
-    EvidenceSource.RESOURCES: "--pod-resources",
-    EvidenceSource.CGROUPS: "--cgroups",
-    EvidenceSource.PODS: "--pods, --socket",
-    EvidenceSource.KUBELET: "node/NAME",
-    EvidenceSource.NODE: "node/NAME",
-    EvidenceSource.CONFIGURATION: "--kubelet-config",
+
+class _SourceTexts(NamedTuple):
+    header: str
+    name: str
+    option: str
+
+
+_SOURCES = {
+    EvidenceSource.STATE: _SourceTexts("STATE FILES", "state files", "--kubelet-root"),
+    EvidenceSource.RESOURCES: _SourceTexts("PODRESOURCES", "PodResources", "--pod-resources"),
+    EvidenceSource.CGROUPS: _SourceTexts("CGROUPS", "cgroups", "--cgroups"),
+    EvidenceSource.PODS: _SourceTexts("PODS", "pods", "--pods, --socket"),
+    EvidenceSource.KUBELET: _SourceTexts("KUBELET", "pods of the kubelet", "node/NAME"),
+    EvidenceSource.NODE: _SourceTexts("NODE OBJECT", "Node object", "node/NAME"),
+    EvidenceSource.CONFIGURATION: _SourceTexts("CONFIGURATION", "configuration", "--kubelet-config"),
 }
 _WRITER = (
     "find the process that writes to it; nodewright's agent restores the value within 10 s, "
@@ -82,11 +71,11 @@ def audit_text(audit: AuditResult) -> str:
 def uncompared_sentence(gap: AuditGap) -> str:
     """The sentence that states what was not compared, and why."""
     names = ", ".join(gap.names or ())
-    source = _NAMES[gap.source] if gap.source else ""
+    source = _SOURCES[gap.source].name if gap.source else ""
     match gap.reason:
         case UncomparedReason.NOT_GIVEN:
             assert gap.source
-            return f"not compared: {source}: no source specified ({_OPTIONS[gap.source]})"
+            return f"not compared: {source}: no source specified ({_SOURCES[gap.source].option})"
         case UncomparedReason.NOT_READ:
             return f"not compared: {source}: {gap.because}"
         case UncomparedReason.NAMES_UNKNOWN:
@@ -253,7 +242,7 @@ def _encoded(value: EvidenceValue) -> EncodedValue:
 
 def _table(findings: Sequence[Discrepancy]) -> str:
     sources = [source for source in EvidenceSource if any(source in finding.values for finding in findings)]
-    headers = ("POD", "CONTAINER", "FIELD", *(_HEADERS[source] for source in sources))
+    headers = ("POD", "CONTAINER", "FIELD", *(_SOURCES[source].header for source in sources))
     return table(headers, (_row(finding, sources) for finding in findings))
 
 

@@ -43,17 +43,17 @@ class RoundView(msgspec.Struct, frozen=True, kw_only=True):
 
     container: str
     """Empty: the pod as a whole."""
-    resources: tuple[ResourceView, ...]
-    hint: Hint | None
+    resources: tuple[ResourceView, ...] = ()
+    hint: Hint | None = None
     """The merged hint; None: the kubelet crashes before the merge."""
-    admits: bool
-    judged_by: JudgedBy | None
+    admits: bool = False
+    judged_by: JudgedBy | None = None
     """The custom policy's judgement; None: the kubelet's own policy."""
-    obstacles: tuple[AffinityObstacle, ...]
+    obstacles: tuple[AffinityObstacle, ...] = ()
     """Why the hint is not preferred."""
-    combinations: int
+    combinations: int = 0
     """Number of combinations of hints that the kubelet tries for it."""
-    proved: bool
+    proved: bool = True
 
 
 class ReportedDefect(Report, frozen=True, kw_only=True):
@@ -84,18 +84,18 @@ class ExplainedDecision(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     """The topology manager's policy."""
     scope: str
-    rounds: tuple[RoundView, ...]
-    choices: tuple[tuple[str, tuple[Reason, ...]], ...]
+    rounds: tuple[RoundView, ...] = ()
+    choices: tuple[tuple[str, tuple[Reason, ...]], ...] = ()
     """Remarkable facts of each container's allocation (empty name: the whole pod), in order."""
     refusals: tuple[Reason, ...]
     """The reasons against the pod, the kubelet's own reason first; pods by name."""
-    placement: Placement | None
+    placement: Placement | None = None
     """The allocations of an admitted pod."""
-    conditions: tuple[ConditionEffect, ...]
+    conditions: tuple[ConditionEffect, ...] = ()
     """The effect of each node condition on the pod, as if it were the only one."""
-    defects: tuple[ReportedDefect, ...]
-    without_defects: WithoutDefects | None
-    counterfactuals: Counterfactuals
+    defects: tuple[ReportedDefect, ...] = ()
+    without_defects: WithoutDefects | None = None
+    counterfactuals: Counterfactuals = Counterfactuals()
     """The changes that would let it in."""
     origin: str = ""
     """The object that creates the pod, e.g. `Deployment web`; empty: none, or unknown."""

@@ -82,7 +82,10 @@ def _kinds(state: NodeState, pod: Pod, because: Sequence[Reason]) -> Iterator[tu
     # If a reason does not depend on the requests, no other request helps, and no removed pod does.
     if all(_depends_on_requests(reason) for reason in _refusals(because)):
         yield from request_changes(state, pod)
-    if all(_depends_on_requests(reason) or _depends_on_other_pods(reason) for reason in _refusals(because)):
+    if all(
+        _depends_on_requests(reason) or isinstance(reason, InsufficientResource | HostPortsTaken)
+        for reason in _refusals(because)
+    ):
         yield from pod_removals(state, pod)
         yield from huge_page_changes(state, pod)
     if isinstance(because[0], MANAGER_REASONS):
@@ -101,10 +104,6 @@ def _depends_on_requests(reason: Reason) -> bool:
     if isinstance(reason, InsufficientResource):
         return reason.resource != PODS
     return isinstance(reason, MANAGER_REASONS | NoVictimsSuffice)
-
-
-def _depends_on_other_pods(reason: Reason) -> bool:
-    return isinstance(reason, InsufficientResource | HostPortsTaken)
 
 
 DEFECT_REASONS = (
@@ -151,14 +150,7 @@ def creation_refusal(state: NodeState, pod: Pod, because: APIServerRefusal) -> E
         step=Step(state, because=(because,), decision=Decision.REFUSED),
         policy=managers.policy,
         scope=managers.topology.scope,
-        rounds=(),
-        choices=(),
         refusals=(because,),
-        placement=None,
-        conditions=(),
-        defects=(),
-        without_defects=None,
-        counterfactuals=Counterfactuals(),
     )
 
 
@@ -201,16 +193,7 @@ def explanation(state: NodeState, pod: Pod, *, budget: int = BUDGET) -> Explanat
 def _round_view(state: NodeState, pod: Pod, hint_round: HintRound, names: PodNames) -> RoundView:
     merged = hint_round.merged
     if merged is None:
-        return RoundView(
-            container=hint_round.container,
-            resources=(),
-            hint=None,
-            admits=False,
-            judged_by=None,
-            obstacles=(),
-            combinations=0,
-            proved=True,
-        )
+        return RoundView(container=hint_round.container)
     return RoundView(
         container=hint_round.container,
         resources=tuple(_resource_views(state, pod, hint_round, merged, names)),
