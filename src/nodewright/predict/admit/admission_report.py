@@ -32,6 +32,7 @@ from nodewright.predict.node_report.report_parts import (
     RemainingResources,
     ReportedAllocations,
     ReportedUnknownResource,
+    counted,
     message_origin,
     named_pods,
     open_questions,
@@ -239,7 +240,7 @@ def arriving_pods(workloads: Sequence[Workload], node: Node, *, all_replicas: bo
             arriving.append(replace(workload, pod=pod))
         else:
             arriving.append(workload)
-    notes += [f"{_pods(count)} {text.format(node=node.name)}" for text, count in counts.items()]
+    notes += [f"{counted(count, 'pod')} {text.format(node=node.name)}" for text, count in counts.items()]
     if all_replicas:
         arriving = list(_replicas(arriving))
     else:
@@ -251,10 +252,6 @@ _ENDED = "that ended: left out"
 _RUNNING_THERE = "that {node} already runs: left out"
 _DAEMON_PODS_ELSEWHERE = "of DaemonSets for other nodes: left out"
 _BOUND_ELSEWHERE = "of other nodes: judged as new pods of {node}"
-
-
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"
 
 
 def _absence(workload: Workload, node: Node) -> str:

@@ -25,7 +25,7 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import readable_amount
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.reason import Reason, kubelet_text, sentence
-from nodewright.predict.node_report.report_parts import NodeOfReport, message_origin, referenced_pod
+from nodewright.predict.node_report.report_parts import NodeOfReport, counted, message_origin, referenced_pod
 from nodewright.predict.reported import reported
 
 SHOWN_CANDIDATES = 5
@@ -87,9 +87,9 @@ def _entry_text(entry: PreemptionEntry, *, wide: bool) -> str:
 def _summary(entry: PreemptionEntry) -> str:
     preview = entry.preview
     if preview.step.victims is not None:
-        return f"preempts {len(entry.victims)} of {_count(len(preview.candidates), 'candidate')}"
+        return f"preempts {len(entry.victims)} of {counted(len(preview.candidates), 'candidate')}"
     if preview.unmet:
-        candidates = _count(len(preview.candidates), "candidate")
+        candidates = counted(len(preview.candidates), "candidate")
         return f"preempts no pod: {candidates} together cannot free enough"
     if preview.step.decision is Decision.ADMITTED:
         return "no preemption needed"
@@ -161,10 +161,6 @@ def _freed(candidate: PreemptionCandidate, missing: Iterable[MissingAmount]) -> 
 
 def _priority(pod: Pod) -> str:
     return "-" if pod.spec.priority is None else str(pod.spec.priority)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 class PrioritizedPod(Inlined, frozen=True, kw_only=True):

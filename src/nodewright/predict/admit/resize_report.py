@@ -40,7 +40,7 @@ from nodewright.predict.reported import reported
 
 def resize_text(answers: Sequence[ResizeReport], after: NodeState, *, wide: bool = False) -> str:
     """The outcomes as a table, followed by the details and the node's remaining resources."""
-    parts = [_table(answers, wide=wide), *map(_details, answers)]
+    parts = [_table(answers, wide=wide), *(printable_lines(_lines(answer)) for answer in answers)]
     if after.pending_resizes:
         names = ", ".join(resize.desired.full_name for resize in after.pending_resizes.values())
         parts.append(printable_line(f"Still pending, in the kubelet's retry order: {names}"))
@@ -80,10 +80,6 @@ def _amounts(pod: Pod, resource: str) -> str:
 def _of(amounts: ResourceList, resource: str) -> str:
     amount = amounts.get(resource, ZERO)
     return "-" if amount.is_zero() else str(amount)
-
-
-def _details(answer: ResizeReport) -> str:
-    return printable_lines(_lines(answer))
 
 
 def _lines(answer: ResizeReport) -> Iterator[str]:

@@ -268,7 +268,7 @@ def _cell(value: EvidenceValue | None, kind: DiscrepancyKind) -> str:
         case ResourceCount(number=number):
             return str(number)
         case MemorySizes(by_kind=sizes):
-            return _listed(sizes) or "none"
+            return ", ".join(f"{amount_text(name, sizes[name])} {name}" for name in sorted(sizes)) or "none"
         case MemoryBlockSet(blocks=blocks):
             return ", ".join(map(_block, blocks)) or "none"
         case DeviceIdSet(ids=ids):
@@ -279,10 +279,6 @@ def _cell(value: EvidenceValue | None, kind: DiscrepancyKind) -> str:
             return str(value)
         case _:
             assert_never(value)
-
-
-def _listed(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{amount_text(name, size)} {name}" for name, size in sorted(sizes.items()))
 
 
 def _block(block: MemoryBlock) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from textwrap import wrap
 from typing import Literal
 
 from msgspec import UNSET, UnsetType
@@ -36,12 +35,13 @@ from nodewright.model.kubernetes.resource_names import (
     readable_amount,
 )
 from nodewright.model.kubernetes.stats_summary import PSIStats
-from nodewright.model.printable import printable, printable_line, printable_lines
+from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.eviction import EVICTED_REASON, EvictionReason, NodeRanShort
 from nodewright.model.values.duration import Duration
 from nodewright.predict.node_report.report_parts import (
     NodeOfReport,
     ReferencedPod,
+    hanging_lines,
     node_of_report,
     referenced_pod,
 )
@@ -680,11 +680,4 @@ def _swap_and_stalls(forecast: NodeEvictionForecast) -> Iterator[str]:
 
 
 def _wrapped(text: str, indent: int = 2) -> Sequence[str]:
-    return wrap(
-        printable(text),
-        _WIDTH,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * (indent + 2),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return hanging_lines(text, _WIDTH, indent)

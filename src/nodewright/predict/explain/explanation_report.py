@@ -1,7 +1,6 @@
 """The report of explanations, with the numbers behind the text."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from textwrap import wrap
 from typing import Literal
 
 from msgspec import UNSET, UnsetType, field, structs
@@ -49,6 +48,7 @@ from nodewright.predict.node_report.report_parts import (
     OpenQuestion,
     ReportedAllocations,
     ReportedUnknownResource,
+    hanging_lines,
     message_origin,
     open_questions,
     pod_allocations,
@@ -439,15 +439,8 @@ def _suggestion_lines(explanation: ExplainedDecision, width: int, *, wide: bool)
 
 
 def _wrapped(text: str, width: int, indent: int) -> list[str]:
-    text, width = printable(text), max(width, indent + 30)
-    first, *words = text.split(" ")
+    width = max(width, indent + 30)
+    first, *words = printable(text).split(" ")
     if first and all(words):
         return wrapped([" " * indent + first, *words], width, joint=" ", indent=indent + INDENT_STEP)
-    return wrap(
-        text,
-        width,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * (indent + INDENT_STEP),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return hanging_lines(text, width, indent)

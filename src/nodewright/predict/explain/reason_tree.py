@@ -23,6 +23,7 @@ from nodewright.predict.explain.explained_decision import (
     RoundView,
 )
 from nodewright.predict.explain.suggestion_text import kubelet_effect, scheduler_effect
+from nodewright.predict.node_report.report_parts import counted
 
 BranchTone: TypeAlias = Literal["plain", "yes", "no", "warning"]
 
@@ -179,7 +180,7 @@ def _resource(view: ResourceView, *, is_detail: bool, details: bool) -> ReasonBr
         # Its manager prefers this set, but the policy admits single NUMA nodes only.
         needs += ", the fewest possible, but more than one"
     elif fewest is not None:
-        needs += f"; {_count(fewest)} would suffice if nothing were allocated, so it is not preferred"
+        needs += f"; {counted(fewest, 'NUMA node')} would suffice if nothing were allocated, so it is not preferred"
     return ReasonBranch(text=needs, tone="no", children=sites)
 
 
@@ -351,10 +352,6 @@ def _amount(resource: str, amount: int | None) -> str:
     return readable_amount(resource, amount) if is_in_bytes(resource) else str(amount)
 
 
-def _count(count: int) -> str:
-    return "1 NUMA node" if count == 1 else f"{count} NUMA nodes"
-
-
 def sites_of(resource: str, sites: ResourceEvidence) -> tuple[str, ...]:
     """What each NUMA node has of the resource, and which pods hold the rest; equal NUMA nodes together."""
     if sites is None:
@@ -507,20 +504,20 @@ def numa_tables(explanation: ExplainedDecision) -> tuple[NUMATable, ...]:
 
 def _round_table(container: str, views: Iterable[ResourceView]) -> NUMATable | None:
     columns = [
-        (NUMAColumn(view.hints.resource, _requested(view), _hint(view)), view.requested, view.sites)
+        (
+            NUMAColumn(resource, _cell_amount(resource, view.requested), _hint(view)),
+            view.requested,
+            view.sites,
+        )
         for view in views
-        if view.sites and view.hints.resource
+        if view.sites and (resource := view.hints.resource)
     ]
     return _table(container, columns) if columns else None
 
 
-def _requested(view: ResourceView) -> str:
-    if view.requested is None:
+def _cell_amount(resource: str, amount: int | None) -> str:
+    if amount is None:
         return "some"
-    return _cell_amount(view.hints.resource, view.requested)
-
-
-def _cell_amount(resource: str, amount: int) -> str:
     return readable_amount(resource, amount) if is_in_bytes(resource) else f"{amount:,}"
 
 

@@ -230,7 +230,32 @@ class _LintInputBuilder:
     ) -> None:
         spec = None if profile is None else profile.spec
         release = self.release if spec is None else release_table(spec.kubernetes_version)
-        subject = _config(document, place, spec, number=len(self.subjects), prefix=prefix, release=release)
+        typed = {"apiVersion": GROUP_VERSION, "kind": KUBELET_KIND, **document}
+        decoded = _decoded(typed, place.source, release)
+        machine = None if spec is None else spec.machine_info
+        version = 2 if spec is None else spec.cgroup_version
+        complete = complete_config(decoded.value, release=release, machine=machine, cgroup_version=version)
+        readable = spec is not None and not parse_reservations(complete.config, machine).faults
+        subject = ConfigSubject(
+            number=len(self.subjects),
+            name=place.label.removeprefix(KUBELET_KIND).strip() or PurePath(place.source).name,
+            document=document,
+            settled=complete,
+            faults=tuple(
+                ConfigFault(
+                    stage=ConfigStage.DECODING, text=fault.message, path=fault.path, value=fault.value
+                )
+                for fault in decoded.faults
+            ),
+            unknown_fields=decoded.unknown_fields,
+            prefix=prefix,
+            machine=machine,
+            resources=node_resources(spec.machine_info, spec.root_fs_capacity, complete.config)
+            if spec is not None and readable
+            else None,
+            cgroup_version=version,
+            release=release.name,
+        )
         self._add(subject, place)
 
     def _add_node(self, name: str, profile: NodeProfile) -> None:
@@ -250,41 +275,6 @@ class _LintInputBuilder:
         started = initial_node(parts)
         if not isinstance(started, Refused) and not parts.resources.over_reserved:
             self.nodes.append(LintNode(name, started.value))
-
-
-def _config(
-    document: Mapping[str, Any],
-    place: ObjectLocation,
-    spec: NodeProfileSpec | None,
-    *,
-    number: int,
-    prefix: str,
-    release: ReleaseTable,
-) -> ConfigSubject:
-    typed = {"apiVersion": GROUP_VERSION, "kind": KUBELET_KIND, **document}
-    decoded = _decoded(typed, place.source, release)
-    machine = None if spec is None else spec.machine_info
-    version = 2 if spec is None else spec.cgroup_version
-    complete = complete_config(decoded.value, release=release, machine=machine, cgroup_version=version)
-    readable = spec is not None and not parse_reservations(complete.config, machine).faults
-    return ConfigSubject(
-        number=number,
-        name=place.label.removeprefix(KUBELET_KIND).strip() or PurePath(place.source).name,
-        document=document,
-        settled=complete,
-        faults=tuple(
-            ConfigFault(stage=ConfigStage.DECODING, text=fault.message, path=fault.path, value=fault.value)
-            for fault in decoded.faults
-        ),
-        unknown_fields=decoded.unknown_fields,
-        prefix=prefix,
-        machine=machine,
-        resources=node_resources(spec.machine_info, spec.root_fs_capacity, complete.config)
-        if spec is not None and readable
-        else None,
-        cgroup_version=version,
-        release=release.name,
-    )
 
 
 def _decoded(document: dict[str, Any], source: str, release: ReleaseTable) -> Decoded[KubeletConfiguration]:

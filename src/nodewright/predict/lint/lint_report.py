@@ -131,6 +131,9 @@ class LintFinding(msgspec.Struct, frozen=True, kw_only=True):
     location: ObjectLocation | None = None
     """The object; None: a finding about a comment."""
 
+    def __str__(self) -> str:
+        return f"{self.position}: {self.rule.severity}: {self.text} [{self.rule.id}]"
+
 
 def lint_report_text(
     findings: Sequence[LintFinding], *, objects: int, quiet: bool = False, summary: bool = False
@@ -138,7 +141,7 @@ def lint_report_text(
     """One line a finding with the edit below it, then the counts, unless ``quiet``; ``summary``: by namespace."""
     lines = []
     for finding in findings:
-        lines.append(f"{finding.position}: {finding.rule.severity}: {finding.text} [{finding.rule.id}]")
+        lines.append(str(finding))
         lines.append(
             f"    fix in {finding.subject}: {finding.fix}" if finding.fix else f"    in {finding.subject}"
         )
@@ -263,12 +266,7 @@ def lint_report_junit(findings: Sequence[LintFinding], subjects: Sequence[tuple[
             JUnitCase(
                 name=name,
                 failure="; ".join(f"{finding.rule.id}: {finding.text}" for finding in matching[:1]),
-                details="\n".join(
-                    printable(
-                        f"{finding.position}: {finding.rule.severity}: {finding.text} [{finding.rule.id}]"
-                    )
-                    for finding in matching
-                ),
+                details="\n".join(printable(str(finding)) for finding in matching),
                 file=position.file,
                 line=matching[0].position.line if matching else position.line,
             )
@@ -299,9 +297,7 @@ def _reported_finding(finding: LintFinding) -> ReportedFinding:
 def _reported_edit(edit: SuggestedEdit) -> ReportedEdit:
     if edit.needs_value:
         return ReportedEdit(path=edit.path, choose=True)
-    if edit.value is None:
-        return ReportedEdit(path=edit.path, remove=True)
-    return ReportedEdit(path=edit.path, value=edit.value)
+    return reported(ReportedEdit, edit, remove=True if edit.value is None else UNSET)
 
 
 def _counted(count: int, noun: str) -> str:

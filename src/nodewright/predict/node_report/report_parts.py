@@ -1,6 +1,7 @@
 """Parts that reports about a node share: the node, references to pods, and the node's resources."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from textwrap import wrap
 from typing import Any, TypeAlias
 
 from msgspec import UNSET, UnsetType
@@ -22,7 +23,7 @@ from nodewright.engine.node.unknowns import UnknownResource
 from nodewright.model.kubernetes.node_profile import ReadSource
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import MEMORY, amount_text, readable_amount
-from nodewright.model.printable import printable_lines
+from nodewright.model.printable import printable, printable_lines
 from nodewright.model.reasons.api_server import APIServerRefusal
 from nodewright.model.reasons.cpu import PickerRefuses
 from nodewright.model.reasons.reason import NotJudged, Reason
@@ -286,7 +287,7 @@ def placement_tables(placements: Sequence[PodPlacements], after: NodeState, *, w
     ]
     free_rows = list(_free_rows(after, wide=wide))
     return [
-        _without_empty_columns(headers, rows)
+        table_without_empty_columns(headers, rows, optional=headers)
         for headers, rows in ((_ALLOCATED_HEADERS, allocated_rows), (_FREE_HEADERS, free_rows))
         if rows
     ]
@@ -353,9 +354,31 @@ def _devices(container: ContainerPlacement) -> str:
     return " ".join(parts) or NOTHING
 
 
-def _without_empty_columns(headers: Row, rows: Sequence[Row]) -> str:
-    columns = [index for index in range(len(headers)) if any(row[index] != NOTHING for row in rows)]
-    return table([headers[index] for index in columns], [[row[index] for index in columns] for row in rows])
+def table_without_empty_columns(headers: Row, rows: Sequence[Row], *, optional: Collection[str]) -> str:
+    """The table without the ``optional`` columns that are empty."""
+    columns = [
+        at
+        for at, header in enumerate(headers)
+        if header not in optional or any(row[at] != NOTHING for row in rows)
+    ]
+    return table([headers[at] for at in columns], [[row[at] for at in columns] for row in rows])
+
+
+def hanging_lines(text: str, width: int, indent: int = 0) -> list[str]:
+    """The text in lines of this width; those after the first are indented further."""
+    return wrap(
+        printable(text),
+        width,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def counted(count: int, noun: str) -> str:
+    """The number with the noun, e.g. `1 pod` or `2 pods`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 # ---------------------------------------------------------------- free resources
@@ -440,7 +463,7 @@ def allocatable_table(derivations: Sequence[AllocatableDerivation]) -> str:
         (
             row.resource,
             str(row.capacity),
-            *(_cell(_amount(row, name)) for _, name in shown),
+            *(_amount(row, name) or NOTHING for _, name in shown),
             f"{row.allocatable}{'*' if row.is_over_reserved else ''}",
         )
         for row in derivations
@@ -448,13 +471,9 @@ def allocatable_table(derivations: Sequence[AllocatableDerivation]) -> str:
     return table(("RESOURCE", "CAPACITY", *(title for title, _ in shown), "ALLOCATABLE"), rows)
 
 
-def _amount(row: AllocatableDerivation, name: str) -> Quantity | None:
+def _amount(row: AllocatableDerivation, name: str) -> str:
     amount: Quantity = getattr(row, name)
-    return None if amount.is_zero() else amount
-
-
-def _cell(amount: Quantity | None) -> str:
-    return "-" if amount is None else str(amount)
+    return "" if amount.is_zero() else str(amount)
 
 
 def policy_notice(policy: CustomPolicy) -> str:

@@ -8,7 +8,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
-from nodewright.documents.output.text_layout import table
 from nodewright.engine.core.eviction.eviction_state import EvictionPass, StopReason
 from nodewright.engine.node.actions import (
     Action,
@@ -33,10 +32,12 @@ from nodewright.predict.node_report.report_parts import (
     NodeOfReport,
     ReferencedPod,
     RemainingResources,
+    counted,
     node_of_report,
     referenced_pod,
     remaining_resources,
     remaining_text,
+    table_without_empty_columns,
 )
 from nodewright.predict.replay.scenario_journal import action_documents
 from nodewright.predict.replay.scenario_run import EventOutcome
@@ -165,13 +166,8 @@ def _observation_outcome(outcome: EventOutcome) -> str:
 def replay_text(events: Sequence[ReplayedEvent], final_state: NodeState, *, wide: bool = False) -> str:
     """One line per event, the totals, and the remaining resources of the node."""
     rows = [_row(event) for event in events]
-    columns = [
-        at
-        for at, header in enumerate(_HEADERS)
-        if (header not in _OPTIONAL_COLUMNS or any(row[at] != _NOTHING for row in rows))
-        and (header != "MESSAGE" or wide)
-    ]
-    lines = table([_HEADERS[at] for at in columns], [[row[at] for at in columns] for row in rows])
+    headers = _HEADERS if wide else _HEADERS[:-1]
+    lines = table_without_empty_columns(headers, rows, optional=_OPTIONAL_COLUMNS)
     after_table = (printable_line(line) for event in events for line in _restart_lines(event))
     return "\n".join(
         (
@@ -211,20 +207,17 @@ def _summary(events: Sequence[ReplayedEvent], final_state: NodeState) -> str:
     lost = sum(len(event.rejected) for event in events)
     if lost:
         parts.append(f"{lost} lost")
-    parts.append(f"{_count_text(len(final_state.pods), 'pod')} on the node")
+    parts.append(f"{counted(len(final_state.pods), 'pod')} on the node")
     if final_state.kubelet_down_for:
         parts.append("the kubelet is down")
-    return f"{_count_text(len(events), 'event')}: {', '.join(parts)}"
-
-
-def _count_text(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+    return f"{counted(len(events), 'event')}: {', '.join(parts)}"
 
 
 def _row(event: ReplayedEvent) -> tuple[str, ...]:
     begin = (str(event.number), event.kind, event.name or _NOTHING, event.outcome)
     if event.relief is not None:
-        message = _first_eviction_message(event.relief)
+        evictions = event.relief.evictions
+        message = evictions[0].because.kubelet().message if evictions else ""
         return (
             *begin,
             ",".join(event.relief.state.conditions) or _NOTHING,
@@ -243,11 +236,6 @@ def _row(event: ReplayedEvent) -> tuple[str, ...]:
         kubelet.message,
     )
     return (*begin, *(cell or _NOTHING for cell in cells))
-
-
-def _first_eviction_message(relief: EvictionPass) -> str:
-    """The kubelet's message for the first evicted pod."""
-    return relief.evictions[0].because.kubelet().message if relief.evictions else ""
 
 
 def _resize_cells(event: ReplayedEvent) -> list[str]:

@@ -34,7 +34,7 @@ from nodewright.engine.node.events import (
     UsageObserved,
 )
 from nodewright.engine.node.eviction_pass import eviction_capacities, eviction_claims
-from nodewright.engine.node.node_config import NodeFacts, NodeParts, resources_from_facts
+from nodewright.engine.node.node_config import NodeParts, resources_from_facts
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_admission import Placement, placement_of
 from nodewright.engine.node.resize import ResizeAttempt
@@ -42,7 +42,6 @@ from nodewright.engine.node.restart.restart_rehearsal import StoredState, start_
 from nodewright.engine.node.step import Decision, Step, step
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.model.kubernetes.kubelet_config_faults import ConfigFault
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.scenario import (
     DeviceAllocationOutcome,
@@ -254,7 +253,7 @@ def _devices_allocated(uid: str, outcome: DeviceAllocationOutcome) -> DevicesAll
 def changed_parts(parts: NodeParts, change: KubeletRestart) -> Verdict[NodeParts]:
     """The parts of the node after the change; refused if a kubelet rejects the configuration."""
     machine = change.machine_info or parts.machine
-    facts = _with_devices(parts.facts, change)
+    facts = parts.facts if change.devices is None else replace(parts.facts, devices=change.devices)
     host = ConfigHost(machine=machine, cgroup_version=facts.cgroup_version, release=parts.release.table)
     if change.kubelet_configuration is None:
         completion = complete_config(
@@ -264,7 +263,9 @@ def changed_parts(parts: NodeParts, change: KubeletRestart) -> Verdict[NodeParts
             cgroup_version=facts.cgroup_version,
         )
         if completion.faults:
-            return Refused(tuple(map(_refusal, completion.faults)))
+            return Refused(
+                tuple(ConfigurationRefused(path=fault.path, error=fault.text) for fault in completion.faults)
+            )
         kubelet, gates = parts.kubelet, parts.gates
     else:
         try:
@@ -277,14 +278,6 @@ def changed_parts(parts: NodeParts, change: KubeletRestart) -> Verdict[NodeParts
     resources = resources_from_facts(machine, kubelet, facts)
     settings = replace(parts, gates=gates, kubelet=kubelet)
     return Granted(replace(settings, machine=machine, facts=facts, resources=resources))
-
-
-def _with_devices(facts: NodeFacts, change: KubeletRestart) -> NodeFacts:
-    return facts if change.devices is None else replace(facts, devices=change.devices)
-
-
-def _refusal(fault: ConfigFault) -> ConfigurationRefused:
-    return ConfigurationRefused(path=fault.path, error=fault.text)
 
 
 def configuration_refusal(error: InputError) -> Refused:

@@ -23,11 +23,9 @@ from nodewright.model.values.instant import Instant
 from nodewright.model.values.quantity import Quantity, QuantityFormat
 from nodewright.predict.timeline.timeline_model import (
     NANO,
-    SECOND_NS,
     ContainerKey,
     ContainerMemory,
     EventOrder,
-    Growth,
     LimitReached,
     LimitScope,
     LimitWatch,
@@ -37,6 +35,7 @@ from nodewright.predict.timeline.timeline_model import (
     TimelineQueue,
     TimelineSetup,
 )
+from nodewright.predict.timeline.usage_forecast import SECOND_NS, Growth
 
 SYSTEM_KEY: ContainerKey = ("", "")
 

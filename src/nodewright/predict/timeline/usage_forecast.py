@@ -155,8 +155,12 @@ class GrowthForecast:
         name, separator, rate = text.partition("=")
         if separator and not is_there(text):
             self.growth.append(self._growth_from_option(name, rate, text))
+            return
+        file = read_file(text)
+        if file.source.endswith(".csv"):
+            self.growth += self._growth_from_csv(decode_text(file.content, file.source), file.source)
         else:
-            self._add_file(read_file(text))
+            self._add_forecast(file)
 
     # ------------------------------------------------------------ the command line
 
@@ -190,12 +194,6 @@ class GrowthForecast:
         return match.uid, container or names[0]
 
     # ------------------------------------------------------------ files
-
-    def _add_file(self, file: InputFile) -> None:
-        if file.source.endswith(".csv"):
-            self.growth += self._growth_from_csv(decode_text(file.content, file.source), file.source)
-        else:
-            self._add_forecast(file)
 
     def _add_forecast(self, file: InputFile) -> None:
         documents = parse_documents(file.content, file.source)
