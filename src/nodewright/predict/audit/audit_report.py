@@ -28,6 +28,8 @@ from nodewright.predict.audit.audit_evidence import (
     ResourceCount,
     SourceText,
     UncomparedReason,
+    allocatable_discrepancy,
+    pod_presence,
 )
 from nodewright.predict.explain.suggestion_text import requests_text
 from nodewright.predict.node_report.report_parts import AllocatedMemory
@@ -332,14 +334,13 @@ class ClusterEvidence(msgspec.Struct, frozen=True, kw_only=True):
 def cluster_audit(evidence: ClusterEvidence) -> AuditResult:
     """The discrepancies between the sources, each fact once."""
     compared = [*_pod_facts(evidence), *_node_facts(evidence)]
-    gaps = [
-        AuditGap(reason=UncomparedReason.NOT_READ, source=source, because=error)
-        for source, error in evidence.errors.items()
-    ]
     return AuditResult(
         discrepancies=tuple(finding for finding in compared if finding is not None),
         transient=(),
-        uncompared=tuple(gaps),
+        uncompared=tuple(
+            AuditGap(reason=UncomparedReason.NOT_READ, source=source, because=error)
+            for source, error in evidence.errors.items()
+        ),
         compared_count=len(compared),
     )
 
@@ -353,9 +354,11 @@ def _pod_facts(evidence: ClusterEvidence) -> Iterator[Discrepancy | None]:
         if uid in api and uid in kubelet:
             yield _requests_differ(api[uid], kubelet[uid])
         elif uid in kubelet:
-            yield _presence(kubelet[uid], Presence.MISSING, Presence.PRESENT)
+            name = kubelet[uid].full_name
+            yield pod_presence(name, EvidenceSource.KUBELET, Presence.PRESENT, Presence.MISSING)
         elif api[uid].status.phase == "Running":
-            yield _presence(api[uid], Presence.RUNNING, Presence.MISSING)
+            name = api[uid].full_name
+            yield pod_presence(name, EvidenceSource.KUBELET, Presence.MISSING, Presence.RUNNING)
 
 
 def _active(pods: Iterable[Pod]) -> dict[str, Pod]:
@@ -367,19 +370,11 @@ def _requests_differ(api: Pod, kubelet: Pod) -> Discrepancy | None:
     specified, allocated = scheduler_requests(api), scheduler_requests(kubelet)
     if {**specified} == {**allocated}:
         return None
-    values: dict[EvidenceSource, EvidenceValue] = {
+    values = {
         EvidenceSource.KUBELET: SourceText(requests_text(allocated)),
         EvidenceSource.PODS: SourceText(requests_text(specified)),
     }
     return Discrepancy(kind=DiscrepancyKind.REQUESTS, pod=api.full_name, field="requests", values=values)
-
-
-def _presence(pod: Pod, in_api: Presence, in_kubelet: Presence) -> Discrepancy:
-    values: dict[EvidenceSource, EvidenceValue] = {
-        EvidenceSource.KUBELET: in_kubelet,
-        EvidenceSource.PODS: in_api,
-    }
-    return Discrepancy(kind=DiscrepancyKind.POD_PRESENCE, pod=pod.full_name, field="pod", values=values)
 
 
 def _node_facts(evidence: ClusterEvidence) -> Iterator[Discrepancy | None]:
@@ -388,11 +383,8 @@ def _node_facts(evidence: ClusterEvidence) -> Iterator[Discrepancy | None]:
         return  # What is assumed instead follows from the Node object itself.
     for name, amount in sorted(evidence.reported_allocatable.items()):
         computed = evidence.computed_allocatable.get(name, 0)
-        values: dict[EvidenceSource, EvidenceValue] = {
+        values = {
             EvidenceSource.NODE: SourceText(amount_text(name, amount)),
             EvidenceSource.CONFIGURATION: SourceText(amount_text(name, computed)),
         }
-        differs = Discrepancy(
-            kind=DiscrepancyKind.ALLOCATABLE, pod="", field=f"allocatable {name}", values=values
-        )
-        yield None if amount == computed else differs
+        yield None if amount == computed else allocatable_discrepancy(f"allocatable {name}", values)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Literal, assert_never
+from typing import Literal
 
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
@@ -124,26 +124,22 @@ _HEADLINES = {
 def verdict_change_text(proof: StatusEvidence, current: ExplainedDecision) -> str:
     """How the node's current decision compares with the recorded one, as a sentence."""
     change = verdict_change(proof, current)
-    match change:
-        case VerdictChange.SAME:
-            return "the node as described refuses it with the same message"
-        case VerdictChange.OTHER_NUMBERS:
-            return "the node as described refuses it for the same reason, with other numbers"
-        case VerdictChange.OTHER_REASON:
-            return f"the node as described also refuses it, for another reason: {current.kubelet.reason}"
-        case VerdictChange.ADMITTED:
-            return "the node as described would admit it: its state has changed since"
-        case VerdictChange.UNDECIDED:
-            return "it is undecided whether the node as described would admit it"
-        case VerdictChange.ENDED_LATER if proof.cause in _RUNNING:
-            return (
-                "below is the decision of the node as described if the pod were created now; it is about requests, not "
-                "about the memory that containers use while they run"
-            )
-        case VerdictChange.ENDED_LATER:
-            return "below is the decision of the node as described if the pod were created now"
-        case _:
-            assert_never(change)
+    text = _CHANGES[change]
+    if change is VerdictChange.OTHER_REASON:
+        text += current.kubelet.reason
+    if change is VerdictChange.ENDED_LATER and proof.cause in _RUNNING:
+        text += "; it is about requests, not about the memory that containers use while they run"
+    return text
+
+
+_CHANGES = {
+    VerdictChange.SAME: "the node as described refuses it with the same message",
+    VerdictChange.OTHER_NUMBERS: "the node as described refuses it for the same reason, with other numbers",
+    VerdictChange.OTHER_REASON: "the node as described also refuses it, for another reason: ",
+    VerdictChange.ADMITTED: "the node as described would admit it: its state has changed since",
+    VerdictChange.UNDECIDED: "it is undecided whether the node as described would admit it",
+    VerdictChange.ENDED_LATER: "below is the decision of the node as described if the pod were created now",
+}
 
 
 class ThenAndNow(Report, frozen=True, kw_only=True):

@@ -97,9 +97,7 @@ def _words(value: Any) -> str:
         return sentence(value)
     if isinstance(value, Suggestion):
         return suggestion_text(value)
-    if isinstance(value, MustSpecify | QuotaExceeded):
-        return value.message()
-    if isinstance(value, LimitReason):
+    if isinstance(value, MustSpecify | QuotaExceeded | LimitReason):
         return value.message()
     if isinstance(value, Reason):
         reason = kubelet_text(value).reason

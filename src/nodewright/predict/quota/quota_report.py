@@ -364,12 +364,5 @@ def _message(outcome: ApplyOutcome) -> str:
 
 def _rule(outcome: ApplyOutcome) -> SARIFRule:
     assert outcome.refusal is not None, "as above"
-    match outcome.refusal.because:
-        case QuotaExceeded():
-            return _EXCEEDED
-        case MustSpecify():
-            return _UNSPECIFIED
-        case LimitRangeViolation():
-            return _BEYOND_LIMITS
-        case _:
-            return _FORBIDDEN
+    rules = {QuotaExceeded: _EXCEEDED, MustSpecify: _UNSPECIFIED, LimitRangeViolation: _BEYOND_LIMITS}
+    return rules.get(type(outcome.refusal.because), _FORBIDDEN)
