@@ -114,17 +114,18 @@ def resize_sentences(answer: ResizeReport) -> tuple[str, ...]:
 
 
 def _meaning(attempt: ResizeAttempt) -> str:
-    match attempt.outcome:
-        case ResizeOutcome.DONE:
-            return "" if attempt.changes else " (the pod already has these resources)"
-        case ResizeOutcome.DEFERRED:
-            return " (the kubelet retries on changes and every three minutes)"
-        case ResizeOutcome.INFEASIBLE:
-            return " (impossible on this node with this pod)"
-        case ResizeOutcome.FORBIDDEN:
-            return " (rejected by the API server, so the kubelet does not see it)"
-        case ResizeOutcome.UNDECIDED:
-            return ""
+    if attempt.outcome is ResizeOutcome.DONE and attempt.changes:
+        return ""
+    return _MEANINGS[attempt.outcome]
+
+
+_MEANINGS = {
+    ResizeOutcome.DONE: " (the pod already has these resources)",
+    ResizeOutcome.DEFERRED: " (the kubelet retries on changes and every three minutes)",
+    ResizeOutcome.INFEASIBLE: " (impossible on this node with this pod)",
+    ResizeOutcome.FORBIDDEN: " (rejected by the API server, so the kubelet does not see it)",
+    ResizeOutcome.UNDECIDED: "",
+}
 
 
 def _plan_lines(plan: ResizePlan) -> Iterator[str]:

@@ -612,20 +612,20 @@ def _ranking_reasons(forecast: NodeEvictionForecast) -> Iterator[str]:
 
 def ranking_sentence(signal: Signal, first: EvictionCandidate, second: EvictionCandidate) -> str:
     """Why the first pod is ranked before the second."""
-    begin = f"{first.active_pod.pod.full_name} is evicted before {second.active_pod.pod.full_name}: "
-    match deciding_key(signal, first, second):
-        case RankKey.STATS:
-            return f"{begin}it has no stats."
-        case RankKey.EXCEEDS:
-            return f"{begin}it uses more than it requests, and the other pod does not."
-        case RankKey.PRIORITY:
-            return (
-                f"{begin}its priority is lower, {first.active_pod.priority} and {second.active_pod.priority}."
-            )
-        case RankKey.LIST_ORDER:
-            return f"{begin}they are equal in all keys; in the kubelet either may be the first."
-        case RankKey.EXCESS:
-            return f"{begin}{_excess_text(SIGNAL_RESOURCES[signal], int(first.excess), int(second.excess))}."
+    key = deciding_key(signal, first, second)
+    if key is RankKey.EXCESS:
+        why = _excess_text(SIGNAL_RESOURCES[signal], int(first.excess), int(second.excess))
+    else:
+        why = _KEY_SENTENCES[key].format(first.active_pod.priority, second.active_pod.priority)
+    return f"{first.active_pod.pod.full_name} is evicted before {second.active_pod.pod.full_name}: {why}."
+
+
+_KEY_SENTENCES = {
+    RankKey.STATS: "it has no stats",
+    RankKey.EXCEEDS: "it uses more than it requests, and the other pod does not",
+    RankKey.PRIORITY: "its priority is lower, {} and {}",
+    RankKey.LIST_ORDER: "they are equal in all keys; in the kubelet either may be the first",
+}
 
 
 def _excess_text(resource: str, first: int, second: int) -> str:

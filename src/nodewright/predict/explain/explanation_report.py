@@ -277,11 +277,8 @@ def _stall(explanation: ExplainedDecision) -> MergeStall:
 
 
 def _suggestion(suggestion: Suggestion) -> PodSuggestion:
-    return PodSuggestion(
-        suggestion=reported_suggestion(suggestion),
-        reallocated_pods=suggestion.reallocated_pods,
-        preempts=_names(suggestion.preempts),
-    )
+    text = reported_suggestion(suggestion)
+    return reported(PodSuggestion, suggestion, suggestion=text, preempts=_names(suggestion.preempts))
 
 
 def _condition(effect: ConditionEffect) -> ReportedCondition:

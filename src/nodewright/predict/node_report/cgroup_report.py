@@ -220,19 +220,14 @@ def _shown(files: Iterable[CgroupFile]) -> list[CgroupFile]:
 
 
 def _title(group: PlannedCgroup) -> str:
-    match group.level:
-        case CgroupLevel.DAEMONS:
-            return "daemons"
-        case CgroupLevel.NODE:
-            return "all pods"
-        case CgroupLevel.QOS_CLASS:
-            return f"{group.qos_class} pods"
-        case CgroupLevel.POD:
-            return f"pod {group.pod} ({group.qos_class})"
-        case CgroupLevel.CONTAINER:
-            return f"container {group.container} of {group.pod}"
-        case _:
-            assert_never(group.level)
+    titles = {
+        CgroupLevel.DAEMONS: "daemons",
+        CgroupLevel.NODE: "all pods",
+        CgroupLevel.QOS_CLASS: f"{group.qos_class} pods",
+        CgroupLevel.POD: f"pod {group.pod} ({group.qos_class})",
+        CgroupLevel.CONTAINER: f"container {group.container} of {group.pod}",
+    }
+    return titles[group.level]
 
 
 def _file_path(path: str, file: str, version: int) -> str:
@@ -399,18 +394,9 @@ def _shares(fact: CPUShares) -> str:
 
 
 def _quota(fact: CPUQuota) -> str:
-    match fact.unlimited:
-        case NoQuotaReason.NO_LIMIT:
-            return "no cpu limit"
-        case NoQuotaReason.EXCLUSIVE_CPUS:
-            return "exclusive CPUs: no quota"
-        case NoQuotaReason.NOT_ENFORCED:
-            return "cpuCFSQuota: false"
-        case None:
-            limit = _amount(fact.origin, CPU, fact.milli_cpu)
-            return f"{limit}: {fact.quota_us} of {fact.period_us} µs"
-        case _:
-            assert_never(fact.unlimited)
+    if fact.unlimited is not None:
+        return _NO_QUOTA[fact.unlimited]
+    return f"{_amount(fact.origin, CPU, fact.milli_cpu)}: {fact.quota_us} of {fact.period_us} µs"
 
 
 def _huge_pages(fact: HugePageCeiling) -> str:
@@ -432,16 +418,7 @@ def _throttle(fact: MemoryThrottle) -> str:
 
 
 def _amount(origin: AmountOrigin, resource: str, amount: int) -> str:
-    text = amount_text(resource, amount)
-    match origin:
-        case AmountOrigin.REQUEST:
-            return f"requests.{resource} {text}"
-        case AmountOrigin.LIMIT:
-            return f"limits.{resource} {text}"
-        case AmountOrigin.POD_LEVEL:
-            return f"the pod level's limits.{resource} {text}"
-        case _:
-            return f"{_ORIGINS[origin]} {resource} {text}"
+    return f"{_FIELDS.get(origin) or f'{_ORIGINS[origin]} '}{resource} {amount_text(resource, amount)}"
 
 
 def _bytes(amount: int) -> str:
@@ -470,6 +447,26 @@ _ORIGINS = {
 _SETTINGS = {
     AmountOrigin.POLICY: "memoryReservationPolicy: None",
     AmountOrigin.UNSET: "no memory is requested",
+}
+_FIELDS = {
+    AmountOrigin.REQUEST: "requests.",
+    AmountOrigin.LIMIT: "limits.",
+    AmountOrigin.POD_LEVEL: "the pod level's limits.",
+}
+_NO_QUOTA = {
+    NoQuotaReason.NO_LIMIT: "no cpu limit",
+    NoQuotaReason.EXCLUSIVE_CPUS: "exclusive CPUs: no quota",
+    NoQuotaReason.NOT_ENFORCED: "cpuCFSQuota: false",
+}
+_FIELDS = {
+    AmountOrigin.REQUEST: "requests.",
+    AmountOrigin.LIMIT: "limits.",
+    AmountOrigin.POD_LEVEL: "the pod level's limits.",
+}
+_NO_QUOTA = {
+    NoQuotaReason.NO_LIMIT: "no cpu limit",
+    NoQuotaReason.EXCLUSIVE_CPUS: "exclusive CPUs: no quota",
+    NoQuotaReason.NOT_ENFORCED: "cpuCFSQuota: false",
 }
 _POOLS = {
     CPUPool.EXCLUSIVE: "exclusive CPUs",

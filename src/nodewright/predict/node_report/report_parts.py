@@ -433,13 +433,13 @@ def _devices_by_place(after: NodeState, unallocated: UnallocatedResources) -> di
     return by_place
 
 
-_COLUMNS = (
-    ("KUBE-RESERVED", "kube_reserved"),
-    ("SYSTEM-RESERVED", "system_reserved"),
-    ("EVICTION-HARD", "eviction_hard"),
-    ("HUGE-PAGES", "huge_pages"),
-    ("UNAVAILABLE", "unavailable"),
-)
+_COLUMNS = {
+    "KUBE-RESERVED": "kube_reserved",
+    "SYSTEM-RESERVED": "system_reserved",
+    "EVICTION-HARD": "eviction_hard",
+    "HUGE-PAGES": "huge_pages",
+    "UNAVAILABLE": "unavailable",
+}
 
 
 def allocatable_table(derivations: Sequence[AllocatableDerivation]) -> str:
@@ -458,22 +458,20 @@ def allocatable_table(derivations: Sequence[AllocatableDerivation]) -> str:
     memory              1Gi        100Mi           924Mi
     pods                110        -               110
     """
-    shown = [(title, name) for title, name in _COLUMNS if any(_amount(row, name) for row in derivations)]
     rows = [
         (
             row.resource,
             str(row.capacity),
-            *(_amount(row, name) or NOTHING for _, name in shown),
+            *(
+                NOTHING if (amount := getattr(row, name)).is_zero() else str(amount)
+                for name in _COLUMNS.values()
+            ),
             f"{row.allocatable}{'*' if row.is_over_reserved else ''}",
         )
         for row in derivations
     ]
-    return table(("RESOURCE", "CAPACITY", *(title for title, _ in shown), "ALLOCATABLE"), rows)
-
-
-def _amount(row: AllocatableDerivation, name: str) -> str:
-    amount: Quantity = getattr(row, name)
-    return "" if amount.is_zero() else str(amount)
+    headers = ("RESOURCE", "CAPACITY", *_COLUMNS, "ALLOCATABLE")
+    return table_without_empty_columns(headers, rows, optional=_COLUMNS)
 
 
 def policy_notice(policy: CustomPolicy) -> str:
