@@ -312,11 +312,11 @@ def _start_outcome(rehearsal: RestartRehearsal) -> StartOutcome:
     return StartOutcome(
         starts=rehearsal.starts,
         errors=tuple(
-            StartError(
-                stage=failure.stage,
+            reported(
+                StartError,
+                failure,
                 error=kubelet_fatal_error(failure.because),
                 why=sentence(failure.because),
-                because=failure.because,
             )
             for failure in rehearsal.start_failures
         ),

@@ -123,10 +123,7 @@ def _rounds(rounds: Sequence[PreemptionRound], *, wide: bool) -> str:
 def _by_distance(preemption_round: PreemptionRound) -> list[CandidateDistance]:
     return sorted(
         preemption_round.distances,
-        key=lambda candidate_distance: (
-            candidate_distance.distance,
-            candidate_distance.candidate is not preemption_round.picked,
-        ),
+        key=lambda each: (each.distance, each.candidate is not preemption_round.picked),
     )
 
 

@@ -643,10 +643,8 @@ def reprieve_sentence(change: RankChange) -> str:
     changes = []
     if change.resource:
         # Exact, because a rounded amount would not be sufficient.
-        more, request = (
-            amount_text(change.resource, change.request_increase),
-            amount_text(change.resource, change.request),
-        )
+        more = amount_text(change.resource, change.request_increase)
+        request = amount_text(change.resource, change.request)
         changes.append(f"requested {more} more {change.resource} ({request})")
     if change.priority is not None:
         changes.append(f"had priority {change.priority}")

@@ -385,8 +385,7 @@ def _alike(resource: str, site: CPUsOfNUMA | MemorySite | DeviceSite) -> str:
         case MemorySite(left=left) if len(left.group) <= 1:
             return f"{readable_amount(resource, left.free)} of {readable_amount(resource, left.allocatable)} free"
         case DeviceSite(at=at) if len(at.numa) == 1 and not site.stranded:
-            unhealthy = f", {at.registered - at.healthy} not healthy" if at.healthy < at.registered else ""
-            return f"{at.free} of {at.registered} free{unhealthy}"
+            return _free_devices(at)
         case _:
             return ""
 
@@ -417,11 +416,14 @@ def _site(resource: str, site: CPUsOfNUMA | MemorySite | DeviceSite) -> str:
 
 def devices_at_text(place: DevicesAt) -> str:
     """The devices of a place, and how many are free."""
-    where = numa_text(place.numa) if place.numa else "no NUMA node"
+    return f"{numa_text(place.numa) if place.numa else 'no NUMA node'}: {_free_devices(place)}"
+
+
+def _free_devices(place: DevicesAt) -> str:
     unhealthy = (
         f", {place.registered - place.healthy} not healthy" if place.healthy < place.registered else ""
     )
-    return f"{where}: {place.free} of {place.registered} free{unhealthy}"
+    return f"{place.free} of {place.registered} free{unhealthy}"
 
 
 def device_holder_text(holder: DeviceHolder) -> str:

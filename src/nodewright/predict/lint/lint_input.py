@@ -1,6 +1,6 @@
 """The input of `nodewright lint`: the objects in the files, and the nodes, limit ranges and quotas around them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import PurePath
@@ -114,12 +114,8 @@ class _LintInputBuilder:
         }
         context = LintContext(
             nodes=tuple(sorted(self.nodes, key=lambda node: node.name)),
-            limit_ranges=_by_namespace(
-                obj for obj in inventory.objects if isinstance(obj.manifest.object, LimitRange)
-            ),
-            quotas=_by_namespace(
-                obj for obj in inventory.objects if isinstance(obj.manifest.object, ResourceQuota)
-            ),
+            limit_ranges=_by_namespace(inventory, LimitRange),
+            quotas=_by_namespace(inventory, ResourceQuota),
             terminating=frozenset(
                 obj.manifest.name
                 for obj in inventory.objects
@@ -305,10 +301,11 @@ def _folder(source: str) -> str:
     return PurePath(source).parent.as_posix()
 
 
-def _by_namespace(entries: Iterable[InventoryObject]) -> dict[str, tuple[Any, ...]]:
+def _by_namespace(inventory: Inventory, kind: type) -> dict[str, tuple[Any, ...]]:
     objects: dict[str, list[Any]] = {}
-    for entry in entries:
-        objects.setdefault(entry.manifest.namespace, []).append(entry.manifest.object)
+    for manifest in (entry.manifest for entry in inventory.objects):
+        if isinstance(manifest.object, kind):
+            objects.setdefault(manifest.namespace, []).append(manifest.object)
     return {
         name: tuple(sorted(items, key=lambda item: str(item.metadata.name)))
         for name, items in objects.items()

@@ -329,8 +329,6 @@ def rule_page(rule: LintRule) -> str:
         page.rationale,
         "## What to do",
         page.remedy,
-    ]
-    parts += [
         f"## Bad{_node_options(rule)}",
         f"```yaml\n{page.bad}```",
         "## Good",
@@ -338,10 +336,7 @@ def rule_page(rule: LintRule) -> str:
     ]
     if page.kubelet_config:
         parts += ["## The kubelet of the examples", f"```yaml\n{page.kubelet_config}```"]
-    parts += [
-        "## Suppress",
-        _SUPPRESS.format(rule=rule.id),
-    ]
+    parts += ["## Suppress", _SUPPRESS.format(rule=rule.id)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -169,11 +169,8 @@ def _summary(events: Sequence[ReplayedEvent], final_state: NodeState) -> str:
     )
     parts += [f"{outcomes[outcome]} resized {outcome}" for outcome in ResizeOutcome if outcomes[outcome]]
     preempted = sum(len(entry.preempted) for entry in entries)
-    if preempted:
-        parts.append(f"{preempted} preempted")
     lost = sum(len(event.rejected) for event in events)
-    if lost:
-        parts.append(f"{lost} lost")
+    parts += [f"{count} {what}" for count, what in ((preempted, "preempted"), (lost, "lost")) if count]
     parts.append(f"{counted(len(final_state.pods), 'pod')} on the node")
     if final_state.kubelet_down_for:
         parts.append("the kubelet is down")
