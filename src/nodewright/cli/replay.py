@@ -17,14 +17,13 @@ from nodewright.documents.profiles.scenario_files import LoadedScenario, load_sc
 from nodewright.engine.node.node_state import NodeState
 from nodewright.predict.node import Node
 from nodewright.predict.replay.replay_report import (
-    ReplayedEvent,
     admitted_pod_names,
+    is_success,
     replay_report,
     replay_text,
-    replayed_event,
 )
 from nodewright.predict.replay.scenario_journal import JournalFile, action_documents, journal_event
-from nodewright.predict.replay.scenario_run import EventOutcome, replay
+from nodewright.predict.replay.scenario_run import EventOutcome, ReplayedEvent, replay
 
 
 @click.command("replay")
@@ -109,7 +108,7 @@ class _ReplayRun:
         outcomes: Iterator[EventOutcome] = replay(self.after, spec.events, live=spec.live)
         try:
             for outcome in outcomes:
-                self.events.append(replayed_event(outcome))
+                self.events.append(outcome.without_state())
                 self.after = outcome.final_state
                 if journal is not None:
                     journal.add(journal_event(self._loaded.events[outcome.number], outcome.actions))
@@ -138,7 +137,7 @@ class _ReplayRun:
         """The exit code."""
         if self._differs:
             return ERROR
-        return YES if all(event.is_success for event in self.events) else NO
+        return YES if all(map(is_success, self.events)) else NO
 
 
 def _names(actions: Sequence[Mapping[str, Any]]) -> str:

@@ -61,10 +61,8 @@ def load_policies(files: Sequence[str] = ()) -> PolicyRegistry:
 
     Errors: InputError for files that fail, that define no policy, or that reuse a name.
     """
-    policies, owners = (
-        list(BUILT_IN_POLICIES),
-        {(policy.kind, policy.name): "nodewright" for policy in BUILT_IN_POLICIES},
-    )
+    policies = list(BUILT_IN_POLICIES)
+    owners = {(policy.kind, policy.name): "nodewright" for policy in BUILT_IN_POLICIES}
     faults = []
     for file in files:
         file_policies = _policies_of(_run(file))

@@ -8,7 +8,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument, as_yaml
-from nodewright.documents.output.text_layout import table
 from nodewright.documents.profiles.capture.node_pods import NodePods, admitted_pods, read_pods
 from nodewright.documents.profiles.capture.warnings import capture_warning_sentence
 from nodewright.documents.profiles.kubelet_config_files import ConfigHost
@@ -55,15 +54,18 @@ from nodewright.predict.node_from_profile import DEFAULT_NAME, node_parts, profi
 from nodewright.predict.node_report.report_parts import (
     ReferencedPod,
     ReportedAllocations,
+    counted,
     pod_allocations,
     referenced_pod,
+    table_without_empty_columns,
 )
 from nodewright.predict.replay.replay_report import all_cpus_text, all_devices_text
 from nodewright.predict.replay.scenario_run import configuration_refusal
+from nodewright.predict.reported import reported
 
 _NOTHING = "-"
 _HEADERS = ("POD", "VERDICT", "CPUS", "MEMORY", "DEVICES", "REASON")
-_OPTIONAL_COLUMNS = (2, 3, 4)
+_OPTIONAL_COLUMNS = ("CPUS", "MEMORY", "DEVICES")
 
 
 class RehearsedRestart(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,12 +129,7 @@ def _remedy_lines(remedy: StartRemedy, paths: Mapping[StateFile, str]) -> Iterat
 
 def _pods(outcomes: Sequence[PodRestartOutcome], *, wide: bool) -> str:
     rows = [_row(outcome, wide=wide) for outcome in outcomes]
-    columns = [
-        at
-        for at in range(len(_HEADERS))
-        if at not in _OPTIONAL_COLUMNS or any(row[at] != _NOTHING for row in rows)
-    ]
-    return table([_HEADERS[at] for at in columns], [[row[at] for at in columns] for row in rows])
+    return table_without_empty_columns(_HEADERS, rows, optional=_OPTIONAL_COLUMNS)
 
 
 def _row(outcome: PodRestartOutcome, *, wide: bool) -> tuple[str, ...]:
@@ -183,7 +180,7 @@ def _totals(outcomes: Sequence[PodRestartOutcome]) -> str:
         for verdict in ("kept", "moved", "undecided", "lost")
         if verdict in verdicts
     )
-    return printable_line(f"{len(outcomes)} pod{'' if len(outcomes) == 1 else 's'}: {', '.join(counts)}")
+    return printable_line(f"{counted(len(outcomes), 'pod')}: {', '.join(counts)}")
 
 
 def _remarks(rehearsal: RestartRehearsal, shown: RestartRehearsal) -> Iterator[str]:
@@ -308,18 +305,18 @@ def _reported_remedy(remedy: StartRemedy, paths: Mapping[StateFile, str]) -> Rep
 
 
 def _reserved_memory(reserved: Sequence[MemoryReservation]) -> tuple[ReservedMemory, ...]:
-    return tuple(ReservedMemory(numa_node=entry.numa_node, limits=entry.limits) for entry in reserved)
+    return tuple(reported(ReservedMemory, entry) for entry in reserved)
 
 
 def _start_outcome(rehearsal: RestartRehearsal) -> StartOutcome:
     return StartOutcome(
         starts=rehearsal.starts,
         errors=tuple(
-            StartError(
-                stage=failure.stage,
+            reported(
+                StartError,
+                failure,
                 error=kubelet_fatal_error(failure.because),
                 why=sentence(failure.because),
-                because=failure.because,
             )
             for failure in rehearsal.start_failures
         ),

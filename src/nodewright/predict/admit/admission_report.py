@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType, field
+from msgspec import UNSET, UnsetType, field, structs
 from msgspec.structs import replace
 
 from nodewright.documents.formats.controllers import derived_uid
@@ -32,14 +32,17 @@ from nodewright.predict.node_report.report_parts import (
     RemainingResources,
     ReportedAllocations,
     ReportedUnknownResource,
+    counted,
     message_origin,
     named_pods,
     open_questions,
     placement_tables,
     pod_allocations,
+    referenced_pod,
     remaining_text,
     reported_unknown_resources,
 )
+from nodewright.predict.reported import reported
 
 if TYPE_CHECKING:
     from nodewright.documents.output.ci_formats import WorkflowCommand
@@ -164,23 +167,16 @@ class AdmissionReport(ReportDocument, frozen=True, kw_only=True):
 
 def pod_admission(entry: AdmissionEntry) -> PodAdmission:
     """The decision about one pod with all the evidence."""
-    (named,) = named_pods([entry.pod])
-    return PodAdmission(
-        name=named.name,
-        namespace=named.namespace,
-        uid=named.uid,
-        qos_class=entry.qos_class,
+    return reported(
+        PodAdmission,
+        entry,
+        **structs.asdict(referenced_pod(entry.pod)),
         requests={name: amount_text(name, amount) for name, amount in _requests(entry.pod)},
         verdict=entry.decision,
-        admitted=entry.admitted,
-        origin=entry.origin or UNSET,
-        reason=entry.reason or UNSET,
         message=entry.message if entry.reason else UNSET,
         why=entry.sentences,
-        because=entry.because,
         not_judged=open_questions(entry.because),
         unknown_resources=reported_unknown_resources(entry.unknown_resources),
-        applied=entry.applied,
         preempted=named_pods(entry.preempted),
         placement=UNSET if entry.placement is None else pod_allocations(entry.placement),
     )
@@ -244,7 +240,7 @@ def arriving_pods(workloads: Sequence[Workload], node: Node, *, all_replicas: bo
             arriving.append(replace(workload, pod=pod))
         else:
             arriving.append(workload)
-    notes += [f"{_pods(count)} {text.format(node=node.name)}" for text, count in counts.items()]
+    notes += [f"{counted(count, 'pod')} {text.format(node=node.name)}" for text, count in counts.items()]
     if all_replicas:
         arriving = list(_replicas(arriving))
     else:
@@ -256,10 +252,6 @@ _ENDED = "that ended: left out"
 _RUNNING_THERE = "that {node} already runs: left out"
 _DAEMON_PODS_ELSEWHERE = "of DaemonSets for other nodes: left out"
 _BOUND_ELSEWHERE = "of other nodes: judged as new pods of {node}"
-
-
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"
 
 
 def _absence(workload: Workload, node: Node) -> str:

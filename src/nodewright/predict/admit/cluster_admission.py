@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
-from textwrap import wrap
 from typing import Literal
 
 import msgspec
@@ -19,7 +18,7 @@ from nodewright.engine.node.what_if.changes import PodLeaves
 from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Suggestion
 from nodewright.model.kubernetes.node_profile import ReadSource
 from nodewright.model.kubernetes.objects import Pod, Taint, tolerates
-from nodewright.model.printable import printable, printable_lines
+from nodewright.model.printable import printable_lines
 from nodewright.model.reasons.cpu import CPUReason
 from nodewright.model.reasons.devices import DeviceReason
 from nodewright.model.reasons.memory import MemoryReason
@@ -34,6 +33,8 @@ from nodewright.model.reasons.topology import TopologyReason
 from nodewright.predict.explain.explanation import suggested_changes
 from nodewright.predict.explain.suggestion_text import suggestion_text
 from nodewright.predict.node import Node
+from nodewright.predict.node_report.report_parts import hanging_lines
+from nodewright.predict.reported import reported
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 MAX_SEARCHES = 1_000
@@ -268,25 +269,14 @@ class ClusterAdmissionReport(ReportDocument, frozen=True, kw_only=True):
 def pod_of_cluster(admission: ClusterAdmission) -> PodOfCluster:
     """The answers about one pod."""
     meta = admission.pod.metadata
-    return PodOfCluster(
+    return reported(
+        PodOfCluster,
+        admission,
         name=meta.name,
         namespace=meta.namespace or "default",
-        origin=admission.origin or UNSET,
         admitted=len(admission.takers),
         observed=admission.observed or UNSET,
-        groups=tuple(map(_node_answers, admission.groups)),
-    )
-
-
-def _node_answers(answer: NodeAnswer) -> NodeAnswers:
-    return NodeAnswers(
-        outcome=answer.outcome,
-        nodes=answer.nodes,
-        reason=answer.reason or UNSET,
-        why=answer.why,
-        changes=answer.changes,
-        preempts=answer.preempts,
-        scheduler=answer.scheduler,
+        groups=tuple(reported(NodeAnswers, group) for group in admission.groups),
     )
 
 
@@ -314,7 +304,7 @@ def _admission_lines(admission: ClusterAdmission, width: int, *, wide: bool) -> 
     if admission.observed:
         yield "  What the cluster reports"
         for text in admission.observed:
-            yield from _wrapped(f"- {text}", width, 4)
+            yield from hanging_lines(f"- {text}", width, 4)
     families: dict[tuple[object, ...], list[NodeAnswer]] = {}
     for index, group in enumerate(admission.groups):
         families.setdefault((index,) if wide else _family(group), []).append(group)
@@ -335,22 +325,22 @@ def _family_lines(family: Sequence[NodeAnswer], width: int, *, wide: bool) -> It
     shown = names if wide else names[:_MAX_NAMES]
     more = ", ..." if len(shown) < len(names) else ""
     reason = f" ({answer.reason})" if answer.reason else ""
-    yield from _wrapped(f"{_count(len(names))}{reason}: {', '.join(shown)}{more}", width, 4)
+    yield from hanging_lines(f"{_count(len(names))}{reason}: {', '.join(shown)}{more}", width, 4)
     if len(family) > 1:
-        yield from _wrapped(f"on {_names(answer.nodes)}, the others differ in amounts:", width, 6)
+        yield from hanging_lines(f"on {_names(answer.nodes)}, the others differ in amounts:", width, 6)
     for text in answer.why:
-        yield from _wrapped(text, width, 6)
+        yield from hanging_lines(text, width, 6)
     for text in answer.scheduler:
-        yield from _wrapped(f"the scheduler does not choose it: {text}", width, 6)
+        yield from hanging_lines(f"the scheduler does not choose it: {text}", width, 6)
     if answer.preempts:
-        yield from _wrapped("pods of lower priority are preempted for it", width, 6)
+        yield from hanging_lines("pods of lower priority are preempted for it", width, 6)
     for text in answer.changes:
-        yield from _wrapped(f"- {text}", width, 6)
+        yield from hanging_lines(f"- {text}", width, 6)
     if answer.outcome is Outcome.NOT_NOW:
         text = "whether a change would let it in is not judged; for one node: --node node/NAME"
-        yield from _wrapped(text, width, 6)
+        yield from hanging_lines(text, width, 6)
     if answer.outcome is Outcome.NEVER and answer.reason:
-        yield from _wrapped("no single change among those tried lets it in", width, 6)
+        yield from hanging_lines("no single change among those tried lets it in", width, 6)
 
 
 def _names(names: Sequence[str]) -> str:
@@ -359,14 +349,3 @@ def _names(names: Sequence[str]) -> str:
 
 def _count(number: int) -> str:
     return "1 node" if number == 1 else f"{number:,} nodes"
-
-
-def _wrapped(text: str, width: int, indent: int) -> list[str]:
-    return wrap(
-        printable(text),
-        width,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * (indent + 2),
-        break_on_hyphens=False,
-        break_long_words=False,
-    )

@@ -25,7 +25,8 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import readable_amount
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.reason import Reason, kubelet_text, sentence
-from nodewright.predict.node_report.report_parts import NodeOfReport, message_origin
+from nodewright.predict.node_report.report_parts import NodeOfReport, counted, message_origin, referenced_pod
+from nodewright.predict.reported import reported
 
 SHOWN_CANDIDATES = 5
 """Number of candidates that each round shows without `-o wide`."""
@@ -86,9 +87,9 @@ def _entry_text(entry: PreemptionEntry, *, wide: bool) -> str:
 def _summary(entry: PreemptionEntry) -> str:
     preview = entry.preview
     if preview.step.victims is not None:
-        return f"preempts {len(entry.victims)} of {_count(len(preview.candidates), 'candidate')}"
+        return f"preempts {len(entry.victims)} of {counted(len(preview.candidates), 'candidate')}"
     if preview.unmet:
-        candidates = _count(len(preview.candidates), "candidate")
+        candidates = counted(len(preview.candidates), "candidate")
         return f"preempts no pod: {candidates} together cannot free enough"
     if preview.step.decision is Decision.ADMITTED:
         return "no preemption needed"
@@ -122,10 +123,7 @@ def _rounds(rounds: Sequence[PreemptionRound], *, wide: bool) -> str:
 def _by_distance(preemption_round: PreemptionRound) -> list[CandidateDistance]:
     return sorted(
         preemption_round.distances,
-        key=lambda candidate_distance: (
-            candidate_distance.distance,
-            candidate_distance.candidate is not preemption_round.picked,
-        ),
+        key=lambda each: (each.distance, each.candidate is not preemption_round.picked),
     )
 
 
@@ -160,10 +158,6 @@ def _freed(candidate: PreemptionCandidate, missing: Iterable[MissingAmount]) -> 
 
 def _priority(pod: Pod) -> str:
     return "-" if pod.spec.priority is None else str(pod.spec.priority)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 class PrioritizedPod(Inlined, frozen=True, kw_only=True):
@@ -285,9 +279,10 @@ def pod_preemption(entry: PreemptionEntry) -> PodPreemption:
         because=result.because,
         missing=dict(preview.missing),
         candidates=tuple(
-            ReportedCandidate(
+            reported(
+                ReportedCandidate,
+                candidate,
                 pod=_prioritized(candidate.pod),
-                qos_class=candidate.qos_class,
                 requests=dict(candidate.requests),
             )
             for candidate in preview.candidates
@@ -324,21 +319,11 @@ def _smallest_choice(best: SmallestPreemption) -> SmallestChoice:
 
 
 def _reported_cost(cost: PreemptionCost, best: SmallestPreemption) -> ReportedCost:
-    return ReportedCost(
-        guaranteed=cost.guaranteed,
-        burstable=cost.burstable,
-        best_effort=cost.best_effort,
-        requests=dict(zip(best.resources, cost.requests, strict=True)),
-    )
+    return reported(ReportedCost, cost, requests=dict(zip(best.resources, cost.requests, strict=True)))
 
 
 def _prioritized(pod: Pod) -> PrioritizedPod:
-    return PrioritizedPod(
-        name=pod.metadata.name,
-        namespace=pod.metadata.namespace or "default",
-        uid=pod.uid,
-        priority=pod.spec.priority,
-    )
+    return reported(PrioritizedPod, referenced_pod(pod), priority=pod.spec.priority)
 
 
 MAX_NODES = 5_000

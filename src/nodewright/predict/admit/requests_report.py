@@ -37,6 +37,7 @@ from nodewright.model.printable import printable, printable_line, printable_line
 from nodewright.model.releases.release_table import RELEASES_WITH_RULES
 from nodewright.model.values.quantity import Quantity
 from nodewright.predict.node_report.report_parts import OpenQuestion, open_questions
+from nodewright.predict.reported import reported
 
 
 class ReportedAddend(Report, frozen=True, kw_only=True):
@@ -176,12 +177,9 @@ class RequestsEntry(msgspec.Struct, frozen=True, kw_only=True):
 def requests_item(entry: RequestsEntry) -> RequestsItem:
     """The effective resources of a pod as a part of the report."""
     workload, breakdown = entry.workload, entry.pod_requests
-    return RequestsItem(
-        kind=workload.kind,
-        name=workload.name,
-        namespace=workload.namespace,
-        source=workload.source,
-        replicas=workload.replicas,
+    return reported(
+        RequestsItem,
+        workload,
         requests={derivation.resource: derivation.amount for derivation in breakdown.requests},
         limits={derivation.resource: derivation.amount for derivation in breakdown.limits},
         derivation=RequestAndLimitDerivations(
@@ -191,20 +189,11 @@ def requests_item(entry: RequestsEntry) -> RequestsItem:
         resized=breakdown.resized_containers,
         defaults=breakdown.defaults,
         filled_in=tuple(
-            FilledByLimitRange(
-                limit_range=limit_range.limit_range,
-                container=default.container,
-                init=default.init,
-                requests=default.requests,
-                limits=default.limits,
-            )
+            reported(FilledByLimitRange, default, limit_range=limit_range.limit_range)
             for limit_range in workload.filled
             for default in limit_range.defaults
         ),
-        refusal=UNSET
-        if workload.refusal is None
-        else ReportedRefusal(**workload.refusal.kubelet()._asdict()),
-        applied=workload.applied,
+        refusal=UNSET if workload.refusal is None else reported(ReportedRefusal, workload.refusal.kubelet()),
         not_judged=open_questions(workload.not_judged),
         qos_class=breakdown.qos.qos_class,
         qos_because=tuple(
@@ -215,30 +204,26 @@ def requests_item(entry: RequestsEntry) -> RequestsItem:
 
 
 def _reported_derivation(derivation: ResourceDerivation) -> ReportedDerivation:
-    return ReportedDerivation(
-        resource=derivation.resource,
-        amount=derivation.amount,
+    return reported(
+        ReportedDerivation,
+        derivation,
         moments=tuple(
-            ReportedMoment(
+            reported(
+                ReportedMoment,
+                moment,
                 during=moment.during or None,
-                amount=moment.amount,
                 addends=_addends(moment.addends),
                 decides=index == derivation.greatest,
             )
             for index, moment in enumerate(derivation.moments)
         ),
         claims=_addends(derivation.claims) or UNSET,
-        pod_level=UNSET if derivation.pod_level is None else derivation.pod_level,
-        overhead=UNSET if derivation.overhead is None else derivation.overhead,
         silent=tuple(addend.name for addend in derivation.unset),
     )
 
 
 def _addends(addends: Sequence[ResourceAddend]) -> tuple[ReportedAddend, ...]:
-    return tuple(
-        ReportedAddend(name=addend.name, role=addend.role or UNSET, amount=addend.amount)
-        for addend in addends
-    )
+    return tuple(reported(ReportedAddend, addend) for addend in addends)
 
 
 def _containers(breakdown: PodResourceBreakdown) -> Iterator[ReportedContainer]:

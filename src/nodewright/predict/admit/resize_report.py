@@ -30,11 +30,12 @@ from nodewright.predict.node_report.report_parts import (
     referenced_pod,
     remaining_text,
 )
+from nodewright.predict.reported import reported
 
 
 def resize_text(answers: Sequence[ResizeReport], after: NodeState, *, wide: bool = False) -> str:
     """The outcomes as a table, followed by the details and the node's remaining resources."""
-    parts = [_table(answers, wide=wide), *map(_details, answers)]
+    parts = [_table(answers, wide=wide), *(printable_lines(_lines(answer)) for answer in answers)]
     if after.pending_resizes:
         names = ", ".join(resize.desired.full_name for resize in after.pending_resizes.values())
         parts.append(printable_line(f"Still pending, in the kubelet's retry order: {names}"))
@@ -76,10 +77,6 @@ def _of(amounts: ResourceList, resource: str) -> str:
     return "-" if amount.is_zero() else str(amount)
 
 
-def _details(answer: ResizeReport) -> str:
-    return printable_lines(_lines(answer))
-
-
 def _lines(answer: ResizeReport) -> Iterator[str]:
     attempt = answer.requested
     yield f"{attempt.pod.full_name}: {attempt.outcome.value}{_meaning(attempt)}"
@@ -112,17 +109,18 @@ def resize_sentences(answer: ResizeReport) -> tuple[str, ...]:
 
 
 def _meaning(attempt: ResizeAttempt) -> str:
-    match attempt.outcome:
-        case ResizeOutcome.DONE:
-            return "" if attempt.changes else " (the pod already has these resources)"
-        case ResizeOutcome.DEFERRED:
-            return " (the kubelet retries on changes and every three minutes)"
-        case ResizeOutcome.INFEASIBLE:
-            return " (impossible on this node with this pod)"
-        case ResizeOutcome.FORBIDDEN:
-            return " (rejected by the API server, so the kubelet does not see it)"
-        case ResizeOutcome.UNDECIDED:
-            return ""
+    if attempt.outcome is ResizeOutcome.DONE and attempt.changes:
+        return ""
+    return _MEANINGS[attempt.outcome]
+
+
+_MEANINGS = {
+    ResizeOutcome.DONE: " (the pod already has these resources)",
+    ResizeOutcome.DEFERRED: " (the kubelet retries on changes and every three minutes)",
+    ResizeOutcome.INFEASIBLE: " (impossible on this node with this pod)",
+    ResizeOutcome.FORBIDDEN: " (rejected by the API server, so the kubelet does not see it)",
+    ResizeOutcome.UNDECIDED: "",
+}
 
 
 def _plan_lines(plan: ResizePlan) -> Iterator[str]:
@@ -235,16 +233,15 @@ class PodResizeReport(ReportDocument, frozen=True, kw_only=True):
 def resize_answer(attempt: ResizeAttempt) -> ResizeAnswer:
     """The outcome of one resize with all the evidence."""
     condition = resize_condition(attempt)
-    return ResizeAnswer(
+    return reported(
+        ResizeAnswer,
+        attempt,
         pod=referenced_pod(attempt.pod),
-        outcome=attempt.outcome,
-        changes=attempt.changes,
         reason=condition.reason or UNSET,
         message=condition.message if condition.reason else UNSET,
         before=_resizable_resources(attempt.before),
         after=_resizable_resources(attempt.pod),
         why=tuple(map(sentence, attempt.because)),
-        because=attempt.because,
         preempted=tuple(victim.pod for victim in (attempt.victims.victims if attempt.victims else ())),
     )
 
@@ -270,23 +267,13 @@ def pod_resize(answer: ResizeReport) -> PodResize:
 
 def _resize_steps(plan: ResizePlan) -> ResizeSteps:
     return ResizeSteps(
-        restarts=tuple(
-            RestartForResize(container=restart.container, resources=restart.resources)
-            for restart in plan.restarts
-        ),
+        restarts=tuple(reported(RestartForResize, restart) for restart in plan.restarts),
         writes=tuple(
-            ResizeWrite(
-                container=write.container or None,
-                path=write.path,
-                file=write.file,
-                was=write.was or None,
-                now=write.now,
-            )
+            reported(ResizeWrite, write, container=write.container or None, was=write.was or None)
             for write in plan.writes
         ),
         checks=tuple(
-            MemoryUseCheck(container=check.container or None, limit_bytes=check.limit_bytes)
-            for check in plan.checks
+            reported(MemoryUseCheck, check, container=check.container or None) for check in plan.checks
         ),
     )
 

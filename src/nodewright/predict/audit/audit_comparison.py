@@ -24,6 +24,8 @@ from nodewright.predict.audit.audit_evidence import (
     EvidenceValue,
     Presence,
     UncomparedReason,
+    allocatable_discrepancy,
+    pod_presence,
 )
 from nodewright.predict.audit.container_check import (
     ComparisonRules,
@@ -53,18 +55,9 @@ def audit_of(evidence: AuditEvidence) -> AuditResult:
 
     Without pods only node-level facts are compared: state files have pods by uid, sockets by name.
     """
-    findings: list[Discrepancy] = []
-    gaps: list[AuditGap] = []
-    counted = 0
-    transient: list[Discrepancy] = []
+    findings, transient, gaps, counted = _PodDiscrepancies([], [], [], 0)
     if evidence.pods is not None:
-        pod_level = _compare_pods(evidence, evidence.pods)
-        findings, gaps, counted, transient = (
-            pod_level.discrepancies,
-            pod_level.gaps,
-            pod_level.compared,
-            pod_level.transient,
-        )
+        findings, transient, gaps, counted = _compare_pods(evidence, evidence.pods)
     elif evidence.state_files is not None and evidence.pod_resources is not None:
         gaps.append(AuditGap(reason=UncomparedReason.NAMES_UNKNOWN))
     findings, transient = merged_by_uid(findings, transient, evidence)
@@ -103,7 +96,7 @@ def _compare_pods(evidence: AuditEvidence, pods: tuple[Pod, ...]) -> _PodDiscrep
     for resource, place in product(device_resources(evidence, containers), containers):
         devices = devices_by_source(place, evidence, resource)
         counted += len(devices) > 1
-        finding = discrepancy(DiscrepancyKind.DEVICES, place, resource, devices, devices_agree(devices))
+        finding = discrepancy(DiscrepancyKind.DEVICES, place, resource, devices, devices_agree, rules)
         if finding is not None:
             result.discrepancies.append(finding)
     result.discrepancies.extend(_pod_presence(evidence, pods))
@@ -122,10 +115,10 @@ def _compare_container(
     place: ContainerEvidence, evidence: AuditEvidence, rules: ComparisonRules
 ) -> Iterator[tuple[Discrepancy | None, bool]]:
     cpus = cpus_by_source(place, evidence, rules)
-    yield discrepancy(DiscrepancyKind.CPUS, place, "cpus", cpus, cpus_agree(cpus, rules)), len(cpus) > 1
+    yield discrepancy(DiscrepancyKind.CPUS, place, "cpus", cpus, cpus_agree, rules), len(cpus) > 1
     memory = memory_by_source(place, evidence, rules)
     yield (
-        discrepancy(DiscrepancyKind.MEMORY, place, "memory", memory, memory_agree(memory, rules)),
+        discrepancy(DiscrepancyKind.MEMORY, place, "memory", memory, memory_agree, rules),
         len(memory) > 1,
     )
 
@@ -172,20 +165,13 @@ def _pod_presence(evidence: AuditEvidence, pods: Iterable[Pod]) -> Iterator[Disc
     """Pods that only the API or only PodResources has."""
     if evidence.pod_resources is None:
         return
-    kubelet_pods, api_pods = (
-        {resource.full_name for resource in evidence.pod_resources},
-        {pod.full_name: pod for pod in pods},
-    )
+    kubelet_pods = {resource.full_name for resource in evidence.pod_resources}
+    api_pods = {pod.full_name: pod for pod in pods}
     for name in sorted(kubelet_pods - {*api_pods}):
-        values: dict[EvidenceSource, EvidenceValue] = {
-            EvidenceSource.RESOURCES: Presence.PRESENT,
-            EvidenceSource.PODS: Presence.MISSING,
-        }
-        yield Discrepancy(kind=DiscrepancyKind.POD_PRESENCE, pod=name, field="pod", values=values)
+        yield pod_presence(name, EvidenceSource.RESOURCES, Presence.PRESENT, Presence.MISSING)
     for name, pod in sorted(api_pods.items()):
         if name not in kubelet_pods and pod.status.phase == "Running":
-            values = {EvidenceSource.RESOURCES: Presence.MISSING, EvidenceSource.PODS: Presence.RUNNING}
-            yield Discrepancy(kind=DiscrepancyKind.POD_PRESENCE, pod=name, field="pod", values=values)
+            yield pod_presence(name, EvidenceSource.RESOURCES, Presence.MISSING, Presence.RUNNING)
 
 
 def _stale_allocations(evidence: AuditEvidence, pods: Iterable[Pod]) -> Iterator[Discrepancy]:
@@ -234,15 +220,11 @@ def _compare_node(
             for value in finding.values.values():
                 involved |= value if isinstance(value, CPUSet) else CPUSet()
         is_off = ((state.default - computed) | (computed - state.default)) - involved
-        values: dict[EvidenceSource, EvidenceValue] = {
-            EvidenceSource.STATE: state.default,
-            EvidenceSource.CONFIGURATION: computed,
-        }
         pool = Discrepancy(
             kind=DiscrepancyKind.SHARED_POOL,
             pod="",
             field="shared cpus",
-            values=values,
+            values={EvidenceSource.STATE: state.default, EvidenceSource.CONFIGURATION: computed},
             outlier=EvidenceSource.STATE,
         )
         yield "pool", pool if is_off else None
@@ -259,8 +241,7 @@ def _compare_node(
             ("allocatable memory", sorted_blocks(evidence.allocatable.memory), sorted_blocks(ours.memory)),
         ):
             values = {EvidenceSource.RESOURCES: reported, EvidenceSource.CONFIGURATION: computed_value}
-            differs = Discrepancy(kind=DiscrepancyKind.ALLOCATABLE, pod="", field=field, values=values)
-            yield field, None if reported == computed_value else differs
+            yield field, None if reported == computed_value else allocatable_discrepancy(field, values)
 
 
 def _pools(evidence: AuditEvidence) -> Iterator[CPUSet]:

@@ -163,6 +163,17 @@ class Discrepancy(msgspec.Struct, frozen=True, kw_only=True):
     """Path of the cgroup, if the discrepancy concerns one."""
 
 
+def pod_presence(name: str, source: EvidenceSource, in_source: Presence, in_api: Presence) -> Discrepancy:
+    """A pod that only the API or only another source has."""
+    values = {source: in_source, EvidenceSource.PODS: in_api}
+    return Discrepancy(kind=DiscrepancyKind.POD_PRESENCE, pod=name, field="pod", values=values)
+
+
+def allocatable_discrepancy(field: str, values: Mapping[EvidenceSource, EvidenceValue]) -> Discrepancy:
+    """A difference between an allocatable amount and the configuration."""
+    return Discrepancy(kind=DiscrepancyKind.ALLOCATABLE, pod="", field=field, values=values)
+
+
 class AuditGap(Report, frozen=True, kw_only=True):
     """Something that was not compared."""
 

@@ -1,7 +1,7 @@
 """Reports an audit: a table of discrepancies with their meaning and remedy, and a struct."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, TypeAlias, assert_never
+from typing import Literal, NamedTuple, TypeAlias, assert_never
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -28,36 +28,28 @@ from nodewright.predict.audit.audit_evidence import (
     ResourceCount,
     SourceText,
     UncomparedReason,
+    allocatable_discrepancy,
+    pod_presence,
 )
 from nodewright.predict.explain.suggestion_text import requests_text
 from nodewright.predict.node_report.report_parts import AllocatedMemory
+from nodewright.predict.reported import reported
 
-_HEADERS = {
-    EvidenceSource.STATE: "STATE FILES",
-    EvidenceSource.RESOURCES: "PODRESOURCES",
-    EvidenceSource.CGROUPS: "CGROUPS",
-    EvidenceSource.PODS: "PODS",
-    EvidenceSource.KUBELET: "KUBELET",
-    EvidenceSource.NODE: "NODE OBJECT",
-    EvidenceSource.CONFIGURATION: "CONFIGURATION",
-}
-_NAMES = {
-    EvidenceSource.STATE: "state files",
-    EvidenceSource.RESOURCES: "PodResources",
-    EvidenceSource.CGROUPS: "cgroups",
-    EvidenceSource.PODS: "pods",
-    EvidenceSource.KUBELET: "pods of the kubelet",
-    EvidenceSource.NODE: "Node object",
-    EvidenceSource.CONFIGURATION: "configuration",
-}
-_OPTIONS = {
-    EvidenceSource.STATE: "--kubelet-root",
-    EvidenceSource.RESOURCES: "--pod-resources",
-    EvidenceSource.CGROUPS: "--cgroups",
-    EvidenceSource.PODS: "--pods, --socket",
-    EvidenceSource.KUBELET: "node/NAME",
-    EvidenceSource.NODE: "node/NAME",
-    EvidenceSource.CONFIGURATION: "--kubelet-config",
+
+class _SourceTexts(NamedTuple):
+    header: str
+    name: str
+    option: str
+
+
+_SOURCES = {
+    EvidenceSource.STATE: _SourceTexts("STATE FILES", "state files", "--kubelet-root"),
+    EvidenceSource.RESOURCES: _SourceTexts("PODRESOURCES", "PodResources", "--pod-resources"),
+    EvidenceSource.CGROUPS: _SourceTexts("CGROUPS", "cgroups", "--cgroups"),
+    EvidenceSource.PODS: _SourceTexts("PODS", "pods", "--pods, --socket"),
+    EvidenceSource.KUBELET: _SourceTexts("KUBELET", "pods of the kubelet", "node/NAME"),
+    EvidenceSource.NODE: _SourceTexts("NODE OBJECT", "Node object", "node/NAME"),
+    EvidenceSource.CONFIGURATION: _SourceTexts("CONFIGURATION", "configuration", "--kubelet-config"),
 }
 _WRITER = (
     "find the process that writes to it; nodewright's agent restores the value within 10 s, "
@@ -81,11 +73,11 @@ def audit_text(audit: AuditResult) -> str:
 def uncompared_sentence(gap: AuditGap) -> str:
     """The sentence that states what was not compared, and why."""
     names = ", ".join(gap.names or ())
-    source = _NAMES[gap.source] if gap.source else ""
+    source = _SOURCES[gap.source].name if gap.source else ""
     match gap.reason:
         case UncomparedReason.NOT_GIVEN:
             assert gap.source
-            return f"not compared: {source}: no source specified ({_OPTIONS[gap.source]})"
+            return f"not compared: {source}: no source specified ({_SOURCES[gap.source].option})"
         case UncomparedReason.NOT_READ:
             return f"not compared: {source}: {gap.because}"
         case UncomparedReason.NAMES_UNKNOWN:
@@ -218,11 +210,9 @@ def audit_report(audit: AuditResult) -> AuditReport:
 
 
 def _finding(finding: Discrepancy) -> AuditFinding:
-    return AuditFinding(
-        kind=finding.kind,
-        pod=finding.pod,
-        container=finding.container,
-        field=finding.field,
+    return reported(
+        AuditFinding,
+        finding,
         said={source: _encoded(value) for source, value in finding.values.items()},
         odd=finding.outlier or UNSET,
         cgroup=finding.cgroup_path or UNSET,
@@ -254,7 +244,7 @@ def _encoded(value: EvidenceValue) -> EncodedValue:
 
 def _table(findings: Sequence[Discrepancy]) -> str:
     sources = [source for source in EvidenceSource if any(source in finding.values for finding in findings)]
-    headers = ("POD", "CONTAINER", "FIELD", *(_HEADERS[source] for source in sources))
+    headers = ("POD", "CONTAINER", "FIELD", *(_SOURCES[source].header for source in sources))
     return table(headers, (_row(finding, sources) for finding in findings))
 
 
@@ -280,7 +270,7 @@ def _cell(value: EvidenceValue | None, kind: DiscrepancyKind) -> str:
         case ResourceCount(number=number):
             return str(number)
         case MemorySizes(by_kind=sizes):
-            return _listed(sizes) or "none"
+            return ", ".join(f"{amount_text(name, sizes[name])} {name}" for name in sorted(sizes)) or "none"
         case MemoryBlockSet(blocks=blocks):
             return ", ".join(map(_block, blocks)) or "none"
         case DeviceIdSet(ids=ids):
@@ -291,10 +281,6 @@ def _cell(value: EvidenceValue | None, kind: DiscrepancyKind) -> str:
             return str(value)
         case _:
             assert_never(value)
-
-
-def _listed(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{amount_text(name, size)} {name}" for name, size in sorted(sizes.items()))
 
 
 def _block(block: MemoryBlock) -> str:
@@ -348,14 +334,13 @@ class ClusterEvidence(msgspec.Struct, frozen=True, kw_only=True):
 def cluster_audit(evidence: ClusterEvidence) -> AuditResult:
     """The discrepancies between the sources, each fact once."""
     compared = [*_pod_facts(evidence), *_node_facts(evidence)]
-    gaps = [
-        AuditGap(reason=UncomparedReason.NOT_READ, source=source, because=error)
-        for source, error in evidence.errors.items()
-    ]
     return AuditResult(
         discrepancies=tuple(finding for finding in compared if finding is not None),
         transient=(),
-        uncompared=tuple(gaps),
+        uncompared=tuple(
+            AuditGap(reason=UncomparedReason.NOT_READ, source=source, because=error)
+            for source, error in evidence.errors.items()
+        ),
         compared_count=len(compared),
     )
 
@@ -369,9 +354,11 @@ def _pod_facts(evidence: ClusterEvidence) -> Iterator[Discrepancy | None]:
         if uid in api and uid in kubelet:
             yield _requests_differ(api[uid], kubelet[uid])
         elif uid in kubelet:
-            yield _presence(kubelet[uid], Presence.MISSING, Presence.PRESENT)
+            name = kubelet[uid].full_name
+            yield pod_presence(name, EvidenceSource.KUBELET, Presence.PRESENT, Presence.MISSING)
         elif api[uid].status.phase == "Running":
-            yield _presence(api[uid], Presence.RUNNING, Presence.MISSING)
+            name = api[uid].full_name
+            yield pod_presence(name, EvidenceSource.KUBELET, Presence.MISSING, Presence.RUNNING)
 
 
 def _active(pods: Iterable[Pod]) -> dict[str, Pod]:
@@ -383,32 +370,21 @@ def _requests_differ(api: Pod, kubelet: Pod) -> Discrepancy | None:
     specified, allocated = scheduler_requests(api), scheduler_requests(kubelet)
     if {**specified} == {**allocated}:
         return None
-    values: dict[EvidenceSource, EvidenceValue] = {
+    values = {
         EvidenceSource.KUBELET: SourceText(requests_text(allocated)),
         EvidenceSource.PODS: SourceText(requests_text(specified)),
     }
     return Discrepancy(kind=DiscrepancyKind.REQUESTS, pod=api.full_name, field="requests", values=values)
 
 
-def _presence(pod: Pod, in_api: Presence, in_kubelet: Presence) -> Discrepancy:
-    values: dict[EvidenceSource, EvidenceValue] = {
-        EvidenceSource.KUBELET: in_kubelet,
-        EvidenceSource.PODS: in_api,
-    }
-    return Discrepancy(kind=DiscrepancyKind.POD_PRESENCE, pod=pod.full_name, field="pod", values=values)
-
-
 def _node_facts(evidence: ClusterEvidence) -> Iterator[Discrepancy | None]:
     """Each allocatable amount; None where the Node object has what machine and configuration give."""
     if EvidenceSource.CONFIGURATION in evidence.errors:
         return  # What is assumed instead follows from the Node object itself.
-    for name, reported in sorted(evidence.reported_allocatable.items()):
+    for name, amount in sorted(evidence.reported_allocatable.items()):
         computed = evidence.computed_allocatable.get(name, 0)
-        values: dict[EvidenceSource, EvidenceValue] = {
-            EvidenceSource.NODE: SourceText(amount_text(name, reported)),
+        values = {
+            EvidenceSource.NODE: SourceText(amount_text(name, amount)),
             EvidenceSource.CONFIGURATION: SourceText(amount_text(name, computed)),
         }
-        differs = Discrepancy(
-            kind=DiscrepancyKind.ALLOCATABLE, pod="", field=f"allocatable {name}", values=values
-        )
-        yield None if reported == computed else differs
+        yield None if amount == computed else allocatable_discrepancy(f"allocatable {name}", values)

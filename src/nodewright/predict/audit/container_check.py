@@ -114,31 +114,31 @@ def cpus_by_source(place: ContainerEvidence, evidence: AuditEvidence, rules: Com
     return values
 
 
-def cpus_agree(
-    values: SourceValues, rules: ComparisonRules
-) -> Callable[[EvidenceSource, EvidenceSource], bool]:
-    """A check whether two sources agree on the CPUs of a container."""
+def cpus_agree(pair: SourceValues, rules: ComparisonRules) -> bool:
+    """Whether two sources agree on the CPUs of a container."""
+    runs_on, count, owned = _roles(pair)
+    if isinstance(runs_on, SourceText):
+        return False
+    if isinstance(runs_on, CPUSet):
+        if isinstance(owned, CPUSet) and owned:
+            return runs_on == owned
+        if isinstance(count, ResourceCount) and count.number:
+            return len(runs_on) == count.number and runs_on not in rules.pools
+        return not rules.pools or runs_on in rules.pools
+    assert isinstance(owned, CPUSet)
+    return len(owned) == count.number if isinstance(count, ResourceCount) else _are_equal(pair)
 
-    def agree(one: EvidenceSource, other: EvidenceSource) -> bool:
-        pair = {one: values[one], other: values[other]}
-        runs_on = pair.pop(EvidenceSource.CGROUPS, None)
-        count = pair.pop(EvidenceSource.PODS, None)
-        owned = next(iter(pair.values()), None)
-        if len(pair) == 2:
-            return values[one] == values[other]
-        if isinstance(runs_on, SourceText):
-            return False
-        if isinstance(runs_on, CPUSet):
-            if isinstance(owned, CPUSet) and owned:
-                return runs_on == owned
-            if isinstance(count, ResourceCount) and count.number:
-                return len(runs_on) == count.number and runs_on not in rules.pools
-            return not rules.pools or runs_on in rules.pools
-        assert isinstance(owned, CPUSet)
-        assert isinstance(count, ResourceCount)
-        return len(owned) == count.number
 
-    return agree
+def _roles(pair: SourceValues) -> tuple[EvidenceValue | None, EvidenceValue | None, EvidenceValue | None]:
+    """What the kernel enforces, what the spec requests, and what the kubelet has allocated."""
+    cgroups, pods = EvidenceSource.CGROUPS, EvidenceSource.PODS
+    allocated = next((value for source, value in pair.items() if source not in (cgroups, pods)), None)
+    return pair.get(cgroups), pair.get(pods), allocated
+
+
+def _are_equal(pair: SourceValues) -> bool:
+    one, other = pair.values()
+    return one == other
 
 
 def memory_by_source(
@@ -167,33 +167,21 @@ def memory_by_source(
     return values
 
 
-def memory_agree(
-    values: SourceValues, rules: ComparisonRules
-) -> Callable[[EvidenceSource, EvidenceSource], bool]:
-    """A check whether two sources agree on the memory of a container; without an allocation any NUMA node is valid."""
-
-    def agree(one: EvidenceSource, other: EvidenceSource) -> bool:
-        pair = {one: values[one], other: values[other]}
-        takes_from = pair.pop(EvidenceSource.CGROUPS, None)
-        sizes = pair.pop(EvidenceSource.PODS, None)
-        owned = next(iter(pair.values()), None)
-        if len(pair) == 2:
-            return values[one] == values[other]
-        if isinstance(takes_from, SourceText):
-            return False
-        if isinstance(takes_from, NUMASet):
-            nodes = NUMASet()
-            if isinstance(owned, MemoryBlockSet):
-                nodes = NUMASet.from_ids(numa for block in owned.blocks for numa in block.numa_nodes)
-            if nodes:
-                return takes_from == nodes
-            has_own = isinstance(sizes, MemorySizes) and bool(sizes.by_kind)
-            return has_own or takes_from in (NUMASet(), rules.numa)
-        assert isinstance(owned, MemoryBlockSet)
-        assert isinstance(sizes, MemorySizes)
-        return _sizes(owned) == dict(sizes.by_kind)
-
-    return agree
+def memory_agree(pair: SourceValues, rules: ComparisonRules) -> bool:
+    """Whether two sources agree on the memory of a container; without an allocation any NUMA node is valid."""
+    takes_from, sizes, owned = _roles(pair)
+    if isinstance(takes_from, SourceText):
+        return False
+    if isinstance(takes_from, NUMASet):
+        nodes = NUMASet()
+        if isinstance(owned, MemoryBlockSet):
+            nodes = NUMASet.from_ids(numa for block in owned.blocks for numa in block.numa_nodes)
+        if nodes:
+            return takes_from == nodes
+        has_own = isinstance(sizes, MemorySizes) and bool(sizes.by_kind)
+        return has_own or takes_from in (NUMASet(), rules.numa)
+    assert isinstance(owned, MemoryBlockSet)
+    return _sizes(owned) == dict(sizes.by_kind) if isinstance(sizes, MemorySizes) else _are_equal(pair)
 
 
 def devices_by_source(place: ContainerEvidence, evidence: AuditEvidence, resource: str) -> SourceValues:
@@ -213,20 +201,14 @@ def devices_by_source(place: ContainerEvidence, evidence: AuditEvidence, resourc
     return values
 
 
-def devices_agree(values: SourceValues) -> Callable[[EvidenceSource, EvidenceSource], bool]:
-    """A check whether two sources agree on devices."""
-
-    def agree(one: EvidenceSource, other: EvidenceSource) -> bool:
-        numbers = [
-            value.number if isinstance(value, ResourceCount) else len(value.ids)
-            for value in (values[one], values[other])
-            if isinstance(value, ResourceCount | DeviceIdSet)
-        ]
-        return values[one] == values[other] or (
-            EvidenceSource.PODS in (one, other) and numbers[0] == numbers[1]
-        )
-
-    return agree
+def devices_agree(pair: SourceValues, _rules: ComparisonRules) -> bool:
+    """Whether two sources agree on devices."""
+    one, other = (
+        value.number if isinstance(value, ResourceCount) else len(value.ids)
+        for value in pair.values()
+        if isinstance(value, ResourceCount | DeviceIdSet)
+    )
+    return _are_equal(pair) or (EvidenceSource.PODS in pair and one == other)
 
 
 def discrepancy(
@@ -234,12 +216,13 @@ def discrepancy(
     place: ContainerEvidence,
     field: str,
     values: SourceValues,
-    agree: Callable[[EvidenceSource, EvidenceSource], bool],
+    agree: Callable[[SourceValues, ComparisonRules], bool],
+    rules: ComparisonRules,
 ) -> Discrepancy | None:
     """The discrepancy if two sources disagree; a source that alone disagrees with all others is the outlier."""
     sources = [source for source in EvidenceSource if source in values]
-    pairs = list(combinations(sources, 2))
-    disagreeing = [pair for pair in pairs if not agree(*pair)]
+    pairs = combinations(sources, 2)
+    disagreeing = [pair for pair in pairs if not agree({source: values[source] for source in pair}, rules)]
     if not disagreeing:
         return None
     outliers = [source for source in sources if all(source in pair for pair in disagreeing)]

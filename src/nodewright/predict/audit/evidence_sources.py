@@ -39,7 +39,7 @@ from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.verdict import Refused
+from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.releases.release_table import release_table
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,
@@ -138,27 +138,16 @@ def gather_evidence(options: AuditOptions) -> GatheredEvidence:
     sources = _SourceReader()
     profile = _profile(options, sources)
     config = _config(profile, options)
-    pods = sources.read_source(EvidenceSource.PODS, lambda: _pods(options)) if _names_pods(options) else None
-    root = (
-        sources.read_source(EvidenceSource.STATE, lambda: _root(options, profile, pods))
-        if options.root
-        else None
-    )
-    if (
-        root is not None
-        and pods is not None
-        and root.allocated
-        and not isinstance(root.allocated.verdict, Refused)
-    ):
+    pods = root = resources = groups = None
+    if options.pods is not None or options.socket is not None or options.stored_agent is not None:
+        pods = sources.read_source(EvidenceSource.PODS, lambda: _pods(options))
+    if options.root:
+        root = sources.read_source(EvidenceSource.STATE, lambda: _root(options, profile, pods))
+    if root and pods and root.allocated and isinstance(root.allocated.verdict, Granted):
         # Amounts of a pending resize are no discrepancy.
         pods = admitted_pods(pods, root.allocated.verdict.value, _holders(root))
-    pod_resources_socket = _resources_socket(options)
-    resources = (
-        sources.read_source(EvidenceSource.RESOURCES, lambda: read_pod_resources(pod_resources_socket))
-        if pod_resources_socket
-        else None
-    )
-    groups = None
+    if socket := _resources_socket(options):
+        resources = sources.read_source(EvidenceSource.RESOURCES, lambda: read_pod_resources(socket))
     if options.cgroups != "none":
         groups = sources.read_source(EvidenceSource.CGROUPS, lambda: _groups(options, config, pods))
     return GatheredEvidence(
@@ -229,7 +218,10 @@ def _profile(options: AuditOptions, sources: _SourceReader) -> NodeProfile:
     """The machine and the configuration: the agent's, or those specified; without pods."""
     agent_profile = None
     if not options.node and (options.socket or options.stored_agent is not None):
-        agent_profile = sources.read_source(EvidenceSource.CONFIGURATION, lambda: _agents_node(options))
+        agent_profile = sources.read_source(
+            EvidenceSource.CONFIGURATION,
+            lambda: _of_agent(options, read_agent_profile, lambda agent: agent.profile()),
+        )
     profile = agent_profile or find_profile(options.node)
     spec = profile.spec
     document = _document(options)
@@ -257,16 +249,16 @@ def _document(options: AuditOptions) -> dict[str, object] | None:
     return config_document(file) if file else None
 
 
-def _agents_node(options: AuditOptions) -> NodeProfile:
-    """The node of a running agent, or the last state of a stopped one."""
+def _of_agent(options: AuditOptions, ask: Callable[[Path], T], of_stored: Callable[[StoredAgent], T]) -> T:
+    """What a running agent answers, or a stopped one has stored."""
     if options.socket:
         try:
-            return read_agent_profile(options.socket)
+            return ask(options.socket)
         except HostError:
             if options.stored_agent is None:
                 raise
     assert options.stored_agent is not None
-    return options.stored_agent.profile()
+    return of_stored(options.stored_agent)
 
 
 def _config(profile: NodeProfile, options: AuditOptions) -> NodeConfig:
@@ -278,29 +270,18 @@ def _config(profile: NodeProfile, options: AuditOptions) -> NodeConfig:
 # ---------------------------------------------------------------- pods
 
 
-def _names_pods(options: AuditOptions) -> bool:
-    return options.pods is not None or options.socket is not None or options.stored_agent is not None
-
-
 def _pods(options: AuditOptions) -> NodePods:
     """The API's pods: from a file, a running agent, or the store of a stopped one."""
     if options.pods:
         return read_pods(options.pods, options.node_name)
-    if options.socket:
-        try:
-            items = AgentClient(options.socket).get("api/v1/pods")["items"]
-        except HostError:
-            if options.stored_agent is None:
-                raise
-        else:
-            return _active([decode(item, Pod) for item in items], options.node_name)
-    assert options.stored_agent is not None
-    return _active(options.stored_agent.pods(), options.node_name)
-
-
-def _active(pods: list[Pod], node: str) -> NodePods:
+    pods = _of_agent(options, _running_agents_pods, lambda agent: agent.pods())
     ended = frozenset(pod.uid for pod in pods if pod.is_terminal)
-    return NodePods(node=node, pods=tuple(pod for pod in pods if pod.uid not in ended), ended=ended)
+    active = tuple(pod for pod in pods if pod.uid not in ended)
+    return NodePods(node=options.node_name, pods=active, ended=ended)
+
+
+def _running_agents_pods(socket: Path) -> list[Pod]:
+    return [decode(item, Pod) for item in AgentClient(socket).get("api/v1/pods")["items"]]
 
 
 # ---------------------------------------------------------------- files and sockets

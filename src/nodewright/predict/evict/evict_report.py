@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from textwrap import wrap
 from typing import Literal
 
 from msgspec import UNSET, UnsetType
@@ -36,15 +35,17 @@ from nodewright.model.kubernetes.resource_names import (
     readable_amount,
 )
 from nodewright.model.kubernetes.stats_summary import PSIStats
-from nodewright.model.printable import printable, printable_line, printable_lines
+from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.eviction import EVICTED_REASON, EvictionReason, NodeRanShort
 from nodewright.model.values.duration import Duration
 from nodewright.predict.node_report.report_parts import (
     NodeOfReport,
     ReferencedPod,
+    hanging_lines,
     node_of_report,
     referenced_pod,
 )
+from nodewright.predict.reported import reported
 
 
 class DedicatedFilesystems(Report, frozen=True, kw_only=True):
@@ -242,15 +243,10 @@ def eviction_report(forecast: NodeEvictionForecast, *, warnings: Sequence[str] =
     return EvictionReport(
         node=node_of_report(config),
         kubelet_defects=config.parts.defects,
-        filesystems=DedicatedFilesystems(
-            dedicated_image_fs=forecast.filesystems.dedicated_image_fs,
-            dedicated_container_fs=forecast.filesystems.dedicated_container_fs,
-        ),
+        filesystems=reported(DedicatedFilesystems, forecast.filesystems),
         thresholds=_thresholds(forecast),
         conditions=tuple(
-            TaintingCondition(
-                type=condition, taint=ConditionTaint(key=condition.taint.key, effect=condition.taint.effect)
-            )
+            TaintingCondition(type=condition, taint=reported(ConditionTaint, condition.taint))
             for condition in first.state.conditions
         ),
         handled_signal=None if acting.target is None else acting.target.signal,
@@ -368,11 +364,7 @@ def _ignored_usage(forecast: NodeEvictionForecast) -> IgnoredUsage:
 
 
 def _stalls(psi: PSIStats) -> Stalls:
-    some, full = (
-        StallShare(total=share.total, avg10=share.avg10, avg60=share.avg60, avg300=share.avg300)
-        for share in (psi.some, psi.full)
-    )
-    return Stalls(some=some, full=full)
+    return Stalls(some=reported(StallShare, psi.some), full=reported(StallShare, psi.full))
 
 
 def _number(amount: Amount | None) -> float | None:
@@ -620,20 +612,20 @@ def _ranking_reasons(forecast: NodeEvictionForecast) -> Iterator[str]:
 
 def ranking_sentence(signal: Signal, first: EvictionCandidate, second: EvictionCandidate) -> str:
     """Why the first pod is ranked before the second."""
-    begin = f"{first.active_pod.pod.full_name} is evicted before {second.active_pod.pod.full_name}: "
-    match deciding_key(signal, first, second):
-        case RankKey.STATS:
-            return f"{begin}it has no stats."
-        case RankKey.EXCEEDS:
-            return f"{begin}it uses more than it requests, and the other pod does not."
-        case RankKey.PRIORITY:
-            return (
-                f"{begin}its priority is lower, {first.active_pod.priority} and {second.active_pod.priority}."
-            )
-        case RankKey.LIST_ORDER:
-            return f"{begin}they are equal in all keys; in the kubelet either may be the first."
-        case RankKey.EXCESS:
-            return f"{begin}{_excess_text(SIGNAL_RESOURCES[signal], int(first.excess), int(second.excess))}."
+    key = deciding_key(signal, first, second)
+    if key is RankKey.EXCESS:
+        why = _excess_text(SIGNAL_RESOURCES[signal], int(first.excess), int(second.excess))
+    else:
+        why = _KEY_SENTENCES[key].format(first.active_pod.priority, second.active_pod.priority)
+    return f"{first.active_pod.pod.full_name} is evicted before {second.active_pod.pod.full_name}: {why}."
+
+
+_KEY_SENTENCES = {
+    RankKey.STATS: "it has no stats",
+    RankKey.EXCEEDS: "it uses more than it requests, and the other pod does not",
+    RankKey.PRIORITY: "its priority is lower, {} and {}",
+    RankKey.LIST_ORDER: "they are equal in all keys; in the kubelet either may be the first",
+}
 
 
 def _excess_text(resource: str, first: int, second: int) -> str:
@@ -651,10 +643,8 @@ def reprieve_sentence(change: RankChange) -> str:
     changes = []
     if change.resource:
         # Exact, because a rounded amount would not be sufficient.
-        more, request = (
-            amount_text(change.resource, change.request_increase),
-            amount_text(change.resource, change.request),
-        )
+        more = amount_text(change.resource, change.request_increase)
+        request = amount_text(change.resource, change.request)
         changes.append(f"requested {more} more {change.resource} ({request})")
     if change.priority is not None:
         changes.append(f"had priority {change.priority}")
@@ -688,11 +678,4 @@ def _swap_and_stalls(forecast: NodeEvictionForecast) -> Iterator[str]:
 
 
 def _wrapped(text: str, indent: int = 2) -> Sequence[str]:
-    return wrap(
-        printable(text),
-        _WIDTH,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * (indent + 2),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return hanging_lines(text, _WIDTH, indent)

@@ -4,15 +4,12 @@ Text and pages are imported when one is shown: the agent explains without them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
 
-import msgspec
 from msgspec import structs
 from msgspec.structs import replace
 
-from nodewright.documents.output.json_yaml import Report
 from nodewright.engine.admission.admission_plugins import pod_as_stored
-from nodewright.engine.core.eviction.eviction_state import ConditionEffect, condition_effects
+from nodewright.engine.core.eviction.eviction_state import condition_effects
 from nodewright.engine.core.requests.effective_resources import RequestOptions, pod_limits
 from nodewright.engine.core.topology.hint_merge import combination_count
 from nodewright.engine.node.events import PodAdded
@@ -20,19 +17,13 @@ from nodewright.engine.node.managers.hint_providers import CPUProvider, MemoryPr
 from nodewright.engine.node.managers.manager_trace import (
     HintRound,
     ManagerTrace,
-    NoHintReason,
     manager_trace,
     no_hint_reason,
 )
 from nodewright.engine.node.node_config import KubeletDefects
 from nodewright.engine.node.node_state import NodeState, without_ungated_resources
-from nodewright.engine.node.pod_admission import Placement, placement_of
-from nodewright.engine.node.resource_holders import (
-    PodNames,
-    ResourceEvidence,
-    resource_evidence,
-    with_pod_names,
-)
+from nodewright.engine.node.pod_admission import placement_of
+from nodewright.engine.node.resource_holders import PodNames, resource_evidence, with_pod_names
 from nodewright.engine.node.restart.restart_rehearsal import reconfigured_node
 from nodewright.engine.node.step import Decision, Step, step
 from nodewright.engine.node.what_if.candidate_changes import (
@@ -55,7 +46,6 @@ from nodewright.model.kubernetes.resource_names import CPU, MEMORY, PODS
 from nodewright.model.reasons.api_server import APIServerRefusal
 from nodewright.model.reasons.cpu import (
     CPUAccountingWrong,
-    CPUHolder,
     CPUsNotFree,
     CPUsOfNUMA,
     DistributionOverwritten,
@@ -63,22 +53,18 @@ from nodewright.model.reasons.cpu import (
     KubeletHangs,
 )
 from nodewright.model.reasons.devices import DeviceUnlisted, UnhealthyDevicesReused
-from nodewright.model.reasons.fact import KubeletText
 from nodewright.model.reasons.memory import MemoryTypeMissing
 from nodewright.model.reasons.predicates import HostPortsTaken, InsufficientResource, NoVictimsSuffice
-from nodewright.model.reasons.reason import Reason, SysctlForbidden, kubelet_text, sentence
-from nodewright.model.reasons.status_evidence import StatusEvidence
-from nodewright.model.reasons.topology import (
-    AffinityObstacle,
-    DistanceMissing,
-    HintsMerged,
-    JudgedBy,
-    ResourceHints,
-    obstacles,
-    resource_hints,
-)
+from nodewright.model.reasons.reason import Reason, SysctlForbidden, sentence
+from nodewright.model.reasons.topology import DistanceMissing, HintsMerged, obstacles, resource_hints
 from nodewright.model.values.idset import CPUSet
-from nodewright.model.values.topology_hints import Hint
+from nodewright.predict.explain.explained_decision import (
+    ExplainedDecision,
+    ReportedDefect,
+    ResourceView,
+    RoundView,
+    WithoutDefects,
+)
 
 
 def suggested_changes(state: NodeState, pod: Pod, result: Step, *, budget: int = BUDGET) -> Counterfactuals:
@@ -96,7 +82,10 @@ def _kinds(state: NodeState, pod: Pod, because: Sequence[Reason]) -> Iterator[tu
     # If a reason does not depend on the requests, no other request helps, and no removed pod does.
     if all(_depends_on_requests(reason) for reason in _refusals(because)):
         yield from request_changes(state, pod)
-    if all(_depends_on_requests(reason) or _depends_on_other_pods(reason) for reason in _refusals(because)):
+    if all(
+        _depends_on_requests(reason) or isinstance(reason, InsufficientResource | HostPortsTaken)
+        for reason in _refusals(because)
+    ):
         yield from pod_removals(state, pod)
         yield from huge_page_changes(state, pod)
     if isinstance(because[0], MANAGER_REASONS):
@@ -117,10 +106,6 @@ def _depends_on_requests(reason: Reason) -> bool:
     return isinstance(reason, MANAGER_REASONS | NoVictimsSuffice)
 
 
-def _depends_on_other_pods(reason: Reason) -> bool:
-    return isinstance(reason, InsufficientResource | HostPortsTaken)
-
-
 DEFECT_REASONS = (
     KubeletHangs
     | KubeletCrashes
@@ -139,114 +124,12 @@ NO_CPUS = CPUSet()
 _WITHOUT_OVERHEAD = RequestOptions(exclude_overhead=True)
 
 
-class ResourceView(msgspec.Struct, frozen=True, kw_only=True):
-    """A manager's hints for a resource, and the evidence for them.
-
-    Units: cpu in CPUs, memory in bytes, devices in units.
-    """
-
-    hints: ResourceHints
-    requested: int | None
-    """None: the manager gave no hints at all."""
-    enough_if_empty: int | None
-    """The number of NUMA nodes that would suffice if nothing were allocated; hints of this size are preferred."""
-    sites: ResourceEvidence
-    no_hint_reason: NoHintReason | None = None
-    """Why the manager gave no hint, if it gave none."""
-
-
-class RoundView(msgspec.Struct, frozen=True, kw_only=True):
-    """The managers' hints of one round, and their merge by the topology manager."""
-
-    container: str
-    """Empty: the pod as a whole."""
-    resources: tuple[ResourceView, ...]
-    hint: Hint | None
-    """The merged hint; None: the kubelet crashes before the merge."""
-    admits: bool
-    judged_by: JudgedBy | None
-    """The custom policy's judgement; None: the kubelet's own policy."""
-    obstacles: tuple[AffinityObstacle, ...]
-    """Why the hint is not preferred."""
-    combinations: int
-    """Number of combinations of hints that the kubelet tries for it."""
-    proved: bool
-
-
-class ReportedDefect(Report, frozen=True, kw_only=True):
-    """A known defect of the kubelet that affects the decision."""
-
-    text: str
-    type: Literal["Defect"] = "Defect"
-    reason: Reason
-    holders: tuple[CPUHolder, ...]
-    """The holders of CPUs that are assigned a second time."""
-    reserved: CPUSet
-    """Reserved CPUs that are assigned."""
-
-
-class WithoutDefects(msgspec.Struct, frozen=True, kw_only=True):
-    """The decision of a kubelet without its known defects, with all pods reallocated."""
-
-    decision: Decision
-    because: tuple[Reason, ...]
-    placement: Placement | None
-
-
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """The decision of a node about a pod, with all evidence."""
-
-    pod: Pod
-    step: Step
-    policy: str
-    """The topology manager's policy."""
-    scope: str
-    rounds: tuple[RoundView, ...]
-    choices: tuple[tuple[str, tuple[Reason, ...]], ...]
-    """Remarkable facts of each container's allocation (empty name: the whole pod), in order."""
-    refusals: tuple[Reason, ...]
-    """The reasons against the pod, the kubelet's own reason first; pods by name."""
-    placement: Placement | None
-    """The allocations of an admitted pod."""
-    conditions: tuple[ConditionEffect, ...]
-    """The effect of each node condition on the pod, as if it were the only one."""
-    defects: tuple[ReportedDefect, ...]
-    without_defects: WithoutDefects | None
-    counterfactuals: Counterfactuals
-    """The changes that would let it in."""
-    origin: str = ""
-    """The object that creates the pod, e.g. `Deployment web`; empty: none, or unknown."""
-    proof: StatusEvidence | None = None
-    """What the pod's status proves; None: it shows no problem."""
-    observed: tuple[str, ...] = ()
-    """What a cluster reports about the pod besides its status, one sentence each."""
-    runs_on: str = ""
-    """The node that runs the pod; the explanation is about its arrival there, without it."""
-
-    @property
-    def verdict(self) -> Decision:
-        """The decision."""
-        assert self.step.decision is not None
-        return self.step.decision
-
-    @property
-    def kubelet(self) -> KubeletText:
-        """The kubelet's reason and message; empty unless the pod is refused."""
-        return kubelet_text(self.step.because[0]) if self.verdict is Decision.REFUSED else KubeletText("", "")
-
-    @property
-    def is_refused_by_api_server(self) -> bool:
-        """Whether no node sees the pod."""
-        return any(isinstance(reason, APIServerRefusal) for reason in self.step.because)
-
-    @property
-    def combinations(self) -> int:
-        """Number of combinations of hints that the kubelet tries for the pod."""
-        return sum(numa_round.combinations for numa_round in self.rounds)
+class Explanation(ExplainedDecision, frozen=True, kw_only=True):
+    """The decision of a node about a pod, with all evidence; it shows itself as text and in notebooks."""
 
     def text(self, *, width: int = 80, wide: bool = False) -> str:
         """The explanation as `nodewright explain` prints it; ``wide``: with what decided nothing."""
-        from nodewright.predict.explain.explanation_report import explanation_text  # noqa: PLC0415 - needs this module
+        from nodewright.predict.explain.explanation_report import explanation_text  # noqa: PLC0415 - start-up time
 
         return explanation_text([self], width=width, wide=wide)
 
@@ -254,7 +137,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Explanation {self.pod.full_name}: {self.verdict}>"
 
     def _repr_html_(self) -> str:
-        from nodewright.predict.explain.explanation_page import explanation_fragment  # noqa: PLC0415 - needs this module
+        from nodewright.predict.explain.explanation_page import explanation_fragment  # noqa: PLC0415 - start-up time
 
         return explanation_fragment([self], self.step.state)
 
@@ -267,14 +150,7 @@ def creation_refusal(state: NodeState, pod: Pod, because: APIServerRefusal) -> E
         step=Step(state, because=(because,), decision=Decision.REFUSED),
         policy=managers.policy,
         scope=managers.topology.scope,
-        rounds=(),
-        choices=(),
         refusals=(because,),
-        placement=None,
-        conditions=(),
-        defects=(),
-        without_defects=None,
-        counterfactuals=Counterfactuals(),
     )
 
 
@@ -317,16 +193,7 @@ def explanation(state: NodeState, pod: Pod, *, budget: int = BUDGET) -> Explanat
 def _round_view(state: NodeState, pod: Pod, hint_round: HintRound, names: PodNames) -> RoundView:
     merged = hint_round.merged
     if merged is None:
-        return RoundView(
-            container=hint_round.container,
-            resources=(),
-            hint=None,
-            admits=False,
-            judged_by=None,
-            obstacles=(),
-            combinations=0,
-            proved=True,
-        )
+        return RoundView(container=hint_round.container)
     return RoundView(
         container=hint_round.container,
         resources=tuple(_resource_views(state, pod, hint_round, merged, names)),

@@ -6,7 +6,7 @@ from html import escape
 from nodewright.documents.output.html_page import TABLE_STYLE, PageOrigin, html_page
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.step import Decision
-from nodewright.predict.explain.explanation import Explanation
+from nodewright.predict.explain.explained_decision import ExplainedDecision
 from nodewright.predict.explain.reason_tree import NUMACell, NUMATable, ReasonBranch, numa_tables, reason_tree
 from nodewright.predict.explain.suggestion_text import (
     incomplete_search_text,
@@ -38,7 +38,7 @@ article h3 { margin: .8rem 0 .2rem; font-size: 1rem } article ul { margin: .2rem
 
 
 def explanation_page(
-    explanations: Sequence[Explanation], after: NodeState, origin: PageOrigin | None = None
+    explanations: Sequence[ExplainedDecision], after: NodeState, origin: PageOrigin | None = None
 ) -> str:
     """The explanations as one HTML document without scripts and external resources.
 
@@ -70,7 +70,9 @@ def explanation_page(
     )
 
 
-def explanation_fragment(explanations: Sequence[Explanation], after: NodeState, *, title: str = "") -> str:
+def explanation_fragment(
+    explanations: Sequence[ExplainedDecision], after: NodeState, *, title: str = ""
+) -> str:
     """The explanations and the drawing as a part of another page, e.g. of a notebook; its styles stay inside."""
     heading = f"<h3>{escape(title)}</h3>" if title else ""
     style = f"{_FRAGMENT_COLOURS}{TABLE_STYLE}{_STYLE}{_colours()}"
@@ -87,7 +89,7 @@ _FRAGMENT_COLOURS = (
 )
 
 
-def _remedies(explanations: Sequence[Explanation]) -> Iterator[str]:
+def _remedies(explanations: Sequence[ExplainedDecision]) -> Iterator[str]:
     """The refused pods, each with the first change that would let it in."""
     refused = [
         (number, explanation)
@@ -123,7 +125,7 @@ def _legend(after: NodeState) -> str:
     return f'<ul class="legend" aria-label="CPU owners">{entries}</ul>'
 
 
-def _article(explanation: Explanation, anchor: str = "") -> str:
+def _article(explanation: ExplainedDecision, anchor: str = "") -> str:
     tone = {Decision.ADMITTED: "yes", Decision.REFUSED: "no"}.get(explanation.verdict, "warning")
     reason = f" {escape(explanation.kubelet.reason)}" if explanation.kubelet.reason else ""
     origin = f' <span class="soft">({escape(explanation.origin)})</span>' if explanation.origin else ""
@@ -178,7 +180,7 @@ def _numa_cell(cell: NUMACell | None) -> str:
     return f'<td><span class="{tone}">{mark} {escape(cell.text)}</span>{holders}</td>'
 
 
-def _suggestions(explanation: Explanation) -> Iterator[str]:
+def _suggestions(explanation: ExplainedDecision) -> Iterator[str]:
     counterfactuals = explanation.counterfactuals
     if explanation.verdict is not Decision.REFUSED:
         return

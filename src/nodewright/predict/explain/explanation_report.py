@@ -1,10 +1,9 @@
 """The report of explanations, with the numbers behind the text."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from textwrap import wrap
 from typing import Literal
 
-from msgspec import UNSET, UnsetType, field
+from msgspec import UNSET, UnsetType, field, structs
 
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.documents.output.text_layout import wrapped
@@ -22,8 +21,8 @@ from nodewright.model.printable import printable, printable_lines
 from nodewright.model.reasons.reason import Reason, sentence
 from nodewright.model.reasons.status_evidence import StatusEvidence
 from nodewright.model.reasons.topology import AffinityObstacle
-from nodewright.predict.explain.explanation import (
-    Explanation,
+from nodewright.predict.explain.explained_decision import (
+    ExplainedDecision,
     ReportedDefect,
     ResourceView,
     RoundView,
@@ -49,11 +48,14 @@ from nodewright.predict.node_report.report_parts import (
     OpenQuestion,
     ReportedAllocations,
     ReportedUnknownResource,
+    hanging_lines,
     message_origin,
     open_questions,
     pod_allocations,
+    referenced_pod,
     reported_unknown_resources,
 )
+from nodewright.predict.reported import reported
 
 
 class PodName(Report, frozen=True, kw_only=True):
@@ -233,19 +235,16 @@ class ExplanationReport(ReportDocument, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-def explained_pod(explanation: Explanation) -> ExplainedPod:
+def explained_pod(explanation: ExplainedDecision) -> ExplainedPod:
     """The explanation of a pod as a part of the report."""
     pod, result, kubelet = explanation.pod, explanation.step, explanation.kubelet
     counterfactuals = explanation.counterfactuals
-    (name,) = _names([pod])
-    return ExplainedPod(
-        name=name.name,
-        namespace=name.namespace,
-        uid=pod.uid,
+    return reported(
+        ExplainedPod,
+        explanation,
+        **structs.asdict(referenced_pod(pod)),
         qos_class=qos_class(pod),
-        verdict=explanation.verdict,
         admitted=explanation.verdict is Decision.ADMITTED,
-        origin=explanation.origin or UNSET,
         failed=UNSET if explanation.proof is None else failed_pod_report(explanation.proof, explanation),
         observed=explanation.observed or UNSET,
         reason=kubelet.reason or UNSET,
@@ -263,9 +262,7 @@ def explained_pod(explanation: Explanation) -> ExplainedPod:
         ),
         placement=UNSET if explanation.placement is None else pod_allocations(explanation.placement),
         preempted=_names(victim.pod for victim in (result.victims.victims if result.victims else ())),
-        combinations=explanation.combinations,
         stall=_stall(explanation),
-        defects=explanation.defects,
         without_defects=_without_defects(explanation.without_defects),
         suggestions=tuple(map(_suggestion, counterfactuals.suggestions)),
         ineffective=counterfactuals.ineffective,
@@ -274,52 +271,46 @@ def explained_pod(explanation: Explanation) -> ExplainedPod:
     )
 
 
-def _stall(explanation: Explanation) -> MergeStall:
+def _stall(explanation: ExplainedDecision) -> MergeStall:
     least, most = merge_duration_s(explanation)
     return MergeStall(least_seconds=round(least, 3), most_seconds=round(most, 3), warned=most >= LONG_MERGE_S)
 
 
 def _suggestion(suggestion: Suggestion) -> PodSuggestion:
-    return PodSuggestion(
-        suggestion=reported_suggestion(suggestion),
-        reallocated_pods=suggestion.reallocated_pods,
-        preempts=_names(suggestion.preempts),
-    )
+    text = reported_suggestion(suggestion)
+    return reported(PodSuggestion, suggestion, suggestion=text, preempts=_names(suggestion.preempts))
 
 
 def _condition(effect: ConditionEffect) -> ReportedCondition:
     scheduler, kubelet = effect.scheduler, effect.kubelet
     return ReportedCondition(
         type=effect.condition,
-        taint=TaintOfCondition(key=effect.taint.key, effect=effect.taint.effect),
+        taint=reported(TaintOfCondition, effect.taint),
         scheduler=ConditionAnswer(passes=scheduler.admits, because=scheduler),
         kubelet=ConditionAnswer(passes=kubelet.admits, because=kubelet),
     )
 
 
-def _topology_manager(explanation: Explanation) -> TopologyManagerReport:
+def _topology_manager(explanation: ExplainedDecision) -> TopologyManagerReport:
     by = explanation.rounds[0].judged_by if explanation.rounds else None
-    return TopologyManagerReport(
-        policy=explanation.policy,
-        scope=explanation.scope,
-        judged_by=UNSET
-        if by is None
-        else ReportedJudgement(policy=by.policy, said=by.said, is_kubelets=False),
+    return reported(
+        TopologyManagerReport,
+        explanation,
+        judged_by=UNSET if by is None else reported(ReportedJudgement, by, is_kubelets=False),
         rounds=tuple(map(_round, explanation.rounds)),
     )
 
 
 def _round(numa_round: RoundView) -> RoundReport:
     hint = numa_round.hint
-    return RoundReport(
+    return reported(
+        RoundReport,
+        numa_round,
         container=numa_round.container or None,
-        admits=numa_round.admits,
         numa=UNSET if hint is None else None if hint.numa is None else tuple(hint.numa),
         preferred=UNSET if hint is None else hint.preferred,
         proved=UNSET if hint is None else numa_round.proved,
-        combinations=numa_round.combinations,
         resources=tuple(map(_resource_hints, numa_round.resources)),
-        obstacles=numa_round.obstacles,
     )
 
 
@@ -349,22 +340,22 @@ def _without_defects(view: WithoutDefects | None) -> VerdictWithoutDefects | Uns
 
 
 def _names(pods: Iterable[Pod]) -> tuple[PodName, ...]:
-    return tuple(
-        PodName(name=pod.metadata.name, namespace=pod.metadata.namespace or "default") for pod in pods
-    )
+    return tuple(reported(PodName, referenced_pod(pod)) for pod in pods)
 
 
 MIN_WIDTH, MAX_WIDTH = 40, 100
 INDENT_STEP = 2
 
 
-def explanation_text(explanations: Sequence[Explanation], *, width: int = 80, wide: bool = False) -> str:
+def explanation_text(
+    explanations: Sequence[ExplainedDecision], *, width: int = 80, wide: bool = False
+) -> str:
     """The explanations one after the other; ``wide`` includes details that did not decide anything."""
     width = max(min(width, MAX_WIDTH), MIN_WIDTH)
     return "\n".join(printable_lines(_lines(explanation, width, wide=wide)) for explanation in explanations)
 
 
-def _lines(explanation: Explanation, width: int, *, wide: bool) -> Iterator[str]:
+def _lines(explanation: ExplainedDecision, width: int, *, wide: bool) -> Iterator[str]:
     kubelet, proof = explanation.kubelet, explanation.proof
     reason = f" ({kubelet.reason})" if kubelet.reason else ""
     origin = f" ({explanation.origin})" if explanation.origin else ""
@@ -425,7 +416,7 @@ def _branch(branch: ReasonBranch, width: int, indent: int, *, wide: bool) -> Ite
         yield from _branch(child, width, indent + INDENT_STEP, wide=wide)
 
 
-def _suggestion_lines(explanation: Explanation, width: int, *, wide: bool) -> Iterator[str]:
+def _suggestion_lines(explanation: ExplainedDecision, width: int, *, wide: bool) -> Iterator[str]:
     counterfactuals = explanation.counterfactuals
     if explanation.step.decision is not Decision.REFUSED or explanation.is_refused_by_api_server:
         return
@@ -445,15 +436,8 @@ def _suggestion_lines(explanation: Explanation, width: int, *, wide: bool) -> It
 
 
 def _wrapped(text: str, width: int, indent: int) -> list[str]:
-    text, width = printable(text), max(width, indent + 30)
-    first, *words = text.split(" ")
+    width = max(width, indent + 30)
+    first, *words = printable(text).split(" ")
     if first and all(words):
         return wrapped([" " * indent + first, *words], width, joint=" ", indent=indent + INDENT_STEP)
-    return wrap(
-        text,
-        width,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * (indent + INDENT_STEP),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return hanging_lines(text, width, indent)

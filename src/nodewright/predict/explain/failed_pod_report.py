@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Literal, assert_never
+from typing import Literal
 
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
@@ -15,7 +15,8 @@ from nodewright.model.reasons.status_evidence import (
     StatusEvidence,
     StatusFact,
 )
-from nodewright.predict.explain.explanation import Explanation
+from nodewright.predict.explain.explained_decision import ExplainedDecision
+from nodewright.predict.reported import reported
 
 
 class VerdictChange(StrEnum):
@@ -33,7 +34,7 @@ class VerdictChange(StrEnum):
     """The pod had been admitted, so there is no refusal to compare with."""
 
 
-def failed_pod_lines(proof: StatusEvidence, current: Explanation) -> Iterator[str]:
+def failed_pod_lines(proof: StatusEvidence, current: ExplainedDecision) -> Iterator[str]:
     """What the status proves and how the current decision differs, one sentence a line."""
     yield from proof_lines(proof)
     yield verdict_change_text(proof, current)
@@ -48,7 +49,7 @@ def failed_pod_lines(proof: StatusEvidence, current: Explanation) -> Iterator[st
                 yield f"{name}: {amount} {readable_amount(name, was)} then, {readable_amount(name, is_now)} now"
 
 
-def verdict_change(proof: StatusEvidence, current: Explanation) -> VerdictChange:
+def verdict_change(proof: StatusEvidence, current: ExplainedDecision) -> VerdictChange:
     """How the current decision compares with the recorded one."""
     if proof.cause is not FailureCause.REJECTED:
         return VerdictChange.ENDED_LATER
@@ -63,7 +64,7 @@ def verdict_change(proof: StatusEvidence, current: Explanation) -> VerdictChange
 
 
 def _shortages_then_and_now(
-    proof: StatusEvidence, current: Explanation
+    proof: StatusEvidence, current: ExplainedDecision
 ) -> tuple[tuple[InsufficientResource, InsufficientResource], ...]:
     """Each shortage that the message proves, with the node's current numbers, whether short or not."""
     if proof.cause is not FailureCause.REJECTED:
@@ -72,7 +73,7 @@ def _shortages_then_and_now(
     return tuple((shortage, _current_amounts(shortage.resource, current)) for shortage in then)
 
 
-def _current_amounts(resource: str, current: Explanation) -> InsufficientResource:
+def _current_amounts(resource: str, current: ExplainedDecision) -> InsufficientResource:
     state = current.step.state
     requested = {**scheduler_requests(current.pod), PODS: 1}.get(resource, 0)
     used = {**state.usage.requests, PODS: state.usage.pods}.get(resource, 0)
@@ -120,29 +121,25 @@ _HEADLINES = {
 }
 
 
-def verdict_change_text(proof: StatusEvidence, current: Explanation) -> str:
+def verdict_change_text(proof: StatusEvidence, current: ExplainedDecision) -> str:
     """How the node's current decision compares with the recorded one, as a sentence."""
     change = verdict_change(proof, current)
-    match change:
-        case VerdictChange.SAME:
-            return "the node as described refuses it with the same message"
-        case VerdictChange.OTHER_NUMBERS:
-            return "the node as described refuses it for the same reason, with other numbers"
-        case VerdictChange.OTHER_REASON:
-            return f"the node as described also refuses it, for another reason: {current.kubelet.reason}"
-        case VerdictChange.ADMITTED:
-            return "the node as described would admit it: its state has changed since"
-        case VerdictChange.UNDECIDED:
-            return "it is undecided whether the node as described would admit it"
-        case VerdictChange.ENDED_LATER if proof.cause in _RUNNING:
-            return (
-                "below is the decision of the node as described if the pod were created now; it is about requests, not "
-                "about the memory that containers use while they run"
-            )
-        case VerdictChange.ENDED_LATER:
-            return "below is the decision of the node as described if the pod were created now"
-        case _:
-            assert_never(change)
+    text = _CHANGES[change]
+    if change is VerdictChange.OTHER_REASON:
+        text += current.kubelet.reason
+    if change is VerdictChange.ENDED_LATER and proof.cause in _RUNNING:
+        text += "; it is about requests, not about the memory that containers use while they run"
+    return text
+
+
+_CHANGES = {
+    VerdictChange.SAME: "the node as described refuses it with the same message",
+    VerdictChange.OTHER_NUMBERS: "the node as described refuses it for the same reason, with other numbers",
+    VerdictChange.OTHER_REASON: "the node as described also refuses it, for another reason: ",
+    VerdictChange.ADMITTED: "the node as described would admit it: its state has changed since",
+    VerdictChange.UNDECIDED: "it is undecided whether the node as described would admit it",
+    VerdictChange.ENDED_LATER: "below is the decision of the node as described if the pod were created now",
+}
 
 
 class ThenAndNow(Report, frozen=True, kw_only=True):
@@ -170,18 +167,16 @@ class FailedPodReport(Report, frozen=True, kw_only=True):
     amounts: tuple[ThenAndNow, ...]
 
 
-def failed_pod_report(proof: StatusEvidence, current: Explanation) -> FailedPodReport:
+def failed_pod_report(proof: StatusEvidence, current: ExplainedDecision) -> FailedPodReport:
     """What the status proves and what the node decides now."""
-    return FailedPodReport(
+    return reported(
+        FailedPodReport,
+        proof,
         ending=proof.cause,
-        reason=proof.reason,
-        message=proof.message,
         proves=tuple(fact.sentence() for fact in proof.facts),
-        facts=proof.facts,
         comparison=verdict_change(proof, current),
         text=tuple(failed_pod_lines(proof, current)),
         not_proved=proof.open_questions,
-        remedies=proof.remedies,
         amounts=tuple(
             ThenAndNow(then=then, now=now) for then, now in _shortages_then_and_now(proof, current)
         ),
@@ -215,14 +210,12 @@ class StatusReport(ReportDocument, frozen=True, kw_only=True):
 
 def status_findings(pod: Pod, proof: StatusEvidence) -> PodStatusFindings:
     """What the status of the pod proves, as a part of the report."""
-    return PodStatusFindings(
+    return reported(
+        PodStatusFindings,
+        proof,
         name=pod.metadata.name,
         namespace=pod.metadata.namespace or "default",
         ending=proof.cause,
-        reason=proof.reason,
-        message=proof.message,
         proves=tuple(fact.sentence() for fact in proof.facts),
-        facts=proof.facts,
         not_proved=proof.open_questions,
-        remedies=proof.remedies,
     )

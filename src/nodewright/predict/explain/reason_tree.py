@@ -16,8 +16,14 @@ from nodewright.model.reasons.devices import DeviceHolder, DevicesAt, NotEnoughD
 from nodewright.model.reasons.reason import Reason, sentence
 from nodewright.model.reasons.topology import AffinityObstacle, NoCommonNUMA, NothingPreferred
 from nodewright.model.values.idset import CPUSet, NUMASet
-from nodewright.predict.explain.explanation import Explanation, ReportedDefect, ResourceView, RoundView
+from nodewright.predict.explain.explained_decision import (
+    ExplainedDecision,
+    ReportedDefect,
+    ResourceView,
+    RoundView,
+)
 from nodewright.predict.explain.suggestion_text import kubelet_effect, scheduler_effect
+from nodewright.predict.node_report.report_parts import counted
 
 BranchTone: TypeAlias = Literal["plain", "yes", "no", "warning"]
 
@@ -32,7 +38,7 @@ class ReasonBranch(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is shown only in wide output."""
 
 
-def reason_tree(explanation: Explanation, *, details: bool = True) -> tuple[ReasonBranch, ...]:
+def reason_tree(explanation: ExplainedDecision, *, details: bool = True) -> tuple[ReasonBranch, ...]:
     """The reasons for the decision; without ``details`` some branches that are shown only in wide output may be absent."""
     sections = tuple(_sections(explanation, details=details))
     if sections or explanation.step.decision is not Decision.ADMITTED:
@@ -44,7 +50,7 @@ def reason_tree(explanation: Explanation, *, details: bool = True) -> tuple[Reas
     )
 
 
-def _sections(explanation: Explanation, *, details: bool) -> Iterator[ReasonBranch]:
+def _sections(explanation: ExplainedDecision, *, details: bool) -> Iterator[ReasonBranch]:
     reasons = [refusal for refusal in explanation.refusals if not isinstance(refusal, NoCommonNUMA)]
     if reasons:
         yield ReasonBranch(text="Why it is not admitted", tone="no", children=tuple(map(_refusal, reasons)))
@@ -70,7 +76,7 @@ def _sections(explanation: Explanation, *, details: bool) -> Iterator[ReasonBran
     yield from _warnings(explanation)
 
 
-def _policy(explanation: Explanation) -> str:
+def _policy(explanation: ExplainedDecision) -> str:
     """The topology policy that judged, and whether it is the kubelet's."""
     by = explanation.rounds[0].judged_by
     if by is None:
@@ -80,7 +86,7 @@ def _policy(explanation: Explanation) -> str:
     return f"topology manager policy {explanation.policy}, {by.choice()}"
 
 
-def _conditions(explanation: Explanation) -> Iterator[ReasonBranch]:
+def _conditions(explanation: ExplainedDecision) -> Iterator[ReasonBranch]:
     for condition in explanation.conditions:
         effects = (
             ReasonBranch(
@@ -113,7 +119,7 @@ def _refusal(reason: Reason) -> ReasonBranch:
 # ---------------------------------------------------------------- NUMA nodes
 
 
-def _round(explanation: Explanation, numa_round: RoundView, *, details: bool) -> ReasonBranch:
+def _round(explanation: ExplainedDecision, numa_round: RoundView, *, details: bool) -> ReasonBranch:
     title = f"container {numa_round.container}" if numa_round.container else "all containers together"
     if numa_round.hint is None:
         return ReasonBranch(text=title, tone="no")
@@ -174,7 +180,7 @@ def _resource(view: ResourceView, *, is_detail: bool, details: bool) -> ReasonBr
         # Its manager prefers this set, but the policy admits single NUMA nodes only.
         needs += ", the fewest possible, but more than one"
     elif fewest is not None:
-        needs += f"; {_count(fewest)} would suffice if nothing were allocated, so it is not preferred"
+        needs += f"; {counted(fewest, 'NUMA node')} would suffice if nothing were allocated, so it is not preferred"
     return ReasonBranch(text=needs, tone="no", children=sites)
 
 
@@ -194,7 +200,7 @@ def _site_branches(resource: str, sites: ResourceEvidence) -> tuple[ReasonBranch
     return tuple(ReasonBranch(text=text) for text in sites_of(resource, sites))
 
 
-def _merged(explanation: Explanation, numa_round: RoundView) -> ReasonBranch:
+def _merged(explanation: ExplainedDecision, numa_round: RoundView) -> ReasonBranch:
     assert numa_round.hint is not None
     anything = "any NUMA node" if numa_round.hint.preferred else "no common NUMA node"
     where = f"{{{numa_round.hint.numa}}}" if numa_round.hint.numa is not None else anything
@@ -229,7 +235,7 @@ def numa_sets_text(preferred: Sequence[NUMASet]) -> str:
 # ---------------------------------------------------------------- allocations
 
 
-def _allocations(explanation: Explanation) -> Iterator[ReasonBranch]:
+def _allocations(explanation: ExplainedDecision) -> Iterator[ReasonBranch]:
     placement = explanation.placement
     assert placement is not None
     remarks = dict(explanation.choices)
@@ -278,7 +284,7 @@ NS_PER_COMBINATION = (280, 410)
 """Measured duration of one combination of hints in the kubelet (Go 1.26, one core of an AMD EPYC), least and most."""
 
 
-def _warnings(explanation: Explanation) -> Iterator[ReasonBranch]:
+def _warnings(explanation: ExplainedDecision) -> Iterator[ReasonBranch]:
     if explanation.defects:
         children = [
             ReasonBranch(text=defect.text, tone="warning", children=tuple(_holders(defect)))
@@ -306,7 +312,7 @@ def _holders(defect: ReportedDefect) -> Iterator[ReasonBranch]:
         yield ReasonBranch(text=f"{cpus_text(defect.reserved)}: reserved for the system")
 
 
-def merge_duration_s(explanation: Explanation) -> tuple[float, float]:
+def merge_duration_s(explanation: ExplainedDecision) -> tuple[float, float]:
     """Estimated time that a real kubelet spends merging hints, least and most.
 
     Units: seconds.
@@ -327,7 +333,7 @@ def duration_text(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.1f} s"
 
 
-def _result_without_defects(explanation: Explanation) -> Iterator[str]:
+def _result_without_defects(explanation: ExplainedDecision) -> Iterator[str]:
     corrected = explanation.without_defects
     if corrected is None:
         return
@@ -344,10 +350,6 @@ def _amount(resource: str, amount: int | None) -> str:
     if amount is None:
         return "some"
     return readable_amount(resource, amount) if is_in_bytes(resource) else str(amount)
-
-
-def _count(count: int) -> str:
-    return "1 NUMA node" if count == 1 else f"{count} NUMA nodes"
 
 
 def sites_of(resource: str, sites: ResourceEvidence) -> tuple[str, ...]:
@@ -383,8 +385,7 @@ def _alike(resource: str, site: CPUsOfNUMA | MemorySite | DeviceSite) -> str:
         case MemorySite(left=left) if len(left.group) <= 1:
             return f"{readable_amount(resource, left.free)} of {readable_amount(resource, left.allocatable)} free"
         case DeviceSite(at=at) if len(at.numa) == 1 and not site.stranded:
-            unhealthy = f", {at.registered - at.healthy} not healthy" if at.healthy < at.registered else ""
-            return f"{at.free} of {at.registered} free{unhealthy}"
+            return _free_devices(at)
         case _:
             return ""
 
@@ -415,11 +416,14 @@ def _site(resource: str, site: CPUsOfNUMA | MemorySite | DeviceSite) -> str:
 
 def devices_at_text(place: DevicesAt) -> str:
     """The devices of a place, and how many are free."""
-    where = numa_text(place.numa) if place.numa else "no NUMA node"
+    return f"{numa_text(place.numa) if place.numa else 'no NUMA node'}: {_free_devices(place)}"
+
+
+def _free_devices(place: DevicesAt) -> str:
     unhealthy = (
         f", {place.registered - place.healthy} not healthy" if place.healthy < place.registered else ""
     )
-    return f"{where}: {place.free} of {place.registered} free{unhealthy}"
+    return f"{place.free} of {place.registered} free{unhealthy}"
 
 
 def device_holder_text(holder: DeviceHolder) -> str:
@@ -491,7 +495,7 @@ class NUMATable(msgspec.Struct, frozen=True):
     rows: tuple[NUMARow, ...]
 
 
-def numa_tables(explanation: Explanation) -> tuple[NUMATable, ...]:
+def numa_tables(explanation: ExplainedDecision) -> tuple[NUMATable, ...]:
     """A table for each round of the topology manager in which a manager knows what is free."""
     return tuple(
         table
@@ -502,20 +506,20 @@ def numa_tables(explanation: Explanation) -> tuple[NUMATable, ...]:
 
 def _round_table(container: str, views: Iterable[ResourceView]) -> NUMATable | None:
     columns = [
-        (NUMAColumn(view.hints.resource, _requested(view), _hint(view)), view.requested, view.sites)
+        (
+            NUMAColumn(resource, _cell_amount(resource, view.requested), _hint(view)),
+            view.requested,
+            view.sites,
+        )
         for view in views
-        if view.sites and view.hints.resource
+        if view.sites and (resource := view.hints.resource)
     ]
     return _table(container, columns) if columns else None
 
 
-def _requested(view: ResourceView) -> str:
-    if view.requested is None:
+def _cell_amount(resource: str, amount: int | None) -> str:
+    if amount is None:
         return "some"
-    return _cell_amount(view.hints.resource, view.requested)
-
-
-def _cell_amount(resource: str, amount: int) -> str:
     return readable_amount(resource, amount) if is_in_bytes(resource) else f"{amount:,}"
 
 

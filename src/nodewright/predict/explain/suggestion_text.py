@@ -172,31 +172,24 @@ def _setting(setting: Setting) -> str:
 
 def scheduler_effect(effect: ConditionEffect) -> str:
     """The decision of a scheduler that honours taints."""
-    match effect.scheduler:
-        case PressureAdmission.TOLERATES:
-            return "the scheduler may choose the node: the pod tolerates the taint"
-        case PressureAdmission.NOT_SCHEDULED:
-            return "no scheduler is involved: the pod is static, or a mirror pod"
-        case PressureAdmission.NONE:
-            return "the scheduler skips the node: the pod does not tolerate the taint"
-        case PressureAdmission.NO_CONDITION | PressureAdmission.CRITICAL | PressureAdmission.NOT_BEST_EFFORT:
-            raise AssertionError(effect.scheduler)
-        case _:
-            assert_never(effect.scheduler)
+    return _SCHEDULER_EFFECTS[effect.scheduler]
+
+
+_SCHEDULER_EFFECTS = {
+    PressureAdmission.TOLERATES: "the scheduler may choose the node: the pod tolerates the taint",
+    PressureAdmission.NOT_SCHEDULED: "no scheduler is involved: the pod is static, or a mirror pod",
+    PressureAdmission.NONE: "the scheduler skips the node: the pod does not tolerate the taint",
+}
 
 
 def kubelet_effect(effect: ConditionEffect) -> str:
     """The kubelet's decision, if this were the only condition."""
-    match effect.kubelet:
-        case PressureAdmission.CRITICAL:
-            return "the kubelet admits it: the pod is critical"
-        case PressureAdmission.NOT_BEST_EFFORT:
-            return "the kubelet admits it: the pod is not best effort"
-        case PressureAdmission.TOLERATES:
-            return "the kubelet admits it: the pod tolerates the taint"
-        case PressureAdmission.NONE:
-            return "the kubelet rejects it, even if it is bound to the node"
-        case PressureAdmission.NO_CONDITION | PressureAdmission.NOT_SCHEDULED:
-            raise AssertionError(effect.kubelet)
-        case _:
-            assert_never(effect.kubelet)
+    return _KUBELET_EFFECTS[effect.kubelet]
+
+
+_KUBELET_EFFECTS = {
+    PressureAdmission.CRITICAL: "the kubelet admits it: the pod is critical",
+    PressureAdmission.NOT_BEST_EFFORT: "the kubelet admits it: the pod is not best effort",
+    PressureAdmission.TOLERATES: "the kubelet admits it: the pod tolerates the taint",
+    PressureAdmission.NONE: "the kubelet rejects it, even if it is bound to the node",
+}

@@ -1,6 +1,6 @@
 """The input of `nodewright lint`: the objects in the files, and the nodes, limit ranges and quotas around them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import PurePath
@@ -115,12 +115,8 @@ class _LintInputBuilder:
         }
         context = LintContext(
             nodes=tuple(sorted(self.nodes, key=lambda node: node.name)),
-            limit_ranges=_by_namespace(
-                obj for obj in inventory.objects if isinstance(obj.manifest.object, LimitRange)
-            ),
-            quotas=_by_namespace(
-                obj for obj in inventory.objects if isinstance(obj.manifest.object, ResourceQuota)
-            ),
+            limit_ranges=_by_namespace(inventory, LimitRange),
+            quotas=_by_namespace(inventory, ResourceQuota),
             terminating=frozenset(
                 obj.manifest.name
                 for obj in inventory.objects
@@ -231,7 +227,32 @@ class _LintInputBuilder:
     ) -> None:
         spec = None if profile is None else profile.spec
         release = self.release if spec is None else release_table(spec.kubernetes_version)
-        subject = _config(document, place, spec, number=len(self.subjects), prefix=prefix, release=release)
+        typed = {"apiVersion": GROUP_VERSION, "kind": KUBELET_KIND, **document}
+        decoded = _decoded(typed, place.source, release)
+        machine = None if spec is None else spec.machine_info
+        version = 2 if spec is None else spec.cgroup_version
+        complete = complete_config(decoded.value, release=release, machine=machine, cgroup_version=version)
+        readable = spec is not None and not parse_reservations(complete.config, machine).faults
+        subject = ConfigSubject(
+            number=len(self.subjects),
+            name=place.label.removeprefix(KUBELET_KIND).strip() or PurePath(place.source).name,
+            document=document,
+            settled=complete,
+            faults=tuple(
+                ConfigFault(
+                    stage=ConfigStage.DECODING, text=fault.message, path=fault.path, value=fault.value
+                )
+                for fault in decoded.faults
+            ),
+            unknown_fields=decoded.unknown_fields,
+            prefix=prefix,
+            machine=machine,
+            resources=node_resources(spec.machine_info, spec.root_fs_capacity, complete.config)
+            if spec is not None and readable
+            else None,
+            cgroup_version=version,
+            release=release.name,
+        )
         self._add(subject, place)
 
     def _add_node(self, name: str, profile: NodeProfile) -> None:
@@ -251,41 +272,6 @@ class _LintInputBuilder:
         started = initial_node(parts)
         if not isinstance(started, Refused) and not parts.resources.over_reserved:
             self.nodes.append(LintNode(name, started.value))
-
-
-def _config(
-    document: Mapping[str, Any],
-    place: ObjectLocation,
-    spec: NodeProfileSpec | None,
-    *,
-    number: int,
-    prefix: str,
-    release: ReleaseTable,
-) -> ConfigSubject:
-    typed = {"apiVersion": GROUP_VERSION, "kind": KUBELET_KIND, **document}
-    decoded = _decoded(typed, place.source, release)
-    machine = None if spec is None else spec.machine_info
-    version = 2 if spec is None else spec.cgroup_version
-    complete = complete_config(decoded.value, release=release, machine=machine, cgroup_version=version)
-    readable = spec is not None and not parse_reservations(complete.config, machine).faults
-    return ConfigSubject(
-        number=number,
-        name=place.label.removeprefix(KUBELET_KIND).strip() or PurePath(place.source).name,
-        document=document,
-        settled=complete,
-        faults=tuple(
-            ConfigFault(stage=ConfigStage.DECODING, text=fault.message, path=fault.path, value=fault.value)
-            for fault in decoded.faults
-        ),
-        unknown_fields=decoded.unknown_fields,
-        prefix=prefix,
-        machine=machine,
-        resources=node_resources(spec.machine_info, spec.root_fs_capacity, complete.config)
-        if spec is not None and readable
-        else None,
-        cgroup_version=version,
-        release=release.name,
-    )
 
 
 def _decoded(document: dict[str, Any], source: str, release: ReleaseTable) -> Decoded[KubeletConfiguration]:
@@ -316,10 +302,11 @@ def _folder(source: str) -> str:
     return PurePath(source).parent.as_posix()
 
 
-def _by_namespace(entries: Iterable[InventoryObject]) -> dict[str, tuple[Any, ...]]:
+def _by_namespace(inventory: Inventory, kind: type) -> dict[str, tuple[Any, ...]]:
     objects: dict[str, list[Any]] = {}
-    for entry in entries:
-        objects.setdefault(entry.manifest.namespace, []).append(entry.manifest.object)
+    for manifest in (entry.manifest for entry in inventory.objects):
+        if isinstance(manifest.object, kind):
+            objects.setdefault(manifest.namespace, []).append(manifest.object)
     return {
         name: tuple(sorted(items, key=lambda item: str(item.metadata.name)))
         for name, items in objects.items()

@@ -37,16 +37,26 @@ class SubjectContainer(NamedTuple):
         return f"{self.path}.resources"
 
 
-class PodSubject(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """A Pod or a workload, with the pod that it creates."""
+class NamespacedSubject(msgspec.Struct, frozen=True, eq=False):
+    """An object of a namespace."""
 
     number: int
     """The index of the object in the order of the files."""
-    kind: str
     name: str
     namespace: str
     document: Mapping[str, Any]
     """The object as written."""
+
+    @property
+    def full_name(self) -> str:
+        """Namespace and name."""
+        return f"{self.namespace}/{self.name}"
+
+
+class PodSubject(NamespacedSubject, frozen=True, eq=False, dict=True):
+    """A Pod or a workload, with the pod that it creates."""
+
+    kind: str
     prefix: str
     """The path of the pod within the object, with a trailing dot; empty in a Pod."""
     as_written: Pod
@@ -57,11 +67,6 @@ class PodSubject(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The pod as a node receives it."""
     is_static: bool = False
     """Whether a kubelet reads it from a file and not from the API server."""
-
-    @property
-    def full_name(self) -> str:
-        """Namespace and name."""
-        return f"{self.namespace}/{self.name}"
 
     @property
     def is_scheduled(self) -> bool:
@@ -148,36 +153,18 @@ class ConfigSubject(msgspec.Struct, frozen=True, eq=False):
         return self.config.memory_manager_policy == "Static"
 
 
-class LimitRangeSubject(msgspec.Struct, frozen=True, eq=False):
+class LimitRangeSubject(NamespacedSubject, frozen=True, eq=False):
     """A LimitRange."""
 
-    number: int
-    name: str
-    namespace: str
-    document: Mapping[str, Any]
     limit_range: LimitRange
     kind: str = "LimitRange"
 
-    @property
-    def full_name(self) -> str:
-        """Namespace and name."""
-        return f"{self.namespace}/{self.name}"
 
-
-class QuotaSubject(msgspec.Struct, frozen=True, eq=False):
+class QuotaSubject(NamespacedSubject, frozen=True, eq=False):
     """A ResourceQuota."""
 
-    number: int
-    name: str
-    namespace: str
-    document: Mapping[str, Any]
     quota: ResourceQuota
     kind: str = "ResourceQuota"
-
-    @property
-    def full_name(self) -> str:
-        """Namespace and name."""
-        return f"{self.namespace}/{self.name}"
 
 
 Subject: TypeAlias = PodSubject | ConfigSubject | LimitRangeSubject | QuotaSubject

@@ -42,6 +42,7 @@ from nodewright.predict.lint.lint_model import (
     Subject,
     SuggestedEdit,
 )
+from nodewright.predict.reported import reported
 
 _CONSEQUENCE_BY_KIND = {
     "DaemonSet": "the DaemonSet controller recreates it at once, without end",
@@ -96,9 +97,7 @@ def _words(value: Any) -> str:
         return sentence(value)
     if isinstance(value, Suggestion):
         return suggestion_text(value)
-    if isinstance(value, MustSpecify | QuotaExceeded):
-        return value.message()
-    if isinstance(value, LimitReason):
+    if isinstance(value, MustSpecify | QuotaExceeded | LimitReason):
         return value.message()
     if isinstance(value, Reason):
         reason = kubelet_text(value).reason
@@ -130,6 +129,9 @@ class LintFinding(msgspec.Struct, frozen=True, kw_only=True):
     location: ObjectLocation | None = None
     """The object; None: a finding about a comment."""
 
+    def __str__(self) -> str:
+        return f"{self.position}: {self.rule.severity}: {self.text} [{self.rule.id}]"
+
 
 def lint_report_text(
     findings: Sequence[LintFinding], *, objects: int, quiet: bool = False, summary: bool = False
@@ -137,7 +139,7 @@ def lint_report_text(
     """One line a finding with the edit below it, then the counts, unless ``quiet``; ``summary``: by namespace."""
     lines = []
     for finding in findings:
-        lines.append(f"{finding.position}: {finding.rule.severity}: {finding.text} [{finding.rule.id}]")
+        lines.append(str(finding))
         lines.append(
             f"    fix in {finding.subject}: {finding.fix}" if finding.fix else f"    in {finding.subject}"
         )
@@ -262,12 +264,7 @@ def lint_report_junit(findings: Sequence[LintFinding], subjects: Sequence[tuple[
             JUnitCase(
                 name=name,
                 failure="; ".join(f"{finding.rule.id}: {finding.text}" for finding in matching[:1]),
-                details="\n".join(
-                    printable(
-                        f"{finding.position}: {finding.rule.severity}: {finding.text} [{finding.rule.id}]"
-                    )
-                    for finding in matching
-                ),
+                details="\n".join(printable(str(finding)) for finding in matching),
                 file=position.file,
                 line=matching[0].position.line if matching else position.line,
             )
@@ -284,16 +281,13 @@ def _sarif_rule(rule: LintRule) -> SARIFRule:
 
 
 def _reported_finding(finding: LintFinding) -> ReportedFinding:
-    return ReportedFinding(
+    return reported(
+        ReportedFinding,
+        finding,
+        **msgspec.structs.asdict(finding.position),
         rule=finding.rule.id,
         severity=finding.rule.severity,
-        file=finding.position.file,
-        line=finding.position.line,
-        column=finding.position.column,
-        subject=finding.subject,
-        path=finding.path,
         message=finding.text,
-        facts=finding.facts,
         fix=tuple(map(_reported_edit, finding.edits)),
     )
 
@@ -301,9 +295,7 @@ def _reported_finding(finding: LintFinding) -> ReportedFinding:
 def _reported_edit(edit: SuggestedEdit) -> ReportedEdit:
     if edit.needs_value:
         return ReportedEdit(path=edit.path, choose=True)
-    if edit.value is None:
-        return ReportedEdit(path=edit.path, remove=True)
-    return ReportedEdit(path=edit.path, value=edit.value)
+    return reported(ReportedEdit, edit, remove=True if edit.value is None else UNSET)
 
 
 def _counted(count: int, noun: str) -> str:
@@ -337,8 +329,6 @@ def rule_page(rule: LintRule) -> str:
         page.rationale,
         "## What to do",
         page.remedy,
-    ]
-    parts += [
         f"## Bad{_node_options(rule)}",
         f"```yaml\n{page.bad}```",
         "## Good",
@@ -346,10 +336,7 @@ def rule_page(rule: LintRule) -> str:
     ]
     if page.kubelet_config:
         parts += ["## The kubelet of the examples", f"```yaml\n{page.kubelet_config}```"]
-    parts += [
-        "## Suppress",
-        _SUPPRESS.format(rule=rule.id),
-    ]
+    parts += ["## Suppress", _SUPPRESS.format(rule=rule.id)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -40,6 +40,7 @@ from nodewright.model.kubernetes.resource_names import CPU, MEMORY, amount_text
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.fact import KubeletText
 from nodewright.predict.node_report.report_parts import NodeOfReport, node_of_report
+from nodewright.predict.reported import reported
 
 
 class CgroupReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,15 +188,15 @@ class CgroupFilesReport(ReportDocument, frozen=True, kw_only=True):
 def cgroup_files_report(report: CgroupReport) -> CgroupFilesReport:
     """The content of the report as it is encoded."""
     rules, comparison = report.rules, report.comparison
-    return CgroupFilesReport(
+    return reported(
+        CgroupFilesReport,
+        report,
         node=node_of_report(report.config),
         cgroup_version=rules.version,
         cgroup_driver=rules.driver,
         groups=tuple(reported_cgroup(group, rules.version) for group in report.groups),
         refused=report.refusals,
         comparison=UNSET if comparison is None else _reported_comparison(comparison, rules.version),
-        skipped=report.skipped,
-        warnings=report.warnings,
     )
 
 
@@ -219,19 +220,14 @@ def _shown(files: Iterable[CgroupFile]) -> list[CgroupFile]:
 
 
 def _title(group: PlannedCgroup) -> str:
-    match group.level:
-        case CgroupLevel.DAEMONS:
-            return "daemons"
-        case CgroupLevel.NODE:
-            return "all pods"
-        case CgroupLevel.QOS_CLASS:
-            return f"{group.qos_class} pods"
-        case CgroupLevel.POD:
-            return f"pod {group.pod} ({group.qos_class})"
-        case CgroupLevel.CONTAINER:
-            return f"container {group.container} of {group.pod}"
-        case _:
-            assert_never(group.level)
+    titles = {
+        CgroupLevel.DAEMONS: "daemons",
+        CgroupLevel.NODE: "all pods",
+        CgroupLevel.QOS_CLASS: f"{group.qos_class} pods",
+        CgroupLevel.POD: f"pod {group.pod} ({group.qos_class})",
+        CgroupLevel.CONTAINER: f"container {group.container} of {group.pod}",
+    }
+    return titles[group.level]
 
 
 def _file_path(path: str, file: str, version: int) -> str:
@@ -273,20 +269,16 @@ def _difference_texts(comparison: CgroupComparison, version: int) -> list[str]:
 
 def reported_cgroup(group: PlannedCgroup, version: int) -> ReportedCgroup:
     """A cgroup with its files; ``version`` is the cgroup version."""
-    return ReportedCgroup(
-        level=group.level,
-        path=group.path,
-        qos_class=group.qos_class or UNSET,
-        pod=group.pod or UNSET,
-        container=group.container or UNSET,
-        container_id=group.container_id or UNSET,
+    return reported(
+        ReportedCgroup,
+        group,
         files=tuple(
-            ReportedCgroupFile(
+            reported(
+                ReportedCgroupFile,
+                file,
                 path=_file_path(group.path, file.name, version),
                 file=file.name,
-                value=file.value,
                 why=file_value_reason(file),
-                because=file.because,
             )
             for file in group.files
         ),
@@ -305,10 +297,10 @@ def _reported_comparison(comparison: CgroupComparison, version: int) -> Reported
     return ReportedComparison(
         agreeing=comparison.matching_files,
         differences=tuple(
-            ReportedDifference(
+            reported(
+                ReportedDifference,
+                difference,
                 path=_file_path(difference.path, difference.file, version),
-                file=difference.file,
-                expected=difference.expected,
                 found=difference.actual,
                 why=difference_reason(difference),
                 pod=(difference.group and difference.group.pod) or UNSET,
@@ -316,18 +308,14 @@ def _reported_comparison(comparison: CgroupComparison, version: int) -> Reported
             )
             for difference in comparison.differences
         ),
-        not_compared=tuple(
-            UncomparedCgroup(pod=group.pod, container=group.container) for group in comparison.not_compared
-        ),
+        not_compared=tuple(reported(UncomparedCgroup, group) for group in comparison.not_compared),
     )
 
 
 def refused_pod(pod: Pod, kubelet: KubeletText) -> RefusedPod:
     """A refused pod with the kubelet's reason and message."""
     meta = pod.metadata
-    return RefusedPod(
-        name=meta.name, namespace=meta.namespace or "default", reason=kubelet.reason, message=kubelet.message
-    )
+    return reported(RefusedPod, kubelet, name=meta.name, namespace=meta.namespace or "default")
 
 
 def file_value_reason(file: CgroupFile) -> str:
@@ -406,18 +394,9 @@ def _shares(fact: CPUShares) -> str:
 
 
 def _quota(fact: CPUQuota) -> str:
-    match fact.unlimited:
-        case NoQuotaReason.NO_LIMIT:
-            return "no cpu limit"
-        case NoQuotaReason.EXCLUSIVE_CPUS:
-            return "exclusive CPUs: no quota"
-        case NoQuotaReason.NOT_ENFORCED:
-            return "cpuCFSQuota: false"
-        case None:
-            limit = _amount(fact.origin, CPU, fact.milli_cpu)
-            return f"{limit}: {fact.quota_us} of {fact.period_us} µs"
-        case _:
-            assert_never(fact.unlimited)
+    if fact.unlimited is not None:
+        return _NO_QUOTA[fact.unlimited]
+    return f"{_amount(fact.origin, CPU, fact.milli_cpu)}: {fact.quota_us} of {fact.period_us} µs"
 
 
 def _huge_pages(fact: HugePageCeiling) -> str:
@@ -439,16 +418,7 @@ def _throttle(fact: MemoryThrottle) -> str:
 
 
 def _amount(origin: AmountOrigin, resource: str, amount: int) -> str:
-    text = amount_text(resource, amount)
-    match origin:
-        case AmountOrigin.REQUEST:
-            return f"requests.{resource} {text}"
-        case AmountOrigin.LIMIT:
-            return f"limits.{resource} {text}"
-        case AmountOrigin.POD_LEVEL:
-            return f"the pod level's limits.{resource} {text}"
-        case _:
-            return f"{_ORIGINS[origin]} {resource} {text}"
+    return f"{_FIELDS.get(origin) or f'{_ORIGINS[origin]} '}{resource} {amount_text(resource, amount)}"
 
 
 def _bytes(amount: int) -> str:
@@ -477,6 +447,26 @@ _ORIGINS = {
 _SETTINGS = {
     AmountOrigin.POLICY: "memoryReservationPolicy: None",
     AmountOrigin.UNSET: "no memory is requested",
+}
+_FIELDS = {
+    AmountOrigin.REQUEST: "requests.",
+    AmountOrigin.LIMIT: "limits.",
+    AmountOrigin.POD_LEVEL: "the pod level's limits.",
+}
+_NO_QUOTA = {
+    NoQuotaReason.NO_LIMIT: "no cpu limit",
+    NoQuotaReason.EXCLUSIVE_CPUS: "exclusive CPUs: no quota",
+    NoQuotaReason.NOT_ENFORCED: "cpuCFSQuota: false",
+}
+_FIELDS = {
+    AmountOrigin.REQUEST: "requests.",
+    AmountOrigin.LIMIT: "limits.",
+    AmountOrigin.POD_LEVEL: "the pod level's limits.",
+}
+_NO_QUOTA = {
+    NoQuotaReason.NO_LIMIT: "no cpu limit",
+    NoQuotaReason.EXCLUSIVE_CPUS: "exclusive CPUs: no quota",
+    NoQuotaReason.NOT_ENFORCED: "cpuCFSQuota: false",
 }
 _POOLS = {
     CPUPool.EXCLUSIVE: "exclusive CPUs",

@@ -1,5 +1,6 @@
 """A node as a NodeResourceTopology object (v1alpha2), as written by NFD's topology updater."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -132,19 +133,18 @@ def _cpus(numa: NUMANode) -> set[int]:
 
 def _allocatable(source: TopologySource) -> dict[int, dict[str, int]]:
     """The allocatable amounts of each NUMA node; `cpu: 0` for a node without any."""
-    allocatable: dict[int, dict[str, int]] = {numa.node_id: {} for numa in source.machine.topology}
+    allocatable = {numa.node_id: Counter[str]() for numa in source.machine.topology}
     for numa in source.machine.topology:
         if count := len(_cpus(numa) & {*source.allocatable.cpus}):
             allocatable[numa.node_id][CPU] = count
     for device in source.allocatable.devices:
         for place in device.numa_nodes or ():
             if place in allocatable:
-                amounts = allocatable[place]
-                amounts[device.resource] = amounts.get(device.resource, 0) + len(device.ids)
+                allocatable[place][device.resource] += len(device.ids)
     for block in source.allocatable.memory:
         for place in block.numa_nodes:
             if place in allocatable:
-                allocatable[place][block.type] = allocatable[place].get(block.type, 0) + block.size
+                allocatable[place][block.type] += block.size
     return {place: amounts or {CPU: 0} for place, amounts in allocatable.items()}
 
 

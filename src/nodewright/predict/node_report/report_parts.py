@@ -1,6 +1,7 @@
 """Parts that reports about a node share: the node, references to pods, and the node's resources."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from textwrap import wrap
 from typing import Any, TypeAlias
 
 from msgspec import UNSET, UnsetType
@@ -22,7 +23,7 @@ from nodewright.engine.node.unknowns import UnknownResource
 from nodewright.model.kubernetes.node_profile import ReadSource
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import MEMORY, amount_text, readable_amount
-from nodewright.model.printable import printable_lines
+from nodewright.model.printable import printable, printable_lines
 from nodewright.model.reasons.api_server import APIServerRefusal
 from nodewright.model.reasons.cpu import PickerRefuses
 from nodewright.model.reasons.reason import NotJudged, Reason
@@ -31,6 +32,7 @@ from nodewright.model.values.custom_policy import CustomPolicy
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.topology_hints import Hint
+from nodewright.predict.reported import reported
 
 
 class PolicyNotice(Report, frozen=True, kw_only=True):
@@ -158,17 +160,13 @@ class ReportedUnknownResource(Report, frozen=True, kw_only=True):
 
 def reported_unknown_resources(unknown: Iterable[UnknownResource]) -> tuple[ReportedUnknownResource, ...]:
     """The resources as parts of a report."""
-    return tuple(
-        ReportedUnknownResource(resource=each.resource, requested=each.requested) for each in unknown
-    )
+    return tuple(reported(ReportedUnknownResource, each) for each in unknown)
 
 
 def node_of_report(config: NodeConfig) -> NodeOfReport:
     """The node with this configuration."""
-    policies = tuple(
-        PolicyNotice(kind=policy.kind, name=policy.name, about=policy.description)
-        for policy in config.parts.policies.configured
-    )
+    configured = config.parts.policies.configured
+    policies = tuple(reported(PolicyNotice, policy, about=policy.description) for policy in configured)
     return NodeOfReport(
         node=config.facts.name,
         kubernetes_version=config.release.release.text,
@@ -180,10 +178,7 @@ def node_of_report(config: NodeConfig) -> NodeOfReport:
 
 def named_pods(pods: Iterable[Pod]) -> tuple[NamedPod, ...]:
     """The pods by name, namespace and UID."""
-    return tuple(
-        NamedPod(name=pod.metadata.name, namespace=pod.metadata.namespace or "default", uid=pod.uid)
-        for pod in pods
-    )
+    return tuple(reported(NamedPod, referenced_pod(pod)) for pod in pods)
 
 
 def referenced_pod(pod: Pod) -> ReferencedPod:
@@ -194,20 +189,17 @@ def referenced_pod(pod: Pod) -> ReferencedPod:
 
 def open_questions(because: Iterable[Reason]) -> tuple[OpenQuestion, ...]:
     """What was not judged, of these reasons."""
-    return tuple(
-        OpenQuestion(what=reason.what, because=reason.because)
-        for reason in because
-        if isinstance(reason, NotJudged)
-    )
+    return tuple(reported(OpenQuestion, reason) for reason in because if isinstance(reason, NotJudged))
 
 
 def pod_allocations(placement: Placement) -> ReportedAllocations:
     """The exclusive allocations of a pod."""
     return ReportedAllocations(
         containers=tuple(
-            ContainerAllocations(
+            reported(
+                ContainerAllocations,
+                container,
                 container=container.name,
-                cpus=container.cpus,
                 numa=UNSET
                 if container.hint is None
                 else None
@@ -215,7 +207,6 @@ def pod_allocations(placement: Placement) -> ReportedAllocations:
                 else tuple(container.hint.numa),
                 preferred=UNSET if container.hint is None else container.hint.preferred,
                 memory=_allocated_memory(container.memory),
-                devices=container.devices,
             )
             for container in placement.containers
         ),
@@ -296,7 +287,7 @@ def placement_tables(placements: Sequence[PodPlacements], after: NodeState, *, w
     ]
     free_rows = list(_free_rows(after, wide=wide))
     return [
-        _without_empty_columns(headers, rows)
+        table_without_empty_columns(headers, rows, optional=headers)
         for headers, rows in ((_ALLOCATED_HEADERS, allocated_rows), (_FREE_HEADERS, free_rows))
         if rows
     ]
@@ -363,9 +354,31 @@ def _devices(container: ContainerPlacement) -> str:
     return " ".join(parts) or NOTHING
 
 
-def _without_empty_columns(headers: Row, rows: Sequence[Row]) -> str:
-    columns = [index for index in range(len(headers)) if any(row[index] != NOTHING for row in rows)]
-    return table([headers[index] for index in columns], [[row[index] for index in columns] for row in rows])
+def table_without_empty_columns(headers: Row, rows: Sequence[Row], *, optional: Collection[str]) -> str:
+    """The table without the ``optional`` columns that are empty."""
+    columns = [
+        at
+        for at, header in enumerate(headers)
+        if header not in optional or any(row[at] != NOTHING for row in rows)
+    ]
+    return table([headers[at] for at in columns], [[row[at] for at in columns] for row in rows])
+
+
+def hanging_lines(text: str, width: int, indent: int = 0) -> list[str]:
+    """The text in lines of this width; those after the first are indented further."""
+    return wrap(
+        printable(text),
+        width,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def counted(count: int, noun: str) -> str:
+    """The number with the noun, e.g. `1 pod` or `2 pods`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 # ---------------------------------------------------------------- free resources
@@ -420,13 +433,13 @@ def _devices_by_place(after: NodeState, unallocated: UnallocatedResources) -> di
     return by_place
 
 
-_COLUMNS = (
-    ("KUBE-RESERVED", "kube_reserved"),
-    ("SYSTEM-RESERVED", "system_reserved"),
-    ("EVICTION-HARD", "eviction_hard"),
-    ("HUGE-PAGES", "huge_pages"),
-    ("UNAVAILABLE", "unavailable"),
-)
+_COLUMNS = {
+    "KUBE-RESERVED": "kube_reserved",
+    "SYSTEM-RESERVED": "system_reserved",
+    "EVICTION-HARD": "eviction_hard",
+    "HUGE-PAGES": "huge_pages",
+    "UNAVAILABLE": "unavailable",
+}
 
 
 def allocatable_table(derivations: Sequence[AllocatableDerivation]) -> str:
@@ -445,26 +458,20 @@ def allocatable_table(derivations: Sequence[AllocatableDerivation]) -> str:
     memory              1Gi        100Mi           924Mi
     pods                110        -               110
     """
-    shown = [(title, name) for title, name in _COLUMNS if any(_amount(row, name) for row in derivations)]
     rows = [
         (
             row.resource,
             str(row.capacity),
-            *(_cell(_amount(row, name)) for _, name in shown),
+            *(
+                NOTHING if (amount := getattr(row, name)).is_zero() else str(amount)
+                for name in _COLUMNS.values()
+            ),
             f"{row.allocatable}{'*' if row.is_over_reserved else ''}",
         )
         for row in derivations
     ]
-    return table(("RESOURCE", "CAPACITY", *(title for title, _ in shown), "ALLOCATABLE"), rows)
-
-
-def _amount(row: AllocatableDerivation, name: str) -> Quantity | None:
-    amount: Quantity = getattr(row, name)
-    return None if amount.is_zero() else amount
-
-
-def _cell(amount: Quantity | None) -> str:
-    return "-" if amount is None else str(amount)
+    headers = ("RESOURCE", "CAPACITY", *_COLUMNS, "ALLOCATABLE")
+    return table_without_empty_columns(headers, rows, optional=_COLUMNS)
 
 
 def policy_notice(policy: CustomPolicy) -> str:

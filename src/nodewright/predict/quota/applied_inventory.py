@@ -388,7 +388,10 @@ def changed_rows(report: AppliedInventory, other: AppliedInventory) -> Iterator[
     for key in dict.fromkeys((*left, *right)):
         before, after = left.get(key), right.get(key)
         subject, resource = key
-        counts = [_count_of_outcome(outcome) for outcome in (before, after)]
+        counts = [
+            _NONE if outcome is None else f"{outcome.admitted} of {outcome.requested}"
+            for outcome in (before, after)
+        ]
         if counts[0] != counts[1]:
             yield subject, f"{resource} admitted", *counts
         charges = [_charge(outcome) for outcome in (before, after)]
@@ -419,10 +422,6 @@ def _by_object(report: AppliedInventory) -> dict[tuple[str, str], ApplyOutcome]:
         what = f"{outcome.resource.resource}{' hidden during an update' if outcome.is_surge else ''}"
         outcomes.setdefault((str(report.subjects[outcome.manifest]), what), outcome)
     return outcomes
-
-
-def _count_of_outcome(outcome: ApplyOutcome | None) -> str:
-    return _NONE if outcome is None else f"{outcome.admitted} of {outcome.requested}"
 
 
 def _charge(outcome: ApplyOutcome | None) -> ResourceList:

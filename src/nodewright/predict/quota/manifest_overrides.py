@@ -3,6 +3,7 @@
 import copy
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from nodewright.documents.formats.controllers import POD_KIND, POD_TEMPLATES
@@ -98,8 +99,8 @@ def _set(value: dict[str, Any], change: FieldOverride) -> str:
     setters: dict[str, Callable[[dict[str, Any], str, str], str]] = {
         "replicas": _set_replicas,
         "hard": _set_hard,
-        "containers": _set_container,
-        "initContainers": _set_init_container,
+        "containers": partial(_set_amount, "containers"),
+        "initContainers": partial(_set_amount, "initContainers"),
     }
     setter = setters.get(first)
     return setter(value, rest, change.value) if setter is not None else _PATHS
@@ -123,15 +124,7 @@ def _set_hard(value: dict[str, Any], resource: str, text: str) -> str:
     return ""
 
 
-def _set_container(value: dict[str, Any], rest: str, text: str) -> str:
-    return _set_amount(value, "containers", rest, text)
-
-
-def _set_init_container(value: dict[str, Any], rest: str, text: str) -> str:
-    return _set_amount(value, "initContainers", rest, text)
-
-
-def _set_amount(value: dict[str, Any], field: str, rest: str, text: str) -> str:
+def _set_amount(field: str, value: dict[str, Any], rest: str, text: str) -> str:
     name, _, rest = rest.partition(".")
     side, _, resource = rest.partition(".")
     if side not in ("requests", "limits") or not resource:

@@ -35,6 +35,7 @@ from nodewright.predict.quota.applied_inventory import (
     refusal_text,
 )
 from nodewright.predict.quota.fixes import RaisedQuota, ReplicaReduction
+from nodewright.predict.reported import reported
 
 
 class ReportedSubject(Inlined, frozen=True, kw_only=True):
@@ -167,9 +168,10 @@ class AppliedQuotasReport(ReportDocument, frozen=True, kw_only=True):
 def quota_report(report: AppliedInventory, other: AppliedInventory | None = None) -> AppliedQuotasReport:
     """The results as they are encoded; ``other`` is a what-if report to compare with."""
     refusals = report.applied.refusals
-    return AppliedQuotasReport(
+    return reported(
+        AppliedQuotasReport,
+        report,
         rules_of=report.rules_of,
-        fits=report.fits,
         namespaces=tuple(_namespaces(report)),
         objects=tuple(_objects(report)),
         first_refused=_refused(report, refusals[0]) if refusals else None,
@@ -182,7 +184,6 @@ def quota_report(report: AppliedInventory, other: AppliedInventory | None = None
             for headroom in report.headroom
         ),
         fixes=_fixes(report),
-        warnings=report.warnings,
         what_if=UNSET if other is None else quota_report(other),
     )
 
@@ -220,9 +221,7 @@ def _objects(report: AppliedInventory) -> Iterator[QuotaObject]:
 
 
 def _subject(subject: AppliedObject) -> ReportedSubject:
-    return ReportedSubject(
-        kind=subject.kind, namespace=subject.namespace, name=subject.name, source=subject.source
-    )
+    return reported(ReportedSubject, subject)
 
 
 def _outcome(outcome: ApplyOutcome) -> QuotaOutcome:
@@ -231,12 +230,11 @@ def _outcome(outcome: ApplyOutcome) -> QuotaOutcome:
     if isinstance(outcome.object, Pod) and outcome.charge:
         texts = derivation_texts(outcome, full_derivation)
         because = {name: text for name, text in texts.items() if name in charged}
-    return QuotaOutcome(
+    return reported(
+        QuotaOutcome,
+        outcome,
         resource=str(outcome.resource),
-        name=outcome.name,
         wanted=outcome.requested,
-        admitted=outcome.admitted,
-        refused=outcome.refused,
         during_update=outcome.is_surge,
         charge_each=tuple(QuotaAmounts(quota=quota, amounts=amounts) for quota, amounts in outcome.charge),
         in_use_then=tuple(QuotaAmounts(quota=quota, amounts=amounts) for quota, amounts in outcome.totals),
@@ -271,12 +269,7 @@ def _fixes(report: AppliedInventory) -> ReportedFixes:
 
     def lowered(reduction: ReplicaReduction) -> LoweredReplicas:
         subject = report.subjects[reduction.manifest]
-        return LoweredReplicas(
-            subject=_subject(subject),
-            field_name=subject.field,
-            replicas=reduction.replicas,
-            maximum=reduction.maximum,
-        )
+        return reported(LoweredReplicas, reduction, subject=_subject(subject), field_name=subject.field)
 
     return ReportedFixes(
         increases=fixes.quota_increases,
@@ -371,12 +364,5 @@ def _message(outcome: ApplyOutcome) -> str:
 
 def _rule(outcome: ApplyOutcome) -> SARIFRule:
     assert outcome.refusal is not None, "as above"
-    match outcome.refusal.because:
-        case QuotaExceeded():
-            return _EXCEEDED
-        case MustSpecify():
-            return _UNSPECIFIED
-        case LimitRangeViolation():
-            return _BEYOND_LIMITS
-        case _:
-            return _FORBIDDEN
+    rules = {QuotaExceeded: _EXCEEDED, MustSpecify: _UNSPECIFIED, LimitRangeViolation: _BEYOND_LIMITS}
+    return rules.get(type(outcome.refusal.because), _FORBIDDEN)

@@ -4,18 +4,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
-from nodewright.documents.output.text_layout import table
 from nodewright.engine.core.eviction.eviction_state import EvictionPass, StopReason
-from nodewright.engine.node.actions import (
-    Action,
-)
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_admission import Placement
-from nodewright.engine.node.resize import ResizeAttempt, ResizeOutcome, resize_condition
+from nodewright.engine.node.resize import ResizeOutcome, resize_condition
 from nodewright.engine.node.step import Decision
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signal
 from nodewright.model.kubernetes.objects import Pod
@@ -33,13 +28,16 @@ from nodewright.predict.node_report.report_parts import (
     NodeOfReport,
     ReferencedPod,
     RemainingResources,
+    counted,
     node_of_report,
     referenced_pod,
     remaining_resources,
     remaining_text,
+    table_without_empty_columns,
 )
 from nodewright.predict.replay.scenario_journal import action_documents
-from nodewright.predict.replay.scenario_run import EventOutcome
+from nodewright.predict.replay.scenario_run import ReplayedEvent
+from nodewright.predict.reported import reported
 
 _NOTHING = "-"
 _HEADERS = ("EVENT", "WHAT", "POD", "VERDICT", "REASON", "CPUS", "DEVICES", "PREEMPTS", "MESSAGE")
@@ -54,72 +52,42 @@ class RestartRejection(Report, frozen=True, kw_only=True):
     message: str
 
 
-class ReplayedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """The reported facts of an event, without the node states."""
+def is_success(event: ReplayedEvent) -> bool:
+    """Whether nothing was rejected, evicted or failed."""
+    refused = event.decision not in (None, Decision.ADMITTED)
+    evicted = event.relief is not None and event.relief.evictions
+    resized = all(resize.outcome is ResizeOutcome.DONE for resize in event.resizes)
+    return resized and not (refused or event.rejected or _error(event) or evicted)
 
-    number: int
-    kind: str
-    name: str
-    """The pod concerned, by namespace and name if it is known."""
-    pod: Pod | None
-    outcome: str
-    entry: AdmissionEntry | None
+
+def _entry(event: ReplayedEvent) -> AdmissionEntry | None:
     """The admission of an added pod."""
-    resizes: tuple[ResizeAttempt, ...] = ()
-    """Outcomes of the attempted resizes."""
-    actions: tuple[Action, ...]
-    rejected: tuple[RestartRejection, ...] = ()
-    """For a restart: the pods that the new kubelet rejected."""
-    error: str = ""
-    """For a restart: the error with which the kubelet exits; empty: it starts."""
-    relief: EvictionPass | None = None
-    """The eviction manager's pass, if there was one."""
-
-    @property
-    def is_success(self) -> bool:
-        """Whether nothing was rejected, evicted or failed."""
-        refused = self.entry is not None and self.entry.decision is not Decision.ADMITTED
-        evicted = self.relief is not None and self.relief.evictions
-        resized = all(resize.outcome is ResizeOutcome.DONE for resize in self.resizes)
-        return resized and not (refused or self.rejected or self.error or evicted)
-
-
-def replayed_event(outcome: EventOutcome) -> ReplayedEvent:
-    """The reported facts of an outcome."""
-    event, entry = outcome.event, None
-    if outcome.decision is not None:
-        assert outcome.pod is not None
-        entry = AdmissionEntry(
-            pod=outcome.pod,
-            decision=outcome.decision,
-            because=outcome.because,
-            victims=outcome.victims,
-            placement=outcome.placement,
-        )
-    return ReplayedEvent(
-        number=outcome.number,
-        kind=event.kind,
-        name=_name(outcome),
-        pod=outcome.pod,
-        outcome=_outcome_text(outcome),
-        entry=entry,
-        resizes=outcome.resizes,
-        actions=outcome.actions,
-        rejected=tuple(
-            RestartRejection(name=pod.full_name, **kubelet_text(because[0])._asdict())
-            for pod, because in outcome.rejected
-        ),
-        error=_error(outcome),
-        relief=outcome.relief,
+    if event.decision is None:
+        return None
+    assert event.pod is not None
+    return AdmissionEntry(
+        pod=event.pod,
+        decision=event.decision,
+        because=event.because,
+        victims=event.victims,
+        placement=event.placement,
     )
 
 
-def _error(outcome: EventOutcome) -> str:
-    down = outcome.event.restart is not None and outcome.final_state.kubelet_down_for
-    return kubelet_fatal_error(outcome.final_state.kubelet_down_for[0]) if down else ""
+def _rejections(event: ReplayedEvent) -> tuple[RestartRejection, ...]:
+    return tuple(
+        reported(RestartRejection, kubelet_text(because[0]), name=pod.full_name)
+        for pod, because in event.rejected
+    )
 
 
-def _name(outcome: EventOutcome) -> str:
+def _error(event: ReplayedEvent) -> str:
+    """For a restart: the error with which the kubelet exits; empty: it starts."""
+    is_down = event.event.restart is not None and event.kubelet_down_for
+    return kubelet_fatal_error(event.kubelet_down_for[0]) if is_down else ""
+
+
+def _name(outcome: ReplayedEvent) -> str:
     """The pod concerned; for an eviction pass, the evicted pods."""
     if outcome.relief is not None:
         return ",".join(eviction.active_pod.pod.full_name for eviction in outcome.relief.evictions)
@@ -129,7 +97,7 @@ def _name(outcome: EventOutcome) -> str:
     return outcome.pod.full_name if outcome.pod else event.remove or event.started or event.kill_failed or ""
 
 
-def _outcome_text(outcome: EventOutcome) -> str:
+def _outcome_text(outcome: ReplayedEvent) -> str:
     if outcome.event.observe is not None:
         return _observation_outcome(outcome)
     if outcome.event.devices is not None:
@@ -137,7 +105,7 @@ def _outcome_text(outcome: EventOutcome) -> str:
     if outcome.decision is not None:
         return outcome.decision.value
     if outcome.event.restart is not None:
-        return "does not start" if outcome.final_state.kubelet_down_for else "started"
+        return "does not start" if outcome.kubelet_down_for else "started"
     if outcome.pod is None:
         return "not there"
     if outcome.event.resize is not None:
@@ -153,25 +121,20 @@ def _outcome_text(outcome: EventOutcome) -> str:
     return "counted" if outcome.event.found is not None else "stays"
 
 
-def _observation_outcome(outcome: EventOutcome) -> str:
+def _observation_outcome(outcome: ReplayedEvent) -> str:
     relief = outcome.relief
     if relief is not None and relief.evictions:
         return "evicted"
     if relief is not None and relief.stopped is not None:
         return "stopped"
-    return "under pressure" if outcome.final_state.conditions else "calm"
+    return "under pressure" if outcome.is_under_pressure else "calm"
 
 
 def replay_text(events: Sequence[ReplayedEvent], final_state: NodeState, *, wide: bool = False) -> str:
     """One line per event, the totals, and the remaining resources of the node."""
     rows = [_row(event) for event in events]
-    columns = [
-        at
-        for at, header in enumerate(_HEADERS)
-        if (header not in _OPTIONAL_COLUMNS or any(row[at] != _NOTHING for row in rows))
-        and (header != "MESSAGE" or wide)
-    ]
-    lines = table([_HEADERS[at] for at in columns], [[row[at] for at in columns] for row in rows])
+    headers = _HEADERS if wide else _HEADERS[:-1]
+    lines = table_without_empty_columns(headers, rows, optional=_OPTIONAL_COLUMNS)
     after_table = (printable_line(line) for event in events for line in _restart_lines(event))
     return "\n".join(
         (
@@ -183,15 +146,15 @@ def replay_text(events: Sequence[ReplayedEvent], final_state: NodeState, *, wide
 
 
 def _restart_lines(event: ReplayedEvent) -> Iterator[str]:
-    if event.error:
-        yield f"event {event.number}: the kubelet does not start: {event.error}"
-    for lost in event.rejected:
+    if error := _error(event):
+        yield f"event {event.number}: the kubelet does not start: {error}"
+    for lost in _rejections(event):
         yield f"event {event.number}: {lost.name} is rejected: {lost.reason}: {lost.message}"
 
 
 def _summary(events: Sequence[ReplayedEvent], final_state: NodeState) -> str:
     """Number of events, and of pods by outcome, without outcomes that did not occur."""
-    entries = [event.entry for event in events if event.entry is not None]
+    entries = [entry for event in events if (entry := _entry(event)) is not None]
     counts = Counter(entry.decision for entry in entries)
     parts = [f"{counts[decision]} {decision}" for decision in Decision if counts[decision]]
     evicted = sum(len(event.relief.evictions) for event in events if event.relief is not None)
@@ -206,48 +169,37 @@ def _summary(events: Sequence[ReplayedEvent], final_state: NodeState) -> str:
     )
     parts += [f"{outcomes[outcome]} resized {outcome}" for outcome in ResizeOutcome if outcomes[outcome]]
     preempted = sum(len(entry.preempted) for entry in entries)
-    if preempted:
-        parts.append(f"{preempted} preempted")
     lost = sum(len(event.rejected) for event in events)
-    if lost:
-        parts.append(f"{lost} lost")
-    parts.append(f"{_count_text(len(final_state.pods), 'pod')} on the node")
+    parts += [f"{count} {what}" for count, what in ((preempted, "preempted"), (lost, "lost")) if count]
+    parts.append(f"{counted(len(final_state.pods), 'pod')} on the node")
     if final_state.kubelet_down_for:
         parts.append("the kubelet is down")
-    return f"{_count_text(len(events), 'event')}: {', '.join(parts)}"
-
-
-def _count_text(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+    return f"{counted(len(events), 'event')}: {', '.join(parts)}"
 
 
 def _row(event: ReplayedEvent) -> tuple[str, ...]:
-    begin = (str(event.number), event.kind, event.name or _NOTHING, event.outcome)
+    begin = (str(event.number), event.event.kind, _name(event) or _NOTHING, _outcome_text(event))
     if event.relief is not None:
-        message = _first_eviction_message(event.relief)
+        evictions = event.relief.evictions
+        message = evictions[0].because.kubelet().message if evictions else ""
         return (
             *begin,
             ",".join(event.relief.state.conditions) or _NOTHING,
             *[_NOTHING] * 3,
             message or _NOTHING,
         )
-    if event.entry is None:
+    entry = _entry(event)
+    if entry is None:
         return (*begin, *_resize_cells(event))
-    placement = event.entry.placement
-    kubelet = event.entry.kubelet
+    placement, kubelet = entry.placement, entry.kubelet
     cells = (
         kubelet.reason,
         all_cpus_text(placement) if placement else "",
         all_devices_text(placement) if placement else "",
-        ",".join(victim.full_name for victim in event.entry.preempted),
+        ",".join(victim.full_name for victim in entry.preempted),
         kubelet.message,
     )
     return (*begin, *(cell or _NOTHING for cell in cells))
-
-
-def _first_eviction_message(relief: EvictionPass) -> str:
-    """The kubelet's message for the first evicted pod."""
-    return relief.evictions[0].because.kubelet().message if relief.evictions else ""
 
 
 def _resize_cells(event: ReplayedEvent) -> list[str]:
@@ -345,17 +297,18 @@ def replay_report(
 
 
 def _event_report(event: ReplayedEvent) -> EventReport:
-    is_restart, is_admission = event.kind == "restart", event.entry is not None
-    is_about_a_pod = not (is_restart or is_admission or event.relief is not None or event.kind == "observe")
+    entry, kind = _entry(event), event.event.kind
+    is_restart, is_admission = kind == "restart", entry is not None
+    is_about_a_pod = not (is_restart or is_admission or event.relief is not None or kind == "observe")
     return EventReport(
         event=event.number,
-        what=event.kind,
-        admission=UNSET if event.entry is None else pod_admission(event.entry),
+        what=kind,
+        admission=UNSET if entry is None else pod_admission(entry),
         pod=referenced_pod(event.pod) if is_about_a_pod and event.pod is not None else UNSET,
-        name=event.name if is_about_a_pod and event.pod is None else UNSET,
-        verdict=UNSET if is_admission else event.outcome,
-        lost=event.rejected if is_restart else UNSET,
-        error=(is_restart and event.error) or UNSET,
+        name=_name(event) if is_about_a_pod and event.pod is None else UNSET,
+        verdict=UNSET if is_admission else _outcome_text(event),
+        lost=_rejections(event) if is_restart else UNSET,
+        error=_error(event) or UNSET,
         relief=UNSET if event.relief is None else _eviction_pass(event.relief),
         resizes=tuple(map(resize_answer, event.resizes)) or UNSET,
         actions=tuple(action_documents(event.actions)),
@@ -374,4 +327,4 @@ def _eviction_pass(relief: EvictionPass) -> ReportedEvictionPass:
 
 def admitted_pod_names(events: Sequence[ReplayedEvent]) -> str:
     """The admitted pods, one per line, in kubectl's notation."""
-    return admitted_names(event.entry for event in events if event.entry is not None)
+    return admitted_names(entry for event in events if (entry := _entry(event)) is not None)

@@ -34,7 +34,7 @@ from nodewright.engine.node.events import (
     UsageObserved,
 )
 from nodewright.engine.node.eviction_pass import eviction_capacities, eviction_claims
-from nodewright.engine.node.node_config import NodeFacts, NodeParts, resources_from_facts
+from nodewright.engine.node.node_config import NodeParts, resources_from_facts
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_admission import Placement, placement_of
 from nodewright.engine.node.resize import ResizeAttempt
@@ -42,7 +42,6 @@ from nodewright.engine.node.restart.kubelet_startup import StoredState, start_ku
 from nodewright.engine.node.step import Decision, Step, step
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.model.kubernetes.kubelet_config_faults import ConfigFault
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.scenario import (
     DeviceAllocationOutcome,
@@ -60,8 +59,8 @@ from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.duration import Duration
 
 
-class EventOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of one event."""
+class ReplayedEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of one event, without the node."""
 
     number: int
     """Number of the event, from 0."""
@@ -75,6 +74,8 @@ class EventOutcome(msgspec.Struct, frozen=True, kw_only=True):
     because: tuple[Reason, ...] = ()
     """The reasons; the kubelet reports the first."""
     victims: PreemptionVictims | None = None
+    placement: Placement | None = None
+    """The pod's allocations; None: the event does not add a pod, or the pod is rejected."""
     relief: EvictionPass | None = None
     """The eviction manager's pass, if there was one."""
     resizes: tuple[ResizeAttempt, ...] = ()
@@ -82,16 +83,20 @@ class EventOutcome(msgspec.Struct, frozen=True, kw_only=True):
     rejected: tuple[tuple[Pod, tuple[Reason, ...]], ...] = ()
     """For a restart: the pods that the new kubelet rejected, with the reasons."""
     actions: tuple[Action, ...] = ()
-    decided_state: NodeState
-    """The node after the decision, before any container started."""
+    kubelet_down_for: tuple[Reason, ...] = ()
+    """Why the kubelet does not start; empty: it runs."""
+    is_under_pressure: bool = False
+    """Whether the node reports a condition afterwards."""
+
+
+class EventOutcome(ReplayedEvent, frozen=True, kw_only=True):
+    """The outcome of one event, with the node afterwards."""
+
     final_state: NodeState
 
-    @property
-    def placement(self) -> Placement | None:
-        """The pod's allocations; None: the event does not add a pod, or the pod is rejected."""
-        if self.decision is None or self.pod is None or self.pod.uid not in self.decided_state.pods:
-            return None
-        return placement_of(self.decided_state, self.pod)
+    def without_state(self) -> ReplayedEvent:
+        """The outcome alone, of which many can be kept."""
+        return ReplayedEvent(**{name: getattr(self, name) for name in ReplayedEvent.__struct_fields__})
 
 
 INITIAL_CLOCK_S = -float(MONITORING_PERIOD_S)
@@ -164,19 +169,24 @@ def replay(
             final_state = step(final_state, PodStarted(pod.uid)).state
         for uid in state.pending_pods if event.restart is not None else ():
             final_state = step(final_state, PodStarted(uid)).state
+        decision = None if event.add is None else result.decision
         yield EventOutcome(
             number=number,
             event=event,
             pod=pod,
             was_present=is_present,
-            decision=None if event.add is None else result.decision,
+            decision=decision,
             because=result.because,
             victims=result.victims,
+            placement=placement_of(result.state, pod)
+            if decision is not None and pod is not None and pod.uid in result.state.pods
+            else None,
             relief=result.eviction_pass,
             resizes=result.resizes,
             rejected=_rejected_pods(state, result) if event.restart is not None else (),
             actions=result.actions,
-            decided_state=result.state,
+            kubelet_down_for=final_state.kubelet_down_for,
+            is_under_pressure=bool(final_state.conditions),
             final_state=final_state,
         )
         state = final_state
@@ -254,7 +264,7 @@ def _devices_allocated(uid: str, outcome: DeviceAllocationOutcome) -> DevicesAll
 def changed_parts(parts: NodeParts, change: KubeletRestart) -> Verdict[NodeParts]:
     """The parts of the node after the change; refused if a kubelet rejects the configuration."""
     machine = change.machine_info or parts.machine
-    facts = _with_devices(parts.facts, change)
+    facts = parts.facts if change.devices is None else replace(parts.facts, devices=change.devices)
     host = ConfigHost(machine=machine, cgroup_version=facts.cgroup_version, release=parts.release.table)
     if change.kubelet_configuration is None:
         completion = complete_config(
@@ -264,7 +274,9 @@ def changed_parts(parts: NodeParts, change: KubeletRestart) -> Verdict[NodeParts
             cgroup_version=facts.cgroup_version,
         )
         if completion.faults:
-            return Refused(tuple(map(_refusal, completion.faults)))
+            return Refused(
+                tuple(ConfigurationRefused(path=fault.path, error=fault.text) for fault in completion.faults)
+            )
         kubelet, gates = parts.kubelet, parts.gates
     else:
         try:
@@ -277,14 +289,6 @@ def changed_parts(parts: NodeParts, change: KubeletRestart) -> Verdict[NodeParts
     resources = resources_from_facts(machine, kubelet, facts)
     settings = replace(parts, gates=gates, kubelet=kubelet)
     return Granted(replace(settings, machine=machine, facts=facts, resources=resources))
-
-
-def _with_devices(facts: NodeFacts, change: KubeletRestart) -> NodeFacts:
-    return facts if change.devices is None else replace(facts, devices=change.devices)
-
-
-def _refusal(fault: ConfigFault) -> ConfigurationRefused:
-    return ConfigurationRefused(path=fault.path, error=fault.text)
 
 
 def configuration_refusal(error: InputError) -> Refused:

@@ -23,11 +23,9 @@ from nodewright.model.values.instant import Instant
 from nodewright.model.values.quantity import Quantity, QuantityFormat
 from nodewright.predict.timeline.timeline_model import (
     NANO,
-    SECOND_NS,
     ContainerKey,
     ContainerMemory,
     EventOrder,
-    Growth,
     LimitReached,
     LimitScope,
     LimitWatch,
@@ -37,6 +35,7 @@ from nodewright.predict.timeline.timeline_model import (
     TimelineQueue,
     TimelineSetup,
 )
+from nodewright.predict.timeline.usage_forecast import SECOND_NS, Growth
 
 SYSTEM_KEY: ContainerKey = ("", "")
 
@@ -59,19 +58,15 @@ class NodeMemory:
         for pod in setup.pods:
             for container in pod.containers:
                 key = (pod.uid, container.name)
-                self.containers[key], self.container_amounts[key] = (
-                    container,
-                    LinearAmount(container.used_bytes),
-                )
+                self.containers[key] = container
+                self.container_amounts[key] = LinearAmount(container.used_bytes)
             self.pod_amounts[pod.uid] = LinearAmount(
                 sum(container.used_bytes for container in pod.containers)
             )
         self.running: set[ContainerKey] = set(self.container_amounts)
         in_pods = setup.pods_other_bytes + sum(container.used_bytes for container in self.containers.values())
-        self.pods_amount, self.node_amount = (
-            LinearAmount(in_pods),
-            LinearAmount(in_pods + setup.system_bytes),
-        )
+        self.pods_amount = LinearAmount(in_pods)
+        self.node_amount = LinearAmount(in_pods + setup.system_bytes)
         kept_free = setup.assumptions.kept_free_bytes
         self.ram_bytes = setup.memory_bytes - (
             min_free_bytes(setup.memory_bytes) if kept_free is None else kept_free

@@ -27,7 +27,6 @@ from nodewright.predict.timeline.node_memory import (
 )
 from nodewright.predict.timeline.timeline_model import (
     MAX_EVENTS,
-    SECOND_NS,
     ConditionsChanged,
     ContainerKey,
     ContainerRestart,
@@ -35,7 +34,6 @@ from nodewright.predict.timeline.timeline_model import (
     EventOrder,
     EvictionBegun,
     EvictionDone,
-    Growth,
     KernelKilled,
     LimitReached,
     LimitScope,
@@ -55,6 +53,7 @@ from nodewright.predict.timeline.timeline_model import (
     TimelineSetup,
     timeline_too_long,
 )
+from nodewright.predict.timeline.usage_forecast import SECOND_NS, Growth
 
 
 def simulated_timeline(setup: TimelineSetup, policy: EvictionPolicy, *, until_lost: bool = False) -> Timeline:

@@ -21,7 +21,7 @@ from nodewright.engine.node.node_cgroups import cgroup_rules
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signal, Threshold
-from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY
 from nodewright.model.kubernetes.stats_summary import MemoryStats, PodStats, StatsSummary
 from nodewright.model.reasons.eviction import LimitExceeded, NodeRanShort
@@ -30,16 +30,6 @@ from nodewright.model.values.event_queue import EventQueue
 from nodewright.model.values.instant import Instant, InstantError
 from nodewright.model.values.quantity import ZERO
 from nodewright.predict.timeline.usage_forecast import SECOND_NS, Assumptions, Growth
-
-__all__ = [
-    "SECOND_NS",
-    "Assumptions",
-    "ContainerMemory",
-    "Growth",
-    "LimitScope",
-    "PodMemory",
-    "TimelineSetup",
-]
 
 
 class LimitScope(StrEnum):
@@ -245,7 +235,7 @@ def _container_memories(
             swap_bytes=sum(fact.swap_bytes for fact in cgroup.unified if isinstance(fact, SwapShare)),
             oom_score_adj=scores[container.name],
             oom_group=any(isinstance(fact, KilledTogether) for fact in cgroup.unified),
-            restarts=_restarts(pod, container),
+            restarts=(container.restart_policy or pod.spec.restart_policy) != "Never",
             cpu_milli=container.resources.requests.get(CPU, ZERO).milli_value(),
         )
 
@@ -256,11 +246,6 @@ def _pod_bytes(pod_stats: PodStats | None) -> int:
         if pod_stats is not None and pod_stats.memory is not None
         else 0
     )
-
-
-def _restarts(pod: Pod, container: Container) -> bool:
-    policy = container.restart_policy or pod.spec.restart_policy or "Always"
-    return policy != "Never"
 
 
 def _age_ns(pod: Pod, now: Instant | None) -> int | None:
@@ -285,19 +270,23 @@ def timeline_too_long(duration_ns: int, now_ns: int) -> InputError:
     return InputError([Fault(source="the timeline", value=str(Duration(duration_ns)), rule=rule)])
 
 
-class ThresholdCrossed(msgspec.Struct, frozen=True, kw_only=True):
-    """A signal falls below its threshold; the eviction policy has not observed it yet."""
+class TimelineMoment(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happens, with its time."""
 
     at_ns: int
+
+
+class ThresholdCrossed(TimelineMoment, frozen=True, kw_only=True):
+    """A signal falls below its threshold; the eviction policy has not observed it yet."""
+
     signal: Signal
     threshold_bytes: int
     grace_ns: int = 0
 
 
-class Noticed(msgspec.Struct, frozen=True, kw_only=True):
+class Noticed(TimelineMoment, frozen=True, kw_only=True):
     """A check observes that the threshold is met."""
 
-    at_ns: int
     signal: Signal
     threshold_bytes: int
     available_bytes: int
@@ -305,25 +294,22 @@ class Noticed(msgspec.Struct, frozen=True, kw_only=True):
     """Time since the threshold was crossed."""
 
 
-class Recovered(msgspec.Struct, frozen=True, kw_only=True):
+class Recovered(TimelineMoment, frozen=True, kw_only=True):
     """A check observes that the threshold, minimum reclaim included, is no longer met."""
 
-    at_ns: int
     signal: Signal
     available_bytes: int
 
 
-class ConditionsChanged(msgspec.Struct, frozen=True, kw_only=True):
+class ConditionsChanged(TimelineMoment, frozen=True, kw_only=True):
     """The node's pressure conditions change."""
 
-    at_ns: int
     conditions: tuple[NodeCondition, ...]
 
 
-class EvictionBegun(msgspec.Struct, frozen=True, kw_only=True):
+class EvictionBegun(TimelineMoment, frozen=True, kw_only=True):
     """The eviction of a pod starts."""
 
-    at_ns: int
     pod: str
     grace_period_s: int
     ends_ns: int
@@ -336,10 +322,9 @@ class EvictionBegun(msgspec.Struct, frozen=True, kw_only=True):
     """Critical pods ranked before it, which are not evicted."""
 
 
-class EvictionDone(msgspec.Struct, frozen=True, kw_only=True):
+class EvictionDone(TimelineMoment, frozen=True, kw_only=True):
     """An evicted pod has terminated and its memory is free."""
 
-    at_ns: int
     pod: str
     freed_bytes: int
     beyond_need_bytes: int
@@ -349,17 +334,15 @@ class EvictionDone(msgspec.Struct, frozen=True, kw_only=True):
     age_known: bool
 
 
-class NobodyToEvict(msgspec.Struct, frozen=True, kw_only=True):
+class NobodyToEvict(TimelineMoment, frozen=True, kw_only=True):
     """A threshold is met, and there is no pod other than critical ones."""
 
-    at_ns: int
     signal: Signal
 
 
-class KernelKilled(msgspec.Struct, frozen=True, kw_only=True):
+class KernelKilled(TimelineMoment, frozen=True, kw_only=True):
     """The kernel's OOM killer ends a container, or a process outside pods, at a memory limit."""
 
-    at_ns: int
     scope: LimitScope
     of: str
     """Name of the pod or container at its limit; otherwise all pods or the node."""
@@ -380,18 +363,16 @@ class KernelKilled(msgspec.Struct, frozen=True, kw_only=True):
         return self.scope in (LimitScope.NODE, LimitScope.PODS)
 
 
-class Deadlocked(msgspec.Struct, frozen=True, kw_only=True):
+class Deadlocked(TimelineMoment, frozen=True, kw_only=True):
     """Memory is exhausted and the kernel may not kill any process."""
 
-    at_ns: int
     scope: LimitScope
     of: str
 
 
-class Restarted(msgspec.Struct, frozen=True, kw_only=True):
+class Restarted(TimelineMoment, frozen=True, kw_only=True):
     """The kubelet restarts a container that the kernel killed."""
 
-    at_ns: int
     pod: str
     container: str
 

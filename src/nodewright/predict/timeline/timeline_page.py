@@ -118,10 +118,8 @@ def _crossing_window(runs: Sequence[Timeline], levels: Sequence[PlotLevel]) -> P
         )
         for run in runs
     ]
-    start, end = (
-        min(crossings),
-        max([at_ns for at_ns in ends if at_ns is not None], default=min(crossings) + _MARGIN_NS),
-    )
+    start = min(crossings)
+    end = max([at_ns for at_ns in ends if at_ns is not None], default=start + _MARGIN_NS)
     margin_ns = max((end - start) // 4, _MARGIN_NS // 5)
     window = PlotWindow(max(start - margin_ns, 0), end + margin_ns, 1)
     starts = [clipped(run.available, window)[:1] for run in runs]

@@ -17,6 +17,7 @@ from nodewright.model.kubernetes.resource_names import distinguishable_amounts, 
 from nodewright.model.printable import printable, printable_lines
 from nodewright.model.values.duration import Duration
 from nodewright.predict.node_report.report_parts import NodeOfReport, node_of_report
+from nodewright.predict.reported import reported
 from nodewright.predict.timeline.pressure_simulation import ThresholdAdvice
 from nodewright.predict.timeline.timeline_model import (
     ConditionsChanged,
@@ -135,11 +136,11 @@ def timeline_report(
 ) -> EvictionTimelineReport:
     """The report of all runs and the advice."""
     setup = report.setup
-    return EvictionTimelineReport(
+    return reported(
+        EvictionTimelineReport,
+        setup,
         node=node_of_report(config),
         duration_seconds=setup.duration_ns / 10**9,
-        assumptions=setup.assumptions,
-        growth=setup.growth,
         runs=tuple(map(_run, report.runs)),
         advice=None if report.advice is None else _advice(report.advice),
         model=MODEL,
@@ -149,16 +150,14 @@ def timeline_report(
 
 def _run(run: Timeline) -> RunReport:
     crossed = run.first_crossing_ns
-    return RunReport(
-        policy=run.policy,
-        about=run.about,
+    return reported(
+        RunReport,
+        run,
         first=first_victim_text(run),
         lost=run.is_lost,
         looks=run.check_count,
         crossed_seconds=None if crossed is None else crossed / 10**9,
-        lowest_available_bytes=run.lowest_available_bytes,
         lost_cpu_seconds=run.lost_cpu_s,
-        beyond_need_bytes=run.beyond_need_bytes,
         evicted=tuple(eviction.pod for eviction in run.evictions),
         killed=tuple(kill.pod for kill in run.kernel_kills),
         moments=tuple(map(_moment, run.moments)),
@@ -177,13 +176,11 @@ def _moment(moment: Moment) -> ReportedTimelineMoment:
 
 def _advice(advice: ThresholdAdvice) -> AdviceReport:
     amount = advice.threshold_bytes
-    return AdviceReport(
-        policy=advice.policy,
-        threshold_bytes=amount,
+    return reported(
+        AdviceReport,
+        advice,
         now_bytes=advice.current_bytes,
-        step_bytes=advice.step_bytes,
         kubelet_configuration={"evictionHard": {"memory.available": str(amount)}} if amount else {},
-        reserved_bytes=advice.reserved_bytes,
         won=None if advice.winning_run is None else _run(advice.winning_run),
         lost=None if advice.losing_run is None else _run(advice.losing_run),
         tried=tuple(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from nodewright.documents.files.regular_files import is_there
 from nodewright.documents.formats.decode import decode, schema_faults
@@ -155,8 +155,12 @@ class GrowthForecast:
         name, separator, rate = text.partition("=")
         if separator and not is_there(text):
             self.growth.append(self._growth_from_option(name, rate, text))
+            return
+        file = read_file(text)
+        if file.source.endswith(".csv"):
+            self.growth += self._growth_from_csv(decode_text(file.content, file.source), file.source)
         else:
-            self._add_file(read_file(text))
+            self._add_forecast(file)
 
     # ------------------------------------------------------------ the command line
 
@@ -190,12 +194,6 @@ class GrowthForecast:
         return match.uid, container or names[0]
 
     # ------------------------------------------------------------ files
-
-    def _add_file(self, file: InputFile) -> None:
-        if file.source.endswith(".csv"):
-            self.growth += self._growth_from_csv(decode_text(file.content, file.source), file.source)
-        else:
-            self._add_forecast(file)
 
     def _add_forecast(self, file: InputFile) -> None:
         documents = parse_documents(file.content, file.source)
@@ -367,29 +365,15 @@ def _span(text: str | None, path: str, faults: list[Fault], *, least_ns: int = 0
 def _assumptions(
     current: Assumptions, given_assumptions: ForecastAssumptions, faults: list[Fault]
 ) -> Assumptions:
-    spans = {
-        "first_look": ("first_look_ns", 0),
-        "stats_age": ("stats_age_ns", 0),
-        "ends_after": ("ends_after_ns", 0),
-        "cleanup": ("cleanup_ns", 0),
-        "notified_after": ("notified_after_ns", 0),
-        "pods_notified_after": ("pods_notified_after_ns", 0),
-    }
     values: dict[str, int] = {}
-    for field, (target, least_ns) in spans.items():
-        name = "".join((field.split("_")[0], *(word.capitalize() for word in field.split("_")[1:])))
-        span = _span(getattr(given_assumptions, field), f"spec.assumptions.{name}", faults, least_ns=least_ns)
-        if span is not None:
-            values[target] = span
-    if given_assumptions.kept_free is not None:
-        values["kept_free_bytes"] = given_assumptions.kept_free.value()
-        if values["kept_free_bytes"] < 0:
-            fault = Fault(
-                path="spec.assumptions.keptFree",
-                value=str(given_assumptions.kept_free),
-                rule="must be 0 or more",
-            )
-            faults.append(fault)
+    for field in fields(ForecastAssumptions):
+        path, given = f"spec.assumptions.{field.encode_name}", getattr(given_assumptions, field.name)
+        if field.name != "kept_free" and (span := _span(given, path, faults)) is not None:
+            values[f"{field.name}_ns"] = span
+        elif field.name == "kept_free" and given is not None:
+            values["kept_free_bytes"] = given.value()
+            if given.value() < 0:
+                faults.append(Fault(path=path, value=str(given), rule="must be 0 or more"))
     return replace(current, **values)
 
 

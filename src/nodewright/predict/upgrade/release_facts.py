@@ -399,4 +399,4 @@ def _place(group: PlannedCgroup) -> str:
     """The cgroup within its pod, or its path; paths of pods name the QoS class, which is a fact of its own."""
     if group.container:
         return group.container
-    return "pod" if group.pod else group.path if group.level is not CgroupLevel.POD else "pod"
+    return "pod" if group.pod or group.level is CgroupLevel.POD else group.path

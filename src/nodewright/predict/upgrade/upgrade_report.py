@@ -19,8 +19,9 @@ from nodewright.model.releases.release_changes import (
     unknown_flags,
     with_change,
 )
-from nodewright.model.releases.release_rules import ReleaseChange, ReleaseTable
 from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES
+from nodewright.model.releases.release_rules import ReleaseTable
+from nodewright.predict.reported import reported
 from nodewright.predict.upgrade.release_facts import (
     NONE,
     Area,
@@ -266,14 +267,8 @@ def _explained(
                 _gate_cause(gate, start.name, end.name, is_refused=difference.after != NONE),
             )
         for flag in unknown_flags([difference.detail.removeprefix("--")], NEWEST.name):
-            explained[difference] = (
-                ReportedCause(
-                    rule=f"the kubelet has no flag --{flag.name}",
-                    since=flag.since,
-                    reference=flag.reference or UNSET,
-                    remedy=flag.remedy,
-                ),
-            )
+            cause = reported(ReportedCause, flag, rule=f"the kubelet has no flag --{flag.name}")
+            explained[difference] = (cause,)
     unexplained = [difference for difference in differences if difference not in explained]
     settings = [difference for difference in unexplained if difference.aspect in _OF_THE_CONFIGURATION]
     decided = [difference for difference in unexplained if difference.aspect not in _OF_THE_CONFIGURATION]
@@ -368,10 +363,10 @@ def _value(difference: Difference, facts: ReleaseFacts) -> str | None:
 
 
 def _cause(change: ReleaseChange, *, is_upgrade: bool) -> ReportedCause:
-    return ReportedCause(
+    return reported(
+        ReportedCause,
+        change,
         rule=change.now if is_upgrade else change.before,
-        since=change.since,
-        reference=change.reference or UNSET,
         remedy=change.remedy if is_upgrade else change.back or f"do not rely on it any more: {change.now}",
     )
 
@@ -392,12 +387,7 @@ def _findings(explained: Mapping[Difference, tuple[ReportedCause, ...]]) -> tupl
             aspect=aspect,
             causes=causes,
             values=tuple(
-                ChangedValue(
-                    pod=difference.subject or UNSET,
-                    detail=difference.detail or UNSET,
-                    before=difference.before,
-                    after=difference.after,
-                )
+                reported(ChangedValue, difference, pod=difference.subject or UNSET)
                 for difference in differences
             ),
         )

@@ -16,7 +16,8 @@ from nodewright.model.reasons.cpu import CPUsNotFree, KubeletHangs
 from nodewright.model.reasons.memory import MemoryTypeMissing
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.topology_hints import Hint
-from nodewright.predict.explain.explanation import Explanation, ResourceView
+from nodewright.predict.explain.explained_decision import ResourceView
+from nodewright.predict.explain.explanation import Explanation
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod

@@ -192,21 +192,6 @@ class AlikeBreakdowns:
         return fresh
 
 
-def decisive_fields(pod: Pod) -> bytes:
-    """A text that is equal for pods which a kubelet admits alike: all but names, labels but the system's, and programs.
-
-    Pods with equal texts get the same verdict from an empty node.
-    """
-    spec = pod.spec
-    decisive = replace(
-        spec,
-        containers=tuple(map(_without_program, spec.containers)),
-        init_containers=tuple(map(_without_program, spec.init_containers)),
-    )
-    meta = pod.metadata
-    return _ENCODER.encode((meta.annotations, meta.labels.get(OS_LABEL), decisive, pod.status))
-
-
 def _from_containers(
     name: str, amount: Quantity, counted: list[tuple[ResourceAddend, bool]]
 ) -> ResourceDerivation:
@@ -306,10 +291,6 @@ def _resized(pod: Pod, options: RequestOptions) -> tuple[str, ...]:
             else []
         )
     return tuple(dict.fromkeys(names_resized))
-
-
-def _without_program(container: Container) -> Container:
-    return replace(container, image="", env=(), env_from=(), command=(), args=())
 
 
 def _breakdown_inputs(pod: Pod) -> tuple[Any, ...]:

@@ -1,6 +1,7 @@
 """Rules about pods: misleading amounts, and limits with a wider effect than their container."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -16,6 +17,7 @@ from nodewright.model.kubernetes.resource_names import (
     is_in_bytes,
     resource_sort_key,
 )
+from nodewright.model.values.quantity import Quantity
 from nodewright.predict.lint.lint_model import (
     FieldViolation,
     LintContext,
@@ -55,18 +57,22 @@ def _fractions_of_bytes(pod: PodSubject, _context: LintContext) -> Iterator[Fiel
     +      requests: {cpu: 100m, memory: 400Mi}
     ```
     """
+    for path, amount, facts in _written_amounts(pod):
+        text = str(facts["text"]).strip()
+        # Large ones are how Kubernetes itself prints `1.1Gi`.
+        if is_in_bytes(facts["resource"]) and amount.value() < MIB and text.endswith(("m", "u", "n")):
+            edit = SuggestedEdit(path, f"{text[:-1]}Mi")
+            yield FieldViolation(path=path, facts={**facts, "text": text}, edits=(edit,))
+
+
+def _written_amounts(pod: PodSubject) -> Iterator[tuple[str, Quantity, dict[str, Any]]]:
+    """The requests and limits as written: their paths, amounts and facts."""
     for part in pod.written_containers:
         for side in SIDES:
             for name, amount in getattr(part.container.resources, side).items():
-                # Large ones are how Kubernetes itself prints `1.1Gi`.
-                if not is_in_bytes(name) or amount.value() >= MIB:
-                    continue
-                text = str(pod.written_value(f"{part.resources_path}.{side}", name)).strip()
-                if not text.endswith(("m", "u", "n")):
-                    continue
-                path = f"{part.resources_path}.{side}[{name}]"
+                text = pod.written_value(f"{part.resources_path}.{side}", name)
                 facts = {"container": part.container.name, "side": side, "resource": name, "text": text}
-                yield FieldViolation(path=path, facts=facts, edits=(SuggestedEdit(path, f"{text[:-1]}Mi"),))
+                yield f"{part.resources_path}.{side}[{name}]", amount, facts
 
 
 @lint_rule("NW111", Severity.ERROR, PodSubject)
@@ -94,16 +100,10 @@ def _no_digits(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolatio
     +      requests: {cpu: 100m, memory: 64Ki}
     ```
     """
-    for part in pod.written_containers:
-        for side in SIDES:
-            for name, amount in getattr(part.container.resources, side).items():
-                text = pod.written_value(f"{part.resources_path}.{side}", name) if amount.is_zero() else None
-                if isinstance(text, str) and not any(letter.isdigit() for letter in text):
-                    path = f"{part.resources_path}.{side}[{name}]"
-                    facts = {"container": part.container.name, "side": side, "resource": name, "text": text}
-                    yield FieldViolation(
-                        path=path, facts=facts, edits=(SuggestedEdit(path, needs_value=True),)
-                    )
+    for path, amount, facts in _written_amounts(pod):
+        text = facts["text"]
+        if amount.is_zero() and isinstance(text, str) and not any(letter.isdigit() for letter in text):
+            yield FieldViolation(path=path, facts=facts, edits=(SuggestedEdit(path, needs_value=True),))
 
 
 @lint_rule("NW112", Severity.INFO, PodSubject)

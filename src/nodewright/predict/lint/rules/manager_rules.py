@@ -132,7 +132,9 @@ def _reserved_memory(config: ConfigSubject, _context: LintContext) -> Iterator[F
             then = now + reason.node_allocatable - reason.over_numa
             if then.sign() > 0:
                 edits = (SuggestedEdit(f"{path}[0].limits[{reason.resource}]", then.canonical()),)
-    yield FieldViolation(path=path if entries else _top(config), facts={"fault": reason}, edits=edits)
+    yield FieldViolation(
+        path=path if entries else f"{config.prefix}memoryManagerPolicy", facts={"fault": reason}, edits=edits
+    )
 
 
 @lint_rule("NW304", Severity.ERROR, ConfigSubject)
@@ -398,7 +400,3 @@ def _cores_reserved_in_part(config: ConfigSubject, _context: LintContext) -> Ite
             (SuggestedEdit(path, str(topology.value.whole_cores(reserved_cpus))),) if reserved_cpus else ()
         )
         yield FieldViolation(path=path, facts=facts, edits=edits)
-
-
-def _top(config: ConfigSubject) -> str:
-    return f"{config.prefix}memoryManagerPolicy"

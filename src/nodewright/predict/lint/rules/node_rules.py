@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from nodewright.engine.core.requests.effective_resources import pod_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
-from nodewright.engine.core.requests.resource_breakdown import decisive_fields
 from nodewright.engine.node.events import PodAdded
 from nodewright.engine.node.pod_admission import predicate_result
 from nodewright.engine.node.step import Decision, Step, step
@@ -49,27 +48,7 @@ class EmptyNodeVerdict(NamedTuple):
 
 @lru_cache(maxsize=4)  # several rules check the same pod in a row
 def _on_nodes(pod: PodSubject, context: LintContext) -> tuple[EmptyNodeVerdict, ...]:
-    """The verdicts of the eligible nodes on the pod, or on one like it that all of them admit without a remark."""
-    welcome = _welcome_pods(context)
-    key = decisive_fields(pod.pod), pod.is_scheduled
-    verdicts = welcome.get(key)
-    if verdicts is None:
-        verdicts = _verdicts(pod, context)
-        if all(
-            verdict.step.decision is Decision.ADMITTED and not verdict.step.because and not verdict.shortages
-            for verdict in verdicts
-        ):
-            welcome[key] = verdicts
-    return verdicts
-
-
-@lru_cache(maxsize=2)
-def _welcome_pods(_context: LintContext) -> dict[tuple[bytes, bool], tuple[EmptyNodeVerdict, ...]]:
-    """The verdicts on pods that every node admits, by what they depend on."""
-    return {}
-
-
-def _verdicts(pod: PodSubject, context: LintContext) -> tuple[EmptyNodeVerdict, ...]:
+    """The verdicts of the eligible nodes on the pod."""
     verdicts = []
     for node in context.nodes:
         short = _short_of(node, pod.pod)

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from nodewright.engine.core.requests.effective_resources import pod_level_resources_set
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, computed_qos_class, is_critical
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, is_extended
 from nodewright.model.values.quantity import ZERO
 from nodewright.predict.lint.lint_model import (
@@ -108,7 +107,11 @@ def _unpinned_by_others(pod: PodSubject, _context: LintContext) -> Iterator[Fiel
     """
     if pod.qos_class is not QOSClass.BURSTABLE or pod.pod.spec.resources is not None:
         return
-    guaranteed = [part for part in pod.defaulted_containers if _is_guaranteed(part)]
+    guaranteed = [
+        part
+        for part in pod.defaulted_containers
+        if part.role != "init container" and _requests_equal_limits(part)
+    ]
     if not guaranteed:
         return
     names = ", ".join(part.container.name for part in guaranteed)
@@ -200,7 +203,7 @@ def _empty_pod_level(pod: PodSubject, _context: LintContext) -> Iterator[FieldVi
     level = pod.as_written.spec.resources
     if level is None or level.requests or level.limits:
         return
-    without = with_defaults(_without_pod_level(pod.as_written))
+    without = with_defaults(replace(pod.as_written, spec=replace(pod.as_written.spec, resources=None)))
     otherwise = computed_qos_class(without)
     if otherwise is not QOSClass.BEST_EFFORT:
         path = f"{pod.prefix}spec.resources"
@@ -506,10 +509,6 @@ def _requests_equal_limits(part: SubjectContainer) -> bool:
     return not any(guaranteed_edits(part))
 
 
-def _is_guaranteed(part: SubjectContainer) -> bool:
-    return part.role != "init container" and _requests_equal_limits(part)
-
-
 def _whole_cpus(part: SubjectContainer) -> int:
     """The exclusive CPUs that the container could get."""
     milli = part.container.resources.requests.get(CPU, ZERO).milli_value()
@@ -518,7 +517,3 @@ def _whole_cpus(part: SubjectContainer) -> int:
 
 def _has_limit(part: SubjectContainer, name: str) -> bool:
     return not part.container.resources.limits.get(name, ZERO).is_zero()
-
-
-def _without_pod_level(pod: Pod) -> Pod:
-    return replace(pod, spec=replace(pod.spec, resources=None))

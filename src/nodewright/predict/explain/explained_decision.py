@@ -1,0 +1,128 @@
+"""The values of an explanation: the decision about a pod, and the evidence for it."""
+
+from typing import Literal
+
+import msgspec
+
+from nodewright.documents.output.json_yaml import Report
+from nodewright.engine.core.eviction.eviction_state import ConditionEffect
+from nodewright.engine.node.managers.manager_trace import NoHintReason
+from nodewright.engine.node.pod_admission import Placement
+from nodewright.engine.node.resource_holders import ResourceEvidence
+from nodewright.engine.node.step import Decision, Step
+from nodewright.engine.node.what_if.counterfactuals import Counterfactuals
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.api_server import APIServerRefusal
+from nodewright.model.reasons.cpu import CPUHolder
+from nodewright.model.reasons.fact import KubeletText
+from nodewright.model.reasons.reason import Reason, kubelet_text
+from nodewright.model.reasons.status_evidence import StatusEvidence
+from nodewright.model.reasons.topology import AffinityObstacle, JudgedBy, ResourceHints
+from nodewright.model.values.idset import CPUSet
+from nodewright.model.values.topology_hints import Hint
+
+
+class ResourceView(msgspec.Struct, frozen=True, kw_only=True):
+    """A manager's hints for a resource, and the evidence for them.
+
+    Units: cpu in CPUs, memory in bytes, devices in units.
+    """
+
+    hints: ResourceHints
+    requested: int | None
+    """None: the manager gave no hints at all."""
+    enough_if_empty: int | None
+    """The number of NUMA nodes that would suffice if nothing were allocated; hints of this size are preferred."""
+    sites: ResourceEvidence
+    no_hint_reason: NoHintReason | None = None
+    """Why the manager gave no hint, if it gave none."""
+
+
+class RoundView(msgspec.Struct, frozen=True, kw_only=True):
+    """The managers' hints of one round, and their merge by the topology manager."""
+
+    container: str
+    """Empty: the pod as a whole."""
+    resources: tuple[ResourceView, ...] = ()
+    hint: Hint | None = None
+    """The merged hint; None: the kubelet crashes before the merge."""
+    admits: bool = False
+    judged_by: JudgedBy | None = None
+    """The custom policy's judgement; None: the kubelet's own policy."""
+    obstacles: tuple[AffinityObstacle, ...] = ()
+    """Why the hint is not preferred."""
+    combinations: int = 0
+    """Number of combinations of hints that the kubelet tries for it."""
+    proved: bool = True
+
+
+class ReportedDefect(Report, frozen=True, kw_only=True):
+    """A known defect of the kubelet that affects the decision."""
+
+    text: str
+    type: Literal["Defect"] = "Defect"
+    reason: Reason
+    holders: tuple[CPUHolder, ...]
+    """The holders of CPUs that are assigned a second time."""
+    reserved: CPUSet
+    """Reserved CPUs that are assigned."""
+
+
+class WithoutDefects(msgspec.Struct, frozen=True, kw_only=True):
+    """The decision of a kubelet without its known defects, with all pods reallocated."""
+
+    decision: Decision
+    because: tuple[Reason, ...]
+    placement: Placement | None
+
+
+class ExplainedDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """The decision of a node about a pod, with all evidence."""
+
+    pod: Pod
+    step: Step
+    policy: str
+    """The topology manager's policy."""
+    scope: str
+    rounds: tuple[RoundView, ...] = ()
+    choices: tuple[tuple[str, tuple[Reason, ...]], ...] = ()
+    """Remarkable facts of each container's allocation (empty name: the whole pod), in order."""
+    refusals: tuple[Reason, ...]
+    """The reasons against the pod, the kubelet's own reason first; pods by name."""
+    placement: Placement | None = None
+    """The allocations of an admitted pod."""
+    conditions: tuple[ConditionEffect, ...] = ()
+    """The effect of each node condition on the pod, as if it were the only one."""
+    defects: tuple[ReportedDefect, ...] = ()
+    without_defects: WithoutDefects | None = None
+    counterfactuals: Counterfactuals = Counterfactuals()
+    """The changes that would let it in."""
+    origin: str = ""
+    """The object that creates the pod, e.g. `Deployment web`; empty: none, or unknown."""
+    proof: StatusEvidence | None = None
+    """What the pod's status proves; None: it shows no problem."""
+    observed: tuple[str, ...] = ()
+    """What a cluster reports about the pod besides its status, one sentence each."""
+    runs_on: str = ""
+    """The node that runs the pod; the explanation is about its arrival there, without it."""
+
+    @property
+    def verdict(self) -> Decision:
+        """The decision."""
+        assert self.step.decision is not None
+        return self.step.decision
+
+    @property
+    def kubelet(self) -> KubeletText:
+        """The kubelet's reason and message; empty unless the pod is refused."""
+        return kubelet_text(self.step.because[0]) if self.verdict is Decision.REFUSED else KubeletText("", "")
+
+    @property
+    def is_refused_by_api_server(self) -> bool:
+        """Whether no node sees the pod."""
+        return any(isinstance(reason, APIServerRefusal) for reason in self.step.because)
+
+    @property
+    def combinations(self) -> int:
+        """Number of combinations of hints that the kubelet tries for the pod."""
+        return sum(numa_round.combinations for numa_round in self.rounds)
