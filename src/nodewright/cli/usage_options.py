@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from nodewright.cli.options import ManifestOptions, as_struct
 from nodewright.cli.workload_input import nothing_found, print_skipped, read_workloads
+from nodewright.documents.output.text_layout import counted
 from nodewright.documents.profiles.usage_files import UsageReading, load_usage
 from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid
 from nodewright.engine.node.events import PodRecovered
@@ -15,7 +16,7 @@ from nodewright.engine.node.step import step
 from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.model.values.quantity import Quantity, QuantityError
-from nodewright.predict.evict.node_usage import FILESYSTEMS, NodeWithUsage, pod_count_text, usage_of_node
+from nodewright.predict.evict.node_usage import FILESYSTEMS, NodeWithUsage, usage_of_node
 from nodewright.predict.node import Node
 
 
@@ -134,6 +135,6 @@ def _with_pods(node: Node, manifests: ManifestOptions, name: str) -> tuple[Node,
     if elsewhere_count:
         warnings = (
             *warnings,
-            f"{pod_count_text(elsewhere_count)} of the manifests on other nodes than {name}",
+            f"{counted(elsewhere_count, 'pod')} of the manifests on other nodes than {name}",
         )
     return replace(node, state=state), warnings

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument, as_yaml
-from nodewright.documents.output.text_layout import table
+from nodewright.documents.output.text_layout import counted, table
 from nodewright.documents.profiles.capture.node_pods import NodePods, admitted_pods, read_pods
 from nodewright.documents.profiles.capture.warnings import capture_warning_sentence
 from nodewright.documents.profiles.kubelet_config_files import ConfigHost
@@ -183,7 +183,7 @@ def _totals(outcomes: Sequence[PodRestartOutcome]) -> str:
         for verdict in ("kept", "moved", "undecided", "lost")
         if verdict in verdicts
     )
-    return printable_line(f"{len(outcomes)} pod{'' if len(outcomes) == 1 else 's'}: {', '.join(counts)}")
+    return printable_line(f"{counted(len(outcomes), 'pod')}: {', '.join(counts)}")
 
 
 def _remarks(rehearsal: RestartRehearsal, shown: RestartRehearsal) -> Iterator[str]:

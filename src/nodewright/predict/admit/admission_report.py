@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nodewright.documents.formats.controllers import derived_uid
 from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.json_yaml import Inlined, ReportDocument
-from nodewright.documents.output.text_layout import table
+from nodewright.documents.output.text_layout import counted, table
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
@@ -244,7 +244,7 @@ def arriving_pods(workloads: Sequence[Workload], node: Node, *, all_replicas: bo
             arriving.append(replace(workload, pod=pod))
         else:
             arriving.append(workload)
-    notes += [f"{_pods(count)} {text.format(node=node.name)}" for text, count in counts.items()]
+    notes += [f"{counted(count, 'pod')} {text.format(node=node.name)}" for text, count in counts.items()]
     if all_replicas:
         arriving = list(_replicas(arriving))
     else:
@@ -256,10 +256,6 @@ _ENDED = "that ended: left out"
 _RUNNING_THERE = "that {node} already runs: left out"
 _DAEMON_PODS_ELSEWHERE = "of DaemonSets for other nodes: left out"
 _BOUND_ELSEWHERE = "of other nodes: judged as new pods of {node}"
-
-
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"
 
 
 def _absence(workload: Workload, node: Node) -> str:

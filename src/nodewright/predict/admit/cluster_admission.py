@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
-from textwrap import wrap
 from typing import Literal
 
 import msgspec
@@ -12,6 +11,7 @@ from msgspec.structs import replace
 
 from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.json_yaml import Inlined, ReportDocument
+from nodewright.documents.output.text_layout import wrapped_text
 from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid, without_cluster_fields
 from nodewright.engine.node.events import PodAdded, PodRemoved
 from nodewright.engine.node.step import Decision, Step, step
@@ -19,7 +19,7 @@ from nodewright.engine.node.what_if.changes import PodLeaves
 from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Suggestion
 from nodewright.model.kubernetes.node_profile import ReadSource
 from nodewright.model.kubernetes.objects import Pod, Taint, tolerates
-from nodewright.model.printable import printable, printable_lines
+from nodewright.model.printable import printable_lines
 from nodewright.model.reasons.cpu import CPUReason
 from nodewright.model.reasons.devices import DeviceReason
 from nodewright.model.reasons.memory import MemoryReason
@@ -314,7 +314,7 @@ def _admission_lines(admission: ClusterAdmission, width: int, *, wide: bool) -> 
     if admission.observed:
         yield "  What the cluster reports"
         for text in admission.observed:
-            yield from _wrapped(f"- {text}", width, 4)
+            yield from wrapped_text(f"- {text}", width, " " * 4)
     families: dict[tuple[object, ...], list[NodeAnswer]] = {}
     for index, group in enumerate(admission.groups):
         families.setdefault((index,) if wide else _family(group), []).append(group)
@@ -335,22 +335,22 @@ def _family_lines(family: Sequence[NodeAnswer], width: int, *, wide: bool) -> It
     shown = names if wide else names[:_MAX_NAMES]
     more = ", ..." if len(shown) < len(names) else ""
     reason = f" ({answer.reason})" if answer.reason else ""
-    yield from _wrapped(f"{_count(len(names))}{reason}: {', '.join(shown)}{more}", width, 4)
+    yield from wrapped_text(f"{_count(len(names))}{reason}: {', '.join(shown)}{more}", width, " " * 4)
     if len(family) > 1:
-        yield from _wrapped(f"on {_names(answer.nodes)}, the others differ in amounts:", width, 6)
+        yield from wrapped_text(f"on {_names(answer.nodes)}, the others differ in amounts:", width, " " * 6)
     for text in answer.why:
-        yield from _wrapped(text, width, 6)
+        yield from wrapped_text(text, width, " " * 6)
     for text in answer.scheduler:
-        yield from _wrapped(f"the scheduler does not choose it: {text}", width, 6)
+        yield from wrapped_text(f"the scheduler does not choose it: {text}", width, " " * 6)
     if answer.preempts:
-        yield from _wrapped("pods of lower priority are preempted for it", width, 6)
+        yield from wrapped_text("pods of lower priority are preempted for it", width, " " * 6)
     for text in answer.changes:
-        yield from _wrapped(f"- {text}", width, 6)
+        yield from wrapped_text(f"- {text}", width, " " * 6)
     if answer.outcome is Outcome.NOT_NOW:
         text = "whether a change would let it in is not judged; for one node: --node node/NAME"
-        yield from _wrapped(text, width, 6)
+        yield from wrapped_text(text, width, " " * 6)
     if answer.outcome is Outcome.NEVER and answer.reason:
-        yield from _wrapped("no single change among those tried lets it in", width, 6)
+        yield from wrapped_text("no single change among those tried lets it in", width, " " * 6)
 
 
 def _names(names: Sequence[str]) -> str:
@@ -359,14 +359,3 @@ def _names(names: Sequence[str]) -> str:
 
 def _count(number: int) -> str:
     return "1 node" if number == 1 else f"{number:,} nodes"
-
-
-def _wrapped(text: str, width: int, indent: int) -> list[str]:
-    return wrap(
-        printable(text),
-        width,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * (indent + 2),
-        break_on_hyphens=False,
-        break_long_words=False,
-    )

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType, field
 
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
-from nodewright.documents.output.text_layout import table
+from nodewright.documents.output.text_layout import counted, table
 from nodewright.engine.core.preemption.greedy import (
     CandidateDistance,
     MissingAmount,
@@ -86,9 +86,9 @@ def _entry_text(entry: PreemptionEntry, *, wide: bool) -> str:
 def _summary(entry: PreemptionEntry) -> str:
     preview = entry.preview
     if preview.step.victims is not None:
-        return f"preempts {len(entry.victims)} of {_count(len(preview.candidates), 'candidate')}"
+        return f"preempts {len(entry.victims)} of {counted(len(preview.candidates), 'candidate')}"
     if preview.unmet:
-        candidates = _count(len(preview.candidates), "candidate")
+        candidates = counted(len(preview.candidates), "candidate")
         return f"preempts no pod: {candidates} together cannot free enough"
     if preview.step.decision is Decision.ADMITTED:
         return "no preemption needed"
@@ -160,10 +160,6 @@ def _freed(candidate: PreemptionCandidate, missing: Iterable[MissingAmount]) -> 
 
 def _priority(pod: Pod) -> str:
     return "-" if pod.spec.priority is None else str(pod.spec.priority)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 class PrioritizedPod(Inlined, frozen=True, kw_only=True):

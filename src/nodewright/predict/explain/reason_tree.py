@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias, assert_never
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.documents.output.text_layout import counted
 from nodewright.engine.node.managers.manager_trace import NoHintReason
 from nodewright.engine.node.pod_admission import ContainerPlacement, Placement
 from nodewright.engine.node.resource_holders import DeviceSite, MemorySite, ResourceEvidence
@@ -174,7 +175,7 @@ def _resource(view: ResourceView, *, is_detail: bool, details: bool) -> ReasonBr
         # Its manager prefers this set, but the policy admits single NUMA nodes only.
         needs += ", the fewest possible, but more than one"
     elif fewest is not None:
-        needs += f"; {_count(fewest)} would suffice if nothing were allocated, so it is not preferred"
+        needs += f"; {counted(fewest, 'NUMA node')} would suffice if nothing were allocated, so it is not preferred"
     return ReasonBranch(text=needs, tone="no", children=sites)
 
 
@@ -346,10 +347,6 @@ def _amount(resource: str, amount: int | None) -> str:
     return readable_amount(resource, amount) if is_in_bytes(resource) else str(amount)
 
 
-def _count(count: int) -> str:
-    return "1 NUMA node" if count == 1 else f"{count} NUMA nodes"
-
-
 def sites_of(resource: str, sites: ResourceEvidence) -> tuple[str, ...]:
     """What each NUMA node has of the resource, and which pods hold the rest; equal NUMA nodes together."""
     if sites is None:
@@ -378,8 +375,7 @@ def _alike(resource: str, site: CPUsOfNUMA | MemorySite | DeviceSite) -> str:
     match site:
         case CPUsOfNUMA():
             reserved = f", {len(site.reserved)} reserved" if site.reserved else ""
-            count = len(site.free)
-            return f"{count} CPU{'' if count == 1 else 's'} free{reserved}"
+            return f"{counted(len(site.free), 'CPU')} free{reserved}"
         case MemorySite(left=left) if len(left.group) <= 1:
             return f"{readable_amount(resource, left.free)} of {readable_amount(resource, left.allocatable)} free"
         case DeviceSite(at=at) if len(at.numa) == 1 and not site.stranded:

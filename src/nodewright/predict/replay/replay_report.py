@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
-from nodewright.documents.output.text_layout import table
+from nodewright.documents.output.text_layout import counted, table
 from nodewright.engine.core.eviction.eviction_state import EvictionPass, StopReason
 from nodewright.engine.node.actions import (
     Action,
@@ -211,14 +211,10 @@ def _summary(events: Sequence[ReplayedEvent], final_state: NodeState) -> str:
     lost = sum(len(event.rejected) for event in events)
     if lost:
         parts.append(f"{lost} lost")
-    parts.append(f"{_count_text(len(final_state.pods), 'pod')} on the node")
+    parts.append(f"{counted(len(final_state.pods), 'pod')} on the node")
     if final_state.kubelet_down_for:
         parts.append("the kubelet is down")
-    return f"{_count_text(len(events), 'event')}: {', '.join(parts)}"
-
-
-def _count_text(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+    return f"{counted(len(events), 'event')}: {', '.join(parts)}"
 
 
 def _row(event: ReplayedEvent) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from typing import TypeAlias, assert_never
 
 import msgspec
 
+from nodewright.documents.output.text_layout import counted
 from nodewright.model.kubernetes.node_profile import NodePart, UnknownNodePart
 from nodewright.model.reasons.kubelet_start import StateFileReason
 
@@ -144,7 +145,7 @@ def capture_warning_sentence(warning: CaptureWarning) -> str:
         case UnknownPodFields(names=names):
             return f"ignored, because nodewright does not know these pod fields: {_some(names)}"
         case PodsOfOtherNodes(count=count, node=node):
-            return f"left out: {count} pod{'' if count == 1 else 's'} not on {node}"
+            return f"left out: {counted(count, 'pod')} not on {node}"
         case PodsNotAdmitted(names=names):
             return f"left out, because the kubelet has not admitted them: {_some(names)}"
         case PodsBeingResized(names=names):
