@@ -6,8 +6,9 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.cli.options import ManifestOptions, as_struct
+from nodewright.cli.options import ManifestOptions
 from nodewright.cli.workload_input import nothing_found, print_skipped, read_workloads
+from nodewright.documents.output.command_line import as_struct, option
 from nodewright.documents.output.text_layout import counted
 from nodewright.documents.profiles.usage_files import UsageReading, load_usage
 from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid
@@ -50,33 +51,28 @@ def _available_amounts(
 
 
 _OPTIONS = (
-    click.option(
-        "--usage",
-        metavar="FILE|-",
-        help="Usage of the node: the kubelet's /stats/summary, a NodeUsage, or a table of pods (.csv).",
+    option(
+        "--usage FILE|-",
+        "Usage of the node: the kubelet's /stats/summary, a NodeUsage, or a table of pods (.csv).",
     ),
-    click.option(
-        "--after",
-        metavar="FILE",
-        help="Usage after the node has removed dead containers and unused images. Default: unchanged.",
+    option(
+        "--after FILE",
+        "Usage after the node has removed dead containers and unused images. Default: unchanged.",
     ),
-    click.option(
-        "--live",
-        is_flag=True,
-        help="Read the current usage of this machine: /proc, its file systems, and the cgroups of pods.",
+    option(
+        "--live", "Read the current usage of this machine: /proc, its file systems, and the cgroups of pods."
     ),
-    click.option(
-        "--available",
+    option(
+        "--available SIGNAL=AMOUNT",
+        "Available amount that overrides the usage read, e.g. memory.available=80Mi. Repeatable.",
         multiple=True,
-        metavar="SIGNAL=AMOUNT",
         callback=_available_amounts,
-        help="Available amount that overrides the usage read, e.g. memory.available=80Mi. Repeatable.",
     ),
-    click.option(
+    option(
         "--filesystems",
-        type=click.Choice(list(FILESYSTEMS)),
-        help="File systems: one for all; one for images and writable layers; one for images only. "
+        "File systems: one for all; one for images and writable layers; one for images only. "
         "Default: inferred from their sizes.",
+        type=click.Choice(list(FILESYSTEMS)),
     ),
 )
 
