@@ -25,7 +25,6 @@ from nodewright.documents.profiles.capture.from_state_files import BrokenStateEr
 from nodewright.documents.profiles.capture.node_pods import StaticPods, read_pods, read_static_pods
 from nodewright.documents.profiles.capture.warnings import (
     broken_state_text,
-    capture_warning_sentence,
     not_judged_sentence,
 )
 from nodewright.documents.profiles.catalogue import CatalogueMachine, catalogue, catalogue_profile
@@ -447,7 +446,7 @@ def _of_cluster(requested: CaptureOptions) -> tuple[list[str], NodeProfile]:
         for missing in (base.missing if base else ())
         if missing.fact is not MachineFact.KUBELET_CONFIGURATION
     ]
-    warnings = map(capture_warning_sentence, captured.warnings)
+    warnings = (warning.sentence() for warning in captured.warnings)
     not_judged = map(not_judged_sentence, captured.profile.spec.not_judged)
     return [*missing, *warnings, *not_judged], captured.profile
 

@@ -10,7 +10,6 @@ from msgspec import UNSET, UnsetType
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument, as_yaml
 from nodewright.documents.output.text_layout import counted, table
 from nodewright.documents.profiles.capture.node_pods import NodePods, admitted_pods, read_pods
-from nodewright.documents.profiles.capture.warnings import capture_warning_sentence
 from nodewright.documents.profiles.kubelet_config_files import ConfigHost
 from nodewright.documents.profiles.kubelet_root import (
     CONFIG_FILE,
@@ -366,7 +365,7 @@ def rehearsed_restart(query: "RestartQuery") -> RehearsedRestart:
         rules=profile_release(query.profile.spec.kubernetes_version, query.source),
         paths={file: files.path(file) for file in StateFile},
         warnings=warnings,
-        pod_warnings=tuple(capture_warning_sentence(warning) for warning in pods.warnings),
+        pod_warnings=tuple(warning.sentence() for warning in pods.warnings),
     )
 
 

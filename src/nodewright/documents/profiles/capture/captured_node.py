@@ -86,7 +86,7 @@ def captured_node(sources: NodeSources) -> CapturedNode:
     unknown: list[UnknownNodePart] = []
     document = _configuration(sources, warnings, unknown)
     loaded = kubelet_config_from(document, "the kubelet's configuration", host=_host(sources.node))
-    warnings += [ConfigurationWarning(text=text) for text in loaded.warnings]
+    warnings += [ConfigurationWarning(logged=text) for text in loaded.warnings]
     spec = _with_version(_with_machine(sources, loaded.config, unknown), sources.node, warnings)
     spec = replace(spec, kubelet_configuration=document)
     if sources.kubelet_root:

@@ -97,9 +97,9 @@ def allocations_from_state_files(
     allocations, stale = table.allocations_of(all_pods)
     warnings = [*admitted.warnings, *files.warnings]
     if undescribed:
-        warnings.append(PodsUndescribed(uids=tuple(undescribed)))
+        warnings.append(PodsUndescribed(names=tuple(undescribed)))
     if removed:
-        warnings.append(PodsRemoved(uids=removed))
+        warnings.append(PodsRemoved(names=removed))
     if stale:
         warnings.append(ContainersStale(names=stale))
     devices, unplaced = _devices(files.devices, allocatable)
