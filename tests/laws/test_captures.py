@@ -7,6 +7,7 @@ from pathlib import Path
 from hypothesis import assume, given
 from msgspec.structs import replace
 from tests.laws.test_nodes import Script, is_flagged, played, reported_allocations, scripts
+from tests.support.pod_resource_files import resources_state_file
 
 from nodewright.documents.profiles.allocations import pod_allocations
 from nodewright.documents.profiles.capture.captured_node import NodeSources, captured_node
@@ -18,7 +19,7 @@ from nodewright.documents.profiles.state_files.device_checkpoint import (
     device_checkpoint_bytes,
 )
 from nodewright.documents.profiles.state_files.memory_manager_state import memory_state_file
-from nodewright.documents.profiles.state_files.pod_resource_state import PodResourceInfo, resources_state_file
+from nodewright.documents.profiles.state_files.pod_resource_state import PodResourceInfo
 from nodewright.engine.node.pod_admission import placement_of
 from nodewright.model.kubernetes.node_profile import NodePart, NodeProfile, PodAllocations
 from nodewright.predict.node import Node

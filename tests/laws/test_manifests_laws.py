@@ -4,15 +4,13 @@ import json
 from typing import Any
 
 import msgspec
-from hypothesis import event, example, given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nodewright.documents.formats.decode import (
-    CheckedDocument,
     SchemaType,
     checked,
     decode,
-    is_plain,
     schema_faults,
     schema_type,
 )
@@ -164,50 +162,6 @@ def test_any_profile_is_accepted_or_rejected(value: Any) -> None:
 def test_a_document_with_valid_fields_and_types_can_be_decoded(value: Any) -> None:
     assert schema_faults(value, "Pod") == []
     decode(value, Pod)
-
-
-@st.composite
-def nearly_right_pods(draw: st.DrawFn) -> Any:
-    """A pod as the API server writes it, one of whose fields is something else, or one that is right or wrong anywhere."""
-    times = ("2026-01-31T12:00:00Z", "2026-02-31T12:00:00Z", "2026-01-31", 7, None)
-    amounts = ("1", "2Gi", 1, 0.5, "a", "", None, True)
-    spec = {
-        "containers": [
-            {
-                "name": "main",
-                "resources": {"requests": {"cpu": draw(st.sampled_from(amounts))}},
-                "livenessProbe": {"httpGet": {"port": draw(st.sampled_from((80, "http", 2**31, 1.0, None)))}},
-            }
-        ],
-        "hostNetwork": draw(st.sampled_from((True, 0, None))),
-        "nodeSelector": draw(st.sampled_from(({}, {"a": "b"}, {"a": None}, {"a": 1}, []))),
-    }
-    metadata = {"name": "web", "creationTimestamp": draw(st.sampled_from(times)), "generation": draw(NUMBERS)}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-    return draw(st.just(pod) | documents(schema_type("Pod"), wrong=True) | documents(schema_type("Pod")))
-
-
-@given(value=nearly_right_pods())
-def test_a_document_that_the_compiled_schema_takes_has_no_faults_and_no_nulls(value: Any) -> None:
-    if is_plain(value, "Pod"):
-        event("plain")
-        assert checked(value, "Pod") == CheckedDocument(value, [], [], may_have_nulls=False)
-
-
-@given(value=documents(schema_type("Deployment"), wrong=True))
-def test_the_compiled_schema_of_deployments_takes_no_faults_and_no_nulls(value: Any) -> None:
-    if is_plain(value, "Deployment"):
-        assert checked(value, "Deployment") == CheckedDocument(value, [], [], may_have_nulls=False)
-
-
-def test_the_compiled_schema_takes_documents_without_faults_and_leaves_all_others() -> None:
-    pod: dict[str, Any] = {"spec": {"containers": [{"name": "a", "resources": {"limits": {"cpu": "1"}}}]}}
-    assert is_plain(pod, "Pod")
-    assert is_plain({**pod, "metadata": {"creationTimestamp": "2026-01-31T12:00:00Z"}}, "Pod")
-    assert not is_plain({**pod, "metadata": {"creationTimestamp": None}}, "Pod")
-    assert not is_plain({**pod, "metadata": {"nam": "a"}}, "Pod")
-    assert not is_plain({**pod, "metadata": {"managedFields": [{"fieldsV1": {}}]}}, "Pod")
-    assert not is_plain({"spec": {"containers": 7}}, "Pod")
 
 
 @given(value=documents(schema_type("Pod"), wrong=True))

@@ -11,6 +11,7 @@ from nodewright.cli.cluster.cluster_session import current_session
 from nodewright.cli.node_query import LoadedQuery, admitted_entry, load_query, print_report
 from nodewright.cli.options import JournalOptions, NodeQuery
 from nodewright.documents.files.process_tuning import rare_collections
+from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_workflow_commands
 from nodewright.predict.admit.admission_report import (
@@ -30,18 +31,13 @@ if TYPE_CHECKING:
 @watch_option
 @cluster_options
 @options.node_query_options
-@click.option(
-    "--resize",
-    is_flag=True,
-    help="Resize pods that already run on the node, in place, to the resources in the manifests.",
-)
-@click.option(
-    "--serve",
+@option("--resize", "Resize pods that already run on the node, in place, to the resources in the manifests.")
+@option(
+    "--serve [ADDRESS:PORT]",
+    "Serve the results as a page in a browser, at a link that is printed, and update it when the files change, "
+    "until Ctrl-C. Default: any free port of 127.0.0.1.",
     is_flag=False,
     flag_value="",
-    metavar="[ADDRESS:PORT]",
-    help="Serve the results as a page in a browser, at a link that is printed, and update it when the files change, "
-    "until Ctrl-C. Default: any free port of 127.0.0.1.",
 )
 @options.journal_option
 @options.output_option("json", "yaml", "wide", "name", "github")

@@ -12,6 +12,7 @@ from nodewright.cli import options
 from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.cluster.cluster_session import current_session
 from nodewright.cluster.client.agent_client import DEFAULT_SOCKET
+from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import ERROR, NO, YES, print_message, print_text
 from nodewright.documents.profiles.kubelet_root import DEFAULT_ROOT_DIRECTORY
@@ -45,13 +46,13 @@ AGENT_ROOT = Path("/var/lib/nodewright")
 @options.pod_resources_option(
     "PodResources socket. Default: pod-resources/kubelet.sock in --kubelet-root, if it exists."
 )
-@click.option(
-    "--cgroups",
+@option(
+    "--cgroups DIR|live|none",
+    "Cgroup files: a copy of the tree, or this machine's. Default: live.",
     default="live",
-    metavar="DIR|live|none",
-    help="Cgroup files: a copy of the tree, or this machine's. Default: live.",
+    show_default=False,
 )
-@click.option("--cgroup-root", metavar="PATH", help="Parent of all cgroups. Default: as configured.")
+@option("--cgroup-root PATH", "Parent of all cgroups. Default: as configured.")
 @options.pod_list_option()
 @options.node_name_option()
 @options.agent_socket_option("Socket of a running agent, to read its pods.")

@@ -10,6 +10,7 @@ from nodewright.cli import options
 from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.node_query import load_query, print_report
 from nodewright.documents.files.cgroup_files import CGROUP_ROOT, CgroupTree
+from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES
 from nodewright.engine.core.cgroups.cgroup_comparison import (
@@ -35,23 +36,21 @@ from nodewright.predict.node_report.cgroup_report import (
 @click.command("cgroups")
 @partial(cluster_options, is_about_node=True)
 @options.node_query_options
-@click.option("--cgroup-version", type=click.Choice(["1", "2"]), help="Cgroup version. Default: the node's.")
-@click.option(
+@option("--cgroup-version", "Cgroup version. Default: the node's.", type=click.Choice(["1", "2"]))
+@option(
     "--cgroup-driver",
+    "Cgroup driver. Default: `cgroupDriver` of the KubeletConfiguration.",
     type=click.Choice([driver.value for driver in CgroupDriver]),
-    help="Cgroup driver. Default: `cgroupDriver` of the KubeletConfiguration.",
 )
-@click.option(
+@option(
     "--linear-weights",
-    is_flag=True,
-    help="The runtime converts shares to weights linearly, as the kubelet does: runc before 1.3.2, crun before 1.23.",
+    "The runtime converts shares to weights linearly, as the kubelet does: runc before 1.3.2, crun before 1.23.",
 )
-@click.option("--all", "all_pods", is_flag=True, help="Include the pods that are already on the node.")
-@click.option(
-    "--diff",
-    "tree",
-    metavar="DIR|live",
-    help=f"Compare with an actual cgroup tree (live: {CGROUP_ROOT}); nothing is written.",
+@option("--all", "Include the pods that are already on the node.", name="all_pods")
+@option(
+    "--diff DIR|live",
+    f"Compare with an actual cgroup tree (live: {CGROUP_ROOT}); nothing is written.",
+    name="tree",
 )
 @options.output_option("json", "yaml", "name")
 def command(  # noqa: PLR0913 - one argument an option

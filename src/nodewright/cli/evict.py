@@ -14,6 +14,7 @@ from nodewright.cli.node_query import print_report, with_policies
 from nodewright.cli.options import ManifestOptions, PolicyOptions, filename_options
 from nodewright.cli.output_files import page_origin, write_page
 from nodewright.cli.workload_input import print_warnings
+from nodewright.documents.output.command_line import as_struct, option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES
 from nodewright.documents.profiles.node_profiles import find_profile
@@ -87,46 +88,36 @@ def _positive_ns(context: click.Context, option: click.Parameter, text: str | No
 
 
 _OPTIONS = (
-    click.option(
+    option(
         "--timeline",
-        is_flag=True,
-        help="Simulate memory over time: when thresholds are crossed, when each pod ends, and whether the kernel's OOM "
+        "Simulate memory over time: when thresholds are crossed, when each pod ends, and whether the kernel's OOM "
         "killer acts before the kubelet.",
     ),
-    click.option(
-        "--growth",
-        multiple=True,
-        metavar="[NS/]POD[/CONTAINER]=RATE|FILE",
-        help="Memory growth: a rate such as 64Mi/s (`system`: outside the pods), a UsageForecast, or a recorded "
+    option(
+        "--growth [NS/]POD[/CONTAINER]=RATE|FILE",
+        "Memory growth: a rate such as 64Mi/s (`system`: outside the pods), a UsageForecast, or a recorded "
         "series (.csv: time,pod,container,memory). Repeatable.",
+        multiple=True,
     ),
-    click.option(
-        "--duration",
-        metavar="SPAN",
+    option(
+        "--duration SPAN",
+        f"Simulated time. Default: that of the UsageForecast, or {_DURATION}.",
         callback=_positive_ns,
-        help=f"Simulated time. Default: that of the UsageForecast, or {_DURATION}.",
     ),
-    click.option(
-        "--policy",
-        metavar="NAME",
-        help="How often usage is checked: kubelet, adaptive, swap-aware, or one of --policies. Default: the node's, or "
+    option(
+        "--policy NAME",
+        "How often usage is checked: kubelet, adaptive, swap-aware, or one of --policies. Default: the node's, or "
         "kubelet.",
     ),
-    click.option(
-        "--policies",
+    option(
+        "--policies FILE",
+        "Python file that defines eviction policies; it is executed. Repeatable.",
         multiple=True,
-        metavar="FILE",
-        help="Python file that defines eviction policies; it is executed. Repeatable.",
     ),
-    click.option(
-        "--compare",
-        is_flag=True,
-        help="Compare the policies: when each pod ends, and how much work is lost.",
-    ),
-    click.option(
+    option("--compare", "Compare the policies: when each pod ends, and how much work is lost."),
+    option(
         "--advise",
-        is_flag=True,
-        help="Find the smallest evictionHard for memory with which the kubelet evicts before the OOM killer acts.",
+        "Find the smallest evictionHard for memory with which the kubelet evicts before the OOM killer acts.",
     ),
     options.output_file_option(
         "--html",
@@ -143,12 +134,12 @@ _OPTIONS = (
 @options.release_option
 @options.strict_option
 @usage_options.usage_options
-@options.as_struct(TimelineOptions, "timeline", reversed(_OPTIONS))
-@click.option(
+@as_struct(TimelineOptions, "timeline", reversed(_OPTIONS))
+@option(
     "--signal",
-    type=click.Choice([signal.value for signal in Signal]),
-    help="Rank the pods for this signal, whether its threshold is met or not. Default: the signal that the kubelet "
+    "Rank the pods for this signal, whether its threshold is met or not. Default: the signal that the kubelet "
     "handles first.",
+    type=click.Choice([signal.value for signal in Signal]),
 )
 @options.output_option("json", "yaml", "wide", "name")
 def command(  # noqa: PLR0913 - one argument an option

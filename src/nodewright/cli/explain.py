@@ -14,6 +14,7 @@ from nodewright.cli.node_query import LoadedQuery, load_query, print_report
 from nodewright.cli.output_files import page_origin, write_page
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.documents.formats.workloads import LoadedWorkloads, Workload
+from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_message, print_text, terminal_columns
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
@@ -105,28 +106,25 @@ _MAX_EXPLAINED = 500
 @watch_option
 @cluster_options
 @partial(options.node_query_options, needs_files=False)
-@click.option(
-    "--pod",
-    "pods",
-    multiple=True,
-    metavar="[NAMESPACE/]NAME|FILE",
-    help="With -f: explain only this pod, after the pods before it are admitted. Without -f: a file with a pod that "
+@option(
+    "--pod [NAMESPACE/]NAME|FILE",
+    "With -f: explain only this pod, after the pods before it are admitted. Without -f: a file with a pod that "
     "failed, restarts or is pending, from `kubectl get pod -o yaml`. Repeatable.",
-)
-@click.option(
-    "--condition",
-    "conditions",
+    name="pods",
     multiple=True,
-    metavar="CONDITION[=True|False]",
-    callback=_conditions,
-    help="Node condition in addition to the profile's: MemoryPressure, DiskPressure, PIDPressure. Repeatable.",
 )
-@click.option(
+@option(
+    "--condition CONDITION[=True|False]",
+    "Node condition in addition to the profile's: MemoryPressure, DiskPressure, PIDPressure. Repeatable.",
+    name="conditions",
+    multiple=True,
+    callback=_conditions,
+)
+@option(
     "--budget",
+    "Maximum number of decisions in the search for changes that let a pod in.",
     type=click.IntRange(min=0),
     default=BUDGET,
-    show_default=True,
-    help="Maximum number of decisions in the search for changes that let a pod in.",
 )
 @options.output_file_option(
     "--html",

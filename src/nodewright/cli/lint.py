@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 import msgspec
@@ -22,6 +22,7 @@ from nodewright.cli.workload_input import (
 from nodewright.documents.files.file_store import write_atomically
 from nodewright.documents.formats.documents import STDIN, read_file
 from nodewright.documents.formats.inventory import Inventory, load_sound_objects
+from nodewright.documents.output.command_line import option, with_options
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import (
     ERROR,
@@ -58,7 +59,6 @@ from nodewright.predict.lint.rules import RULES_BY_ID, RuleSelection
 from nodewright.version import __version__
 
 NEVER = "never"
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _settings(context: click.Context, _option: click.Parameter, path: Path | None) -> LintSettingsFile:
@@ -73,71 +73,47 @@ def _settings(context: click.Context, _option: click.Parameter, path: Path | Non
     return settings
 
 
-def lint_options(command: Command) -> Command:
+def lint_options(command: Callable[..., int]) -> Callable[..., int]:
     """Adds the options that select rules, findings and their presentation."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return with_options(command, reversed(_OPTIONS))
 
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
-    click.option(
-        "--config",
-        "settings",
+    option(
+        "--config FILE",
+        "Settings. Default: the nearest .nodewright.yaml, or pyproject.toml with [tool.nodewright], of this "
+        "directory and those above it in the repository.",
+        name="settings",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         is_eager=True,
         callback=_settings,
         envvar="NODEWRIGHT_CONFIG",
-        metavar="FILE",
-        help="Settings. Default: the nearest .nodewright.yaml, or pyproject.toml with [tool.nodewright], of this "
-        "directory and those above it in the repository.",
     ),
-    click.option(
+    option(
         "--fail-on",
+        "Lowest severity for which the exit code is 3.",
         type=click.Choice([*(str(severity) for severity in SEVERITIES_BY_RANK), NEVER]),
         default=str(Severity.ERROR),
-        show_default=True,
         envvar="NODEWRIGHT_FAIL_ON",
-        help="Lowest severity for which the exit code is 3.",
     ),
-    click.option(
-        "--only",
-        multiple=True,
-        metavar="RULE,...",
-        envvar="NODEWRIGHT_ONLY",
-        help="Check only these rules. Repeatable.",
-    ),
-    click.option(
-        "--disable",
-        multiple=True,
-        metavar="RULE,...",
-        envvar="NODEWRIGHT_DISABLE",
-        help="Skip these rules. Repeatable.",
-    ),
-    click.option(
+    option("--only RULE,...", "Check only these rules. Repeatable.", multiple=True, envvar="NODEWRIGHT_ONLY"),
+    option("--disable RULE,...", "Skip these rules. Repeatable.", multiple=True, envvar="NODEWRIGHT_DISABLE"),
+    option(
         "--fix",
-        is_flag=True,
-        help="Apply the edits of findings to the files. Each is tried: its finding is gone and nothing else changes.",
+        "Apply the edits of findings to the files. Each is tried: its finding is gone and nothing else changes.",
     ),
-    click.option(
-        "--diff", is_flag=True, help="Print what --fix would change; exit code 3 if that is anything."
-    ),
-    click.option(
-        "--baseline",
+    option("--diff", "Print what --fix would change; exit code 3 if that is anything."),
+    option(
+        "--baseline FILE",
+        "Report only findings that this file does not have.",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         envvar="NODEWRIGHT_BASELINE",
-        metavar="FILE",
-        help="Report only findings that this file does not have.",
     ),
     options.output_file_option(
         "--write-baseline", "written_baseline", help="Write the findings to a file for --baseline, and exit."
     ),
-    click.option(
-        "--summary", is_flag=True, help="Also count the findings by namespace and severity; for tables only."
-    ),
-    click.option(
-        "-q", "--quiet", is_flag=True, help="Print findings and errors only: no counts, warnings or notes."
-    ),
+    option("--summary", "Also count the findings by namespace and severity; for tables only."),
+    option("-q, --quiet", "Print findings and errors only: no counts, warnings or notes."),
 )
 
 
@@ -163,13 +139,12 @@ def _print_rules(context: click.Context, _option: click.Parameter, name: str | N
 @options.strict_option
 @options.release_option
 @lint_options
-@click.option(
-    "--explain",
-    metavar="RULE|all",
+@option(
+    "--explain RULE|all",
+    "Print the page of a rule, or the list of all rules, and exit.",
     is_eager=True,
     expose_value=False,
     callback=_print_rules,
-    help="Print the page of a rule, or the list of all rules, and exit.",
 )
 @options.output_option("json", "yaml", "sarif", "junit", "github", alias="--output-format")
 def command(**parameters: Any) -> int:

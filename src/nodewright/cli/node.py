@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from nodewright.cli import options
 from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.cluster.cluster_session import current_session
+from nodewright.documents.output.command_line import as_struct, option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import YES, print_message, print_text, terminal_columns
 from nodewright.documents.output.text_layout import table
@@ -24,7 +25,6 @@ from nodewright.documents.profiles.capture.from_state_files import BrokenStateEr
 from nodewright.documents.profiles.capture.node_pods import StaticPods, read_pods, read_static_pods
 from nodewright.documents.profiles.capture.warnings import (
     broken_state_text,
-    capture_warning_sentence,
     not_judged_sentence,
 )
 from nodewright.documents.profiles.catalogue import CatalogueMachine, catalogue, catalogue_profile
@@ -72,7 +72,7 @@ def command() -> None:
 @command.command("show")
 @partial(cluster_options, takes_node=True, is_about_node=True)
 @options.node_option()
-@click.option("--ascii", "ascii_only", is_flag=True, help="Draw frames with ASCII characters.")
+@option("--ascii", "Draw frames with ASCII characters.", name="ascii_only")
 @options.output_option("yaml", "json")
 def show(*, node: str | None, ascii_only: bool, output: str | None) -> int:
     """Draw a node: sockets, NUMA nodes, L3 caches, cores, CPUs and the pods that hold them, memory, distances.
@@ -191,7 +191,7 @@ def _entry_document(entry: CatalogueMachine) -> dict[str, Any]:
 @command.command("export")
 @partial(cluster_options, takes_node=True)
 @options.node_option()
-@click.option("--nrt", is_flag=True, help="Print a NodeResourceTopology v1alpha2. Default: a NodeProfile.")
+@option("--nrt", "Print a NodeResourceTopology v1alpha2. Default: a NodeProfile.")
 @options.agent_socket_option("Socket of a running agent, to export its node.")
 @options.pod_resources_option(
     "With --nrt: socket of a live kubelet; --node is its machine. Default: this machine."
@@ -302,46 +302,34 @@ class CaptureOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _OPTIONS = (
-    click.option(
-        "--sysfs",
-        type=options.DIRECTORY,
-        metavar="DIR",
-        help="A copy of /sys (DIR/sys) and /proc (DIR/proc).",
-    ),
-    click.option(
-        "--lscpu",
+    option("--sysfs DIR", "A copy of /sys (DIR/sys) and /proc (DIR/proc).", type=options.DIRECTORY),
+    option(
+        "--lscpu FILE",
+        "Output of `lscpu -e -J` or `lscpu -J`; repeat the option for both.",
         type=options.FILE,
-        metavar="FILE",
         multiple=True,
-        help="Output of `lscpu -e -J` or `lscpu -J`; repeat the option for both.",
     ),
-    click.option(
-        "--machine-info",
+    option(
+        "--machine-info FILE",
+        "cAdvisor's MachineInfo: /api/v1.3/machine, or a kubelet's /spec/.",
         type=options.FILE,
-        metavar="FILE",
-        help="cAdvisor's MachineInfo: /api/v1.3/machine, or a kubelet's /spec/.",
     ),
-    click.option("--catalogue", metavar="NAME", help="A machine of `nodewright node catalogue`."),
+    option("--catalogue NAME", "A machine of `nodewright node catalogue`."),
     options.kubelet_config_option("The node's KubeletConfiguration (--config).", kind=options.FILE),
-    click.option(
-        "--config-dir", type=options.DIRECTORY, metavar="DIR", help="Its drop-in directory (--config-dir)."
-    ),
+    option("--config-dir DIR", "Its drop-in directory (--config-dir).", type=options.DIRECTORY),
     options.kubelet_root_option(
         "The kubelet's directory, e.g. /var/lib/kubelet, for the actual allocations of pods."
     ),
     options.pod_list_option(),
     options.node_name_option(),
-    click.option(
-        "--static-pods",
+    option(
+        "--static-pods DIR",
+        "Manifests of static pods. Default: staticPodPath of the configuration.",
         type=click.Path(exists=True, path_type=Path),
-        metavar="DIR",
-        help="Manifests of static pods. Default: staticPodPath of the configuration.",
     ),
     options.configz_option("Output of `kubectl get --raw /api/v1/nodes/NAME/proxy/configz`."),
-    click.option("--nrt", type=options.FILE, metavar="FILE", help="The node's NodeResourceTopology object."),
-    click.option(
-        "--node-object", type=options.FILE, metavar="FILE", help="Output of `kubectl get node NAME -o json`."
-    ),
+    option("--nrt FILE", "The node's NodeResourceTopology object.", type=options.FILE),
+    option("--node-object FILE", "Output of `kubectl get node NAME -o json`.", type=options.FILE),
     options.pod_resources_option(
         "Socket of a live kubelet or agent (.../pod-resources/kubelet.sock), for the actual allocations of pods."
     ),
@@ -351,7 +339,7 @@ _OPTIONS = (
 
 @command.command("capture")
 @partial(cluster_options, takes_node=True)
-@options.as_struct(CaptureOptions, "requested", reversed(_OPTIONS))
+@as_struct(CaptureOptions, "requested", reversed(_OPTIONS))
 @options.output_option("yaml", "json")
 def capture(requested: CaptureOptions, *, node: str | None, output: str | None) -> int:
     """Capture a node as a NodeProfile: this machine, a node of a cluster, or the node that the files describe.
@@ -458,7 +446,7 @@ def _of_cluster(requested: CaptureOptions) -> tuple[list[str], NodeProfile]:
         for missing in (base.missing if base else ())
         if missing.fact is not MachineFact.KUBELET_CONFIGURATION
     ]
-    warnings = map(capture_warning_sentence, captured.warnings)
+    warnings = (warning.sentence() for warning in captured.warnings)
     not_judged = map(not_judged_sentence, captured.profile.spec.not_judged)
     return [*missing, *warnings, *not_judged], captured.profile
 

@@ -1,9 +1,9 @@
 """Options that several commands share: manifests, the node, policies, files to write."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 import msgspec
@@ -11,32 +11,9 @@ import msgspec
 from nodewright.documents.files.regular_files import is_directory, is_there
 from nodewright.documents.formats.documents import STDIN, SUFFIXES, is_url
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
+from nodewright.documents.output.command_line import Command, as_struct, option, with_options
 from nodewright.documents.output.terminal import ColourMode, set_colour_mode
 from nodewright.model.values.quantity import Quantity, QuantityError
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def as_struct(
-    kind: type[msgspec.Struct], name: str, options: Iterable[Callable[[Any], Any]]
-) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """A decorator that adds the options; the command receives their values as one struct, under this name.
-
-    Fields of the struct without a parameter keep their defaults.
-    """
-
-    def with_options(command: Callable[..., int]) -> Callable[..., int]:
-        @wraps(command)
-        def with_struct(**parameters: Any) -> int:
-            fields = {field: parameters.pop(field) for field in kind.__struct_fields__ if field in parameters}
-            return command(**{name: kind(**fields)}, **parameters)
-
-        decorated: Callable[..., int] = with_struct
-        for option in options:
-            decorated = option(decorated)
-        return decorated
-
-    return with_options
 
 
 class PathType(click.Path):
@@ -88,14 +65,13 @@ def filename_options(command: Callable[..., int], *, required: bool = True) -> C
         parameters["filenames"] += operands
         if required and not parameters["filenames"] and not parameters["kustomizations"]:
             context = click.get_current_context()
-            option = next(each for each in context.command.params if each.name == "filenames")
-            raise click.MissingParameter(ctx=context, param=option)
+            filename = next(each for each in context.command.params if each.name == "filenames")
+            raise click.MissingParameter(ctx=context, param=filename)
         names = ManifestOptions.__struct_fields__
         manifests = ManifestOptions(**{name: parameters.pop(name) for name in names})
         return command(manifests=manifests, **parameters)
 
-    with_options: Callable[..., int] = with_manifests
-    for option in (
+    options = (
         max_document_size_option,
         _template_path_option,
         _selector_option,
@@ -103,9 +79,8 @@ def filename_options(command: Callable[..., int], *, required: bool = True) -> C
         recursive_option,
         _filename_option,
         _operands,
-    ):
-        with_options = option(with_options)
-    return with_options
+    )
+    return with_options(with_manifests, options)
 
 
 def size_in_bytes(context: click.Context, option: click.Parameter, text: str | None) -> int | None:
@@ -130,54 +105,40 @@ def split_names(_context: click.Context, _option: click.Parameter, texts: tuple[
     )
 
 
-_filename_option = click.option(
-    "-f",
-    "--filename",
-    "filenames",
-    multiple=True,
-    metavar="FILE|DIR|-",
-    callback=split_names,
-    help="Manifests: YAML or JSON, several documents, List kinds; a directory, a URL; - for standard input. "
+_filename_option = option(
+    "-f, --filename FILE|DIR|-",
+    "Manifests: YAML or JSON, several documents, List kinds; a directory, a URL; - for standard input. "
     "Repeatable, or separated by commas; -f may be left out.",
+    name="filenames",
+    multiple=True,
+    callback=split_names,
 )
 _operands = click.argument("operands", nargs=-1, metavar="[FILE...]")
-kustomize_option = click.option(
-    "-k",
-    "--kustomize",
-    "kustomizations",
+kustomize_option = option(
+    "-k, --kustomize DIR",
+    "A kustomization directory, which the installed kubectl or kustomize builds. Repeatable.",
+    name="kustomizations",
     multiple=True,
-    metavar="DIR",
-    help="A kustomization directory, which the installed kubectl or kustomize builds. Repeatable.",
 )
-_selector_option = click.option(
-    "-l",
-    "--selector",
+_selector_option = option(
+    "-l, --selector SELECTOR",
+    "Only objects whose labels match, e.g. app=web, app!=db, tier in (a,b), !canary.",
     default="",
-    metavar="SELECTOR",
-    help="Only objects whose labels match, e.g. app=web, app!=db, tier in (a,b), !canary.",
 )
-_template_path_option = click.option(
-    "--template-path",
-    "template_paths",
-    multiple=True,
-    metavar="KIND=PATH",
-    help="Also judge the pod templates of this kind of custom resources, e.g. JobSet=spec.replicatedJobs[*].template. "
+_template_path_option = option(
+    "--template-path KIND=PATH",
+    "Also judge the pod templates of this kind of custom resources, e.g. JobSet=spec.replicatedJobs[*].template. "
     "Repeatable.",
+    name="template_paths",
+    multiple=True,
 )
-recursive_option = click.option(
-    "-R",
-    "--recursive",
-    is_flag=True,
-    help="Descend into the directories named by -f.",
-)
-max_document_size_option = click.option(
-    "--max-document-size",
-    "max_bytes",
+recursive_option = option("-R, --recursive", "Descend into the directories named by -f.")
+max_document_size_option = option(
+    "--max-document-size SIZE",
+    "Maximum size of a YAML file; JSON may be larger.",
+    name="max_bytes",
     default="3Mi",
-    show_default=True,
-    metavar="SIZE",
     callback=size_in_bytes,
-    help="Maximum size of a YAML file; JSON may be larger.",
 )
 
 
@@ -360,76 +321,64 @@ def _plain(_context: click.Context, _option: click.Parameter, name: str | None) 
     return name
 
 
-namespace_option = click.option(
-    "-n",
-    "--namespace",
+namespace_option = option(
+    "-n, --namespace TEXT",
+    "Namespace of objects that specify none.",
     envvar="NODEWRIGHT_NAMESPACE",
     default="default",
-    show_default=True,
-    help="Namespace of objects that specify none.",
 )
-strict_option = click.option(
+strict_option = option(
     "--strict/--no-strict",
-    "strict",
+    "Treat warnings as errors: unknown fields, a Kubernetes release without rules of its own.",
+    name="strict",
     default=False,
-    help="Treat warnings as errors: unknown fields, a Kubernetes release without rules of its own.",
 )
-_shape_option = click.option(
-    "--shape",
-    metavar="SHAPE",
-    help="The node, without a file: SOCKETSxNUMAxCORESxTHREADS (NUMA nodes of a socket, cores of a NUMA node, threads "
+_shape_option = option(
+    "--shape SHAPE",
+    "The node, without a file: SOCKETSxNUMAxCORESxTHREADS (NUMA nodes of a socket, cores of a NUMA node, threads "
     "of a core), e.g. 2x1x32x2.",
 )
-_memory_option = click.option(
-    "--memory",
-    "memory_bytes",
-    metavar="AMOUNT",
+_memory_option = option(
+    "--memory AMOUNT",
+    "With --shape: the node's memory. Default: 4Gi for each CPU.",
+    name="memory_bytes",
     callback=size_in_bytes,
-    help="With --shape: the node's memory. Default: 4Gi for each CPU.",
 )
-_device_option = click.option(
-    "--device",
-    "devices",
-    multiple=True,
-    metavar="RESOURCE=COUNT[@numa|@N]",
-    help="Devices besides those of the node, e.g. nvidia.com/gpu=8@numa: spread over the NUMA nodes; @1: of NUMA node "
+_device_option = option(
+    "--device RESOURCE=COUNT[@numa|@N]",
+    "Devices besides those of the node, e.g. nvidia.com/gpu=8@numa: spread over the NUMA nodes; @1: of NUMA node "
     "1. Repeatable.",
+    name="devices",
+    multiple=True,
 )
-_replicas_option = click.option(
-    "--replicas",
-    "all_replicas",
-    is_flag=True,
-    help="Judge all pods of each workload object. Default: the first one.",
+_replicas_option = option(
+    "--replicas", "Judge all pods of each workload object. Default: the first one.", name="all_replicas"
 )
 _journal_file_option = output_file_option(
     "--journal",
     path_type=str,
     help="Record all events and actions as a Scenario, which `nodewright replay` runs again.",
 )
-with_secrets_option = click.option(
+with_secrets_option = option(
     "--with-secrets",
-    is_flag=True,
-    help="Keep values of variables, commands, probes and annotations of pods, and headers of the kubelet's "
+    "Keep values of variables, commands, probes and annotations of pods, and headers of the kubelet's "
     "configuration, which may hold secrets.",
 )
-_topology_policy_option = click.option(
-    "--topology-policy",
-    "topology",
-    metavar="NAME",
-    help="Topology policy that replaces the kubelet's: pod-wish, or one of --policies. Default: the node's.",
+_topology_policy_option = option(
+    "--topology-policy NAME",
+    "Topology policy that replaces the kubelet's: pod-wish, or one of --policies. Default: the node's.",
+    name="topology",
 )
-_cpu_picker_option = click.option(
-    "--cpu-picker",
-    metavar="NAME",
-    help="CPU allocation algorithm that replaces the kubelet's: whole-caches, or one of --policies. "
+_cpu_picker_option = option(
+    "--cpu-picker NAME",
+    "CPU allocation algorithm that replaces the kubelet's: whole-caches, or one of --policies. "
     "Default: the node's.",
 )
-_policies_option = click.option(
-    "--policies",
-    "files",
+_policies_option = option(
+    "--policies FILE.py",
+    "Python file that defines custom policies; it is executed. Repeatable.",
+    name="files",
     multiple=True,
-    metavar="FILE.py",
-    help="Python file that defines custom policies; it is executed. Repeatable.",
 )
 
 
@@ -452,11 +401,10 @@ def node_option(
     )
 
 
-release_option = click.option(
-    "--release",
+release_option = option(
+    "--release R",
+    "The Kubernetes release of the node, e.g. 1.33. Default: the node's own (spec.kubernetesVersion).",
     envvar="NODEWRIGHT_RELEASE",
-    metavar="R",
-    help="The Kubernetes release of the node, e.g. 1.33. Default: the node's own (spec.kubernetesVersion).",
 )
 
 
@@ -466,9 +414,7 @@ def kubelet_config_option(
     kind: click.Path | None = None,
 ) -> Callable[[Command], Command]:
     """The option --kubelet-config."""
-    return click.option(
-        "--kubelet-config", type=kind, metavar="FILE", envvar="NODEWRIGHT_KUBELET_CONFIG", help=description
-    )
+    return option("--kubelet-config FILE", description, type=kind, envvar="NODEWRIGHT_KUBELET_CONFIG")
 
 
 def kubelet_root_option(
@@ -484,28 +430,28 @@ def pod_list_option(
     description: str = "Output of `kubectl get pods -A -o json`, or of the kubelet's /pods.",
 ) -> Callable[[Command], Command]:
     """The option --pods, for a file with the pods of a node."""
-    return click.option("--pods", type=FILE, metavar="FILE", help=description)
+    return option("--pods FILE", description, type=FILE)
 
 
 def configz_option(
     description: str = "The KubeletConfiguration as returned by the kubelet's /configz.",
 ) -> Callable[[Command], Command]:
     """The option --configz."""
-    return click.option("--configz", type=FILE, metavar="FILE", help=description)
+    return option("--configz FILE", description, type=FILE)
 
 
 def node_name_option(
     description: str = "Name of the node whose pods are read.",
 ) -> Callable[[Command], Command]:
     """The option --node-name."""
-    return click.option("--node-name", default="", metavar="NAME", help=description)
+    return option("--node-name NAME", description, default="")
 
 
 def agent_socket_option(description: str) -> Callable[[Command], Command]:
     """The option --socket, for a running agent."""
-    return click.option("--socket", type=SOCKET, metavar="PATH", help=description)
+    return option("--socket PATH", description, type=SOCKET)
 
 
 def pod_resources_option(description: str) -> Callable[[Command], Command]:
     """The option --pod-resources, for the PodResources socket of a kubelet or an agent."""
-    return click.option("--pod-resources", type=SOCKET, metavar="SOCKET", help=description)
+    return option("--pod-resources SOCKET", description, type=SOCKET)

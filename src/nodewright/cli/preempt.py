@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from nodewright.cli import options
 from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.node_query import load_query, print_report
+from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES
 from nodewright.engine.core.preemption.optimal import (
@@ -32,18 +33,13 @@ from nodewright.predict.node_report.report_parts import node_of_report
 @click.command("preempt")
 @partial(cluster_options, is_about_node=True)
 @options.node_query_options
-@click.option("--optimal", is_flag=True, help="Also compute the smallest set of victims.")
-@click.option(
-    "--exact",
-    is_flag=True,
-    help="With --optimal: use HiGHS where the search ends without a proof (extra `exact`).",
-)
-@click.option(
+@option("--optimal", "Also compute the smallest set of victims.")
+@option("--exact", "With --optimal: use HiGHS where the search ends without a proof (extra `exact`).")
+@option(
     "--budget",
+    "With --optimal: maximum number of steps in the search for a proof.",
     type=click.IntRange(min=0),
     default=BUDGET,
-    show_default=True,
-    help="With --optimal: maximum number of steps in the search for a proof.",
 )
 @options.output_option("json", "yaml", "wide", "name")
 def command(

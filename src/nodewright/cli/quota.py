@@ -23,6 +23,7 @@ from nodewright.documents.formats.inventory import (
     load_inventory,
     without_duplicates,
 )
+from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_text, print_workflow_commands
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
@@ -47,34 +48,25 @@ from nodewright.version import __version__
 @options.namespace_option
 @options.strict_option
 @options.release_option
-@click.option(
+@option(
     "--nodes",
+    "Number of nodes that run the pods of each DaemonSet.",
     type=click.IntRange(0, 100_000),
     default=1,
-    show_default=True,
-    help="Number of nodes that run the pods of each DaemonSet.",
 )
-@click.option(
-    "--surge", is_flag=True, help="Count the surge pods of a simultaneous rolling update of all workloads."
-)
-@click.option(
-    "--from-status",
-    is_flag=True,
-    help="Start from `status.used` of the quotas; the manifests are charged in addition.",
-)
-@click.option(
-    "--what-if",
-    "what_if",
+@option("--surge", "Count the surge pods of a simultaneous rolling update of all workloads.")
+@option("--from-status", "Start from `status.used` of the quotas; the manifests are charged in addition.")
+@option(
+    "--what-if FILE|DIR",
+    "Compare with changed or additional objects. Repeatable.",
+    name="what_if",
     multiple=True,
-    metavar="FILE|DIR",
-    help="Compare with changed or additional objects. Repeatable.",
 )
-@click.option(
-    "--set",
-    "sets",
+@option(
+    "--set KIND/NAME:PATH=VALUE",
+    "Compare with a field changed, e.g. deployment/web:containers.app.requests.cpu=100m. Repeatable.",
+    name="sets",
     multiple=True,
-    metavar="KIND/NAME:PATH=VALUE",
-    help="Compare with a field changed, e.g. deployment/web:containers.app.requests.cpu=100m. Repeatable.",
 )
 @options.output_option("json", "yaml", "junit", "sarif", "github", "name")
 def command(  # noqa: PLR0913 - one argument an option

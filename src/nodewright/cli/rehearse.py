@@ -9,6 +9,7 @@ from nodewright.cli import options
 from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.options import max_document_size_option
 from nodewright.cli.workload_input import print_warnings
+from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_message, print_text
 from nodewright.documents.profiles.node_profiles import find_profile
@@ -25,11 +26,10 @@ from nodewright.predict.rehearsal import (
 @click.command("rehearse")
 @partial(cluster_options, takes_node=True, is_about_node=True)
 @options.node_option()
-@click.option(
-    "--config",
+@option(
+    "--config FILE",
+    "The KubeletConfiguration to start with. Default: config.yaml in --kubelet-root, else the node's own.",
     type=options.FILE,
-    metavar="FILE",
-    help="The KubeletConfiguration to start with. Default: config.yaml in --kubelet-root, else the node's own.",
 )
 @options.kubelet_root_option(
     "Directory with the state files: /var/lib/kubelet or a copy. Default: the allocations of the node's pods."

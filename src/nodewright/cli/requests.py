@@ -10,6 +10,7 @@ from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import option_rules, print_input_notes, read_workloads
 from nodewright.documents.formats.workloads import release_warnings
+from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import YES, print_text, terminal_columns
 from nodewright.engine.core.requests.resource_breakdown import AlikeBreakdowns
@@ -38,18 +39,15 @@ _NAME_MEMORY = "this machine is not Linux; oom_score_adj needs --node or --memor
 @click.command("requests")
 @cluster_options
 @filename_options
-@click.option(
-    "--memory-capacity",
-    metavar="AMOUNT",
-    help="Node memory for the calculation of oom_score_adj, e.g. 64Gi. Default: that of the node.",
+@option(
+    "--memory-capacity AMOUNT",
+    "Node memory for the calculation of oom_score_adj, e.g. 64Gi. Default: that of the node.",
 )
 @options.node_option()
 @options.release_option
 @options.strict_option
 @options.namespace_option
-@click.option(
-    "--explain", is_flag=True, help="Show where each amount, the QoS class and the scores come from."
-)
+@option("--explain", "Show where each amount, the QoS class and the scores come from.")
 @options.output_option("json", "yaml", "wide", "name")
 def command(  # noqa: PLR0913 - one argument an option
     *,

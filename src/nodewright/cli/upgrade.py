@@ -12,6 +12,7 @@ from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import print_input_notes, print_warnings, read_workloads
 from nodewright.documents.formats.workloads import Workload
+from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_text
 from nodewright.documents.profiles.kubelet_config_files import config_document
@@ -61,19 +62,14 @@ class UpgradeQuery(msgspec.Struct, frozen=True, kw_only=True):
 @click.command("upgrade")
 @partial(cluster_options, is_about_node=True)
 @partial(filename_options, required=False)
-@click.option(
-    "--from", "start", metavar="R", help="The release that the nodes run. Default: each node's own."
-)
-@click.option(
-    "--to", "end", metavar="R", default=NEWEST.name, show_default=True, help="The release to compare with."
-)
+@option("--from R", "The release that the nodes run. Default: each node's own.", name="start")
+@option("--to R", "The release to compare with.", name="end", default=NEWEST.name)
 @options.node_option()
-@click.option(
-    "--nodes",
-    multiple=True,
-    metavar="FILE|DIR",
-    help="Many nodes: NodeProfiles, or a cluster's Nodes and Pods as of `kubectl get nodes,pods -A -o json`. "
+@option(
+    "--nodes FILE|DIR",
+    "Many nodes: NodeProfiles, or a cluster's Nodes and Pods as of `kubectl get nodes,pods -A -o json`. "
     "Repeatable.",
+    multiple=True,
 )
 @options.kubelet_config_option()
 @options.kubelet_root_option(

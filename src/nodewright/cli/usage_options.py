@@ -6,8 +6,10 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.cli.options import ManifestOptions, as_struct
+from nodewright.cli.options import ManifestOptions
 from nodewright.cli.workload_input import nothing_found, print_skipped, read_workloads
+from nodewright.documents.output.command_line import as_struct, option
+from nodewright.documents.output.text_layout import counted
 from nodewright.documents.profiles.usage_files import UsageReading, load_usage
 from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid
 from nodewright.engine.node.events import PodRecovered
@@ -15,7 +17,7 @@ from nodewright.engine.node.step import step
 from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.model.values.quantity import Quantity, QuantityError
-from nodewright.predict.evict.node_usage import FILESYSTEMS, NodeWithUsage, pod_count_text, usage_of_node
+from nodewright.predict.evict.node_usage import FILESYSTEMS, NodeWithUsage, usage_of_node
 from nodewright.predict.node import Node
 
 
@@ -49,33 +51,28 @@ def _available_amounts(
 
 
 _OPTIONS = (
-    click.option(
-        "--usage",
-        metavar="FILE|-",
-        help="Usage of the node: the kubelet's /stats/summary, a NodeUsage, or a table of pods (.csv).",
+    option(
+        "--usage FILE|-",
+        "Usage of the node: the kubelet's /stats/summary, a NodeUsage, or a table of pods (.csv).",
     ),
-    click.option(
-        "--after",
-        metavar="FILE",
-        help="Usage after the node has removed dead containers and unused images. Default: unchanged.",
+    option(
+        "--after FILE",
+        "Usage after the node has removed dead containers and unused images. Default: unchanged.",
     ),
-    click.option(
-        "--live",
-        is_flag=True,
-        help="Read the current usage of this machine: /proc, its file systems, and the cgroups of pods.",
+    option(
+        "--live", "Read the current usage of this machine: /proc, its file systems, and the cgroups of pods."
     ),
-    click.option(
-        "--available",
+    option(
+        "--available SIGNAL=AMOUNT",
+        "Available amount that overrides the usage read, e.g. memory.available=80Mi. Repeatable.",
         multiple=True,
-        metavar="SIGNAL=AMOUNT",
         callback=_available_amounts,
-        help="Available amount that overrides the usage read, e.g. memory.available=80Mi. Repeatable.",
     ),
-    click.option(
+    option(
         "--filesystems",
-        type=click.Choice(list(FILESYSTEMS)),
-        help="File systems: one for all; one for images and writable layers; one for images only. "
+        "File systems: one for all; one for images and writable layers; one for images only. "
         "Default: inferred from their sizes.",
+        type=click.Choice(list(FILESYSTEMS)),
     ),
 )
 
@@ -134,6 +131,6 @@ def _with_pods(node: Node, manifests: ManifestOptions, name: str) -> tuple[Node,
     if elsewhere_count:
         warnings = (
             *warnings,
-            f"{pod_count_text(elsewhere_count)} of the manifests on other nodes than {name}",
+            f"{counted(elsewhere_count, 'pod')} of the manifests on other nodes than {name}",
         )
     return replace(node, state=state), warnings

@@ -12,6 +12,7 @@ import msgspec
 from nodewright.cli.options import output_file_option, output_option
 from nodewright.cli.output_files import open_output_text
 from nodewright.cli.workload_input import ProgressLine
+from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json
 from nodewright.documents.output.terminal import ERROR, YES, print_message, print_text
 from nodewright.model.errors import Fault
@@ -33,24 +34,21 @@ _INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
 @click.command("verify")
 @click.argument("files", nargs=-1, type=_INPUT, metavar="[FILE]...")
-@click.option(
-    "--machines", type=_INPUT, metavar="FILE", help="Machines by name. Default: those of the package."
-)
+@option("--machines FILE", "Machines by name. Default: those of the package.", type=_INPUT)
 @output_file_option(
     "--answers",
     path_type=str,
     allow_dash=True,
     help='Write {"id", "answer"} lines, also for vectors without `expect`, which are not judged.',
 )
-@click.option(
-    "--release",
+@option(
+    "--release R",
+    "Verify this release. Default: the one that a vector names, else the newest.",
     type=click.Choice(tuple(RELEASE_TABLES)),
-    metavar="R",
-    help="Verify this release. Default: the one that a vector names, else the newest.",
 )
-@click.option("--all-releases", is_flag=True, help="Verify every release in turn.")
-@click.option("--show", type=click.IntRange(0), default=0, metavar="N", help="Show the first N mismatches.")
-@click.option("--jobs", type=click.IntRange(1), default=1, metavar="N", help="Use N processes.")
+@option("--all-releases", "Verify every release in turn.")
+@option("--show N", "Show the first N mismatches.", type=click.IntRange(0), default=0, show_default=False)
+@option("--jobs N", "Use N processes.", type=click.IntRange(1), default=1, show_default=False)
 @output_option("json")
 def command(files: tuple[str, ...], *, answers: str | None, output: str | None, **choices: Any) -> int:
     """Verify nodewright against recorded decisions of Kubernetes (JSON lines, .gz or not, - for stdin).

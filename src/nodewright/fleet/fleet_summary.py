@@ -60,17 +60,14 @@ class Fragments(Report, frozen=True, kw_only=True):
     """Counted by NUMA node."""
 
 
-class TimeToPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """How long pods waited from their arrival until their placement.
-
-    Units: seconds.
-    """
+class PlacingTimes(Report, frozen=True, kw_only=True):
+    """How long pods wait for a node."""
 
     pods: int
-    immediately: int
-    median_s: float
-    p95_s: float
-    longest_s: float
+    immediately: int = msgspec.field(name="atOnce")
+    median_s: float = msgspec.field(name="medianSeconds")
+    p95_s: float = msgspec.field(name="p95Seconds")
+    longest_s: float = msgspec.field(name="mostSeconds")
 
 
 class FleetSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +86,7 @@ class FleetSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Most frequent first."""
     filter_rejections: tuple[tuple[FilterRejections, int], ...]
     """Why pods wait at the end, with the number of pods; `nodes` is that of one of these pods."""
-    time_to_place: TimeToPlace
+    time_to_place: PlacingTimes
     shared_gpu_pods: int
     shared_gpu_milli: int
     """Requested shares of GPUs, which are accounted for but not placed."""
@@ -233,11 +230,11 @@ def _filter_rejections(result: FleetResult) -> tuple[tuple[FilterRejections, int
     return tuple((examples[key], counts[key]) for key in ordered)
 
 
-def _time_to_place(result: FleetResult) -> TimeToPlace:
+def _time_to_place(result: FleetResult) -> PlacingTimes:
     waits = Counter(pod.placed_s - pod.arrived_s for pod in result.pods if pod.placed_s >= 0)
     most_s = max(waits, default=0.0)
     waits.update(result.finished_pods.waits)
-    return TimeToPlace(
+    return PlacingTimes(
         pods=waits.total(),
         immediately=waits[0.0],
         median_s=_quantile(waits, 50),

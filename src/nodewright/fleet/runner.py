@@ -154,18 +154,11 @@ def _samples(simulation: FleetSimulation, counters: SimulationCounters) -> tuple
     last = FleetSample(
         simulation.now_s, simulation.cluster.running, simulation.queue.length, simulation.cluster.requested()
     )
-    return (
-        (*counters.samples[:-1], last)
-        if _has_last_moment(simulation, counters)
-        else (*counters.samples, last)
-    )
+    samples = counters.samples
+    return (*(samples[:-1] if samples and samples[-1].at_s == simulation.now_s else samples), last)
 
 
 def _node_samples(simulation: FleetSimulation) -> tuple[NodeSample, ...]:
     """The samples of the nodes, including the last moment."""
     earlier = (sample for sample in simulation.counters.node_samples if sample.at_s < simulation.now_s)
     return (*earlier, node_sample(simulation.now_s, simulation.cluster))
-
-
-def _has_last_moment(simulation: FleetSimulation, counters: SimulationCounters) -> bool:
-    return bool(counters.samples) and counters.samples[-1].at_s == simulation.now_s

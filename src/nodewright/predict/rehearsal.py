@@ -8,8 +8,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument, as_yaml
+from nodewright.documents.output.text_layout import counted
 from nodewright.documents.profiles.capture.node_pods import NodePods, admitted_pods, read_pods
-from nodewright.documents.profiles.capture.warnings import capture_warning_sentence
 from nodewright.documents.profiles.kubelet_config_files import ConfigHost
 from nodewright.documents.profiles.kubelet_root import (
     CONFIG_FILE,
@@ -54,7 +54,6 @@ from nodewright.predict.node_from_profile import DEFAULT_NAME, node_parts, profi
 from nodewright.predict.node_report.report_parts import (
     ReferencedPod,
     ReportedAllocations,
-    counted,
     pod_allocations,
     referenced_pod,
     table_without_empty_columns,
@@ -363,7 +362,7 @@ def rehearsed_restart(query: "RestartQuery") -> RehearsedRestart:
         rules=profile_release(query.profile.spec.kubernetes_version, query.source),
         paths={file: files.path(file) for file in StateFile},
         warnings=warnings,
-        pod_warnings=tuple(capture_warning_sentence(warning) for warning in pods.warnings),
+        pod_warnings=tuple(warning.sentence() for warning in pods.warnings),
     )
 
 

@@ -11,6 +11,7 @@ from nodewright.agent.assembly.agent_settings import AgentSettings, agent_option
 from nodewright.agent.assembly.kubelet_flags import flag_uses, kubelet_settings, parse_kubelet_flags
 from nodewright.cli.workload_input import print_warnings
 from nodewright.cluster.client.agent_client import DEFAULT_SOCKET, SOCKET_VARIABLE
+from nodewright.documents.output.command_line import option
 from nodewright.documents.output.terminal import ERROR, YES, print_line, print_message
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.releases.release_table import NEWEST
@@ -53,7 +54,7 @@ def start_agent(settings: AgentSettings) -> int:
 
 
 @click.command("kubelet", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
-@click.option("--list-flags", is_flag=True, help="List what the agent does with each flag of the kubelet.")
+@option("--list-flags", "List what the agent does with each flag of the kubelet.")
 @click.argument("arguments", metavar="[KUBELET FLAGS]", nargs=-1, type=click.UNPROCESSED)
 def kubelet_command(arguments: tuple[str, ...], *, list_flags: bool) -> int:
     """Run pods on this machine with the kubelet's command line: its flags and its KubeletConfiguration as they are.

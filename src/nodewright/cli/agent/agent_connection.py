@@ -17,6 +17,7 @@ from nodewright.cluster.client.agent_client import (
     AgentStatusError,
 )
 from nodewright.documents.formats.decode import decode
+from nodewright.documents.output.command_line import option
 from nodewright.documents.output.terminal import ERROR, print_message
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
@@ -38,14 +39,12 @@ def with_agent(command: Callable[..., int]) -> Callable[..., int]:
             print_message(f"Error from agent {error}")
             return ERROR
 
-    with_option: Callable[..., int] = click.option(
-        "--socket",
+    with_option: Callable[..., int] = option(
+        "--socket PATH",
+        f"The agent's socket. Environment variable: {SOCKET_VARIABLE}.",
         envvar=SOCKET_VARIABLE,
         default=DEFAULT_SOCKET,
-        show_default=True,
         type=click.Path(path_type=Path),
-        metavar="PATH",
-        help=f"The agent's socket. Environment variable: {SOCKET_VARIABLE}.",
     )(with_client)
     return with_option
 
@@ -57,8 +56,8 @@ def scope_options(command: Callable[..., int]) -> Callable[..., int]:
     def with_scope(*args: Any, namespace: str, all_namespaces: bool, **parameters: Any) -> int:
         return command(*args, scope=None if all_namespaces else namespace, **parameters)
 
-    with_option: Callable[..., int] = click.option(
-        "-A", "--all-namespaces", "all_namespaces", is_flag=True, help="List objects of all namespaces."
+    with_option: Callable[..., int] = option(
+        "-A, --all-namespaces", "List objects of all namespaces.", name="all_namespaces"
     )(with_scope)
     return namespace_option(with_option)
 

@@ -4,16 +4,12 @@ import click
 
 from nodewright.cli.agent.agent_connection import with_agent
 from nodewright.cluster.client.agent_client import AgentClient
+from nodewright.documents.output.command_line import option
 from nodewright.documents.output.terminal import YES
 
 
 @click.command("dashboard")
-@click.option(
-    "--listen",
-    default="",
-    metavar="[ADDRESS:]PORT",
-    help="Address to listen on. Default: any free port of 127.0.0.1.",
-)
+@option("--listen [ADDRESS:]PORT", "Address to listen on. Default: any free port of 127.0.0.1.", default="")
 @with_agent
 def command(agent: AgentClient, *, listen: str) -> int:
     """Serve the dashboard of this machine's agent at a link that is printed, until Ctrl-C.

@@ -18,6 +18,7 @@ from nodewright.cli.agent.agent_connection import (
 )
 from nodewright.cli.options import output_option
 from nodewright.cluster.client.agent_client import AgentClient, AgentStatusError
+from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.kubectl_tables import (
     POD_HEADERS,
@@ -41,7 +42,7 @@ EVENTS = ("events", "event", "ev")
 @click.argument("what", metavar="pods|node|events")
 @click.argument("names", nargs=-1)
 @scope_options
-@click.option("-w", "--watch", is_flag=True, help="After the list, print changes (pods only).")
+@option("-w, --watch", "After the list, print changes (pods only).")
 @output_option("json", "yaml", "wide", "name")
 @with_agent
 def get_command(
@@ -192,7 +193,7 @@ def _print_objects(
 @click.command("top")
 @click.argument("what", metavar="pods|node")
 @scope_options
-@click.option("--containers", is_flag=True, help="Print a line per container (pods only).")
+@option("--containers", "Print a line per container (pods only).")
 @output_option("json", "yaml")
 @with_agent
 def top_command(

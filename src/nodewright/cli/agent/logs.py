@@ -13,6 +13,7 @@ from nodewright.cli.agent.agent_connection import (
     with_agent,
 )
 from nodewright.cluster.client.agent_client import AgentClient
+from nodewright.documents.output.command_line import option
 from nodewright.documents.output.terminal import YES, print_message
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.duration import Duration, DurationError
@@ -33,14 +34,12 @@ def _seconds(context: click.Context, option: click.Parameter, text: str | None) 
 @click.command("logs")
 @click.argument("words", metavar="[pod/]NAME [CONTAINER]", nargs=-1, required=True)
 @options.namespace_option
-@click.option("-c", "--container", help="Container name. Default: the first container.")
-@click.option("-f", "--follow", is_flag=True, help="Print new lines until the container ends.")
-@click.option("-p", "--previous", is_flag=True, help="Logs of the container's previous instance.")
-@click.option("--tail", type=int, default=-1, metavar="LINES", help="Print only the last lines; -1: all.")
-@click.option("--timestamps", is_flag=True, help="Print the time of each line.")
-@click.option(
-    "--since", callback=_seconds, metavar="DURATION", help="Print only lines newer than this, e.g. 5m."
-)
+@option("-c, --container TEXT", "Container name. Default: the first container.")
+@option("-f, --follow", "Print new lines until the container ends.")
+@option("-p, --previous", "Logs of the container's previous instance.")
+@option("--tail LINES", "Print only the last lines; -1: all.", type=int, default=-1, show_default=False)
+@option("--timestamps", "Print the time of each line.")
+@option("--since DURATION", "Print only lines newer than this, e.g. 5m.", callback=_seconds)
 @with_agent
 def command(
     agent: AgentClient, *, words: tuple[str, ...], namespace: str, container: str | None, **choices: object

@@ -18,6 +18,7 @@ from nodewright.cli.options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.cluster.client.agent_client import AgentClient, AgentStatusError
 from nodewright.documents.formats.workloads import Workload
+from nodewright.documents.output.command_line import option
 from nodewright.documents.output.terminal import ERROR, NO, YES, print_line, print_message
 from nodewright.documents.profiles.profile_yaml import object_document
 from nodewright.model.errors import Fault, InputError
@@ -108,18 +109,13 @@ _POLL_INTERVAL_S = 0.05
 @click.command("delete")
 @click.argument("words", metavar="pod NAME...", nargs=-1, required=True)
 @options.namespace_option
-@click.option(
-    "--grace-period",
+@option(
+    "--grace-period SECONDS",
+    "Seconds from SIGTERM to SIGKILL. Default: the pod's terminationGracePeriodSeconds.",
     type=click.IntRange(min=0),
-    metavar="SECONDS",
-    help="Seconds from SIGTERM to SIGKILL. Default: the pod's terminationGracePeriodSeconds.",
 )
-@click.option(
-    "--now", "now", is_flag=True, help="Same as --grace-period=1: SIGTERM, then SIGKILL after one second."
-)
-@click.option(
-    "--wait/--no-wait", default=True, show_default=True, help="Wait until the pods have been removed."
-)
+@option("--now", "Same as --grace-period=1: SIGTERM, then SIGKILL after one second.", name="now")
+@option("--wait/--no-wait", "Wait until the pods have been removed.", default=True)
 @with_agent
 def delete_command(
     agent: AgentClient,

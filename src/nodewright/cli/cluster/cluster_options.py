@@ -20,6 +20,7 @@ from nodewright.cli.cluster.cluster_session import (
 )
 from nodewright.documents.files.regular_files import is_there
 from nodewright.documents.formats.documents import STDIN, is_url, provide_files
+from nodewright.documents.output.command_line import option, with_options
 from nodewright.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -82,14 +83,8 @@ def cluster_options(
         with provide_files(_contents(session, references, parameters)):
             return command(**parameters)
 
-    with_options: Callable[..., int] = with_cluster
-    if takes_node:
-        with_options = click.argument("node_words", nargs=-1, metavar="[node/NAME]")(with_options)
-    else:
-        with_options = _all_namespaces_option(with_options)
-    for option in _OPTIONS:
-        with_options = option(with_options)
-    return with_options
+    words = click.argument("node_words", nargs=-1, metavar="[node/NAME]")
+    return with_options(with_cluster, (words if takes_node else _all_namespaces_option, *_OPTIONS))
 
 
 def _session(options: ClusterOptions, parameters: dict[str, Any], *, is_cluster_wide: bool) -> ClusterSession:
@@ -164,11 +159,8 @@ def watch_option(command: Callable[..., int]) -> Callable[..., int]:
 
         return watch_command(lambda: command(**parameters))
 
-    return click.option(
-        "-w",
-        "--watch",
-        is_flag=True,
-        help="Answer again when the pods or nodes of the cluster that count change, until Ctrl-C.",
+    return option(
+        "-w, --watch", "Answer again when the pods or nodes of the cluster that count change, until Ctrl-C."
     )(with_watch)
 
 
@@ -189,9 +181,9 @@ class _References:
             rule = "this command is about one node: name it as node/NAME"
             raise click.BadParameter(rule, param_hint="--node")
         self._take_manifests(parameters, "operands", one_by_one=False)
-        for option in ("filenames", "pods", "nodes"):
-            if isinstance(parameters.get(option), tuple):
-                self._take_manifests(parameters, option, one_by_one=True)
+        for name in ("filenames", "pods", "nodes"):
+            if isinstance(parameters.get(name), tuple):
+                self._take_manifests(parameters, name, one_by_one=True)
         node = parameters.get("node")
         if isinstance(node, str) and _is_node_word(node):
             parameters["node"] = self._node(node)
@@ -257,34 +249,26 @@ def _seconds(context: click.Context, option: click.Parameter, text: str) -> floa
     return seconds or float("inf")
 
 
-_all_namespaces_option = click.option(
-    "-A", "--all-namespaces", "all_namespaces", is_flag=True, help="Objects of all namespaces of the cluster."
+_all_namespaces_option = option(
+    "-A, --all-namespaces", "Objects of all namespaces of the cluster.", name="all_namespaces"
 )
 _OPTIONS = (
-    click.option(
-        "--as-group",
-        "impersonate_groups",
+    option(
+        "--as-group GROUP",
+        "Group to impersonate in the cluster, with --as. Repeatable.",
+        name="impersonate_groups",
         multiple=True,
-        metavar="GROUP",
-        help="Group to impersonate in the cluster, with --as. Repeatable.",
     ),
-    click.option(
-        "--as", "impersonate", default="", metavar="USER", help="User to impersonate in the cluster."
-    ),
-    click.option(
-        "--request-timeout",
+    option("--as USER", "User to impersonate in the cluster.", name="impersonate", default=""),
+    option(
+        "--request-timeout SPAN",
+        "How long to wait for an answer of the API server; 0: as long as it takes.",
         default=DEFAULT_TIMEOUT,
-        show_default=True,
-        metavar="SPAN",
         callback=_seconds,
-        help="How long to wait for an answer of the API server; 0: as long as it takes.",
     ),
-    click.option(
-        "--kubeconfig",
-        metavar="FILE",
-        help="The kubeconfig of the cluster. Default: $KUBECONFIG, the service account of this pod, or ~/.kube/config.",
+    option(
+        "--kubeconfig FILE",
+        "The kubeconfig of the cluster. Default: $KUBECONFIG, the service account of this pod, or ~/.kube/config.",
     ),
-    click.option(
-        "--context", metavar="NAME", help="The context of the kubeconfig. Default: its current context."
-    ),
+    option("--context NAME", "The context of the kubeconfig. Default: its current context."),
 )

@@ -17,6 +17,7 @@ from nodewright.cli.fleet.fleet_options import FleetQuery, fleet_query_options, 
 from nodewright.cli.options import output_file_option, output_option
 from nodewright.cli.output_files import page_origin, write_page
 from nodewright.documents.files.file_store import write_output
+from nodewright.documents.output.command_line import option, with_options
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_line, print_text, terminal_columns
 from nodewright.fleet import SCORES, Options
@@ -53,15 +54,14 @@ from nodewright.predict.python_sources import load_pods
 
 
 @click.command("generate")
-@click.option("--seed", default=1, show_default=True, help="The same seed gives the same files.")
-@click.option("--nodes", default=100, show_default=True, type=click.IntRange(1), help="Number of nodes.")
-@click.option("--pods", default=10_000, show_default=True, type=click.IntRange(0), help="Number of pods.")
-@click.option(
+@option("--seed", "The same seed gives the same files.", type=int, default=1)
+@option("--nodes", "Number of nodes.", default=100, type=click.IntRange(1))
+@option("--pods", "Number of pods.", default=10_000, type=click.IntRange(0))
+@option(
     "--load",
+    "Average share of all CPUs that pods request in the steady state.",
     default=0.8,
-    show_default=True,
     type=click.FloatRange(0, 5, min_open=True),
-    help="Average share of all CPUs that pods request in the steady state.",
 )
 @output_file_option("--nodes-file", required=True, help="Output file for nodes.")
 @output_file_option("--pods-file", required=True, help="Output file for pods.")
@@ -130,79 +130,61 @@ _RUN_OPTIONS = (
         "--html",
         help="Also write a self-contained page with tables and plots; with --sweep, the runs side by side.",
     ),
-    click.option("--probe", metavar="FILE", help="Count how many more copies of this pod fit at the end."),
-    click.option(
-        "--sweep",
-        multiple=True,
-        metavar="FIELD=VALUE,VALUE",
-        help="Run once for each value of a KubeletConfiguration field, e.g. topologyManagerPolicy, or of "
+    option("--probe FILE", "Count how many more copies of this pod fit at the end."),
+    option(
+        "--sweep FIELD=VALUE,VALUE",
+        "Run once for each value of a KubeletConfiguration field, e.g. topologyManagerPolicy, or of "
         "`scores`. Repeatable: all combinations.",
+        multiple=True,
     ),
-    click.option(
-        "--shards",
-        metavar="LABEL",
-        help="Split the fleet into clusters by this node label, and run each separately. Pods that select no cluster "
+    option(
+        "--shards LABEL",
+        "Split the fleet into clusters by this node label, and run each separately. Pods that select no cluster "
         "are distributed round-robin.",
     ),
-    click.option(
+    option(
         "--engine",
+        "Where sweeps and shards run: on this machine, or on the cluster of RAY_ADDRESS or DASK_SCHEDULER_ADDRESS.",
         type=click.Choice([engine.value for engine in Engine]),
         default=Engine.LOCAL.value,
-        show_default=True,
-        help="Where sweeps and shards run: on this machine, or on the cluster of RAY_ADDRESS or DASK_SCHEDULER_ADDRESS.",
     ),
-    click.option(
+    option(
         "--workers",
+        "Number of combinations of a sweep, or shards, that run in parallel.",
         type=click.IntRange(1),
         default=1,
-        show_default=True,
-        help="Number of combinations of a sweep, or shards, that run in parallel.",
     ),
-    click.option(
+    option(
         "--retry",
+        "Where a controller's replacement pod goes after a node has refused its pod.",
         type=click.Choice([retry.value for retry in Retry]),
         default=Retry.SAME.value,
-        show_default=True,
-        help="Where a controller's replacement pod goes after a node has refused its pod.",
     ),
-    click.option(
-        "--extender",
-        is_flag=True,
-        help="The scheduler asks each kubelet before it binds a pod, as with `nodewright extender`.",
+    option(
+        "--extender", "The scheduler asks each kubelet before it binds a pod, as with `nodewright extender`."
     ),
-    click.option(
-        "--preemption/--no-preemption",
-        default=True,
-        show_default=True,
-        help="Preempt lower-priority pods.",
-    ),
-    click.option(
-        "--until",
+    option("--preemption/--no-preemption", "Preempt lower-priority pods.", default=True),
+    option(
+        "--until SPAN",
+        "End after this virtual time, e.g. 90s or 1h30m. Default: after the last arrival and the last end of a pod.",
         callback=parse_seconds,
-        metavar="SPAN",
-        help="End after this virtual time, e.g. 90s or 1h30m. Default: after the last arrival and the last end of a pod.",
     ),
-    click.option(
-        "--policies",
+    option(
+        "--policies FILE",
+        "Python file that defines node scorers for --scores; it is executed. Repeatable.",
         multiple=True,
-        metavar="FILE",
-        help="Python file that defines node scorers for --scores; it is executed. Repeatable.",
     ),
-    click.option(
-        "--scores",
+    option(
+        "--scores NAME",
+        f"Scoring strategy: {', '.join(SCORES)}, or a node scorer of --policies.",
         default="default",
-        show_default=True,
-        metavar="NAME",
-        help=f"Scoring strategy: {', '.join(SCORES)}, or a node scorer of --policies.",
     ),
 )
 
 
 def _run_options(command: Callable[..., int]) -> Callable[..., int]:
     """Adds the options of a run, except those that specify the fleet."""
-    for option in _RUN_OPTIONS:
-        command = option(command)
-    return command
+    return with_options(command, _RUN_OPTIONS)
 
 
 @command.command("run")

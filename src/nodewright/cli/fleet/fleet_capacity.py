@@ -10,6 +10,7 @@ from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.fleet.fleet_options import FleetQuery, fleet_node_query_options
 from nodewright.cli.options import output_option
 from nodewright.cli.workload_input import nothing_found
+from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_line, print_text
 from nodewright.fleet import SCORES, Options, run
@@ -49,14 +50,11 @@ from nodewright.predict.python_sources import load_pods
 @click.command("capacity")
 @partial(cluster_options, whole={"nodes": ("nodes",), "pods": ("pods",)}, is_cluster_wide=True)
 @fleet_node_query_options
-@click.option(
-    "-f", "--filename", "filename", required=True, metavar="FILE", help="The pod whose copies are counted."
-)
-@click.option(
-    "--sweep",
+@option("-f, --filename FILE", "The pod whose copies are counted.", name="filename", required=True)
+@option(
+    "--sweep FIELD=VALUE,VALUE",
+    "Count for each value of a KubeletConfiguration field. Repeatable: all combinations.",
     multiple=True,
-    metavar="FIELD=VALUE,VALUE",
-    help="Count for each value of a KubeletConfiguration field. Repeatable: all combinations.",
 )
 @output_option("json", "yaml")
 def capacity(query: FleetQuery, *, filename: str, sweep: tuple[str, ...], output: str | None) -> int:
@@ -120,14 +118,13 @@ _PLACED = (PodOutcome.RUNNING, PodOutcome.ENDED)
 @click.command("minimise")
 @partial(cluster_options, whole={"nodes": ("nodes",), "pods": ("pods",)}, is_cluster_wide=True)
 @fleet_node_query_options
-@click.option("--exact", is_flag=True, help="Compute a tighter lower bound with HiGHS (extra: exact).")
-@click.option("--most", default=1000, show_default=True, help="Maximum number of nodes of a kind.")
-@click.option(
+@option("--exact", "Compute a tighter lower bound with HiGHS (extra: exact).")
+@option("--most", "Maximum number of nodes of a kind.", type=int, default=1000)
+@option(
     "--scores",
+    "Scoring strategy of the scheduler.",
     type=click.Choice(list(SCORES)),
     default="most-allocated",
-    show_default=True,
-    help="Scoring strategy of the scheduler.",
 )
 @output_option("json", "yaml")
 def minimise(query: FleetQuery, *, exact: bool, most: int, scores: str, output: str | None) -> int:

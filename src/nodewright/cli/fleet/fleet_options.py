@@ -8,7 +8,6 @@ import msgspec
 
 from nodewright.cli.options import (
     ManifestOptions,
-    as_struct,
     kubelet_config_option,
     kustomize_option,
     max_document_size_option,
@@ -20,6 +19,7 @@ from nodewright.cli.options import (
 )
 from nodewright.cli.workload_input import ProgressLine, manifest_inputs, print_skipped, print_warnings
 from nodewright.documents.formats.documents import InputFile
+from nodewright.documents.output.command_line import as_struct, option
 from nodewright.documents.profiles.kubelet_config_files import read_written_config
 from nodewright.documents.profiles.machine_shapes import parse_shape_rules
 from nodewright.fleet.load.assembled_nodes import DEFAULT_CONFIGURATION, MAX_MACHINE_CPUS, NodeDefaults
@@ -128,70 +128,55 @@ def parse_seconds(context: click.Context, option: click.Parameter, text: str | N
     return nanoseconds / 10**9
 
 
-_nodes_option = click.option(
-    "--nodes",
+_nodes_option = option(
+    "--nodes FILE|DIR",
+    "Nodes: manifests, CSV, or the table of a GPU trace; plain or .gz. Repeatable.",
     multiple=True,
-    metavar="FILE|DIR",
-    help="Nodes: manifests, CSV, or the table of a GPU trace; plain or .gz. Repeatable.",
 )
-_pods_option = click.option(
-    "--pods",
+_pods_option = option(
+    "--pods FILE|DIR",
+    "Pods and workload objects: manifests, CSV, or the table of a GPU trace; plain or .gz. Repeatable.",
     multiple=True,
-    metavar="FILE|DIR",
-    help="Pods and workload objects: manifests, CSV, or the table of a GPU trace; plain or .gz. Repeatable.",
 )
-_filenames_option = click.option(
-    "-f",
-    "--filename",
-    "filenames",
+_filenames_option = option(
+    "-f, --filename FILE|DIR|-",
+    "Nodes and pods in one file: the output of `kubectl get nodes,pods -A -o json`. Repeatable.",
+    name="filenames",
     multiple=True,
     callback=split_names,
-    metavar="FILE|DIR|-",
-    help="Nodes and pods in one file: the output of `kubectl get nodes,pods -A -o json`. Repeatable.",
 )
-_usage_option = click.option(
-    "--usage",
+_usage_option = option(
+    "--usage FILE",
+    "Memory usage of pods over time, as CSV: name, namespace, at (seconds since the pod's start), memory. Repeatable.",
     multiple=True,
-    metavar="FILE",
-    help="Memory usage of pods over time, as CSV: name, namespace, at (seconds since the pod's start), memory. Repeatable.",
 )
-_max_unpacked_size_option = click.option(
-    "--max-unpacked-size",
-    "max_unpacked_bytes",
+_max_unpacked_size_option = option(
+    "--max-unpacked-size SIZE",
+    "Maximum size of a .gz file when it is unpacked.",
+    name="max_unpacked_bytes",
     default="8Mi",
-    show_default=True,
-    metavar="SIZE",
     callback=size_in_bytes,
-    help="Maximum size of a .gz file when it is unpacked.",
 )
-_max_replicas_option = click.option(
-    "--max-replicas",
+_max_replicas_option = option(
+    "--max-replicas N",
+    "Maximum number of pods that the controllers of all manifests create.",
     type=click.IntRange(min=0),
     default=MAX_REPLICAS,
-    show_default=True,
-    metavar="N",
-    help="Maximum number of pods that the controllers of all manifests create.",
 )
-_max_machine_cpus_option = click.option(
-    "--max-machine-cpus",
+_max_machine_cpus_option = option(
+    "--max-machine-cpus N",
+    "Maximum number of CPUs of the different machines of the nodes.",
     type=click.IntRange(min=1),
     default=MAX_MACHINE_CPUS,
-    show_default=True,
-    metavar="N",
-    help="Maximum number of CPUs of the different machines of the nodes.",
 )
-_shapes_option = click.option(
-    "--shapes",
+_shapes_option = option(
+    "--shapes RULE",
+    "Machine shapes of nodes: NAME of `node catalogue` or SOCKETSxNUMAxCORESxTHREADS; for some nodes CPUS=NAME, "
+    "label:KEY (its value is the name), label:KEY=VALUE:NAME. The first match applies. Repeatable.",
     multiple=True,
-    metavar="RULE",
-    help=(
-        "Machine shapes of nodes: NAME of `node catalogue` or SOCKETSxNUMAxCORESxTHREADS; for some nodes CPUS=NAME, "
-        "label:KEY (its value is the name), label:KEY=VALUE:NAME. The first match applies. Repeatable."
-    ),
 )
-_gpu_annotation_option = click.option(
-    "--gpu-annotation",
+_gpu_annotation_option = option(
+    "--gpu-annotation KEY",
+    "Annotation that holds the number of devices of the resource KEY that a pod requests.",
     default="",
-    metavar="KEY",
-    help="Annotation that holds the number of devices of the resource KEY that a pod requests.",
 )

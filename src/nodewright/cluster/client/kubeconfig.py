@@ -189,9 +189,7 @@ def merged_kubeconfig(paths: Sequence[str], *, may_be_missing: bool) -> Kubeconf
     faults: list[Fault] = []
     sources: list[str] = []
     current_context = ""
-    clusters: dict[str, Located[ClusterSection]] = {}
-    users: dict[str, Located[UserSection]] = {}
-    contexts: dict[str, Located[ContextSection]] = {}
+    sections: dict[str, dict[str, Located[Any]]] = {"cluster": {}, "user": {}, "context": {}}
     for path in dict.fromkeys(path for path in paths if path):
         try:
             file = _read_file(path, may_be_missing=may_be_missing)
@@ -202,23 +200,13 @@ def merged_kubeconfig(paths: Sequence[str], *, may_be_missing: bool) -> Kubeconf
             continue
         sources.append(path)
         current_context = current_context or file.current_context
-        for cluster in _located(
-            path, "clusters", "cluster", [(entry.name, entry.cluster) for entry in file.clusters]
-        ):
-            clusters.setdefault(cluster.name, cluster)
-        for user in _located(path, "users", "user", [(entry.name, entry.user) for entry in file.users]):
-            users.setdefault(user.name, user)
-        for context in _located(
-            path, "contexts", "context", [(entry.name, entry.context) for entry in file.contexts]
-        ):
-            contexts.setdefault(context.name, context)
+        for kind, located in sections.items():
+            for entry in getattr(file, f"{kind}s"):
+                place = f"{kind}s[{entry.name}].{kind}"
+                located.setdefault(entry.name, Located(entry.name, getattr(entry, kind), path, place))
     if faults:
         raise InputError(faults)
-    return Kubeconfig(tuple(sources), current_context, clusters, users, contexts)
-
-
-def _located(source: str, plural: str, field: str, sections: Sequence[tuple[str, T]]) -> Sequence[Located[T]]:
-    return [Located(name, section, source, f"{plural}[{name}].{field}") for name, section in sections]
+    return Kubeconfig(tuple(sources), current_context, *sections.values())
 
 
 def _read_file(path: str, *, may_be_missing: bool) -> _KubeconfigFile | None:
@@ -262,16 +250,12 @@ def _checked_file(document: Any, path: str) -> _KubeconfigFile:
         text, _, place = str(error).partition(" - at `$")
         field = place.rstrip("`").lstrip(".")
         raise InputError([Fault(source=path, path=field, rule=text)]) from None
-    names = {
-        "clusters": [entry.name for entry in file.clusters],
-        "users": [entry.name for entry in file.users],
-        "contexts": [entry.name for entry in file.contexts],
-    }
     faults = [
         Fault(source=path, path=f"{plural}[{index}].name", value=name, error="Duplicate value", rule="")
-        for plural, list_of_names in names.items()
-        for index, name in enumerate(list_of_names)
-        if name in list_of_names[:index]
+        for plural in ("clusters", "users", "contexts")
+        if (names := [entry.name for entry in getattr(file, plural)])
+        for index, name in enumerate(names)
+        if name in names[:index]
     ]
     if faults:
         raise InputError(faults)

@@ -27,7 +27,7 @@ from nodewright.documents.profiles.capture.from_cluster import (
     read_topology,
 )
 from nodewright.documents.profiles.capture.node_pods import NodePods, read_pods
-from nodewright.documents.profiles.capture.warnings import capture_warning_sentence, not_judged_sentence
+from nodewright.documents.profiles.capture.warnings import not_judged_sentence
 from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR
 from nodewright.model.errors import JSON_ERRORS, Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile, ReadSource
@@ -172,7 +172,7 @@ def cluster_node(name: str, reading: NodeReading) -> ClusterNode:
         )
     )
     notes = (
-        *map(capture_warning_sentence, captured.warnings),
+        *(warning.sentence() for warning in captured.warnings),
         *map(not_judged_sentence, captured.profile.spec.not_judged),
     )
     spec = replace(captured.profile.spec, sources=tuple(parts.sources.values()))

@@ -180,13 +180,11 @@ _DAEMON_TAINTS = (
 _HOST_NETWORK_TAINT = ("network-unavailable", "NoSchedule")
 
 
-def first_pod(
-    value: dict[str, Any], namespace: str, *, may_have_nulls: bool = True
-) -> tuple[Pod, int | None]:
+def first_pod(value: dict[str, Any], namespace: str) -> tuple[Pod, int | None]:
     """The first pod that the controller creates for the object, and the desired number of pods.
 
-    ``may_have_nulls``: as in `decode`. The object has passed the schema check. The pod's name ends in its number, where some controllers
-    add random letters; its uid is derived from kind, namespace and name.
+    The object has passed the schema check. The pod's name ends in its number, where some controllers add random
+    letters; its uid is derived from kind, namespace and name.
     Follows: v1.36, pkg/controller/controller_utils.go, GetPodFromTemplate.
     """
     version, kind = value["apiVersion"], value["kind"]
@@ -194,8 +192,8 @@ def first_pod(
     parent = value
     for step in location.path[:-1]:
         parent = parent.get(step) or {}
-    object_meta = decode(value.get("metadata") or {}, ObjectMeta, may_have_nulls=may_have_nulls)
-    template = decode(parent.get(location.path[-1]) or {}, Pod, may_have_nulls=may_have_nulls)
+    object_meta = decode(value.get("metadata") or {}, ObjectMeta)
+    template = decode(parent.get(location.path[-1]) or {}, Pod)
     owner_version, owner_kind = location.pod_owner or (version, kind)
     number = _first_number(kind, parent)
     name = object_meta.name or f"{object_meta.generate_name}0"
@@ -317,12 +315,11 @@ def submitted_pod(
     ``value``: the valid part of what was checked.
     """
     alike = checked.alike() if value is checked.check.document else None
-    may_have_nulls = checked.check.may_have_nulls
     if alike is None:
-        written = decode(value, Pod, may_have_nulls=may_have_nulls)
+        written = decode(value, Pod)
         pod = with_default_ports(with_identity(written, namespace))
     else:
-        rest = decode({**value, "spec": {}}, Pod, may_have_nulls=may_have_nulls)
+        rest = decode({**value, "spec": {}}, Pod)
         written = replace(rest, spec=alike.own(alike.shared.submitted))
         pod = with_identity(written, namespace)
     is_stored = bool(written.metadata.uid)
@@ -356,19 +353,14 @@ def stored_pod_violations(pod: Pod, submission: SubmittedPod, *, has_valid_spec:
 
 
 def submitted_controller(
-    value: dict[str, Any],
-    namespace: str,
-    location: ObjectLocation,
-    *,
-    may_have_nulls: bool,
-    alike: AlikePods,
+    value: dict[str, Any], namespace: str, location: ObjectLocation, alike: AlikePods
 ) -> SubmittedController:
     """The controller of a document that passed the schema check; ``alike`` has the templates without violations."""
     from nodewright.engine.admission.validation.references import is_template_judged  # noqa: PLC0415 - start-up time
     from nodewright.engine.admission.validation.workload_spec import workload_metadata_violations  # noqa: PLC0415 - as above
 
-    meta = decode(value.get("metadata") or {}, ObjectMeta, may_have_nulls=may_have_nulls)
-    pod, replicas = first_pod(value, meta.namespace or namespace, may_have_nulls=may_have_nulls)
+    meta = decode(value.get("metadata") or {}, ObjectMeta)
+    pod, replicas = first_pod(value, meta.namespace or namespace)
     workload = _workload(value, location, pod, meta, replicas=replicas, is_stored=False)
     prefix = POD_TEMPLATES[value["apiVersion"], value["kind"]].dotted_path
     # A template has its amounts rounded, but no defaults from its limits.

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache, cached_property, lru_cache
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -19,15 +19,13 @@ T = TypeVar("T")
 _CONTAINERS = frozenset({dict, list})
 
 
-def decode(document: Any, kind: type[T], *, may_have_nulls: bool = True) -> T:
+def decode(document: Any, kind: type[T]) -> T:
     """The document as an object of that kind; nulls count as absent, unknown fields are ignored.
-
-    ``may_have_nulls``: False if a check has found that the document has none, which spares the search for them.
 
     Errors: msgspec.ValidationError at the first fault. User input is checked before, with all its
         faults at once (`schema`).
     """
-    plain = without_nulls(document) if may_have_nulls and _may_have_nulls(document) else document
+    plain = without_nulls(document) if _may_have_nulls(document) else document
     return msgspec.convert(plain, kind, dec_hook=_decode_custom_type)
 
 
@@ -129,16 +127,15 @@ def checked(document: Any, type_name: str) -> "CheckedDocument":
     """The document with its schema faults."""
     findings = _Findings()
     _check(document, schema_type(type_name), None, findings)
-    return CheckedDocument(document, findings.faults, findings.null_members, findings.may_have_nulls)
+    return CheckedDocument(document, findings.faults, findings.null_members)
 
 
 class CheckedDocument(msgspec.Struct, frozen=True):
-    """A document, the schema faults in it, the null members of its mappings, and whether it may have other nulls."""
+    """A document, the schema faults in it, and the null members of its mappings."""
 
     document: Any
     located_faults: "list[_SchemaFault]"
     null_members: "list[tuple[Path, SchemaType]]"
-    may_have_nulls: bool = True
 
     @property
     def faults(self) -> list[Fault]:
@@ -206,8 +203,6 @@ class _Findings(msgspec.Struct, eq=False):
 
     faults: list[_SchemaFault] = []
     null_members: list[tuple[Path, SchemaType]] = []
-    may_have_nulls: bool = False
-    """Whether a null was found, or a part that has no schema."""
 
 
 _SCALARS = {
@@ -245,15 +240,12 @@ def _check(value: Any, schema: SchemaType, path: Path, findings: _Findings) -> N
     elif schema.kind == "map" and isinstance(value, dict):
         item_schema = schema.item
         assert item_schema is not None
-        findings.may_have_nulls |= item_schema.kind == "any"
         for key, item in value.items():
             if type(item) in item_schema.accepts:
                 continue
             if item is not None:
                 _check(item, item_schema, (path, f"[{key}]"), findings)
-                continue
-            findings.may_have_nulls = True
-            if item_schema.kind in ("str", "quantity"):
+            elif item_schema.kind in ("str", "quantity"):
                 findings.null_members.append(((path, f"[{key}]"), item_schema))
     else:
         rule = _scalar_rule(value, schema)
@@ -269,12 +261,8 @@ def _check_fields(value: dict[str, Any], schema: SchemaType, path: Path, finding
         if field_schema is None:
             if not schema.is_open:
                 findings.faults.append(_schema_fault((path, key), _unknown(key, fields)))
-            findings.may_have_nulls = True
-        elif type(item) in field_schema.accepts:
-            if field_schema.kind == "any":
-                findings.may_have_nulls = True
-        elif item is None:
-            findings.may_have_nulls = True
+        elif item is None or type(item) in field_schema.accepts:
+            continue
         elif field_schema.fields is not None and type(item) is dict:
             _check_fields(item, field_schema, (path, key), findings)
         else:
@@ -288,10 +276,7 @@ def _check_items(value: list[Any], schema: SchemaType, path: Path, findings: _Fi
     item_schema = schema.item
     assert item_schema is not None
     for index, item in enumerate(value):
-        if item is None:
-            findings.may_have_nulls = True
-            if item_schema.kind == "any":
-                continue
+        if item is None and item_schema.kind != "any":
             findings.faults.append(
                 _schema_fault((path, index), f"must be {item_schema.expected}, not null", item_schema)
             )
@@ -299,8 +284,6 @@ def _check_items(value: list[Any], schema: SchemaType, path: Path, findings: _Fi
             _check_fields(item, item_schema, (path, index), findings)
         elif type(item) not in item_schema.accepts:
             _check(item, item_schema, (path, index), findings)
-        elif item_schema.kind == "any":
-            findings.may_have_nulls = True
 
 
 def _scalar_rule(value: Any, schema: SchemaType) -> str:
@@ -314,7 +297,7 @@ def _scalar_rule(value: Any, schema: SchemaType) -> str:
         if type(value) not in (str, int, float):
             return _wrong_type(schema, value)
         try:
-            parse_quantity(value)
+            _quantity(value)
         except QuantityError as error:
             return str(error)
         return ""
@@ -322,7 +305,7 @@ def _scalar_rule(value: Any, schema: SchemaType) -> str:
         return "" if value in set(NodeCondition) else f"must be {schema.expected}"
     if schema.kind == "time" and isinstance(value, str):
         try:
-            Instant.parse(value)
+            _instant(value)
         except InstantError:
             return f"must be {schema.expected}"
         return ""
@@ -469,107 +452,3 @@ def table_lines(name: str) -> dict[str, str]:
     lines = "\n".join(line for line in text.splitlines() if line and not line.startswith("#"))
     entries = (line.partition(": ") for line in re.sub(r"\n\s+", " ", lines).splitlines())
     return {name: fields for name, _, fields in entries}
-
-
-def is_plain(document: Any, type_name: str) -> bool:
-    """Whether the document is known to have no faults, no nulls and no parts without a schema; False: it may have some."""
-    try:
-        msgspec.convert(document, _compiled(type_name), dec_hook=_accept_scalar)
-    except (msgspec.ValidationError, RecursionError, OverflowError):
-        return False
-    return True
-
-
-class _Amount:
-    """A quantity."""
-
-
-class _Time:
-    """A time as Kubernetes writes it."""
-
-
-class _Unknown:
-    """A value that is not described, or only by `schema`: no document with one is known to have no faults."""
-
-
-def _accept_scalar(kind: type, value: Any) -> object:
-    """A placeholder for a value of the kind.
-
-    Errors: ValueError, which makes the document one that `schema` has to check.
-    """
-    if type(value) is str:
-        if kind is _Time:
-            return _accept_time(value)
-        if kind is _Amount:
-            return _accept_amount(value)
-    raise ValueError(value)
-
-
-@lru_cache(maxsize=4096)
-def _accept_time(text: str, accepted: _Time = _Time()) -> _Time:  # noqa: B008 - one placeholder for all
-    Instant.parse(text)
-    return accepted
-
-
-@lru_cache(maxsize=4096)
-def _accept_amount(text: str, accepted: _Amount = _Amount()) -> _Amount:  # noqa: B008 - as above
-    parse_quantity(text)
-    return accepted
-
-
-@cache
-def _compiled(type_name: str) -> Any:
-    return _Compiler().type_of(schema_type(type_name))
-
-
-class _Compiler:
-    """Compiles each type once; a type that contains itself is left to `schema`."""
-
-    def __init__(self) -> None:
-        self._types: dict[int, Any] = {}
-
-    def type_of(self, schema: SchemaType) -> Any:
-        """The type that accepts plain values of the schema only."""
-        if id(schema) not in self._types:
-            self._types[id(schema)] = _Unknown  # while it is compiled
-            self._types[id(schema)] = self._compile(schema)
-        return self._types[id(schema)]
-
-    def _compile(self, schema: SchemaType) -> Any:
-        if schema.fields is not None:
-            return self._struct(schema, schema.fields)
-        if schema.kind == "list" and schema.item is not None:
-            return _LIST[self.type_of(schema.item)]
-        if schema.kind == "map" and schema.item is not None:
-            # `schema` notes of every mapping of anything that it may have nulls, also of an empty one.
-            return _Unknown if schema.item.kind == "any" else _MAPPING[str, self.type_of(schema.item)]
-        scalar = _SCALAR_TYPES.get(schema.kind, _Unknown)
-        is_union = schema.kind in INTEGER_BOUNDS and str in schema.accepts and scalar is not _Unknown
-        return scalar | str if is_union else scalar
-
-    def _struct(self, schema: SchemaType, fields: Mapping[str, SchemaType]) -> Any:
-        names = {f"field{number}": name for number, name in enumerate(fields)}
-        members = [
-            (field, self.type_of(fields[name]))
-            if name in schema.required
-            else (field, self.type_of(fields[name]), None)
-            for field, name in names.items()
-        ]
-        return msgspec.defstruct(
-            "Compiled", members, kw_only=True, forbid_unknown_fields=True, gc=False, rename=names
-        )
-
-
-_LIST: Any = list
-_MAPPING: Any = dict
-_SCALAR_TYPES: dict[str, Any] = {
-    "str": str,
-    "bool": bool,
-    "float": float,
-    **{
-        kind: Annotated[int, msgspec.Meta(ge=INTEGER_BOUNDS[kind][0], le=INTEGER_BOUNDS[kind][1])]
-        for kind in ("int32", "int64")
-    },
-    "quantity": _Amount,
-    "time": _Time,
-}

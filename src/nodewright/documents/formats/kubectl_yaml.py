@@ -15,19 +15,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import yaml
-from yaml.events import (
-    AliasEvent,
-    DocumentEndEvent,
-    DocumentStartEvent,
-    Event,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-    StreamEndEvent,
-    StreamStartEvent,
-)
+from yaml import events
 
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.patterns import lazy_pattern
@@ -209,10 +197,10 @@ class _Builder:
             # The C loader reads when it is created, so its creation may fail.
             self._next = Loader(self._text).get_event
             number = 0
-            while not isinstance(event := self._next(), StreamEndEvent):
-                if isinstance(event, StreamStartEvent | DocumentEndEvent):
+            while not isinstance(event := self._next(), events.StreamEndEvent):
+                if isinstance(event, events.StreamStartEvent | events.DocumentEndEvent):
                     continue
-                assert isinstance(event, DocumentStartEvent)
+                assert isinstance(event, events.DocumentStartEvent)
                 self._anchors = {}
                 number += 1
                 line = _line_and_column(event)[0]
@@ -227,18 +215,18 @@ class _Builder:
             raise InputError(self._faults)
         return documents
 
-    def _value(self, event: Event) -> Any:
+    def _value(self, event: events.Event) -> Any:
         self._nodes += 1
-        if type(event) is ScalarEvent:
+        if type(event) is events.ScalarEvent:
             if event.anchor is None and event.tag is None and not event.implicit[0]:
                 return event.value
             value = self._scalar(event)
             if event.anchor is not None:
                 self._anchors[event.anchor] = value, 1
             return value
-        if isinstance(event, AliasEvent):
+        if isinstance(event, events.AliasEvent):
             return self._alias(event)
-        assert isinstance(event, MappingStartEvent | SequenceStartEvent)
+        assert isinstance(event, events.MappingStartEvent | events.SequenceStartEvent)
         nodes_before, anchor = self._nodes, event.anchor
         if anchor is not None:
             self._anchors[anchor] = None
@@ -246,7 +234,7 @@ class _Builder:
         if self._depth > MAX_DEPTH:
             self._fault(event, _TOO_DEEP)
             raise _TooManyFaultsError
-        value = self._mapping() if isinstance(event, MappingStartEvent) else self._sequence()
+        value = self._mapping() if isinstance(event, events.MappingStartEvent) else self._sequence()
         self._depth -= 1
         if anchor is not None:
             self._anchors[anchor] = value, self._nodes - nodes_before + 1
@@ -254,7 +242,7 @@ class _Builder:
 
     def _sequence(self) -> list[Any]:
         items: list[Any] = []
-        while type(event := self._next()) is not SequenceEndEvent:
+        while type(event := self._next()) is not events.SequenceEndEvent:
             items.append(self._value(event))
         return items
 
@@ -262,7 +250,7 @@ class _Builder:
         members: dict[str, Any] = {}
         merged: set[str] = set()
         next_event = self._next
-        while type(event := next_event()) is not MappingEndEvent:
+        while type(event := next_event()) is not events.MappingEndEvent:
             key = self._key(event)
             if key is _MERGE:
                 self._merge(members, merged)
@@ -277,9 +265,9 @@ class _Builder:
                 members[key] = value
         return members
 
-    def _key(self, event: Event) -> Any:
+    def _key(self, event: events.Event) -> Any:
         """The key as text, `_MERGE` for a merge key, or None after a fault."""
-        if type(event) is ScalarEvent:
+        if type(event) is events.ScalarEvent:
             if event.anchor is None and event.tag is None:
                 if not event.implicit[0]:
                     return event.value
@@ -309,7 +297,7 @@ class _Builder:
             merged.update(key for key in mapping if key not in members)
             members.update(mapping)
 
-    def _alias(self, event: AliasEvent) -> Any:
+    def _alias(self, event: events.AliasEvent) -> Any:
         name = event.anchor
         if name not in self._anchors:
             self._fault(event, f"unknown anchor '{name}' referenced")
@@ -330,7 +318,7 @@ class _Builder:
             raise _TooManyFaultsError
         return value
 
-    def _scalar(self, event: ScalarEvent) -> Any:
+    def _scalar(self, event: events.ScalarEvent) -> Any:
         text, tag = event.value, event.tag
         if tag is None:
             if not event.implicit[0]:
@@ -349,14 +337,14 @@ class _Builder:
                 self._fault(event, f"cannot decode !!{actual} `{text}` as a !!{expected}")
         return value
 
-    def _binary(self, event: ScalarEvent) -> str:
+    def _binary(self, event: events.ScalarEvent) -> str:
         try:
             return base64.b64decode("".join(event.value.split()), validate=True).decode(errors="replace")
         except (binascii.Error, ValueError):
             self._fault(event, "!!binary value contains invalid base64 data")
             return ""
 
-    def _fault(self, event: Event, rule: str, value: object = None) -> None:
+    def _fault(self, event: events.Event, rule: str, value: object = None) -> None:
         line, column = _line_and_column(event)
         source = f"{self._source}:{line}:{column}"
         self._faults.append(Fault(rule=rule, value=value, source=source))
@@ -364,7 +352,7 @@ class _Builder:
             raise _TooManyFaultsError
 
 
-def _line_and_column(event: Event) -> tuple[int, int]:
+def _line_and_column(event: events.Event) -> tuple[int, int]:
     """Line and column, from 1."""
     mark = event.start_mark
     assert mark is not None

@@ -298,7 +298,7 @@ class ManifestLoader(msgspec.Struct, eq=False):
         violations = list(
             self._add_pod(valid_value, location, checked_pod)
             if (version, kind) == POD_KIND
-            else self._add_valid_object(valid_value, location, may_have_nulls=check.may_have_nulls)
+            else self._add_valid_object(valid_value, location)
         )
         if kind != "Pod" and (version, kind) in POD_TEMPLATES:
             violations.extend(controller_violations(valid_value))
@@ -366,9 +366,7 @@ class ManifestLoader(msgspec.Struct, eq=False):
         if self.other_objects is not None:
             self.other_objects.add_loaded(value, location, item)
 
-    def _add_valid_object(
-        self, value: dict[str, Any], location: ObjectLocation, *, may_have_nulls: bool
-    ) -> Iterable[Violation]:
+    def _add_valid_object(self, value: dict[str, Any], location: ObjectLocation) -> Iterable[Violation]:
         """Adds an object that passed the schema check; returns the API server's validation errors."""
         version, kind = value["apiVersion"], value["kind"]
         if (version, kind) == _PRIORITY_CLASS:
@@ -381,9 +379,7 @@ class ManifestLoader(msgspec.Struct, eq=False):
             self.runtime_classes.append(runtime_class)
             self._add_object_in_order(value, location, runtime_class)
             return runtime_class_violations(runtime_class)
-        submission = submitted_controller(
-            value, self.namespace, location, may_have_nulls=may_have_nulls, alike=self._alike
-        )
+        submission = submitted_controller(value, self.namespace, location, self._alike)
         self._add_workload(value, location, submission.read)
         return submission.violations
 

@@ -7,17 +7,8 @@ from typing import Any, TypeAlias
 import msgspec
 import yaml
 from msgspec.structs import replace
+from yaml import events
 from yaml.error import Mark
-from yaml.events import (
-    DocumentStartEvent,
-    Event,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-    StreamEndEvent,
-)
 
 from nodewright.documents.formats.documents import decode_text
 from nodewright.documents.formats.json_documents import ListItems
@@ -117,29 +108,29 @@ class _PositionReader:
 
     def read(self) -> _YAMLPositions:
         positions = _YAMLPositions()
-        while not isinstance(event := self._next(), StreamEndEvent):
-            if isinstance(event, DocumentStartEvent):
+        while not isinstance(event := self._next(), events.StreamEndEvent):
+            if isinstance(event, events.DocumentStartEvent):
                 root = self._next()
                 positions.documents.append((root.start_mark, self._children(root)))
         return positions
 
-    def _children(self, event: Event) -> "dict[str, _YAMLPosition]":
+    def _children(self, event: events.Event) -> "dict[str, _YAMLPosition]":
         # Types are compared instead of isinstance, and scalars take no call: less than half the time.
         children: dict[str, _YAMLPosition] = {}
         next_event = self._next
-        if type(event) is SequenceStartEvent:
-            while type(item := next_event()) is not SequenceEndEvent:
-                below = _NO_CHILDREN if type(item) is ScalarEvent else self._children(item)
+        if type(event) is events.SequenceStartEvent:
+            while type(item := next_event()) is not events.SequenceEndEvent:
+                below = _NO_CHILDREN if type(item) is events.ScalarEvent else self._children(item)
                 children[str(len(children))] = (item.start_mark, below)
-        elif type(event) is MappingStartEvent:
-            while type(key := next_event()) is not MappingEndEvent:
-                name = key.value if type(key) is ScalarEvent else self._skipped(key)
+        elif type(event) is events.MappingStartEvent:
+            while type(key := next_event()) is not events.MappingEndEvent:
+                name = key.value if type(key) is events.ScalarEvent else self._skipped(key)
                 value = next_event()
-                below = _NO_CHILDREN if type(value) is ScalarEvent else self._children(value)
+                below = _NO_CHILDREN if type(value) is events.ScalarEvent else self._children(value)
                 children[name] = (key.start_mark, below)
         return children
 
-    def _skipped(self, key: Event) -> str:
+    def _skipped(self, key: events.Event) -> str:
         """The empty name of a key that is no scalar, once its events are read."""
         self._children(key)
         return ""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.formats.decode import CheckedDocument, checked, is_plain
+from nodewright.documents.formats.decode import CheckedDocument, checked
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.engine.admission.admission_plugins import (
     DefaultingWarning,
@@ -54,7 +54,6 @@ class SharedSpec(msgspec.Struct, frozen=True, eq=False):
     """The names of its volumes with tokens."""
     is_renamable: bool
     """Whether there is one such volume, whose name is that of its mounts and nothing else."""
-    may_have_nulls: bool
 
     def alike(self, node_name: str, token_volumes: tuple[str, ...]) -> "AlikeSpec | None":
         """The spec of a pod with that node and these volumes; None: there is more than one name to change."""
@@ -395,8 +394,6 @@ def ignored_field_warnings(
 
 
 _MAX_KEPT = 4096
-_WORTH_COMPILING = 100
-"""Number of objects of a kind."""
 _TOKEN_VOLUME = lazy_pattern(r"kube-api-access-[a-z0-9]{5}")
 """The name that the API server's plugin ServiceAccount generates.
 
@@ -413,19 +410,16 @@ class AlikePods:
     def __init__(self) -> None:
         self._shared: dict[bytes, SharedSpec] = {}
         self._valid_templates: set[bytes] = set()
-        self._counts: dict[str, int] = {}
 
     def check(self, value: dict[str, Any], kind: str) -> CheckedPod:
         """The document with its schema faults, equal to what `checked` finds."""
         text = spec_text(value.get("spec")) if kind == "Pod" else b""
         shared = self._shared.get(text)
         if shared is None:
-            return CheckedPod(self._checked(value, kind), text)
-        rest = self._checked({**value, "spec": _SHORTEST_SPEC}, kind)
-        if rest.located_faults or rest.null_members:
-            return CheckedPod(self._checked(value, kind), text, shared)
-        may_have_nulls = rest.may_have_nulls or shared.may_have_nulls
-        return CheckedPod(replace(rest, document=value, may_have_nulls=may_have_nulls), text, shared)
+            return CheckedPod(checked(value, kind), text)
+        rest = checked({**value, "spec": _SHORTEST_SPEC}, kind)
+        is_valid = not rest.located_faults and not rest.null_members
+        return CheckedPod(replace(rest, document=value) if is_valid else checked(value, kind), text, shared)
 
     def has_valid_template(self, text: bytes) -> bool:
         """Whether a template with this text (`template_text`) had no violations."""
@@ -438,14 +432,6 @@ class AlikePods:
         if text:
             self._valid_templates.add(text)
 
-    def _checked(self, value: dict[str, Any], kind: str) -> CheckedDocument:
-        """As `checked`; with the compiled schema once there are many objects of the kind."""
-        count = self._counts[kind] = self._counts.get(kind, 0) + 1
-        if count <= _WORTH_COMPILING:
-            return checked(value, kind)
-        plain = is_plain(value, kind)
-        return CheckedDocument(value, [], [], may_have_nulls=False) if plain else checked(value, kind)
-
     def add_valid(self, pod: CheckedPod, spec: PodSpec) -> None:
         """Keeps the spec of a pod that has no violations, as it is written."""
         check = pod.check
@@ -454,14 +440,10 @@ class AlikePods:
         if len(self._shared) >= _MAX_KEPT:
             self._shared.clear()
         tokens = token_volumes(check.document["spec"])
-        self._shared[pod.text] = _shared_spec(
-            spec, tokens, pod.text.count(_ANY_TOKEN_VOLUME), may_have_nulls=check.may_have_nulls
-        )
+        self._shared[pod.text] = _shared_spec(spec, tokens, pod.text.count(_ANY_TOKEN_VOLUME))
 
 
-def _shared_spec(
-    spec: PodSpec, token_volumes: tuple[str, ...], occurrences: int, *, may_have_nulls: bool
-) -> SharedSpec:
+def _shared_spec(spec: PodSpec, token_volumes: tuple[str, ...], occurrences: int) -> SharedSpec:
     """What the pods like one share.
 
     ``spec``: with its default ports; ``occurrences``: how often the names of its volumes with tokens are in its text.
@@ -476,7 +458,6 @@ def _shared_spec(
         defaulted=with_defaults(Pod(spec=submitted)).spec,
         token_volumes=token_volumes,
         is_renamable=len(token_volumes) == 1 and named == occurrences,
-        may_have_nulls=may_have_nulls,
     )
 
 

@@ -13,17 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import yaml
-from yaml.events import (
-    AliasEvent,
-    DocumentStartEvent,
-    Event,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-    StreamEndEvent,
-)
+from yaml import events
 
 from nodewright.documents.formats.documents import parse_documents
 from nodewright.documents.formats.kubectl_yaml import Loader, resolve
@@ -42,7 +32,7 @@ class NotEditableError(ValueError):
 class _YAMLNode(NamedTuple):
     """A node of a document with its place in the text."""
 
-    kind: type[Event]
+    kind: type[events.Event]
     start: int
     end: int
     """After the last character of its content."""
@@ -110,7 +100,7 @@ class _Editor:
             if child is None:
                 return self._added(node, steps[number:], value)
             node = child
-        if node.kind is not ScalarEvent or self.text[node.start : node.start + 1] in ("|", ">"):
+        if node.kind is not events.ScalarEvent or self.text[node.start : node.start + 1] in ("|", ">"):
             raise NotEditableError("the field is no plain or quoted scalar")
         blank = " " if node.start == node.end else ""
         rendered = json.dumps(value) if node.is_quoted and isinstance(value, str) else _scalar(value)
@@ -126,7 +116,7 @@ class _Editor:
                 raise NotEditableError("the field is not in the text")
             holder = child
         names = [name for _, name, _ in holder.entries]
-        if holder.kind is not MappingStartEvent or steps[-1] not in names:
+        if holder.kind is not events.MappingStartEvent or steps[-1] not in names:
             raise NotEditableError("the field is not in the text")
         at = names.index(steps[-1])
         key, _, value = holder.entries[at]
@@ -153,10 +143,10 @@ class _Editor:
 
     def _added(self, holder: _YAMLNode, steps: Sequence[str], value: Any) -> str:
         """The text with a field that its nearest parent does not have."""
-        if holder.kind is ScalarEvent and self.text[holder.start : holder.end] in ("", "null", "~"):
+        if holder.kind is events.ScalarEvent and self.text[holder.start : holder.end] in ("", "null", "~"):
             blank = " " if holder.start == holder.end else ""
             return self._replaced(holder.start, holder.end, f"{blank}{{{_flow_field(steps, value)}}}")
-        if holder.kind is not MappingStartEvent:
+        if holder.kind is not events.MappingStartEvent:
             raise NotEditableError("a parent of the field is no mapping")
         if holder.is_flow:
             is_quoted = any(key.is_quoted for key, _, _ in holder.entries) or self.text.lstrip()[:1] == "{"
@@ -190,8 +180,8 @@ class _Editor:
     def _document(self, number: int) -> _YAMLNode:
         count = 0
         try:
-            while not isinstance(event := self._next(), StreamEndEvent):
-                if isinstance(event, DocumentStartEvent):
+            while not isinstance(event := self._next(), events.StreamEndEvent):
+                if isinstance(event, events.DocumentStartEvent):
                     count += 1
                     root = self._node(self._next())
                     if count == number:
@@ -200,22 +190,24 @@ class _Editor:
             raise NotEditableError(str(error)) from None
         raise NotEditableError("the document is not in the text")
 
-    def _node(self, event: Event) -> _YAMLNode:
+    def _node(self, event: events.Event) -> _YAMLNode:
         start, end = self._offset(event.start_mark), self._offset(event.end_mark)
         entries: list[tuple[_YAMLNode, str, _YAMLNode]] = []
-        if isinstance(event, ScalarEvent):
-            return _YAMLNode(ScalarEvent, start, end, is_flow=False, is_quoted=event.style in ("'", '"'))
-        if isinstance(event, AliasEvent):
-            return _YAMLNode(AliasEvent, start, end, is_flow=False, is_quoted=False)
-        last: Event = event
-        if isinstance(event, SequenceStartEvent):
-            while not isinstance(last := self._next(), SequenceEndEvent):
+        if isinstance(event, events.ScalarEvent):
+            return _YAMLNode(
+                events.ScalarEvent, start, end, is_flow=False, is_quoted=event.style in ("'", '"')
+            )
+        if isinstance(event, events.AliasEvent):
+            return _YAMLNode(events.AliasEvent, start, end, is_flow=False, is_quoted=False)
+        last: events.Event = event
+        if isinstance(event, events.SequenceStartEvent):
+            while not isinstance(last := self._next(), events.SequenceEndEvent):
                 item = self._node(last)
                 entries.append((item, str(len(entries)), item))
-        elif isinstance(event, MappingStartEvent):
-            while not isinstance(last := self._next(), MappingEndEvent):
+        elif isinstance(event, events.MappingStartEvent):
+            while not isinstance(last := self._next(), events.MappingEndEvent):
                 key, value = self._node(last), self._node(self._next())
-                name = last.value if isinstance(last, ScalarEvent) else ""
+                name = last.value if isinstance(last, events.ScalarEvent) else ""
                 entries.append((key, name, value))
         is_flow = bool(getattr(event, "flow_style", False))
         end = self._offset(last.end_mark) if is_flow or not entries else entries[-1][2].end

@@ -1,6 +1,6 @@
 """Nodes and pods as `kubectl describe` prints them, with their devices."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nodewright.documents.output.kubectl_tables import (
@@ -202,7 +202,7 @@ def _underlined(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return table(headers, [lines, *rows])
 
 
-_UNSET = "<unset>"
+_DEFAULT_TEXTS = {"sizeLimit": "<unset>"}
 
 
 def variable_text(variable: EnvVar) -> str:
@@ -252,24 +252,16 @@ def volume_rows(volume: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Type", "<unknown>"
 
 
-def _host_path(source: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "Path", str(source.get("path") or "")
-    yield "HostPathType", str(source.get("type") or "")
+def _fields(*names: str) -> Callable[[Mapping[str, Any]], Iterator[tuple[str, str]]]:
+    """The rows of these fields of a source: their names as kubectl prints them, with the fields' own."""
 
+    def rows(source: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        for name in names:
+            shown, _, field = name.partition("=")
+            value = source.get(field)
+            yield shown, _go(value) if field == "optional" else str(value or _DEFAULT_TEXTS.get(field, ""))
 
-def _empty(source: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "Medium", str(source.get("medium") or "")
-    yield "SizeLimit", str(source.get("sizeLimit") or _UNSET)
-
-
-def _secret(source: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "SecretName", str(source.get("secretName") or "")
-    yield "Optional", _go(source.get("optional"))
-
-
-def _config_map(source: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "Name", str(source.get("name") or "")
-    yield "Optional", _go(source.get("optional"))
+    return rows
 
 
 def _downward(source: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -295,10 +287,16 @@ def _go(value: object) -> str:
 
 
 _KINDS = {
-    "hostPath": ("HostPath (bare host directory volume)", _host_path),
-    "emptyDir": ("EmptyDir (a temporary directory that shares a pod's lifetime)", _empty),
-    "secret": ("Secret (a volume populated by a Secret)", _secret),
-    "configMap": ("ConfigMap (a volume populated by a ConfigMap)", _config_map),
+    "hostPath": ("HostPath (bare host directory volume)", _fields("Path=path", "HostPathType=type")),
+    "emptyDir": (
+        "EmptyDir (a temporary directory that shares a pod's lifetime)",
+        _fields("Medium=medium", "SizeLimit=sizeLimit"),
+    ),
+    "secret": (
+        "Secret (a volume populated by a Secret)",
+        _fields("SecretName=secretName", "Optional=optional"),
+    ),
+    "configMap": ("ConfigMap (a volume populated by a ConfigMap)", _fields("Name=name", "Optional=optional")),
     "downwardAPI": ("DownwardAPI (a volume populated by information about the pod)", _downward),
     "projected": ("Projected (a volume that contains injected data from multiple sources)", _projected),
 }
@@ -426,14 +424,9 @@ def _container(container: Container, status: ContainerStatus | None) -> Iterator
 
 def _ports(container: Container) -> Iterator[tuple[str, str]]:
     ports = container.ports
-    yield (
-        ("Ports" if len(ports) > 1 else "Port"),
-        ", ".join(f"{port.container_port}/{port.protocol or 'TCP'}" for port in ports) or NONE,
-    )
-    yield (
-        ("Host Ports" if len(ports) > 1 else "Host Port"),
-        ", ".join(f"{port.host_port}/{port.protocol or 'TCP'}" for port in ports) or NONE,
-    )
+    kind = "Ports" if len(ports) > 1 else "Port"
+    yield kind, ", ".join(f"{port.container_port}/{port.protocol or 'TCP'}" for port in ports) or NONE
+    yield f"Host {kind}", ", ".join(f"{port.host_port}/{port.protocol or 'TCP'}" for port in ports) or NONE
 
 
 def _state(name: str, state: ContainerState) -> Iterator[tuple[str, str]]:

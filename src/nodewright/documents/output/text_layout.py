@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
+from textwrap import wrap
 
 import msgspec
 
@@ -76,6 +77,34 @@ def columns_per_row(count: int, block_width: int, width: int) -> int:
     """
     columns_in_width = max((width + GAP) // (block_width + GAP), 1)
     return next((number for number in range(min(count, columns_in_width), 0, -1) if count % number == 0), 1)
+
+
+def counted(count: int, noun: str) -> str:
+    """The count with its noun.
+
+    >>> counted(1, "pod"), counted(2, "pod")
+    ('1 pod', '2 pods')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def wrapped_text(text: str, width: int, start: str = "") -> list[str]:
+    """The text in lines of the width, words whole; later lines align with the text after the start.
+
+    After a blank start, which indents, later lines are indented by two more.
+
+    >>> wrapped_text("cpu: 2 requested, 1 of 4 left", 24, "- ")
+    ['- cpu: 2 requested, 1 of', '  4 left']
+    """
+    later = " " * len(start) if start.strip() else f"{start}  "
+    return wrap(
+        printable(text),
+        max(width, len(later) + 20),
+        initial_indent=start,
+        subsequent_indent=later,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def wrapped(parts: Sequence[str], width: int, *, joint: str, indent: int = 0) -> list[str]:

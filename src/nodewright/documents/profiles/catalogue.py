@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from nodewright.documents.output.text_layout import counted
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.hardware import (
     GIB,
@@ -298,13 +299,9 @@ def _recorded_description(name: str, machine: MachineInfo) -> str:
     if name in _ODD_MACHINES:
         return f"recorded machine: {_ODD_MACHINES[name]}"
     cores = [core for node in machine.topology for core in node.cores]
-    parts = [f"recorded machine: {_counted(machine.num_sockets, 'socket')}"]
-    parts.append(_counted(len(machine.topology), "NUMA node"))
-    parts.append(f"{_counted(len(cores), 'core')} with {_counted(len(cores[0].thread_ids), 'thread')}")
+    parts = [f"recorded machine: {counted(machine.num_sockets, 'socket')}"]
+    parts.append(counted(len(machine.topology), "NUMA node"))
+    parts.append(f"{counted(len(cores), 'core')} with {counted(len(cores[0].thread_ids), 'thread')}")
     if numbering := _NUMBERINGS.get(name.rpartition("-")[2]):
         parts.append(numbering)
     return ", ".join(parts)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

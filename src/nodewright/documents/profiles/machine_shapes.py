@@ -24,7 +24,6 @@ from nodewright.model.hardware import (
     HugePages,
     MachineInfo,
     MachineShape,
-    NUMANode,
     machine_from_shape,
 )
 from nodewright.model.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec, kubelet_labels
@@ -250,15 +249,12 @@ def with_system_core(machine: MachineInfo) -> tuple[MachineInfo, tuple[int, ...]
             num_cores=machine.num_cores + threads,
             num_physical_cores=machine.num_physical_cores + 1,
             topology=tuple(
-                _with_core(node, core) if node is numa_node else node for node in machine.topology
+                replace(node, cores=(*node.cores, core)) if node is numa_node else node
+                for node in machine.topology
             ),
         ),
         new,
     )
-
-
-def _with_core(node: NUMANode, core: Core) -> NUMANode:
-    return replace(node, cores=(*node.cores, core))
 
 
 def shape_profile(shape: str, memory_bytes: int | None = None) -> NodeProfile:

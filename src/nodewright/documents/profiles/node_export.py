@@ -315,7 +315,10 @@ def shape_document(
     labels = spec.get("labels", {})
     shape |= {
         "labels": {key: value for key, value in labels.items() if key != _HOSTNAME or value != name},
-        "taints": [_without(taint, ("timeAdded",)) for taint in spec.get("taints", ())],
+        "taints": [
+            {key: item for key, item in taint.items() if key != "timeAdded"}
+            for taint in spec.get("taints", ())
+        ],
         "pods": [pod_shape(pod) for pod in pods] if pod_shapes is None else pod_shapes,
         "allocations": [
             _allocation_shape(entry, positions, ranks) for entry in spec.get("allocations") or ()
@@ -400,7 +403,3 @@ def _deciding(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_deciding(item) for item in value]
     return value
-
-
-def _without(value: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {key: item for key, item in value.items() if key not in names}

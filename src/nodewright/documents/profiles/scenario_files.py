@@ -128,7 +128,9 @@ def scenario_from_file(file: InputFile, *, max_bytes: int = MAX_YAML_BYTES) -> L
         source=file.source,
         scenario=_with_node_pods(scenario),
         node=spec.get("node"),
-        events=tuple(_without_actions(event) for event in spec["events"]),
+        events=tuple(
+            {name: value for name, value in event.items() if name != "actions"} for event in spec["events"]
+        ),
         warnings=tuple(_warnings(scenario)),
     )
 
@@ -273,10 +275,6 @@ def _pod_warnings(pod: Pod, path: str) -> Iterator[str]:
         yield f"{fault} (the API server would reject the pod)"
     for warning in defaulted_pod(pod).warnings if _needs_priority(pod) else ():
         yield defaulting_warning_text(pod, warning)
-
-
-def _without_actions(event: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in event.items() if name != "actions"}
 
 
 def scenario_node(loaded: LoadedScenario) -> NodeProfile:

@@ -99,8 +99,6 @@ class NodeDefaults(msgspec.Struct, frozen=True, kw_only=True):
 
     rules: tuple[ShapeRule, ...] = ()
     configuration: Mapping[str, Any] = msgspec.field(default_factory=lambda: DEFAULT_CONFIGURATION)
-    device_resources: frozenset[str] = frozenset()
-    """Resources of device plugins, in addition to those with GPU in their name."""
     max_machine_cpus: int = MAX_MACHINE_CPUS
     """Maximum number of CPUs of the different machines of the nodes."""
 
@@ -236,7 +234,7 @@ def _profile(entry: NodeEntry, chosen: MachineChoice, defaults: NodeDefaults) ->
     if needs_core:
         machine, cpus = with_system_core(machine)
         configuration["reservedSystemCPUs"] = ",".join(map(str, cpus))
-    devices, others = _devices(entry, machine, defaults.device_resources)
+    devices, others = _devices(entry, machine)
     spec = NodeProfileSpec(
         kubernetes_version=entry.release,
         machine_info=machine,
@@ -263,9 +261,7 @@ def _is_gpu(name: str) -> bool:
     return is_extended(name) and "gpu" in last and "milli" not in last and "mem" not in last
 
 
-def _devices(
-    entry: NodeEntry, machine: MachineInfo, device_resources: frozenset[str]
-) -> tuple[dict[str, tuple[Device, ...]], ResourceList]:
+def _devices(entry: NodeEntry, machine: MachineInfo) -> tuple[dict[str, tuple[Device, ...]], ResourceList]:
     """Devices of plugins, distributed over the NUMA nodes with CPUs; and other extended resources."""
     numa_ids = [
         node.node_id for node in sorted(machine.topology, key=lambda numa: numa.node_id) if node.cores
@@ -276,7 +272,7 @@ def _devices(
         if not is_extended(name):
             continue
         count, healthy_count = capacity.value(), entry.allocatable.get(name, ZERO).value()
-        if count <= _MAX_DEVICES and (name in device_resources or _is_gpu(name)):
+        if count <= _MAX_DEVICES and _is_gpu(name):
             short = name.rpartition("/")[2]
             devices[name] = tuple(
                 Device(f"{short}-{at}", (numa_ids[at * len(numa_ids) // count],), healthy=at < healthy_count)

@@ -46,42 +46,17 @@ _MAX_LINE = 1 << 20
 COLUMNS = {"name": True, "namespace": False, "at": True, "memory": True}
 UsageByPod = Mapping[str, tuple[UsageStep, ...]]
 NODE_COLUMNS = {
-    "name": True,
-    "cpu": True,
-    "memory": True,
-    "pods": False,
-    "ephemeral-storage": False,
-    "labels": False,
-    "taints": False,
+    **dict.fromkeys(("name", "cpu", "memory"), True),
+    **dict.fromkeys(("pods", "ephemeral-storage", "labels", "taints"), False),
 }
+_POD_FIELDS = ("qos", "priority", "arrives", "runs", "node_selector", "controlled", "labels")
 POD_COLUMNS = {
     "name": True,
     "namespace": False,
-    "cpu": True,
-    "memory": True,
-    "ephemeral-storage": False,
-    "qos": False,
-    "priority": False,
-    "arrives": False,
-    "runs": False,
-    "node_selector": False,
-    "controlled": False,
-    "labels": False,
+    **dict.fromkeys(("cpu", "memory"), True),
+    **dict.fromkeys(("ephemeral-storage", *_POD_FIELDS), False),
 }
-_NOT_AMOUNTS = frozenset(
-    {
-        "name",
-        "namespace",
-        "qos",
-        "priority",
-        "arrives",
-        "runs",
-        "node_selector",
-        "controlled",
-        "labels",
-        "taints",
-    }
-)
+_NOT_AMOUNTS = frozenset({"name", "namespace", "taints", *_POD_FIELDS})
 _OWN = frozenset({"name", "arrives", "runs", "controlled"})
 """Columns in which pods of one template may differ."""
 _QOS = {"": True, "Guaranteed": True, "Burstable": False}

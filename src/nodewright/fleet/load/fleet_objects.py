@@ -1,8 +1,9 @@
 """Reads nodes and pods of a fleet from manifests, or from the output of `kubectl get nodes,pods -A -o json`."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from math import inf
 from typing import Any
 
@@ -12,11 +13,9 @@ from msgspec.structs import replace
 from nodewright.documents.formats.controllers import POD_KIND
 from nodewright.documents.formats.decode import checked, decode
 from nodewright.documents.formats.documents import (
-    LARGE_BYTES,
     OTHER_DOCUMENTS,
     TEMPLATE_FILES,
     InputFile,
-    decode_text,
     is_object_like,
     is_template,
     parse_documents,
@@ -39,7 +38,6 @@ from nodewright.fleet.load.pod_controllers import (
     mapping,
     started_s,
 )
-from nodewright.fleet.load.yaml_chunks import NAME_PLACEHOLDER, YAMLChunk, with_name, yaml_chunks
 from nodewright.fleet.workload import FleetPod
 from nodewright.model.errors import ENCODING_ERRORS, Fault, InputError
 from nodewright.model.kubernetes.cluster_objects import APINode
@@ -94,7 +92,6 @@ class FleetObjects:
     note_progress: NoteProgress | None = None
     manifests: ManifestLoader = field(init=False)
     _by_content: dict[bytes, int | None] = field(default_factory=dict)
-    _by_value: dict[int, "tuple[Any, int | NodeEntry]"] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.manifests = ManifestLoader(self.namespace, self.max_bytes, applies_quotas=False)
@@ -110,65 +107,27 @@ class FleetObjects:
                 self.manifests.count_skipped(TEMPLATE_FILES)
 
     def _add_file(self, file: InputFile) -> None:
-        chunks = None
-        if len(file.content) <= LARGE_BYTES or not starts_as_json(file.content):
-            text = decode_text(file.content, file.source)
-            chunks = None if text.lstrip()[:1] == "{" else yaml_chunks(text, file.source, self.max_bytes)
-        if chunks is None:
-            max_bytes = max(self.max_bytes, len(file.content))
-            documents = parse_documents(file.content, file.source, max_bytes=max_bytes, item_by_item=True)
-            for document in documents:
-                if file.is_found and not is_object_like(document.value):
-                    self.manifests.count_skipped(OTHER_DOCUMENTS)
-                    continue
-                location = ObjectLocation(file.source, file.content, document.number, len(documents))
-                self._add_value(document.value, location, f"{file.source}:{document.line}")
-            return
-        for chunk in chunks:
-            if file.is_found and not is_object_like(chunk.value):
+        max_bytes = max(self.max_bytes, len(file.content))
+        rows = [] if starts_as_json(file.content) else file.content.split(b"\n")
+        self._check_sizes(rows, file.source)
+        documents = parse_documents(file.content, file.source, max_bytes=max_bytes, item_by_item=True)
+        for document in documents:
+            if file.is_found and not is_object_like(document.value):
                 self.manifests.count_skipped(OTHER_DOCUMENTS)
-            else:
-                self._add_chunk(chunk, file)
+                continue
+            location = ObjectLocation(file.source, file.content, document.number, len(documents))
+            # The line after the mark, where the object begins.
+            line = document.line + bool(rows and _is_mark(rows[document.line - 1]))
+            self._add_value(document.value, location, f"{file.source}:{line}")
 
-    def _add_chunk(self, chunk: YAMLChunk, file: InputFile) -> None:
-        source = f"{file.source}:{chunk.line}"
-        if chunk.name and self._add_cached(chunk, source):
-            return
-        value = with_name(chunk.value, chunk.name) if chunk.name else chunk.value
-        # The document alone, after as many empty lines as there are lines before it.
-        content = b"\n" * (chunk.line - 1) + chunk.text.encode()
-        count_before = len(self.faults), len(self.manifests.faults)
-        self._add_value(value, ObjectLocation(file.source, content, 1, 1), source)
-        if chunk.name and count_before == (len(self.faults), len(self.manifests.faults)):
-            self._cache(chunk)
-
-    def _add_cached(self, chunk: YAMLChunk, source: str) -> bool:
-        """Adds an object that differs from an earlier one only in its name; False if there is no such one."""
-        known = self._by_value.get(id(chunk.value))
-        if known is None:
-            return False
-        if isinstance(known[1], NodeEntry):
-            node = known[1]
-            labels = {key: value.replace(NAME_PLACEHOLDER, chunk.name) for key, value in node.labels.items()}
-            self.nodes.append(replace(node, name=chunk.name, labels=labels, source=source))
-        else:
-            self._add_pod(self._pod(chunk.value, known[1], source, name=chunk.name), chunk.value)
-        return True
-
-    def _cache(self, chunk: YAMLChunk) -> None:
-        """Caches the object of a chunk whose name occurs only where names may differ."""
-        value = chunk.value
-        kind = (value.get("apiVersion"), value.get("kind"))
-        if kind == _NODE:
-            elsewhere = {**value, "metadata": {**value["metadata"], "labels": None, "name": None}}
-            if NAME_PLACEHOLDER not in json.dumps(elsewhere):
-                labels = (value["metadata"].get("labels") or {}).items()
-                with_name = {key: str(text) for key, text in labels}
-                self._by_value[id(value)] = value, replace(self.nodes[-1], labels=with_name)
-        elif kind == POD_KIND and NAME_PLACEHOLDER not in json.dumps(
-            {**value, "metadata": {**value["metadata"], "name": None}}
-        ):
-            self._by_value[id(value)] = value, self.pods[-1].template
+    def _check_sizes(self, rows: Sequence[bytes], source: str) -> None:
+        """Errors: InputError for a document of more bytes than the limit."""
+        for is_mark, group in groupby(rows, _is_mark):
+            lengths = list(map(len, group))
+            size = 0 if is_mark else sum(lengths) + len(lengths)
+            if size > self.max_bytes:
+                rule = f"{size} bytes of YAML exceed the limit of {self.max_bytes} (JSON may be larger)"
+                raise InputError([Fault(rule=rule, source=source)])
 
     def _add_value(self, value: Any, location: ObjectLocation, source: str) -> None:
         items = listed_items(value) if isinstance(value, dict) else None
@@ -378,6 +337,11 @@ def fleet_pods(objects: FleetObjects, pods: Iterable[PodEntry], gpus: GPUAnnotat
 
 def _without(value: Any, name: str) -> dict[str, Any]:
     return {key: item for key, item in mapping(value).items() if key != name}
+
+
+def _is_mark(row: bytes) -> bool:
+    """Whether a line separates documents, and holds no part of one."""
+    return row.startswith(b"---") and not row[3:].split(b"#")[0].strip(b" \t")
 
 
 def _content(value: dict[str, Any]) -> bytes:

@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType, field
 from nodewright.documents.files.file_store import write_output
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.fleet.capacity import RemainingCapacity, ShapeCapacity, total_capacity
-from nodewright.fleet.fleet_summary import FleetSummary, Fragments, ResourceUse, ShapeSummary
+from nodewright.fleet.fleet_summary import FleetSummary, Fragments, PlacingTimes, ResourceUse, ShapeSummary
 from nodewright.fleet.load.fleet_input import FleetInput
 from nodewright.fleet.report.fleet_text import (
     cpus_text,
@@ -95,16 +95,6 @@ class ReportedRefusals(Report, frozen=True, kw_only=True):
     example: str
     fact: Reason
     """Of the first of them."""
-
-
-class PlacingTimes(Report, frozen=True, kw_only=True):
-    """How long pods wait for a node."""
-
-    pods: int
-    at_once: int
-    median_seconds: float
-    p95_seconds: float
-    most_seconds: float
 
 
 class SharedDevices(Report, frozen=True, kw_only=True):
@@ -199,7 +189,6 @@ def fleet_report(
 
 def run_statistics(summary: FleetSummary) -> RunStatistics:
     """The statistics of a run."""
-    time = summary.time_to_place
     outcomes = {outcome.value: count for outcome, count in summary.outcomes.items()}
     return RunStatistics(
         complete=summary.complete,
@@ -214,13 +203,7 @@ def run_statistics(summary: FleetSummary) -> RunStatistics:
             for rejection, count in summary.filter_rejections
         ),
         refusals=tuple(map(_refusals, summary.refusals)),
-        time_to_place=PlacingTimes(
-            pods=time.pods,
-            at_once=time.immediately,
-            median_seconds=time.median_s,
-            p95_seconds=time.p95_s,
-            most_seconds=time.longest_s,
-        ),
+        time_to_place=summary.time_to_place,
         shared_devices=SharedDevices(pods=summary.shared_gpu_pods, milli=summary.shared_gpu_milli),
         placements=summary.placements,
         preemptions=summary.preemptions,

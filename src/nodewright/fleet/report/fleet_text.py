@@ -31,7 +31,7 @@ def fleet_text(summary: FleetSummary, *, columns: int) -> str:
     parts += [part for part in (_fragments(summary), _filter_rejections(summary), _refusals(summary)) if part]
     if summary.probe is not None:
         parts.append(capacity_text(summary.probe))
-    parts.append(_times(summary))
+    parts.append(printable_lines(_time_lines(summary)))
     return "\n".join(parts)
 
 
@@ -238,10 +238,6 @@ def _refusals(summary: FleetSummary) -> str:
     return table(("REFUSED", "SHAPE", "EXAMPLE"), rows) + (
         printable_line(f"and {hidden} more") if hidden > 0 else ""
     )
-
-
-def _times(summary: FleetSummary) -> str:
-    return printable_lines(_time_lines(summary))
 
 
 def _time_lines(summary: FleetSummary) -> Iterator[str]:

@@ -151,11 +151,7 @@ class FinishedPods(msgspec.Struct):
         if record.placed_s >= 0:
             wait_s = record.placed_s - record.arrived_s
             self.longest_wait_s = max(self.longest_wait_s, wait_s)
-            self.waits[wait_s if len(self.waits) < _MAX_DISTINCT_WAITS else _three_digits(wait_s)] += 1
-
-
-def _three_digits(seconds: float) -> float:
-    return float(f"{seconds:.3g}")
+            self.waits[wait_s if len(self.waits) < _MAX_DISTINCT_WAITS else float(f"{wait_s:.3g}")] += 1
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):

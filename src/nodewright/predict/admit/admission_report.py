@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nodewright.documents.formats.controllers import derived_uid
 from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.json_yaml import Inlined, ReportDocument
-from nodewright.documents.output.text_layout import table
+from nodewright.documents.output.text_layout import counted, table
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
@@ -32,7 +32,6 @@ from nodewright.predict.node_report.report_parts import (
     RemainingResources,
     ReportedAllocations,
     ReportedUnknownResource,
-    counted,
     message_origin,
     named_pods,
     open_questions,

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.json_yaml import Inlined, ReportDocument
+from nodewright.documents.output.text_layout import wrapped_text
 from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid, without_cluster_fields
 from nodewright.engine.node.events import PodAdded, PodRemoved
 from nodewright.engine.node.step import Decision, Step, step
@@ -33,7 +34,6 @@ from nodewright.model.reasons.topology import TopologyReason
 from nodewright.predict.explain.explanation import suggested_changes
 from nodewright.predict.explain.suggestion_text import suggestion_text
 from nodewright.predict.node import Node
-from nodewright.predict.node_report.report_parts import hanging_lines
 from nodewright.predict.reported import reported
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
@@ -304,7 +304,7 @@ def _admission_lines(admission: ClusterAdmission, width: int, *, wide: bool) -> 
     if admission.observed:
         yield "  What the cluster reports"
         for text in admission.observed:
-            yield from hanging_lines(f"- {text}", width, 4)
+            yield from wrapped_text(f"- {text}", width, " " * 4)
     families: dict[tuple[object, ...], list[NodeAnswer]] = {}
     for index, group in enumerate(admission.groups):
         families.setdefault((index,) if wide else _family(group), []).append(group)
@@ -325,22 +325,22 @@ def _family_lines(family: Sequence[NodeAnswer], width: int, *, wide: bool) -> It
     shown = names if wide else names[:_MAX_NAMES]
     more = ", ..." if len(shown) < len(names) else ""
     reason = f" ({answer.reason})" if answer.reason else ""
-    yield from hanging_lines(f"{_count(len(names))}{reason}: {', '.join(shown)}{more}", width, 4)
+    yield from wrapped_text(f"{_count(len(names))}{reason}: {', '.join(shown)}{more}", width, " " * 4)
     if len(family) > 1:
-        yield from hanging_lines(f"on {_names(answer.nodes)}, the others differ in amounts:", width, 6)
+        yield from wrapped_text(f"on {_names(answer.nodes)}, the others differ in amounts:", width, " " * 6)
     for text in answer.why:
-        yield from hanging_lines(text, width, 6)
+        yield from wrapped_text(text, width, " " * 6)
     for text in answer.scheduler:
-        yield from hanging_lines(f"the scheduler does not choose it: {text}", width, 6)
+        yield from wrapped_text(f"the scheduler does not choose it: {text}", width, " " * 6)
     if answer.preempts:
-        yield from hanging_lines("pods of lower priority are preempted for it", width, 6)
+        yield from wrapped_text("pods of lower priority are preempted for it", width, " " * 6)
     for text in answer.changes:
-        yield from hanging_lines(f"- {text}", width, 6)
+        yield from wrapped_text(f"- {text}", width, " " * 6)
     if answer.outcome is Outcome.NOT_NOW:
         text = "whether a change would let it in is not judged; for one node: --node node/NAME"
-        yield from hanging_lines(text, width, 6)
+        yield from wrapped_text(text, width, " " * 6)
     if answer.outcome is Outcome.NEVER and answer.reason:
-        yield from hanging_lines("no single change among those tried lets it in", width, 6)
+        yield from wrapped_text("no single change among those tried lets it in", width, " " * 6)
 
 
 def _names(names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType, field
 
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
-from nodewright.documents.output.text_layout import table
+from nodewright.documents.output.text_layout import counted, table
 from nodewright.engine.core.preemption.greedy import (
     CandidateDistance,
     MissingAmount,
@@ -25,7 +25,7 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import readable_amount
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.reason import Reason, kubelet_text, sentence
-from nodewright.predict.node_report.report_parts import NodeOfReport, counted, message_origin, referenced_pod
+from nodewright.predict.node_report.report_parts import NodeOfReport, message_origin, referenced_pod
 from nodewright.predict.reported import reported
 
 SHOWN_CANDIDATES = 5

@@ -21,7 +21,7 @@ from nodewright.documents.output.request_sentences import (
     qos_sentence,
     score_sentence,
 )
-from nodewright.documents.output.text_layout import table
+from nodewright.documents.output.text_layout import table, wrapped_text
 from nodewright.engine.admission.limit_ranger import DefaultedByLimitRange
 from nodewright.engine.core.requests.oom_adjust import OOMReason
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, QOSFact
@@ -33,7 +33,7 @@ from nodewright.engine.core.requests.resource_breakdown import (
 )
 from nodewright.engine.core.requests.resource_defaults import AppliedDefault
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, resource_sort_key
-from nodewright.model.printable import printable, printable_line, printable_lines
+from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.releases.release_table import RELEASES_WITH_RULES
 from nodewright.model.values.quantity import Quantity
 from nodewright.predict.node_report.report_parts import OpenQuestion, open_questions
@@ -427,14 +427,4 @@ def _amount(derivation: ResourceDerivation | None) -> str:
 
 
 def _wrapped(text: str, start: str, width: int) -> Iterator[str]:
-    """The text wrapped to the width; later lines align with the text of the first."""
-    deeper = " " * len(start) if start.strip() else f"{start}{INDENT}"
-    lines = textwrap.wrap(
-        printable(text),
-        max(width, len(deeper) + 20),
-        initial_indent=start,
-        subsequent_indent=deeper,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return (printable_line(line.rstrip()) for line in lines)
+    return map(printable_line, wrapped_text(text, width, start))

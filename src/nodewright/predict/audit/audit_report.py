@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from nodewright.documents.output.json_yaml import Report, ReportDocument
-from nodewright.documents.output.text_layout import table
+from nodewright.documents.output.text_layout import counted, table
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.model.kubernetes.node_profile import MemoryBlock
 from nodewright.model.kubernetes.objects import Pod
@@ -65,7 +65,7 @@ def audit_text(audit: AuditResult) -> str:
     if audit.transient:
         parts.append("released when the next pod is admitted:\n" + _table(audit.transient))
     count = len(audit.discrepancies)
-    what = f"{count} fact{'' if count == 1 else 's'} disagree{'s' if count == 1 else ''}"
+    what = f"{counted(count, 'fact')} disagree{'s' if count == 1 else ''}"
     parts.append(printable_line(f"{what} of {audit.compared_count} compared"))
     return "\n".join(parts)
 

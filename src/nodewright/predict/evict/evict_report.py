@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
-from nodewright.documents.output.text_layout import table
+from nodewright.documents.output.text_layout import table, wrapped_text
 from nodewright.engine.core.eviction.eviction_order import RankChange, RankKey, deciding_key
 from nodewright.engine.core.eviction.eviction_policy import ForecastEviction
 from nodewright.engine.core.eviction.eviction_ranking import Amount, EvictionCandidate
@@ -41,7 +41,6 @@ from nodewright.model.values.duration import Duration
 from nodewright.predict.node_report.report_parts import (
     NodeOfReport,
     ReferencedPod,
-    hanging_lines,
     node_of_report,
     referenced_pod,
 )
@@ -569,8 +568,10 @@ def _evictions(forecast: NodeEvictionForecast, *, wide: bool) -> Iterator[str]:
         eviction = forecast_eviction.eviction
         grace = f"{eviction.grace_period_s} s to terminate"
         yield f"- {eviction.active_pod.pod.full_name}, {eviction_time_text(forecast_eviction)}, with {grace}{_effect(forecast_eviction)}"
-        yield from _wrapped(f"why: {eviction.because.sentence()}")
-        yield from _wrapped(f"kubelet: {EVICTED_REASON}: {eviction.because.kubelet().message}")
+        yield from wrapped_text(f"why: {eviction.because.sentence()}", _WIDTH, "  ")
+        yield from wrapped_text(
+            f"kubelet: {EVICTED_REASON}: {eviction.because.kubelet().message}", _WIDTH, "  "
+        )
     if len(shown) < len(evictions):
         yield f"- and {len(evictions) - len(shown)} more (-o wide)"
 
@@ -605,9 +606,9 @@ def _ranking_reasons(forecast: NodeEvictionForecast) -> Iterator[str]:
     if len(ranked) < 2:
         return
     first, second = ranked[:2]
-    yield from _wrapped(ranking_sentence(forecast.signal, first, second), indent=0)
+    yield from wrapped_text(ranking_sentence(forecast.signal, first, second), _WIDTH)
     for change in forecast.reprieves:
-        yield from _wrapped(f"- {reprieve_sentence(change)}", indent=0)
+        yield from wrapped_text(f"- {reprieve_sentence(change)}", _WIDTH)
 
 
 def ranking_sentence(signal: Signal, first: EvictionCandidate, second: EvictionCandidate) -> str:
@@ -675,7 +676,3 @@ def _swap_and_stalls(forecast: NodeEvictionForecast) -> Iterator[str]:
     swapping.sort(key=lambda pod: -pod[0])
     for used_bytes, pod in swapping[:MAX_SHOWN_PODS]:
         yield f"swap of {pod.namespace}/{pod.name}: {readable_amount('memory', used_bytes)}"
-
-
-def _wrapped(text: str, indent: int = 2) -> Sequence[str]:
-    return hanging_lines(text, _WIDTH, indent)

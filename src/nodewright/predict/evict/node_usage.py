@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from nodewright.documents.output.text_layout import counted
 from nodewright.documents.profiles.usage_files import UsageReading
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
 from nodewright.engine.core.eviction.usage_inputs import (
@@ -85,7 +86,7 @@ def _as_usage(
         )
         ellipsis = ", ..." if len(match.unknown_pods) > 3 else ""
         warnings.append(
-            f"{pod_count_text(len(match.unknown_pods))} of the usage not on the node, ignored: {names}{ellipsis}"
+            f"{counted(len(match.unknown_pods), 'pod')} of the usage not on the node, ignored: {names}{ellipsis}"
         )
     return match.usage, tuple(warnings)
 
@@ -125,14 +126,9 @@ def _irregularities(node: Node, usage: StatsSummary) -> Iterator[str]:
     if without_stats and usage.pods:
         names = ", ".join(pod.full_name for pod in without_stats[:3])
         names += ", ..." if len(without_stats) > 3 else ""
-        yield f"{pod_count_text(len(without_stats))} without stats, ranked first as the kubelet does: {names}"
+        yield f"{counted(len(without_stats), 'pod')} without stats, ranked first as the kubelet does: {names}"
     for signal, observation in signal_observations(usage).items():
         if observation.capacity.value() == 0:
             yield f"{signal} has a capacity of 0: thresholds in percent are never met"
         elif observation.available.compare(observation.capacity) > 0:
             yield f"{signal} has more available than its capacity: {observation.available} of {observation.capacity}"
-
-
-def pod_count_text(number: int) -> str:
-    """The number of pods in words."""
-    return "1 pod" if number == 1 else f"{number} pods"

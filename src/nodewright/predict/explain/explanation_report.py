@@ -6,7 +6,7 @@ from typing import Literal
 from msgspec import UNSET, UnsetType, field, structs
 
 from nodewright.documents.output.json_yaml import Report, ReportDocument
-from nodewright.documents.output.text_layout import wrapped
+from nodewright.documents.output.text_layout import wrapped_text
 from nodewright.engine.core.eviction.eviction_state import ConditionEffect, PressureAdmission
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.node.managers.manager_trace import NoHintReason
@@ -17,7 +17,7 @@ from nodewright.engine.node.unknowns import unknown_resources
 from nodewright.engine.node.what_if.counterfactuals import Suggestion
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.printable import printable, printable_lines
+from nodewright.model.printable import printable_lines
 from nodewright.model.reasons.reason import Reason, sentence
 from nodewright.model.reasons.status_evidence import StatusEvidence
 from nodewright.model.reasons.topology import AffinityObstacle
@@ -48,7 +48,6 @@ from nodewright.predict.node_report.report_parts import (
     OpenQuestion,
     ReportedAllocations,
     ReportedUnknownResource,
-    hanging_lines,
     message_origin,
     open_questions,
     pod_allocations,
@@ -344,7 +343,7 @@ def _names(pods: Iterable[Pod]) -> tuple[PodName, ...]:
 
 
 MIN_WIDTH, MAX_WIDTH = 40, 100
-INDENT_STEP = 2
+INDENT_STEP = "  "
 
 
 def explanation_text(
@@ -373,9 +372,9 @@ def _lines(explanation: ExplainedDecision, width: int, *, wide: bool) -> Iterato
         yield ""
     if kubelet.message:
         text = f"{message_origin(explanation.step.because[0])}: {kubelet.message}"
-        yield from _wrapped(text, width, INDENT_STEP)
+        yield from wrapped_text(text, width, INDENT_STEP)
     for unknown in unknown_resources(explanation.step.state.config, explanation.pod):
-        yield from _wrapped(unknown.sentence(), width, INDENT_STEP)
+        yield from wrapped_text(unknown.sentence(), width, INDENT_STEP)
     for branch in reason_tree(explanation, details=wide):
         yield ""
         yield from _branch(branch, width, INDENT_STEP, wide=wide)
@@ -403,15 +402,15 @@ def _advice(proof: StatusEvidence, width: int) -> Iterator[str]:
 
 
 def _list(title: str, texts: Iterable[str], width: int) -> Iterator[str]:
-    yield from _wrapped(title, width, INDENT_STEP)
+    yield from wrapped_text(title, width, INDENT_STEP)
     for text in texts:
-        yield from _wrapped(f"- {text}", width, 2 * INDENT_STEP)
+        yield from wrapped_text(f"- {text}", width, 2 * INDENT_STEP)
 
 
-def _branch(branch: ReasonBranch, width: int, indent: int, *, wide: bool) -> Iterator[str]:
+def _branch(branch: ReasonBranch, width: int, indent: str, *, wide: bool) -> Iterator[str]:
     if branch.is_detail and not wide:
         return
-    yield from _wrapped(branch.text, width, indent)
+    yield from wrapped_text(branch.text, width, indent)
     for child in branch.children:
         yield from _branch(child, width, indent + INDENT_STEP, wide=wide)
 
@@ -422,22 +421,14 @@ def _suggestion_lines(explanation: ExplainedDecision, width: int, *, wide: bool)
         return
     yield ""
     if counterfactuals.suggestions:
-        yield from _wrapped(
+        yield from wrapped_text(
             "What would let it in (each tried on this node, the smallest that works):", width, INDENT_STEP
         )
     else:
-        yield from _wrapped("No single change among those tried would let it in.", width, INDENT_STEP)
+        yield from wrapped_text("No single change among those tried would let it in.", width, INDENT_STEP)
     for suggestion in counterfactuals.suggestions:
-        yield from _wrapped(f"- {suggestion_text(suggestion)}", width, 2 * INDENT_STEP)
+        yield from wrapped_text(f"- {suggestion_text(suggestion)}", width, 2 * INDENT_STEP)
     for text in filter(
         None, (ineffective_text(counterfactuals, wide=wide), incomplete_search_text(counterfactuals))
     ):
-        yield from _wrapped(text, width, INDENT_STEP)
-
-
-def _wrapped(text: str, width: int, indent: int) -> list[str]:
-    width = max(width, indent + 30)
-    first, *words = printable(text).split(" ")
-    if first and all(words):
-        return wrapped([" " * indent + first, *words], width, joint=" ", indent=indent + INDENT_STEP)
-    return hanging_lines(text, width, indent)
+        yield from wrapped_text(text, width, INDENT_STEP)

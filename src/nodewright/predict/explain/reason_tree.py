@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias, assert_never
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.documents.output.text_layout import counted
 from nodewright.engine.node.managers.manager_trace import NoHintReason
 from nodewright.engine.node.pod_admission import ContainerPlacement, Placement
 from nodewright.engine.node.resource_holders import DeviceSite, MemorySite, ResourceEvidence
@@ -23,7 +24,6 @@ from nodewright.predict.explain.explained_decision import (
     RoundView,
 )
 from nodewright.predict.explain.suggestion_text import kubelet_effect, scheduler_effect
-from nodewright.predict.node_report.report_parts import counted
 
 BranchTone: TypeAlias = Literal["plain", "yes", "no", "warning"]
 
@@ -380,8 +380,7 @@ def _alike(resource: str, site: CPUsOfNUMA | MemorySite | DeviceSite) -> str:
     match site:
         case CPUsOfNUMA():
             reserved = f", {len(site.reserved)} reserved" if site.reserved else ""
-            count = len(site.free)
-            return f"{count} CPU{'' if count == 1 else 's'} free{reserved}"
+            return f"{counted(len(site.free), 'CPU')} free{reserved}"
         case MemorySite(left=left) if len(left.group) <= 1:
             return f"{readable_amount(resource, left.free)} of {readable_amount(resource, left.allocatable)} free"
         case DeviceSite(at=at) if len(at.numa) == 1 and not site.stranded:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from nodewright.documents.output.json_yaml import Inlined
+from nodewright.documents.output.text_layout import counted
 from nodewright.engine.core.eviction.eviction_state import ConditionEffect, PressureAdmission
 from nodewright.engine.node.what_if.candidate_changes import MANAGER_KINDS
 from nodewright.engine.node.what_if.changes import (
@@ -55,9 +56,10 @@ def suggestion_text(suggestion: Suggestion) -> str:
     side_effects = []
     if resets_managers(suggestion.change):
         count = suggestion.reallocated_pods
-        pods = "1 pod" if count == 1 else f"{count} pods"
         if count:
-            side_effects.append(f"reallocates the node's {pods}{' in order' if count > 1 else ''}")
+            side_effects.append(
+                f"reallocates the node's {counted(count, 'pod')}{' in order' if count > 1 else ''}"
+            )
     if suggestion.preempts:
         side_effects.append(f"preempts {', '.join(pod.full_name for pod in suggestion.preempts)}")
     return change_text(suggestion.change) + (f" ({'; '.join(side_effects)})" if side_effects else "")

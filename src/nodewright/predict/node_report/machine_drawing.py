@@ -15,6 +15,7 @@ from nodewright.documents.output.text_layout import (
     Glyphs,
     boxed,
     columns_per_row,
+    counted,
     side_by_side,
     wrapped,
 )
@@ -129,10 +130,10 @@ def _summary(profile: NodeProfile) -> list[str]:
     machine = profile.spec.machine_info
     cores = [core for node in machine.topology for core in node.cores]
     parts = (
-        _several(machine.num_cores, "CPU"),
+        counted(machine.num_cores, "CPU"),
         _threads(cores),
-        _several(machine.num_sockets, "socket"),
-        _several(len(machine.topology), "NUMA node"),
+        counted(machine.num_sockets, "socket"),
+        counted(len(machine.topology), "NUMA node"),
     )
     facts = (
         f"{bytes_text(machine.memory_capacity)} of memory",
@@ -146,14 +147,8 @@ def _summary(profile: NodeProfile) -> list[str]:
 def _threads(cores: Sequence[Core]) -> str:
     """`8 cores with 2 threads`, or each kind of core on a hybrid machine."""
     kinds = sorted({len(core.thread_ids) for core in cores}, reverse=True)
-    counted = [(sum(len(core.thread_ids) == kind for core in cores), kind) for kind in kinds]
-    return " and ".join(
-        f"{_several(count, 'core')} with {_several(kind, 'thread')}" for count, kind in counted
-    )
-
-
-def _several(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    sizes = [(sum(len(core.thread_ids) == kind for core in cores), kind) for kind in kinds]
+    return " and ".join(f"{counted(count, 'core')} with {counted(kind, 'thread')}" for count, kind in sizes)
 
 
 def _reserved(pages: Iterable[HugePages]) -> str:
@@ -326,7 +321,7 @@ def _folded(cores: Sequence[Core], canvas: MachineCanvas) -> list[Paragraph]:
     entries = []
     for kind in sorted({len(core.thread_ids) for core in cores}, reverse=True):
         alike = [core for core in cores if len(core.thread_ids) == kind]
-        head = f"{_several(len(alike), 'core')} x {kind}: "
+        head = f"{counted(len(alike), 'core')} x {kind}: "
         entries.append(Paragraph(head, tuple(str(_cpus(alike)).split(","))))
     by_mark: dict[str, list[int]] = {}
     for cpu in _cpus(cores):

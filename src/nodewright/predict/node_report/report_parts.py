@@ -1,7 +1,6 @@
 """Parts that reports about a node share: the node, references to pods, and the node's resources."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from textwrap import wrap
 from typing import Any, TypeAlias
 
 from msgspec import UNSET, UnsetType
@@ -23,7 +22,7 @@ from nodewright.engine.node.unknowns import UnknownResource
 from nodewright.model.kubernetes.node_profile import ReadSource
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import MEMORY, amount_text, readable_amount
-from nodewright.model.printable import printable, printable_lines
+from nodewright.model.printable import printable_lines
 from nodewright.model.reasons.api_server import APIServerRefusal
 from nodewright.model.reasons.cpu import PickerRefuses
 from nodewright.model.reasons.reason import NotJudged, Reason
@@ -362,23 +361,6 @@ def table_without_empty_columns(headers: Row, rows: Sequence[Row], *, optional: 
         if header not in optional or any(row[at] != NOTHING for row in rows)
     ]
     return table([headers[at] for at in columns], [[row[at] for at in columns] for row in rows])
-
-
-def hanging_lines(text: str, width: int, indent: int = 0) -> list[str]:
-    """The text in lines of this width; those after the first are indented further."""
-    return wrap(
-        printable(text),
-        width,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * (indent + 2),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def counted(count: int, noun: str) -> str:
-    """The number with the noun, e.g. `1 pod` or `2 pods`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 # ---------------------------------------------------------------- free resources

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from msgspec import UNSET, UnsetType
 
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
+from nodewright.documents.output.text_layout import counted
 from nodewright.engine.core.eviction.eviction_state import EvictionPass, StopReason
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_admission import Placement
@@ -28,7 +29,6 @@ from nodewright.predict.node_report.report_parts import (
     NodeOfReport,
     ReferencedPod,
     RemainingResources,
-    counted,
     node_of_report,
     referenced_pod,
     remaining_resources,

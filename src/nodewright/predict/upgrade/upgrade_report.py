@@ -19,8 +19,8 @@ from nodewright.model.releases.release_changes import (
     unknown_flags,
     with_change,
 )
+from nodewright.model.releases.release_rules import ReleaseChange, ReleaseTable
 from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES
-from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.predict.reported import reported
 from nodewright.predict.upgrade.release_facts import (
     NONE,

@@ -4,12 +4,13 @@ import platform
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from nodewright.cluster.client.tls import PeerAccess
+from nodewright.documents.output.command_line import as_struct, option
 from nodewright.documents.profiles.kubelet_root import (
     DEFAULT_ROOT_DIRECTORY,
     POD_RESOURCES_SOCKET,
@@ -106,125 +107,88 @@ class ExportOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _OPTIONS = (
-    click.option(
-        "--node-name",
-        envvar="NODE_NAME",
-        default="",
-        metavar="NAME",
-        help="The node's name. Default: the host's.",
-    ),
-    click.option(
-        "--kubelet-root",
+    option("--node-name NAME", "The node's name. Default: the host's.", envvar="NODE_NAME", default=""),
+    option(
+        "--kubelet-root DIR",
+        "The kubelet's directory (--root-dir), with its state files.",
         type=_DIRECTORY,
         default=DEFAULT_ROOT_DIRECTORY,
-        show_default=True,
-        metavar="DIR",
-        help="The kubelet's directory (--root-dir), with its state files.",
     ),
-    click.option(
-        "--kubelet-config",
+    option(
+        "--kubelet-config FILE",
+        "The kubelet's configuration (--config). Default: config.yaml in --kubelet-root, else its /configz.",
         type=_FILE,
-        metavar="FILE",
-        help="The kubelet's configuration (--config). Default: config.yaml in --kubelet-root, else its /configz.",
     ),
-    click.option(
-        "--config-dir", type=_DIRECTORY, metavar="DIR", help="Its drop-in directory (--config-dir)."
-    ),
-    click.option(
-        "--machine",
-        type=_DIRECTORY,
-        metavar="DIR",
-        help="Where the host's /sys and /proc are mounted. Default: /.",
-    ),
-    click.option(
-        "--pod-resources",
+    option("--config-dir DIR", "Its drop-in directory (--config-dir).", type=_DIRECTORY),
+    option("--machine DIR", "Where the host's /sys and /proc are mounted. Default: /.", type=_DIRECTORY),
+    option(
+        "--pod-resources SOCKET|none",
+        "The PodResources socket. Default: pod-resources/kubelet.sock in --kubelet-root.",
         default="",
-        metavar="SOCKET|none",
-        help="The PodResources socket. Default: pod-resources/kubelet.sock in --kubelet-root.",
     ),
-    click.option(
-        "--kubernetes-version",
+    option(
+        "--kubernetes-version V",
+        "The kubelet's release. Default: as the Node object or the kubelet reports it.",
         default="",
-        metavar="V",
-        help="The kubelet's release. Default: as the Node object or the kubelet reports it.",
     ),
-    click.option(
-        "--kubelet-url",
+    option(
+        "--kubelet-url URL",
+        "The kubelet's API, e.g. https://127.0.0.1:10250: pods, configuration and release.",
         default="",
-        metavar="URL",
-        help="The kubelet's API, e.g. https://127.0.0.1:10250: pods, configuration and release.",
     ),
-    click.option("--kubelet-token-file", type=_PATH, metavar="FILE", help="Bearer token for --kubelet-url."),
-    click.option(
-        "--kubelet-certificate-authority",
+    option("--kubelet-token-file FILE", "Bearer token for --kubelet-url.", type=_PATH),
+    option(
+        "--kubelet-certificate-authority FILE",
+        "Authorities of the kubelet's certificate. Default: it is not verified.",
         type=_FILE,
-        metavar="FILE",
-        help="Authorities of the kubelet's certificate. Default: it is not verified.",
     ),
-    click.option(
-        "--kubelet-client-certificate", type=_FILE, metavar="FILE", help="Certificate for --kubelet-url."
-    ),
-    click.option("--kubelet-client-key", type=_FILE, metavar="FILE", help="Key of that certificate."),
-    click.option(
-        "--poll-period",
+    option("--kubelet-client-certificate FILE", "Certificate for --kubelet-url.", type=_FILE),
+    option("--kubelet-client-key FILE", "Key of that certificate.", type=_FILE),
+    option(
+        "--poll-period SECONDS",
+        "How often to read what cannot be watched: the kubelet's pods.",
         type=click.FloatRange(min=MIN_POLL_PERIOD_S),
         default=POLL_PERIOD_S,
-        show_default=True,
-        metavar="SECONDS",
-        help="How often to read what cannot be watched: the kubelet's pods.",
     ),
-    click.option(
-        "--kubeconfig", metavar="FILE", help="Follow the node's pods and its Node object in this cluster."
-    ),
-    click.option("--in-cluster", is_flag=True, help="As --kubeconfig, with the service account of this pod."),
-    click.option(
+    option("--kubeconfig FILE", "Follow the node's pods and its Node object in this cluster."),
+    option("--in-cluster", "As --kubeconfig, with the service account of this pod."),
+    option(
         "--publish",
+        "Write a NodeResourceTopology, or the digest in annotations of the Node. Repeatable.",
         multiple=True,
         type=click.Choice(("topology", "annotation")),
-        help="Write a NodeResourceTopology, or the digest in annotations of the Node. Repeatable.",
     ),
-    click.option(
-        "--advertise",
+    option(
+        "--advertise URL",
+        "With --publish annotation: where readers reach this exporter, as a further annotation.",
         default="",
-        metavar="URL",
-        help="With --publish annotation: where readers reach this exporter, as a further annotation.",
     ),
-    click.option(
-        "--listen",
-        default=f"0.0.0.0:{DEFAULT_PORT}",
-        show_default=True,
-        metavar="ADDRESS:PORT",
-        help="Where the export is served over TLS.",
+    option(
+        "--listen ADDRESS:PORT", "Where the export is served over TLS.", default=f"0.0.0.0:{DEFAULT_PORT}"
     ),
-    click.option(
-        "--tls-cert-file", type=_FILE, metavar="FILE", help="Certificate. Default: a self-signed one."
-    ),
-    click.option("--tls-private-key-file", type=_FILE, metavar="FILE", help="Key of the certificate."),
-    click.option("--cert-dir", type=_PATH, metavar="DIR", help="Where the self-signed certificate is kept."),
-    click.option(
-        "--client-ca-file", type=_FILE, metavar="FILE", help="Authorities of clients' certificates."
-    ),
-    click.option(
-        "--token-auth-file",
+    option("--tls-cert-file FILE", "Certificate. Default: a self-signed one.", type=_FILE),
+    option("--tls-private-key-file FILE", "Key of the certificate.", type=_FILE),
+    option("--cert-dir DIR", "Where the self-signed certificate is kept.", type=_PATH),
+    option("--client-ca-file FILE", "Authorities of clients' certificates.", type=_FILE),
+    option(
+        "--token-auth-file FILE",
+        'Bearer tokens of users: lines of token,user,uid[,"group,..."[,EXPIRY]].',
         type=_FILE,
-        metavar="FILE",
-        help='Bearer tokens of users: lines of token,user,uid[,"group,..."[,EXPIRY]].',
     ),
-    click.option(
-        "--grant",
-        "grants",
+    option(
+        "--grant read=KIND:NAME",
+        "Authorize user:NAME or group:NAME. Repeatable. Default: no access.",
+        name="grants",
         multiple=True,
-        metavar="read=KIND:NAME",
-        help="Authorize user:NAME or group:NAME. Repeatable. Default: no access.",
     ),
-    click.option(
-        "--health-port",
+    option(
+        "--health-port PORT",
+        "Serve /healthz and /readyz without TLS and authentication. Default: not.",
         type=click.IntRange(0, 65535),
         default=0,
-        metavar="PORT",
-        help="Serve /healthz and /readyz without TLS and authentication. Default: not.",
+        show_default=False,
     ),
-    click.option("--once", is_flag=True, help="Print the export and exit."),
+    option("--once", "Print the export and exit."),
 )
 
 
@@ -232,8 +196,7 @@ def export_options(command: Callable[[ExportOptions], int]) -> Callable[..., int
     """All options of the exporter; the command gets them as one `ExportOptions`."""
 
     @wraps(command)
-    def invoke(**parameters: Any) -> int:
-        options = ExportOptions(**parameters)
+    def checked(options: ExportOptions) -> int:
         if bool(options.tls_cert_file) != bool(options.tls_private_key_file):
             raise click.UsageError("--tls-cert-file and --tls-private-key-file go together")
         if bool(options.kubelet_client_certificate) != bool(options.kubelet_client_key):
@@ -242,7 +205,4 @@ def export_options(command: Callable[[ExportOptions], int]) -> Callable[..., int
             raise click.UsageError("--publish requires --kubeconfig or --in-cluster")
         return command(options)
 
-    with_options: Callable[..., int] = invoke
-    for option in reversed(_OPTIONS):
-        with_options = option(with_options)
-    return with_options
+    return as_struct(ExportOptions, "options", reversed(_OPTIONS))(checked)

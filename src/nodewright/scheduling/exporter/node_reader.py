@@ -18,7 +18,6 @@ from nodewright.documents.profiles.capture.from_state_files import BrokenStateEr
 from nodewright.documents.profiles.capture.node_pods import NodePods, read_pods
 from nodewright.documents.profiles.capture.warnings import (
     broken_state_text,
-    capture_warning_sentence,
     not_judged_sentence,
 )
 from nodewright.documents.profiles.kubelet_config_files import ConfigHost
@@ -317,7 +316,7 @@ class NodeReader:
             raise InputError([Fault(rule=line) for line in broken_state_text(error.reasons)]) from None
         return ExportReading(
             profile=captured.profile,
-            warnings=tuple(map(capture_warning_sentence, captured.warnings)),
+            warnings=tuple(warning.sentence() for warning in captured.warnings),
             assumed=(*steady.notes, *map(not_judged_sentence, captured.profile.spec.not_judged)),
         )
 

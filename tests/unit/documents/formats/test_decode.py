@@ -127,23 +127,6 @@ def test_faulty_list_items_become_empty_values_of_their_type() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("spec", "may_have_nulls"),
-    [
-        ({"containers": [{"name": "a", "resources": {"requests": {"cpu": "1"}}}]}, False),
-        ({"containers": None}, True),
-        ({"containers": [{"name": "a", "env": None}]}, True),
-        ({"containers": [{"name": "a", "resources": {"requests": {"cpu": None}}}]}, True),
-        ({"nodeSelector": {"zone": None}}, True),
-        ({"containers": [None]}, True),
-        ({"volumes": [{"name": "a", "emptyDir": {"sizeLimit": None}}]}, True),
-        ({"unknown": {"a": None}}, True),
-    ],
-)
-def test_a_document_without_nulls_is_known_as_one(spec: dict[str, Any], *, may_have_nulls: bool) -> None:
-    assert checked({"spec": spec}, "Pod").may_have_nulls is may_have_nulls
-
-
 @pytest.mark.parametrize("field", NodeProfileSpec.__struct_encode_fields__)
 def test_every_field_of_a_profile_can_be_read(field: str) -> None:
     (fault,) = schema_faults({"spec": {field: -1.5}}, "NodeProfile") or (None,)

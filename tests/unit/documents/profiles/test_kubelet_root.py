@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.support.pod_resource_files import resources_state_file
 
 from nodewright.documents.formats.go_checkpoint import checksum, marshal
 from nodewright.documents.formats.go_json import STRING
@@ -18,7 +19,6 @@ from nodewright.documents.profiles.state_files.memory_manager_state import memor
 from nodewright.documents.profiles.state_files.pod_resource_state import (
     PodResourceInfo,
     read_resources_state,
-    resources_state_file,
 )
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.memory.memory_state import MemoryState

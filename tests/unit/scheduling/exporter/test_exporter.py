@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.pod_resource_files import resources_state_file
 
 from nodewright.cluster.exports.export_feed import ExportFeed, ExportReading, SourceReading
 from nodewright.cluster.tasks.timing import HostClock
@@ -19,7 +20,7 @@ from nodewright.documents.profiles.state_files.device_checkpoint import (
     DeviceCheckpoint,
     device_checkpoint_bytes,
 )
-from nodewright.documents.profiles.state_files.pod_resource_state import PodResourceInfo, resources_state_file
+from nodewright.documents.profiles.state_files.pod_resource_state import PodResourceInfo
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.model.errors import HostError, InputError
 from nodewright.model.kubernetes.objects import ResourceRequirements

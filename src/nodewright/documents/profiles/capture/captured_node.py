@@ -86,19 +86,11 @@ def captured_node(sources: NodeSources) -> CapturedNode:
     unknown: list[UnknownNodePart] = []
     document = _configuration(sources, warnings, unknown)
     loaded = kubelet_config_from(document, "the kubelet's configuration", host=_host(sources.node))
-    warnings += [ConfigurationWarning(text=text) for text in loaded.warnings]
+    warnings += [ConfigurationWarning(logged=text) for text in loaded.warnings]
     spec = _with_version(_with_machine(sources, loaded.config, unknown), sources.node, warnings)
     spec = replace(spec, kubelet_configuration=document)
-    if sources.kubelet_root:
-        allocatable = sources.pod_resources.allocatable.devices if sources.pod_resources else ()
-        captured = allocations_from_state_files(
-            sources.kubelet_root, _pods_with_static(sources, sources.kubelet_root), allocatable
-        )
-        spec = _with_allocations(spec, captured, sources.node)
-        warnings += captured.warnings
-        unknown += captured.not_judged
-    elif sources.pod_resources:
-        captured = allocations_from_pod_resources(sources.pod_resources, sources.pods)
+    captured = _captured_allocations(sources)
+    if captured is not None:
         spec = _with_allocations(spec, captured, sources.node)
         warnings += captured.warnings
         unknown += captured.not_judged
@@ -114,6 +106,15 @@ def captured_node(sources: NodeSources) -> CapturedNode:
     if faults := tuple(allocation_faults(spec)):
         raise InputError(faults)
     return CapturedNode(profile=_named(sources, spec), warnings=tuple(warnings))
+
+
+def _captured_allocations(sources: NodeSources) -> CapturedAllocations | None:
+    """The allocations in the state files or of the socket; None: there is neither."""
+    reported, root = sources.pod_resources, sources.kubelet_root
+    if root is not None:
+        devices = reported.allocatable.devices if reported else ()
+        return allocations_from_state_files(root, _pods_with_static(sources, root), devices)
+    return None if reported is None else allocations_from_pod_resources(reported, sources.pods)
 
 
 def _pods_with_static(sources: NodeSources, root: KubeletRoot) -> NodePods:

@@ -53,7 +53,7 @@ def allocations_from_pod_resources(
         warnings.append(PodsNotAdmitted(names=not_admitted))
     unknown = _held_by_ended_init_containers(snapshot, tuple(pod_of_name.values()))
     if undescribed:
-        warnings.append(PodsUndescribed(uids=undescribed))
+        warnings.append(PodsUndescribed(names=undescribed))
         because = "the socket reports the resources of these pods, but not their specs"
         unknown.append(UnknownNodePart(part=NodePart.PODS, names=undescribed, because=because))
     return CapturedAllocations(

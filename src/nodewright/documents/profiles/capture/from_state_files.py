@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -24,7 +24,6 @@ from nodewright.documents.profiles.capture.warnings import (
 from nodewright.documents.profiles.kubelet_root import KubeletRoot, PresentStateFile
 from nodewright.documents.profiles.state_files.device_checkpoint import (
     DeviceCheckpoint,
-    PodDevicesEntry,
     unreadable_entries,
 )
 from nodewright.documents.profiles.state_files.pod_resource_state import PodResourceInfo
@@ -97,9 +96,9 @@ def allocations_from_state_files(
     allocations, stale = table.allocations_of(all_pods)
     warnings = [*admitted.warnings, *files.warnings]
     if undescribed:
-        warnings.append(PodsUndescribed(uids=tuple(undescribed)))
+        warnings.append(PodsUndescribed(names=tuple(undescribed)))
     if removed:
-        warnings.append(PodsRemoved(uids=removed))
+        warnings.append(PodsRemoved(names=removed))
     if stale:
         warnings.append(ContainersStale(names=stale))
     devices, unplaced = _devices(files.devices, allocatable)
@@ -181,7 +180,7 @@ class _StateFileContents(msgspec.Struct, frozen=True, kw_only=True):
             table.add(uid, POD_LEVEL, memory=tuple(map(_block, blocks)))
         for entry in self.devices.entries or ():
             device_ids = tuple(sorted({id_ for ids in entry.devices.values() for id_ in ids}))
-            table.add_devices(entry, device_ids)
+            table.add(entry.pod, entry.container, devices={entry.resource: device_ids})
         return table
 
 
@@ -224,30 +223,12 @@ class _AllocationTable:
 
     entries: dict[tuple[str, str], ContainerAllocation] = field(default_factory=dict)
 
-    def add(self, uid: str, container: str, *, cpus: str = "", memory: tuple[MemoryBlock, ...] = ()) -> None:
-        """Adds CPUs or memory."""
-        allocation = self._allocation(uid, container)
-        self.entries[uid, container] = ContainerAllocation(
-            pod=uid,
-            container=container,
-            cpus=cpus or allocation.cpus,
-            memory=memory or allocation.memory,
-            devices=allocation.devices,
-        )
-
-    def add_devices(self, entry: PodDevicesEntry, ids: tuple[str, ...]) -> None:
-        """Adds devices."""
-        allocation = self._allocation(entry.pod, entry.container)
-        self.entries[entry.pod, entry.container] = ContainerAllocation(
-            pod=entry.pod,
-            container=entry.container,
-            cpus=allocation.cpus,
-            memory=allocation.memory,
-            devices={**allocation.devices, entry.resource: ids},
-        )
-
-    def _allocation(self, uid: str, container: str) -> ContainerAllocation:
-        return self.entries.get((uid, container), ContainerAllocation(pod=uid, container=container))
+    def add(self, uid: str, container: str, **held: Any) -> None:
+        """Adds CPUs or memory, or devices to those that the container has."""
+        allocation = self.entries.get((uid, container), ContainerAllocation(pod=uid, container=container))
+        if "devices" in held:
+            held["devices"] = {**allocation.devices, **held["devices"]}
+        self.entries[uid, container] = replace(allocation, **held)
 
     def holders(self) -> set[str]:
         """The uids of all pods with allocations."""
@@ -270,15 +251,7 @@ class _AllocationTable:
             if name and name not in names:
                 stale.append(f"{pod.full_name}, container {name}")
             else:
-                allocations.append(
-                    ContainerAllocation(
-                        pod=pod.full_name,
-                        container=name,
-                        cpus=allocation.cpus,
-                        memory=allocation.memory,
-                        devices=allocation.devices,
-                    )
-                )
+                allocations.append(replace(allocation, pod=pod.full_name))
         return tuple(allocations), tuple(stale)
 
 

@@ -1,185 +1,166 @@
 """Warnings about a captured node: what was left out and what was assumed."""
 
 from collections.abc import Sequence
-from typing import TypeAlias, assert_never
+from typing import ClassVar
 
 import msgspec
+from msgspec import structs
 
+from nodewright.documents.output.text_layout import counted
 from nodewright.model.kubernetes.node_profile import NodePart, UnknownNodePart
 from nodewright.model.reasons.kubelet_start import StateFileReason
 
 
-class PodsEnded(msgspec.Struct, frozen=True, kw_only=True):
+class CaptureWarning(msgspec.Struct, frozen=True):
+    """A fact about the capture of a node."""
+
+    text: ClassVar[str] = ""
+
+    def sentence(self) -> str:
+        """The warning as a sentence."""
+        return self.text.format_map(structs.asdict(self))
+
+
+class NamesWarning(CaptureWarning, frozen=True, kw_only=True):
+    """A fact about each of these names."""
+
+    names: tuple[str, ...]
+
+    def sentence(self) -> str:
+        """The warning as a sentence, with the first of the names."""
+        return f"{self.text}: {_some(self.names)}"
+
+
+class PodsEnded(NamesWarning, frozen=True, kw_only=True):
     """Pods that have terminated, for which the kubelet keeps nothing."""
 
-    names: tuple[str, ...]
+    text = "left out, because they have terminated"
 
 
-class UnknownPodFields(msgspec.Struct, frozen=True, kw_only=True):
+class UnknownPodFields(NamesWarning, frozen=True, kw_only=True):
     """Pod fields that are newer than the known releases of Kubernetes; they are ignored."""
 
-    names: tuple[str, ...]
+    text = "ignored, because nodewright does not know these pod fields"
 
 
-class PodsOfOtherNodes(msgspec.Struct, frozen=True, kw_only=True):
+class PodsOfOtherNodes(CaptureWarning, frozen=True, kw_only=True):
     """Pods of other nodes, or of no node."""
 
     count: int
     node: str
 
+    def sentence(self) -> str:
+        """The warning as a sentence."""
+        return f"left out: {counted(self.count, 'pod')} not on {self.node}"
 
-class PodsNotAdmitted(msgspec.Struct, frozen=True, kw_only=True):
+
+class PodsNotAdmitted(NamesWarning, frozen=True, kw_only=True):
     """Pods that are assigned to the node, and that its kubelet has not admitted."""
 
-    names: tuple[str, ...]
+    text = "left out, because the kubelet has not admitted them"
 
 
-class PodsBeingResized(msgspec.Struct, frozen=True, kw_only=True):
+class PodsBeingResized(NamesWarning, frozen=True, kw_only=True):
     """Pods whose allocated resources differ from their specs, because a resize is pending."""
 
-    names: tuple[str, ...]
+    text = "captured with the resources that the kubelet allocated, not those of their specs"
 
 
-class PodsUndescribed(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods in the kubelet's state without a given pod object; placeholders represent them."""
+class PodsUndescribed(NamesWarning, frozen=True, kw_only=True):
+    """Pods, by uid, in the kubelet's state without a given pod object; placeholders represent them."""
 
-    uids: tuple[str, ...]
-
-
-class PodsRemoved(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods in the kubelet's state that the complete list of pods does not have."""
-
-    uids: tuple[str, ...]
+    text = "no given pod has these uids; placeholders hold their resources (name the pods with --pods)"
 
 
-class ManifestsIgnored(msgspec.Struct, frozen=True, kw_only=True):
+class PodsRemoved(NamesWarning, frozen=True, kw_only=True):
+    """Pods, by uid, in the kubelet's state that the complete list of pods does not have."""
+
+    text = (
+        "left out, because no given pod has these uids and the kubelet releases what removed pods held "
+        "(give a newer list if they are new)"
+    )
+
+
+class ManifestsIgnored(NamesWarning, frozen=True, kw_only=True):
     """Files in the manifest directory from which the kubelet creates no pod."""
 
-    names: tuple[str, ...]
+    text = "left out, because the kubelet creates no pod from these manifests"
 
 
-class ContainersStale(msgspec.Struct, frozen=True, kw_only=True):
-    """Allocations of containers that are not in their pods' specs: the kubelet releases them."""
+class ContainersStale(NamesWarning, frozen=True, kw_only=True):
+    """Allocations of containers (namespace and name of the pod, then the container) that are not in their pods' specs."""
 
-    names: tuple[str, ...]
-    """Namespace and name of the pod, then the container."""
-
-
-class DeviceEntriesUnreadable(msgspec.Struct, frozen=True, kw_only=True):
-    """Device entries whose plugin response the kubelet cannot decode: it would not count these devices as held."""
-
-    names: tuple[str, ...]
-    """Uid of the pod, container and resource."""
+    text = "left out, because the kubelet releases allocations of containers that are not in their pods"
 
 
-class DeviceCheckpointCorrupt(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceEntriesUnreadable(NamesWarning, frozen=True, kw_only=True):
+    """Device entries whose plugin response the kubelet cannot decode: it would not count these devices as held.
+
+    The names are uid of the pod, container and resource.
+    """
+
+    text = (
+        "left out, because the kubelet cannot decode the plugins' responses and does not know these devices"
+    )
+
+
+class DeviceCheckpointCorrupt(CaptureWarning, frozen=True, kw_only=True):
     """The device manager's checkpoint is corrupt: a restarted kubelet counts no device as held."""
 
     reason: StateFileReason
 
+    def sentence(self) -> str:
+        """The warning as a sentence."""
+        return (
+            f"{self.reason.sentence()}; a kubelet that starts with it does not know which devices pods hold"
+        )
 
-class ConfigurationInferred(msgspec.Struct, frozen=True, kw_only=True):
+
+class ConfigurationInferred(CaptureWarning, frozen=True, kw_only=True):
     """No configuration was given: the difference between capacity and allocatable counts as reserved."""
 
     reserved: tuple[tuple[str, str], ...]
 
+    def sentence(self) -> str:
+        """The warning as a sentence."""
+        amounts = ", ".join(f"{name} {amount}" for name, amount in self.reserved) or "nothing"
+        return f"kubelet configuration: none given; the kubelet's defaults are assumed, with systemReserved: {amounts}"
 
-class TopologyDiffers(msgspec.Struct, frozen=True, kw_only=True):
+
+class TopologyDiffers(CaptureWarning, frozen=True, kw_only=True):
     """A NodeResourceTopology object and the configuration differ; the configuration is used."""
 
+    text = "{setting}: the NodeResourceTopology object reports {reported}; the configuration's {configured} is used"
     setting: str
     reported: str
     configured: str
 
 
-class MachineDiffers(msgspec.Struct, frozen=True, kw_only=True):
+class MachineDiffers(CaptureWarning, frozen=True, kw_only=True):
     """The Node object has another amount of a resource than the machine description."""
 
+    text = "{resource}: the Node object reports {reported}; machine and configuration give {machine}"
     resource: str
     reported: str
     machine: str
 
 
-class VersionUnknown(msgspec.Struct, frozen=True, kw_only=True):
+class VersionUnknown(CaptureWarning, frozen=True, kw_only=True):
     """The Node object's version is none of Kubernetes, so that another one is assumed."""
 
+    text = "status.nodeInfo.kubeletVersion: {version} is no Kubernetes release; {assumed} is assumed"
     version: str
     assumed: str
 
 
-class ConfigurationWarning(msgspec.Struct, frozen=True, kw_only=True):
+class ConfigurationWarning(CaptureWarning, frozen=True, kw_only=True):
     """A warning that the kubelet logs about its configuration."""
 
-    text: str
-
-
-CaptureWarning: TypeAlias = (
-    PodsEnded
-    | UnknownPodFields
-    | PodsOfOtherNodes
-    | PodsNotAdmitted
-    | PodsBeingResized
-    | PodsUndescribed
-    | PodsRemoved
-    | ManifestsIgnored
-    | ContainersStale
-    | DeviceEntriesUnreadable
-    | DeviceCheckpointCorrupt
-    | ConfigurationInferred
-    | TopologyDiffers
-    | MachineDiffers
-    | VersionUnknown
-    | ConfigurationWarning
-)
+    text = "warning: {logged}"
+    logged: str
 
 
 _MAX_NAMES = 8
-
-
-def capture_warning_sentence(warning: CaptureWarning) -> str:
-    """The warning as a sentence."""
-    match warning:
-        case PodsEnded(names=names):
-            return f"left out, because they have terminated: {_some(names)}"
-        case UnknownPodFields(names=names):
-            return f"ignored, because nodewright does not know these pod fields: {_some(names)}"
-        case PodsOfOtherNodes(count=count, node=node):
-            return f"left out: {count} pod{'' if count == 1 else 's'} not on {node}"
-        case PodsNotAdmitted(names=names):
-            return f"left out, because the kubelet has not admitted them: {_some(names)}"
-        case PodsBeingResized(names=names):
-            return f"captured with the resources that the kubelet allocated, not those of their specs: {_some(names)}"
-        case PodsUndescribed(uids=uids):
-            return f"no given pod has these uids; placeholders hold their resources (name the pods with --pods): {_some(uids)}"
-        case VersionUnknown(version=version, assumed=assumed):
-            return f"status.nodeInfo.kubeletVersion: {version} is no Kubernetes release; {assumed} is assumed"
-        case PodsRemoved(uids=uids):
-            return f"left out, because no given pod has these uids and the kubelet releases what removed pods held (give a newer list if they are new): {_some(uids)}"
-        case ManifestsIgnored(names=names):
-            return f"left out, because the kubelet creates no pod from these manifests: {_some(names)}"
-        case ContainersStale(names=names):
-            return f"left out, because the kubelet releases allocations of containers that are not in their pods: {_some(names)}"
-        case DeviceEntriesUnreadable(names=names):
-            return (
-                "left out, because the kubelet cannot decode the plugins' responses and does not know these devices: "
-                + _some(names)
-            )
-        case DeviceCheckpointCorrupt(reason=reason):
-            return f"{reason.sentence()}; a kubelet that starts with it does not know which devices pods hold"
-        case ConfigurationInferred(reserved=reserved):
-            amounts = ", ".join(f"{name} {amount}" for name, amount in reserved) or "nothing"
-            return f"kubelet configuration: none given; the kubelet's defaults are assumed, with systemReserved: {amounts}"
-        case TopologyDiffers(setting=setting, reported=reported, configured=configured):
-            return (
-                f"{setting}: the NodeResourceTopology object reports {reported}; "
-                f"the configuration's {configured} is used"
-            )
-        case MachineDiffers(resource=resource, reported=reported, machine=machine):
-            return f"{resource}: the Node object reports {reported}; machine and configuration give {machine}"
-        case ConfigurationWarning(text=text):
-            return f"warning: {text}"
-        case _:
-            assert_never(warning)
 
 
 def not_judged_sentence(unknown: UnknownNodePart) -> str:

@@ -242,7 +242,7 @@ def _rows_from_summary(output: _LscpuOutput) -> tuple[list[CPURow], int]:
         cores.extend((None, core) for core in _cores(online, threads, is_only_node=True))
     if threads > 1 and len(nodes) < 2:
         output.missing.append(
-            MissingFact(fact=MachineFact.SIBLINGS, place="lscpu", substitute=_core_text(cores[0][1]))
+            MissingFact(fact=MachineFact.SIBLINGS, place="lscpu", substitute=",".join(map(str, cores[0][1])))
         )
     caches = _l3_instances(output)
     rows = []
@@ -264,10 +264,6 @@ def _cores(cpus: CPUSet, threads: int, *, is_only_node: bool) -> Iterator[tuple[
     count = len(ids) // threads
     for index in range(count):
         yield tuple(ids[index * threads : (index + 1) * threads] if adjacent else ids[index::count])
-
-
-def _core_text(core: tuple[int, ...]) -> str:
-    return ",".join(map(str, core))
 
 
 def _count(output: _LscpuOutput, name: str, default: int = 1) -> int:

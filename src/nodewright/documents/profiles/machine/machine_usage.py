@@ -254,10 +254,7 @@ class _PodCgroups:
     def _child_names(self, group: str) -> tuple[str, ...]:
         """The names of the child cgroups."""
         names = self._sources.sys.names(f"{self._memory}/{group}")
-        return tuple(name for name in names if self._is_group(f"{group}/{name}"))
-
-    def _is_group(self, group: str) -> bool:
-        return bool(self._sources.sys.names(f"{self._memory}/{group}"))
+        return tuple(name for name in names if self._sources.sys.names(f"{self._memory}/{group}/{name}"))
 
     def _number(self, group: str, name: str) -> int | None:
         path = f"{self._memory}/{group}/{name}" if group else f"{self._memory}/{name}"

@@ -119,7 +119,7 @@ def test_unknown_uids_get_placeholders_and_terminated_pods_do_not(
     assert [pod.full_name for pod in captured_allocations.pods] == ["default/one", "unknown/u2"]
     requests = captured_allocations.pods[1].spec.containers[0].resources.requests
     assert {name: str(amount) for name, amount in requests.items()} == {"cpu": "1", "a.b/gpu": "1"}
-    assert captured_allocations.warnings == (PodsUndescribed(uids=("u2",)),)
+    assert captured_allocations.warnings == (PodsUndescribed(names=("u2",)),)
     assert captured_allocations.not_judged[1].names == ("unknown/u2",)
 
 
@@ -127,7 +127,7 @@ def test_pods_that_a_complete_list_does_not_have_are_removed(tmp_path: Path) -> 
     capture = captured(tmp_path, ONE, is_complete=True)
     assert [pod.full_name for pod in capture.pods] == ["default/one"]
     assert {allocation.pod for allocation in capture.allocations} == {"default/one"}
-    assert capture.warnings == (PodsRemoved(uids=("u2",)),)
+    assert capture.warnings == (PodsRemoved(names=("u2",)),)
     assert NodePart.PODS not in {unknown.part for unknown in capture.not_judged}
 
 

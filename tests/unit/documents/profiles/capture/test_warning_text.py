@@ -5,7 +5,6 @@ import pytest
 from nodewright.documents.profiles.capture import warnings
 from nodewright.documents.profiles.capture.warnings import (
     broken_state_text,
-    capture_warning_sentence,
     not_judged_sentence,
 )
 from nodewright.model.kubernetes.node_profile import NodePart, UnknownNodePart
@@ -34,7 +33,7 @@ TORN = StateFileDamaged(
             "captured with the resources that the kubelet allocated, not those of their specs: a/b",
         ),
         (
-            warnings.PodsUndescribed(uids=tuple("abcdefghij")),
+            warnings.PodsUndescribed(names=tuple("abcdefghij")),
             "no given pod has these uids; placeholders hold their resources (name the pods with --pods): a, b, c, d, e, f, g, h and 2 more",
         ),
         (
@@ -65,11 +64,11 @@ TORN = StateFileDamaged(
             warnings.MachineDiffers(resource="capacity of cpu", reported="8", machine="4"),
             "capacity of cpu: the Node object reports 8; machine and configuration give 4",
         ),
-        (warnings.ConfigurationWarning(text="unknown field"), "warning: unknown field"),
+        (warnings.ConfigurationWarning(logged="unknown field"), "warning: unknown field"),
     ],
 )
 def test_each_warning_is_a_sentence(remark: warnings.CaptureWarning, said: str) -> None:
-    assert capture_warning_sentence(remark) == said
+    assert remark.sentence() == said
 
 
 @pytest.mark.parametrize("part", NodePart)
