@@ -26,12 +26,8 @@ from nodewright.model.reasons.devices import PreferenceWanted
 from nodewright.model.values.idset import NUMASet
 
 T = TypeVar("T")
-CONNECT_TIMEOUT_S, PREFERRED_ALLOCATION_TIMEOUT_S, ALLOCATE_TIMEOUT_S, PRE_START_TIMEOUT_S = (
-    10.0,
-    10.0,
-    30.0,
-    30.0,
-)
+CONNECT_TIMEOUT_S, PREFERRED_ALLOCATION_TIMEOUT_S = 10.0, 10.0
+ALLOCATE_TIMEOUT_S, PRE_START_TIMEOUT_S = 30.0, 30.0
 """Time limits: of the connection, of GetPreferredAllocation, of Allocate, and of PreStartContainer."""
 ENDPOINT_STOP_GRACE_PERIOD_S = 300.0
 """How long the node still has a resource after its plugin stopped.
@@ -50,12 +46,8 @@ class _Endpoint:
     def __init__(
         self, registration: PluginRegistration, client: DevicePluginClient, options: DevicePluginOptions
     ) -> None:
-        self.registration, self.resource, self.client, self.options = (
-            registration,
-            registration.resource,
-            client,
-            options,
-        )
+        self.registration, self.resource = registration, registration.resource
+        self.client, self.options = client, options
         self.devices: tuple[Device, ...] | None = None
         """The devices last listed by it or its predecessor; None: none yet."""
         self.is_stopped = False
@@ -77,13 +69,8 @@ class PluginEndpoints:
         numa: NUMASet,
     ) -> None:
         """``numa`` are the machine's NUMA nodes."""
-        self._connect, self._clock, self._observe, self._record_event, self._numa = (
-            connect,
-            clock,
-            observe,
-            record_event,
-            numa,
-        )
+        self._connect, self._clock, self._numa = connect, clock, numa
+        self._observe, self._record_event = observe, record_event
         self._endpoints: dict[str, _Endpoint] = {}
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._connecting = 0

@@ -19,6 +19,7 @@ from nodewright.agent.devices.protocols import (
     PluginRegistrationError,
     RegisterPlugin,
 )
+from nodewright.agent.host.host_errors import host_errors
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.resource_names import is_extended
 from nodewright.model.values.golang import quoted
@@ -62,14 +63,12 @@ class RegistrationServer:
         path = self.directory / SOCKET_NAME
         if len(os.fsencode(self.directory / INNER_SOCKET_NAME)) > _MAX_PATH_LENGTH:
             raise HostError("listen", str(path), "the path is too long for a socket")
-        try:
+        with host_errors("listen", path):
             self.directory.mkdir(mode=0o750, parents=True, exist_ok=True)
             if _is_listening(path):
                 raise HostError("listen", str(path), "a kubelet or another agent listens there")
             remove_sockets(self.directory)
             self._listener = await asyncio.start_unix_server(self._accept, path)
-        except OSError as error:
-            raise HostError("listen", str(path), error.strerror or str(error)) from None
 
     async def stop(self) -> None:
         """Stops listening and closes all connections."""

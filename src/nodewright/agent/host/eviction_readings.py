@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from nodewright.agent.host.host_errors import host_errors
 from nodewright.agent.host.ports import THRESHOLD_NOTIFICATION
 from nodewright.documents.files.cgroup_files import CGROUP_ROOT, STAT, is_unified, memory_file_names
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
@@ -211,10 +212,8 @@ def _filesystem(path: Path) -> tuple[FsStats, int]:
     """Usage and device of the file system of a path, which need not exist yet."""
     existing = next(parent for parent in (path, *path.parents) if parent.exists())
     at = Instant(time.monotonic_ns())
-    try:
+    with host_errors("read the file system of", existing):
         statvfs, device = os.statvfs(existing), existing.stat().st_dev
-    except OSError as error:
-        raise HostError("read the file system of", str(existing), error.strerror or str(error)) from None
     stats = FsStats(
         time=at,
         available_bytes=statvfs.f_bavail * statvfs.f_frsize,

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from nodewright.agent.host.host_errors import host_errors
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.objects.object_names import name_selector
@@ -146,12 +147,10 @@ class CertificateStore:
             raise HostError("replace", str(self.path), "it is no symbolic link")
         write_atomically(path, pair)
         updated = self._directory / f"{self._prefix}-updated.pem"
-        try:
+        with host_errors("replace", self.path):
             updated.unlink(missing_ok=True)
             updated.symlink_to(path.absolute())
             updated.replace(self.path)
-        except OSError as error:
-            raise HostError("replace", str(self.path), error.strerror or str(error)) from None
         self.forget_pending_key()
         return facts
 
@@ -178,10 +177,8 @@ class CertificateStore:
         return self._directory / f"{self._prefix}.key.tmp"
 
     def _make_directory(self) -> None:
-        try:
+        with host_errors("make", self._directory):
             self._directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-        except OSError as error:
-            raise HostError("make", os.fspath(self._directory), error.strerror or str(error)) from None
 
 
 _CHECK_S = 10.0

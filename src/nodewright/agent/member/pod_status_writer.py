@@ -245,10 +245,7 @@ def merged_status(
     status = _normalized(_whole_seconds(dict(reported)), record)
     if not running and not record.source.is_static_pod_source:
         status = _ended(status)
-    was_terminal, is_terminal = (
-        before.get("phase") in TERMINAL_PHASES,
-        status.get("phase") in TERMINAL_PHASES,
-    )
+    was_terminal, is_terminal = (each.get("phase") in TERMINAL_PHASES for each in (before, status))
     if (is_terminal and not was_terminal and running) or (was_terminal and not is_terminal):
         status |= {name: before.get(name) for name in ("phase", "reason", "message")}
     becomes_terminal = is_terminal and not was_terminal and not running

@@ -121,10 +121,7 @@ def container_privileges(container: Container) -> ProcessPrivileges:
     """
     context = container.security_context or {}
     capabilities = context.get("capabilities") or {}
-    dropped, added = (
-        _capability_numbers(capabilities.get("drop")),
-        _capability_numbers(capabilities.get("add")),
-    )
+    dropped, added = (_capability_numbers(capabilities.get(name)) for name in ("drop", "add"))
     is_privileged = bool(context.get("privileged"))
     return ProcessPrivileges(
         capabilities=None if is_privileged or not dropped else (_ALL - dropped) | added,

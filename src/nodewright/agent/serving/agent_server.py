@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nodewright.agent.host.host_errors import host_errors
 from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.serving.container_routes import LogRoutes
 from nodewright.agent.serving.pod_routes import NodeRoutes, PodRoutes
@@ -111,7 +112,7 @@ def prepare_socket_path(path: Path, option: str) -> None:
     """
     if len(os.fsencode(path)) > _MAX_PATH_BYTES:
         raise HostError("listen on", str(path), f"socket paths have at most {_MAX_PATH_BYTES} bytes")
-    try:
+    with host_errors("listen on", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.is_socket():
             return
@@ -121,8 +122,6 @@ def prepare_socket_path(path: Path, option: str) -> None:
             except ConnectionRefusedError:
                 path.unlink(missing_ok=True)
                 return
-    except OSError as error:
-        raise HostError("listen on", str(path), error.strerror or str(error)) from None
     raise HostError(
         "listen on", str(path), f"another agent listens there; specify another path with {option}"
     )

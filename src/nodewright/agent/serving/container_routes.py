@@ -181,10 +181,8 @@ class ContainerRoutes:
         if container not in _names(record):
             raise APIError(NOT_FOUND, f'container "{container}" not found in pod "{name}"')
         status = container_attempt(record, container, previous=options.previous)
-        path, log_options = (
-            self._agent.log_path(record, status),
-            options.log_options(self._agent.clock.now_ns()),
-        )
+        path = self._agent.log_path(record, status)
+        log_options = options.log_options(self._agent.clock.now_ns())
         check_readable(path)
         if options.follow:
             uid = record.pod.uid
