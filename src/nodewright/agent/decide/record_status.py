@@ -131,14 +131,11 @@ def containers_awaiting_hook(record: PodRecord) -> tuple[RuntimeContainerStatus,
     Departs: the kubelet takes any container that runs when it starts for one with a completed hook; its documentation
         promises delivery at least once, so an interrupted hook is run again.
     """
-    if record.runtime_status is None or not record.pending_post_start_hooks:
-        return ()
-    newest = (record.runtime_status.newest_attempt(name) for name in record.pending_post_start_hooks)
+    running = (record.running_container(name) for name in record.pending_post_start_hooks)
     return tuple(
         status
-        for status in newest
+        for status in running
         if status is not None
-        and status.phase is ContainerPhase.RUNNING
         and status.attempt == record.pending_post_start_hooks[status.name]
         and has_post_start_hook(record.pod, status.name)
     )

@@ -224,10 +224,7 @@ _LOST_CONTAINER = {
 
 def may_run(record: PodRecord) -> bool:
     """Whether a container of the pod may run, or may be started."""
-    runtime_status = record.runtime_status
-    has_running = runtime_status is not None and any(
-        container.phase is not ContainerPhase.EXITED for container in runtime_status.containers
-    )
+    has_running = any(container.phase is not ContainerPhase.EXITED for container in record.containers)
     return has_running or record.stage not in (PodStage.TERMINATED, PodStage.REJECTED)
 
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.agent.decide.resource_updates import pod_cgroup
-from nodewright.agent.decide.termination import COUNTED_STAGES, overdue_evictions, pending_evictions
+from nodewright.agent.decide.termination import COUNTED_STAGES, pending_evictions
 from nodewright.agent.host.eviction_readings import (
     DiskStorageStats,
     HostStatsProvider,
@@ -30,7 +30,7 @@ from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
 from nodewright.agent.state.effects import ReclaimNodeResources
 from nodewright.agent.state.observations import NodeUsageObserved
 from nodewright.cluster.tasks.supervision import BackgroundTask, error_text, run_supervised
-from nodewright.cluster.tasks.timing import ThreadRunner, monotonic_ns
+from nodewright.cluster.tasks.timing import ThreadRunner, elapsed_s, monotonic_ns
 from nodewright.documents.files.cgroup_files import CgroupManager, cgroup_memory
 from nodewright.engine.core.eviction.eviction_policy import (
     ADAPTIVE,
@@ -299,13 +299,7 @@ class PressureMonitor:
 
     async def _sleep(self, wait_ns: int) -> None:
         """Sleeps, or until `_wake` is set."""
-        timer = asyncio.ensure_future(self._loop.clock.sleep(wait_ns / SECOND_NS))
-        waker = asyncio.ensure_future(self._wake.wait())
-        try:
-            await asyncio.wait({timer, waker}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            timer.cancel()
-            waker.cancel()
+        await elapsed_s(self._loop.clock, self._wake.wait(), wait_ns / SECOND_NS)
         self._wake.clear()
 
     async def _watch_disks(self) -> None:
@@ -406,7 +400,7 @@ class PodUsageReader:
 
         Units: now_ns in nanoseconds on the monotonic clock.
         """
-        left_out = overdue_evictions(state.evicted_until_ns, state.pods, now_ns)
+        left_out = pending_evictions(state.evicted_until_ns, state.pods, now_ns, is_overdue=True)
         self._cache = {uid: cached for uid, cached in self._cache.items() if uid in state.pods}
         return tuple(
             self._pod_entry(state, record)[1] for record in _active(state) if record.pod.uid not in left_out
@@ -452,7 +446,7 @@ class PodUsageReader:
     ) -> tuple[ContainerStats, ...]:
         """Memory of the running containers, and disk usage of all containers."""
         by_name = {container.name: container for container in storage_stats}
-        for container in record.runtime_status.containers if record.runtime_status is not None else ():
+        for container in record.containers:
             if container.phase is ContainerPhase.RUNNING and container.cgroup:
                 stats = by_name.get(container.name, ContainerStats(name=container.name))
                 by_name[container.name] = replace(stats, memory=self._memory_stats(container.cgroup, at)[0])

@@ -257,8 +257,7 @@ class SummaryProvider:
 
 
 def _running(record: PodRecord) -> list[RuntimeContainerStatus]:
-    containers = record.runtime_status.containers if record.runtime_status is not None else ()
-    return [container for container in containers if container.phase is ContainerPhase.RUNNING]
+    return [container for container in record.containers if container.phase is ContainerPhase.RUNNING]
 
 
 def _read_cgroup(cgroups: CgroupManager, path: str, *, has_psi: bool) -> CgroupUsage:

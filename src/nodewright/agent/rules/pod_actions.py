@@ -95,9 +95,7 @@ def pod_actions(
     Follows: v1.36, kubelet/kuberuntime/kuberuntime_manager.go, computePodActions.
     Departs: in-place resizes are planned elsewhere.
     """
-    runtime_status = runtime_status or RuntimePodStatus(
-        uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name
-    )
+    runtime_status = runtime_status or no_runtime_status(pod)
     sandbox_attempt, sandbox_id = _sandbox_decision(runtime_status)
     newest = _newest_attempts(pod, runtime_status)
     if restarts_all_containers(pod, newest.values()):
@@ -112,6 +110,11 @@ def pod_actions(
     if not actions.kill_pod and actions.is_initialized:
         actions = _with_main_containers(pod, newest, probe_results, actions)
     return actions if actions.kill_pod else _with_ephemeral_containers(pod, runtime_status, actions)
+
+
+def no_runtime_status(pod: Pod) -> RuntimePodStatus:
+    """The status of a pod that the runtime does not know."""
+    return RuntimePodStatus(uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name)
 
 
 def _with_ephemeral_containers(pod: Pod, runtime_status: RuntimePodStatus, actions: PodActions) -> PodActions:

@@ -281,9 +281,8 @@ def _pods(state: AgentState) -> Iterator[tuple[MetricFamily, Iterable[MetricSamp
         desired[static] += record.is_in_source
         # A pod that was removed from its source still counts for admission; the kubelet leaves it out here.
         active[static] += _is_desired(record) and record.pod.uid in state.node.pods
-        if record.runtime_status is not None:
-            running += any(sandbox.is_ready for sandbox in record.runtime_status.sandboxes)
-            states.update(str(container.phase) for container in record.runtime_status.containers)
+        running += any(sandbox.is_ready for sandbox in record.sandboxes)
+        states.update(str(container.phase) for container in record.containers)
     yield _gauge("kubelet_running_pods", "Pods with a ready sandbox."), [MetricSample((), running)]
     yield (
         _gauge("kubelet_running_containers", "Containers by state.", "container_state"),
@@ -351,7 +350,7 @@ def _volumes(state: AgentState, inputs: GaugeInputs) -> tuple[MetricFamily, list
         if record.stage not in (PodStage.ACTIVE, PodStage.TERMINATING):
             continue
         mounted = mounted_volumes(record.pod)
-        has_sandbox = record.runtime_status is not None and bool(record.runtime_status.sandboxes)
+        has_sandbox = bool(record.sandboxes)
         for volume in mounted:
             plugin = inputs.volume_plugin(record.pod, volume) or "N/A"
             counts[plugin, "desired_state_of_world"] += 1
