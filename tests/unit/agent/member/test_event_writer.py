@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.fake_clock import FakeClock, settle
 from tests.support.memory_cluster import MemoryCluster
 from tests.unit.agent.member.test_pod_objects import a_record
 
@@ -17,7 +18,6 @@ from nodewright.agent.member.event_writer import (
     TokenBucket,
     pod_object,
 )
-from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.state.agent_state import PodRecord, PodSource
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.testing.objects import a_pod

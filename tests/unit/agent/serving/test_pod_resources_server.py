@@ -13,9 +13,9 @@ from typing import Self, TypeVar
 import grpc
 import pytest
 from tests.support.agent_bench import AgentBench, async_test
+from tests.support.fake_clock import FakeClock, settle
 
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.serving.agent_server import serve_on_demand
 from nodewright.agent.serving.api_objects import NodeSystemInfo

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from starlette.requests import ClientDisconnect
 from tests.support.agent_bench import AgentBench, async_test
+from tests.support.fake_clock import settle
 
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.agent.runtimes.simulated import settle
 from nodewright.agent.serving import agent_server
 from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.serving.agent_server import (
