@@ -39,6 +39,7 @@ from nodewright.agent.host.agent_process import (
     raise_descriptor_limit,
 )
 from nodewright.agent.host.cgroupfs import CgroupFS
+from nodewright.agent.host.on_demand_server import ServerFactory
 from nodewright.agent.host.prober import HostProber
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.event_recorder import EventRecorder
@@ -49,7 +50,7 @@ from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.pods.log_rotation import LogRotatePolicy, rotate_logs
 from nodewright.agent.serving.agent_interface import AgentInterface
-from nodewright.agent.serving.agent_server import ServerFactory, serve_agent_api, serve_on_demand
+from nodewright.agent.serving.agent_server import serve_agent_api, serve_on_demand
 from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.serving.dashboard.agent_view import AgentView
 from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes
@@ -450,7 +451,7 @@ async def cluster_tasks(
     identity = node_identity(settings, config, agent.system_info, has_process_streams=has_process_streams)
     async with cluster_member(credentials.access, identity, parts, settings.root_dir) as member:
         agent.metric_sources.append(member.mirrors.metrics_text)
-        tasks = tuple(member.tasks())
+        tasks = member.tasks
         kubelet = parts.loop.state.node.config.parts.kubelet
         if not (credentials.is_issued or kubelet.server_tls_bootstrap):
             yield tasks

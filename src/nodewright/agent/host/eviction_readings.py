@@ -136,15 +136,8 @@ class HostStatsProvider:
 
     def close(self) -> None:
         """Closes all files."""
-        for file in (
-            self._meminfo,
-            self._loadavg,
-            self._root,
-            self._pods_used,
-            self._pods_limit,
-            self._pods_stat,
-        ):
-            if file is not None:
+        for file in vars(self).values():
+            if isinstance(file, PolledFile):
                 file.close()
 
     def _memory(self, meminfo: bytes, at: Instant) -> MemoryStats:
