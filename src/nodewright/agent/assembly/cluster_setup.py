@@ -1,6 +1,7 @@
 """The agent's membership of a cluster: its identity there, and the tasks that keep it a Node."""
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -175,7 +176,9 @@ def _registration(
     kubelet = loop.state.node.config.parts.kubelet
     registration = NodeRegistration(api, identity, nodes, loop.clock)
     registration.state = lambda: event_recorder.state
-    registration.readings = partial(node_readings, runtime_parts, loop.clock, _storage_error(loop), kubelet)
+    registration.readings = partial(
+        node_readings, runtime_parts, loop.clock, lambda: loop.write_queue.error, kubelet
+    )
     registration.times = _report_times(kubelet)
     registration.must_register = kubelet.register_node
     registration.booted_ns = loop.clock.now_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -245,11 +248,6 @@ def _publish(
     if any(record is None or record.source.is_static_pod_source for record in result.changes.pods.values()):
         mirrors.reconcile()
     writer.publish(result)
-
-
-def _storage_error(loop: AgentLoop) -> Callable[[], str | None]:
-    """Why the agent's state cannot be saved; None: it can."""
-    return lambda: loop.write_queue.error
 
 
 def _report_times(kubelet: KubeletConfiguration) -> ReportTimes:
@@ -336,11 +334,12 @@ def node_identity(
     """
     kubelet, name = config.parts.kubelet, config.facts.name
     addresses, ids = node_addresses(settings), machine_ids()
+    declares_websockets = config.gates[_DECLARED_FEATURES] and config.gates[_WEBSOCKETS]
     return NodeIdentity(
         name=name,
         hostname=name,
         system_info=system_info,
-        architecture=kubernetes_architecture(_machine()),
+        architecture=kubernetes_architecture(os.uname().machine),
         machine_id=ids.machine_id,
         system_uuid=ids.system_uuid,
         boot_id=ids.boot_id,
@@ -352,15 +351,5 @@ def node_identity(
         is_cloud_external=settings.cloud_provider == "external",
         kubelet_port=kubelet.port if settings.kubelet_api else 0,
         is_attach_detach_managed=kubelet.enable_controller_attach_detach,
-        declared_features=(_WEBSOCKETS,) if has_process_streams and _declares_websockets(config) else (),
+        declared_features=(_WEBSOCKETS,) if has_process_streams and declares_websockets else (),
     )
-
-
-def _declares_websockets(config: NodeConfig) -> bool:
-    return config.gates[_DECLARED_FEATURES] and config.gates[_WEBSOCKETS]
-
-
-def _machine() -> str:
-    import platform  # noqa: PLC0415 - slow to import
-
-    return platform.machine()

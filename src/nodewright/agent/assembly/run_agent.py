@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
@@ -163,7 +163,9 @@ async def _run_until_stopped(
 @asynccontextmanager
 async def _servers(parts: AgentParts, kubelet_api: "KubeletServingConfig | None") -> AsyncIterator[None]:
     """All servers; to be entered before the first iteration of the loop, so that the metrics count it."""
-    settings, agent, routes = parts.settings, parts.agent_interface, _common_routes(parts)
+    settings, agent = parts.settings, parts.agent_interface
+    profile_routes = ProfileRoutes(agent, parts.profile).authorized_routes()
+    routes = (*profile_routes, *DashboardRoutes(parts.dashboard).authorized_routes())
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(
             serve_registration(settings, parts.plugin_endpoints, parts.event_recorder)
@@ -239,14 +241,6 @@ def _pod_resources_factory(agent: AgentInterface) -> ServerFactory:
     return partial(serve_pod_resources, agent)
 
 
-def _common_routes(parts: AgentParts) -> tuple[AuthorizedRoute, ...]:
-    """The routes that all HTTP servers share."""
-    return (
-        *ProfileRoutes(parts.agent_interface, parts.profile).authorized_routes(),
-        *DashboardRoutes(parts.dashboard).authorized_routes(),
-    )
-
-
 def _opened_store(settings: AgentSettings, agent_node: AgentNode) -> OpenedStore | None:
     """The agent's store; None, after printing the reasons, where a kubelet would not start on it either."""
     journal_encoder = JournalEncoder(agent_node.profile, journal_header())
@@ -275,7 +269,9 @@ async def _assembled_parts(
     runtime_facts, image_fs_path = await wait_for_runtime(
         runtime_parts, clock, partial(_report_wait, event_recorder)
     )
-    _report_limitations(event_recorder, runtime_facts.limitations)
+    for limitation in runtime_facts.limitations:
+        text = f"this machine or its runtime does not support {limitation}"
+        event_recorder.record_warning("RuntimeLacks", text)
     system_info = node_system_info(started_ns, runtime_facts, config.release.rules_of, node_address(settings))
     loop = _create_loop(opened_store, event_recorder, runtime_parts, cgroups, system_info)
     plugin_endpoints = create_plugin_endpoints(settings, loop, event_recorder)
@@ -299,12 +295,6 @@ async def _assembled_parts(
         plugin_endpoints=plugin_endpoints,
         dashboard=AgentView(agent, pressure.gauges, cgroups),
     )
-
-
-def _report_limitations(event_recorder: EventRecorder, limitations: Iterable[str]) -> None:
-    for limitation in limitations:
-        text = f"this machine or its runtime does not support {limitation}"
-        event_recorder.record_warning("RuntimeLacks", text)
 
 
 def _create_loop(

@@ -98,18 +98,11 @@ def _reported_runtime_status(record: PodRecord) -> RuntimePodStatus | None:
             containers.append(
                 container if started else replace(container, phase=ContainerPhase.RUNNING, finished_ns=0)
             )
-        elif container.phase is not ContainerPhase.CREATED or not _replaces(
-            container, runtime_status, replaced_ids
+        elif container.phase is not ContainerPhase.CREATED or not any(
+            other.id in replaced_ids and other.name == container.name for other in runtime_status.containers
         ):
             containers.append(container)
     return replace(runtime_status, containers=tuple(containers))
-
-
-def _replaces(
-    created: RuntimeContainerStatus, runtime_status: RuntimePodStatus, replaced_ids: set[str]
-) -> bool:
-    """Whether a container that was only created follows one of these."""
-    return any(other.id in replaced_ids and other.name == created.name for other in runtime_status.containers)
 
 
 def probe_results(record: PodRecord) -> ProbeResults:

@@ -503,7 +503,8 @@ def certificate_facts(pem: bytes) -> CertificateFacts | None:
     try:
         certificate = x509.load_pem_x509_certificates(pem)[0]
         if b"PRIVATE KEY-----" in pem:
-            key = serialization.load_pem_private_key(pem[_key_start(pem) :], None)
+            start = pem.rindex(b"-----BEGIN", 0, pem.index(b"PRIVATE KEY-----") + 1)
+            key = serialization.load_pem_private_key(pem[start:], None)
             if key.public_key() != certificate.public_key():
                 return None
     except (ValueError, TypeError, IndexError):
@@ -523,10 +524,6 @@ def expiry_s(pem: bytes) -> float | None:
         return None
     ends: list[dt.datetime] = [certificate.not_valid_after_utc for certificate in certificates]
     return min(end.timestamp() for end in ends)
-
-
-def _key_start(pem: bytes) -> int:
-    return pem.rindex(b"-----BEGIN", 0, pem.index(b"PRIVATE KEY-----") + 1)
 
 
 def _private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:

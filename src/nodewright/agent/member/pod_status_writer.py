@@ -192,16 +192,8 @@ def _own_object(record: PodRecord) -> str:
 
 TERMINAL_PHASES = ("Succeeded", "Failed")
 _OWNED_FIELDS = (
-    "phase",
-    "reason",
-    "message",
-    "conditions",
-    "containerStatuses",
-    "initContainerStatuses",
-    "ephemeralContainerStatuses",
-    "resources",
-    "allocatedResources",
-    "resize",
+    *("phase", "reason", "message", "conditions", "containerStatuses", "initContainerStatuses"),
+    *("ephemeralContainerStatuses", "resources", "allocatedResources", "resize"),
 )
 """The fields that the agent clears when it has nothing for them; addresses of ended pods stay, as with a kubelet."""
 _CONTAINER_FIELDS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")

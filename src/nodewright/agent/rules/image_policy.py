@@ -52,13 +52,8 @@ class InvalidImageName(msgspec.Struct, frozen=True):
 
 IMAGE_MISSING_REASONS = frozenset(
     (
-        "InvalidImageName",
-        "ImageInspectError",
-        "ErrImageNeverPull",
-        "ErrImagePull",
-        "ImagePullBackOff",
-        "RegistryUnavailable",
-        "SignatureValidationFailed",
+        *("InvalidImageName", "ImageInspectError", "ErrImageNeverPull", "ErrImagePull"),
+        *("ImagePullBackOff", "RegistryUnavailable", "SignatureValidationFailed"),
     )
 )
 """The waiting reasons of a container whose image is not available."""

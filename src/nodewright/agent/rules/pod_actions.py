@@ -53,7 +53,6 @@ class ContainerToKill(msgspec.Struct, frozen=True, kw_only=True):
 
     container: RuntimeContainerStatus
     reason: KillReason
-    is_init: bool = False
     restarts: bool = True
 
 
@@ -280,7 +279,7 @@ class _InitContainerWalk:
             self.starts.append(index + 1)
 
     def _restart(self, index: int, status: RuntimeContainerStatus, reason: KillReason) -> None:
-        self.kills.append(ContainerToKill(container=status, reason=reason, is_init=True))
+        self.kills.append(ContainerToKill(container=status, reason=reason))
         self.starts.append(index)
 
 

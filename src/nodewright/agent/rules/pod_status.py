@@ -450,13 +450,8 @@ def resize_conditions(
 DISRUPTION_TARGET = "DisruptionTarget"
 """The condition of a pod that was terminated by a disruption such as preemption or eviction."""
 KUBELET_CONDITIONS = (
-    "PodReadyToStartContainers",
-    "Initialized",
-    "Ready",
-    "ContainersReady",
-    "PodScheduled",
-    RESIZE_PENDING,
-    RESIZE_IN_PROGRESS,
+    *("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"),
+    *(RESIZE_PENDING, RESIZE_IN_PROGRESS),
 )
 """The conditions that only the kubelet sets."""
 
@@ -540,7 +535,7 @@ def _initialized(pod: Pod, status: PodStatus) -> PodCondition:
         container.name
         for container in pod.spec.init_containers
         if container.name in by_name
-        and not _is_initialized(by_name[container.name], is_sidecar=container.is_sidecar)
+        and not (by_name[container.name].started if container.is_sidecar else by_name[container.name].ready)
     ]
     if status.phase == "Succeeded" and not unknown:
         return PodCondition(type="Initialized", status="True", reason="PodCompleted")
@@ -562,10 +557,6 @@ def _message_parts(unknown: list[str], others: list[str], what: str) -> Iterator
         yield f"containers with unknown status: [{' '.join(unknown)}]"
     if others:
         yield f"containers with {what} status: [{' '.join(others)}]"
-
-
-def _is_initialized(status: ContainerStatus, *, is_sidecar: bool) -> bool:
-    return bool(status.started) if is_sidecar else status.ready
 
 
 def _by_name(status: PodStatus) -> dict[str, ContainerStatus]:
