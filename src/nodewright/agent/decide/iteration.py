@@ -1,6 +1,7 @@
 """One iteration of the agent's loop: the state while it changes, the effects collected so far, and the result."""
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 
 import msgspec
 from msgspec.structs import replace
@@ -297,21 +298,9 @@ class Iteration:
         return uid in self.pods and self.pods[uid].stage is PodStage.TERMINATING
 
 
-def _persistent_fields(record: PodRecord) -> object:
-    """The fields of a record that are persisted: few that change often."""
-    return (
-        record.pod,
-        record.stage,
-        record.status,
-        record.status_override,
-        record.grace_period_s,
-        record.is_in_source,
-        record.is_cleaned_up,
-        record.waits_for,
-        record.is_preempted,
-        record.back_offs,
-        record.has_started,
-        record.resizing,
-        record.manifest_uid,
-        record.pending_post_start_hooks,
-    )
+_persistent_fields = attrgetter(
+    *("pod", "stage", "status", "status_override", "grace_period_s", "is_in_source", "is_cleaned_up"),
+    *("waits_for", "is_preempted", "back_offs", "has_started", "resizing", "manifest_uid"),
+    "pending_post_start_hooks",
+)
+"""The fields of a record that are persisted: few that change often."""

@@ -345,26 +345,18 @@ class CertificateCounts:
     def _families(
         self, left_s: float | None
     ) -> Iterator[tuple[MetricFamily, Sequence[MetricSample | MetricHistogram]]]:
-        ttl = MetricFamily(
-            f"kubelet_certificate_manager_{self.kind}_ttl_seconds",
-            MetricType.GAUGE,
-            f"Time until the {self.kind} certificate expires, in seconds; +Inf without one.",
-        )
-        yield ttl, [MetricSample((), float("inf") if left_s is None else int(left_s))]
-        errors = MetricFamily(
-            _RENEW_ERRORS[self.kind],
-            MetricType.COUNTER,
-            f"Failed requests for a {self.kind} certificate.",
-        )
-        yield errors, [MetricSample((), self.renew_errors)]
+        name = f"kubelet_certificate_manager_{self.kind}_ttl_seconds"
+        about = f"Time until the {self.kind} certificate expires, in seconds; +Inf without one."
+        left = [MetricSample((), float("inf") if left_s is None else int(left_s))]
+        yield MetricFamily(name, MetricType.GAUGE, about), left
+        about = f"Failed requests for a {self.kind} certificate."
+        errors = [MetricSample((), self.renew_errors)]
+        yield MetricFamily(_RENEW_ERRORS[self.kind], MetricType.COUNTER, about), errors
         if self.kind != _CLIENT:
-            rotations = MetricFamily(
-                "kubelet_certificate_manager_server_rotation_seconds",
-                MetricType.HISTOGRAM,
-                "For how long replaced certificates had been valid, in seconds.",
-            )
-            buckets = self.rotations
-            yield rotations, [MetricHistogram((), buckets.bounds, buckets.counts, buckets.total)]
+            name = "kubelet_certificate_manager_server_rotation_seconds"
+            about, buckets = "For how long replaced certificates had been valid, in seconds.", self.rotations
+            rotations = [MetricHistogram((), buckets.bounds, buckets.counts, buckets.total)]
+            yield MetricFamily(name, MetricType.HISTOGRAM, about), rotations
 
 
 CLIENT, SERVER = "kubelet-client", "kubelet-server"

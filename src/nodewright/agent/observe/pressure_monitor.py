@@ -140,8 +140,8 @@ class PressureMonitor:
         self._usage_reader = PodUsageReader(loop.effect_runner.cgroups)
         self.distance: ThresholdDistances | None = None
         self.reads, self.passes = 0, 0
-        self._disks, self._filesystems = NodeStats(), NodeFilesystems()
-        self._storage: dict[str, PodStats] = {}
+        self.disks, self._filesystems = NodeStats(), NodeFilesystems()
+        self.storage: dict[str, PodStats] = {}
         self._last_pass_ns: int | None = None
         """When a pass was last requested."""
         self._met_at_last_pass: frozenset[Threshold] = frozenset()
@@ -159,16 +159,6 @@ class PressureMonitor:
     def gauges(self) -> NodeStatsProvider:
         """The provider of the machine's own stats."""
         return self._parts.gauges
-
-    @property
-    def disks(self) -> NodeStats:
-        """The file systems as last read."""
-        return self._disks
-
-    @property
-    def storage(self) -> Mapping[str, PodStats]:
-        """The disk usage of pods as last read, by uid."""
-        return self._storage
 
     async def run(self) -> None:
         """Watches until it is cancelled."""
@@ -260,7 +250,7 @@ class PressureMonitor:
             SIGNAL_CONDITIONS[threshold.signal] is NodeCondition.PID_PRESSURE
             for threshold in self.distance.met
         )
-        pods = self._usage_reader.usage(state, at, self._storage, counts_processes=counts)
+        pods = self._usage_reader.usage(state, at, self.storage, counts_processes=counts)
         observation = EvictionObservation(
             usage=self._policy.adjusted_usage(StatsSummary(node=node, pods=pods)),
             active_pods=self._usage_reader.active_pods(state, now_ns),
@@ -271,7 +261,7 @@ class PressureMonitor:
     def _node_stats(self) -> NodeStats:
         """The machine's own stats, with disks as last read."""
         stats = self._parts.gauges.node_stats()
-        return replace(stats, fs=self._disks.fs, runtime=self._disks.runtime)
+        return replace(stats, fs=self.disks.fs, runtime=self.disks.runtime)
 
     def _thresholds(self) -> tuple[Threshold, ...]:
         state = self._loop.state.eviction
@@ -322,7 +312,7 @@ class PressureMonitor:
 
     async def _read_disks(self) -> None:
         try:
-            self._disks, self._filesystems = await self._parts.run_in_thread(
+            self.disks, self._filesystems = await self._parts.run_in_thread(
                 self._parts.gauges.filesystem_stats
             )
         except HostError as error:
@@ -338,7 +328,7 @@ class PressureMonitor:
                     stats[uid] = await self._parts.run_in_thread(partial(storage.pod_usage, record.pod))
                 except Exception as error:  # noqa: BLE001 - the other pods are read all the same
                     self._warn_once(f"{record.pod.full_name}: {error_text(error)}")
-            self._storage = stats
+            self.storage = stats
             duration_s = clock.monotonic_s() - started_s
             await clock.sleep(max(STORAGE_PERIOD_S, duration_s * STORAGE_TIME_DIVISOR))
 

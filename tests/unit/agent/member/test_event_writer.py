@@ -10,12 +10,12 @@ from tests.support.fake_clock import FakeClock, settle
 from tests.support.memory_cluster import MemoryCluster
 from tests.unit.agent.member.test_pod_objects import a_record
 
+from nodewright.agent.host.token_bucket import TokenBucket
 from nodewright.agent.member.event_writer import (
     EventCorrelator,
     EventObject,
     EventWriter,
     ObjectEvent,
-    TokenBucket,
     pod_object,
 )
 from nodewright.agent.state.agent_state import PodRecord, PodSource
