@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from msgspec.structs import replace
 from tests.support.disks import SlowDisk
+from tests.support.fake_clock import FakeClock, settle
 from tests.support.fake_host import FakeLocalStorage, FakeMemoryReadings, FakePressureEvents, run_inline
 
 from nodewright.agent.decide.iteration import IterationResult, StateChanges
@@ -21,7 +22,7 @@ from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.pods.image_manager import ImageManager
 from nodewright.agent.rules.image_policy import ImageGCPolicy
 from nodewright.agent.rules.pod_actions import spec_hash
-from nodewright.agent.runtimes.simulated import ContainerScript, FakeCgroups, FakeClock, FakeRuntime, settle
+from nodewright.agent.runtimes.simulated import ContainerScript, FakeCgroups, FakeRuntime
 from nodewright.agent.state.agent_state import (
     AgentConstants,
     AgentState,

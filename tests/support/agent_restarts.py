@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 from tests.support.agent_bench import CheckedLoop, FakeConfigBuilder, FakeEventRecorder, FakeProber
 from tests.support.disks import FakeDisk, SlowDisk
+from tests.support.fake_clock import FakeClock, settle
 from tests.support.fault_injection import (
     CHANGES_CGROUPS,
     CHANGES_DISK,
@@ -21,7 +22,7 @@ from tests.support.fault_injection import (
 
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.pods.effect_runner import EffectRunner
-from nodewright.agent.runtimes.simulated import ContainerScript, FakeCgroups, FakeClock, FakeRuntime, settle
+from nodewright.agent.runtimes.simulated import ContainerScript, FakeCgroups, FakeRuntime
 from nodewright.agent.state.agent_state import AgentConstants, PodRecord, PodSource
 from nodewright.agent.state.observations import (
     NodeUsageObserved,

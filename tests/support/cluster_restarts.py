@@ -4,13 +4,14 @@ import asyncio
 
 from tests.support.agent_bench import FakeEventRecorder
 from tests.support.agent_restarts import AgentRestarts
+from tests.support.fake_clock import settle
 from tests.support.fault_injection import FaultInjector
 from tests.support.memory_cluster import NODES, TERMINAL_PHASES, MemoryCluster
 
 from nodewright.agent.decide.iteration import IterationResult
 from nodewright.agent.member.pod_informer import PodInformer
 from nodewright.agent.member.pod_status_writer import PodStatusWriter
-from nodewright.agent.runtimes.simulated import ContainerScript, settle
+from nodewright.agent.runtimes.simulated import ContainerScript
 from nodewright.agent.state.agent_state import AgentState, PodSource
 from nodewright.agent.store.agent_store import StoreSettings
 from nodewright.cluster.client.reflector import Reflector

@@ -11,9 +11,10 @@ from typing import Any, Self
 
 import pytest
 from tests.support.agent_bench import AgentBench
+from tests.support.fake_clock import FakeClock, settle
 
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.agent.runtimes.simulated import ContainerScript, FakeClock, settle
+from nodewright.agent.runtimes.simulated import ContainerScript
 from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.serving.agent_server import serve_agent_api
 from nodewright.agent.serving.api_objects import NodeSystemInfo

@@ -11,9 +11,10 @@ from typing import Any, Self, TypeVar
 
 from starlette.applications import Starlette
 from tests.support.agent_bench import AgentBench
+from tests.support.fake_clock import FakeClock
 
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.agent.runtimes.simulated import ContainerScript, FakeClock
+from nodewright.agent.runtimes.simulated import ContainerScript
 from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.serving.dashboard.agent_view import AgentView

@@ -5,11 +5,12 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from tests.support.agent_bench import AgentBench
+from tests.support.fake_clock import settle
 
 from nodewright.agent.devices.device_allocation import DeviceAllocator
 from nodewright.agent.devices.plugin_endpoints import PluginEndpoints
 from nodewright.agent.devices.protocols import DevicePluginOptions, PluginRegistration
-from nodewright.agent.runtimes.simulated import ContainerScript, settle
+from nodewright.agent.runtimes.simulated import ContainerScript
 from nodewright.agent.state.agent_state import AgentState
 from nodewright.agent.store.write_queue import StateWriter
 from nodewright.model.errors import HostError

@@ -23,10 +23,11 @@ from msgspec.structs import replace
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message
 from tests.support.agent_bench import AgentBench
+from tests.support.fake_clock import FakeClock
 
 from nodewright.agent.host.ports import ProcessStreams, StreamingServer
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.agent.runtimes.simulated import ContainerScript, FakeClock
+from nodewright.agent.runtimes.simulated import ContainerScript
 from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.serving.kubelet_routes import (

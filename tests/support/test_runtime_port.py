@@ -3,9 +3,10 @@
 import asyncio
 
 import pytest
+from tests.support.fake_clock import FakeClock, settle
 from tests.support.runtime_port import RUNTIME_CHECKS, SCRIPTS, RuntimeBench, RuntimeCheck
 
-from nodewright.agent.runtimes.simulated import FakeClock, FakeRuntime, settle
+from nodewright.agent.runtimes.simulated import FakeRuntime
 
 
 @pytest.mark.parametrize("check", RUNTIME_CHECKS, ids=lambda check: check.__name__)

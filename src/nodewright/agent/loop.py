@@ -33,7 +33,7 @@ from nodewright.agent.state.observations import (
 )
 from nodewright.agent.store.write_queue import QueuedIteration, StateWriter, WriteQueue, bypasses_queue
 from nodewright.cluster.tasks.supervision import STATE_NOT_SAVED, error_text
-from nodewright.cluster.tasks.timing import Clock, monotonic_ns
+from nodewright.cluster.tasks.timing import Clock, elapsed_s, monotonic_ns
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 
@@ -169,13 +169,7 @@ class AgentLoop:
             await self._wake.wait()
             return False
         left_s = due_ns / 10**9 - self.clock.monotonic_s()
-        woken = asyncio.ensure_future(self._wake.wait())
-        timer = asyncio.ensure_future(self.clock.sleep(max(left_s, 0.001)))
-        try:
-            await asyncio.wait({woken, timer}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            woken.cancel()
-            timer.cancel()
+        await elapsed_s(self.clock, self._wake.wait(), max(left_s, 0.001))
         return not self._wake.is_set()
 
     async def _close(self, runtime_watch: "asyncio.Task[None]") -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, FakeConfigBuilder, async_test
+from tests.support.fake_clock import FakeClock, settle
 
 from nodewright.agent.decide import pod_sources
 from nodewright.agent.host.volumes import Volumes
@@ -18,7 +19,6 @@ from nodewright.agent.observe import manifest_sources
 from nodewright.agent.observe.manifest_sources import ManifestDirectory, SourceListener
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import NodeContext, ProcessConfigBuilder
-from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.state.agent_state import PodSource, PodStage
 from nodewright.agent.state.observations import Observation, SourcePodsListed
 from nodewright.cluster.client.http_get import HTTPFailure, HTTPRequest, http_get

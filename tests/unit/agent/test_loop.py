@@ -2,8 +2,9 @@
 
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, async_test
+from tests.support.fake_clock import settle
 
-from nodewright.agent.runtimes.simulated import ContainerScript, settle
+from nodewright.agent.runtimes.simulated import ContainerScript
 from nodewright.agent.state.agent_state import PodSource, PodStage
 from nodewright.agent.state.observations import PodStatusObserved
 from nodewright.model.kubernetes.objects import Container, Pod

@@ -13,10 +13,12 @@ import pytest
 
 pytest.importorskip("grpc")
 
+from tests.support.fake_clock import FakeClock, settle
+
 from nodewright.agent.assembly.node_shutdown import run_unless_stopped
 from nodewright.agent.assembly.runtime_setup import RuntimeParts, wait_for_runtime
 from nodewright.agent.runtimes.cri import CRIChannel, CRIImageStore, CRIRuntime
-from nodewright.agent.runtimes.simulated import FakeClock, FakeRuntime, settle
+from nodewright.agent.runtimes.simulated import FakeRuntime
 from nodewright.cluster.tasks.timing import HostClock
 from nodewright.model.errors import HostError
 

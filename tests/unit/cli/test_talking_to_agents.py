@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from tests.support.command_bench import PINNED, POD, CommandBench, with_agent
+from tests.support.fake_clock import settle
 
-from nodewright.agent.runtimes.simulated import ContainerScript, settle
+from nodewright.agent.runtimes.simulated import ContainerScript
 from nodewright.agent.serving.agent_server import serve_agent_api
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.cli.app import run

@@ -213,16 +213,10 @@ _RESERVED_DOMAINS = ("kubernetes.io", "k8s.io")
 _OPEN_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _OPEN_LABELS = frozenset(
     [
-        "kubernetes.io/hostname",
-        "kubernetes.io/os",
-        "kubernetes.io/arch",
-        "beta.kubernetes.io/os",
-        "beta.kubernetes.io/arch",
-        "beta.kubernetes.io/instance-type",
-        "topology.kubernetes.io/zone",
-        "topology.kubernetes.io/region",
-        "failure-domain.beta.kubernetes.io/zone",
-        "failure-domain.beta.kubernetes.io/region",
+        *("kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os"),
+        *("beta.kubernetes.io/arch", "beta.kubernetes.io/instance-type", "topology.kubernetes.io/zone"),
+        *("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone"),
+        *("failure-domain.beta.kubernetes.io/region",),
     ]
 )
 _NO_LOCAL_ADDRESS = "must be an address of this machine, no loopback, link-local or multicast address"

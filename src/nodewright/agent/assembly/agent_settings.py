@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from nodewright.cluster.client.access import ClusterAccess
 
 
+T = TypeVar("T", bound=Callable[..., Any])
+
 DEFAULT_CGROUP_ROOT = "/nodewright"
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -25,30 +27,30 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The values of the command line."""
 
-    config: Path | None
-    config_dir: Path | None
-    manifests: Path | None
-    manifest_url: str | None
-    manifest_url_headers: tuple[str, ...]
-    workload_dir: Path | None
+    config: Path | None = None
+    config_dir: Path | None = None
+    manifests: Path | None = None
+    manifest_url: str | None = None
+    manifest_url_headers: tuple[str, ...] = ()
+    workload_dir: Path | None = None
     root_dir: Path
-    device_plugin_dir: Path | None
-    cgroup_root: str | None
-    endpoint: str | None
-    node_name: str | None
-    feature_gates: tuple[str, ...]
-    release: str | None
-    kubelet_defects: str
-    eviction_policy: str
+    device_plugin_dir: Path | None = None
+    cgroup_root: str | None = None
+    endpoint: str | None = None
+    node_name: str | None = None
+    feature_gates: tuple[str, ...] = ()
+    release: str | None = None
+    kubelet_defects: str = "avoid"
+    eviction_policy: str = "adaptive"
     socket: Path
-    socket_group: str
-    kubelet_api: bool
-    token_auth_file: Path | None
-    grants: tuple[str, ...]
-    pod_resources_socket: Path | None
-    drain_on_exit: bool
-    dry_run: str | None
-    node: str | None
+    socket_group: str = ""
+    kubelet_api: bool = False
+    token_auth_file: Path | None = None
+    grants: tuple[str, ...] = ()
+    pod_resources_socket: Path | None = None
+    drain_on_exit: bool = False
+    dry_run: str | None = None
+    node: str | None = None
     kubeconfig: str | None = None
     node_labels: tuple[str, ...] = ()
     register_with_taints: tuple[str, ...] = ()
@@ -69,186 +71,175 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
         return self.cert_dir or self.root_dir / "pki"
 
 
+def _option(names: str, metavar: str | None, about: str, **settings: Any) -> Callable[[T], T]:
+    """An option with these names, of which the last may be that of the setting."""
+    return click.option(*names.split(), metavar=metavar, help=about, **settings)
+
+
 _OPTIONS = (
-    click.option("--config", type=_FILE, metavar="FILE", help="A KubeletConfiguration."),
-    click.option(
-        "--config-dir", type=_DIRECTORY, metavar="DIR", help="Drop-ins (*.conf) merged into --config."
-    ),
-    click.option(
-        "--pod-manifest-path",
-        "manifests",
+    _option("--config", "FILE", "A KubeletConfiguration.", type=_FILE),
+    _option("--config-dir", "DIR", "Drop-ins (*.conf) merged into --config.", type=_DIRECTORY),
+    _option(
+        "--pod-manifest-path manifests",
+        "DIR|FILE",
+        "Static pods; they are critical and may preempt other pods. Default: staticPodPath of --config.",
         type=click.Path(path_type=Path),
-        metavar="DIR|FILE",
-        help="Static pods; they are critical and may preempt other pods. Default: staticPodPath of --config.",
     ),
-    click.option(
-        "--manifest-url", metavar="URL", help="More static pods. Default: staticPodURL of --config."
-    ),
-    click.option(
-        "--manifest-url-header",
-        "manifest_url_headers",
+    _option("--manifest-url", "URL", "More static pods. Default: staticPodURL of --config."),
+    _option(
+        "--manifest-url-header manifest_url_headers",
+        "NAME:VALUE",
+        "A header of that request. Repeatable.",
         multiple=True,
-        metavar="NAME:VALUE",
-        help="A header of that request. Repeatable.",
     ),
-    click.option("--workload-dir", type=_DIRECTORY, metavar="DIR", help="Manifests of ordinary pods."),
-    click.option(
+    _option("--workload-dir", "DIR", "Manifests of ordinary pods.", type=_DIRECTORY),
+    _option(
         "--root-dir",
+        "DIR",
+        "Directory for the agent's state, volumes and logs.",
         type=_DIRECTORY,
         default=Path("/var/lib/nodewright"),
         show_default=True,
-        metavar="DIR",
-        help="Directory for the agent's state, volumes and logs.",
     ),
-    click.option(
+    _option(
         "--device-plugin-dir",
-        type=_DIRECTORY,
-        metavar="DIR",
-        help="Directory where device plugins register, on kubelet.sock. Default: device-plugins below --root-dir; "
+        "DIR",
+        "Directory where device plugins register, on kubelet.sock. Default: device-plugins below --root-dir; "
         "the kubelet's is /var/lib/kubelet/device-plugins.",
+        type=_DIRECTORY,
     ),
-    click.option(
+    _option(
         "--cgroup-root",
-        metavar="PATH",
-        help=f"Cgroup below which all others are created; no other cgroup is changed. Default: cgroupRoot of --config, or {DEFAULT_CGROUP_ROOT}.",
+        "PATH",
+        f"Cgroup below which all others are created; no other cgroup is changed. Default: cgroupRoot of --config, or {DEFAULT_CGROUP_ROOT}.",
     ),
-    click.option(
-        "--container-runtime-endpoint",
-        "endpoint",
-        metavar="unix:///PATH",
-        help="A CRI runtime, e.g. containerd's. Default: plain processes of this machine.",
+    _option(
+        "--container-runtime-endpoint endpoint",
+        "unix:///PATH",
+        "A CRI runtime, e.g. containerd's. Default: plain processes of this machine.",
     ),
-    click.option(
-        "--hostname-override",
-        "--node-name",
-        "node_name",
-        metavar="NAME",
-        help="The node's name. Default: the host's.",
-    ),
-    click.option(
-        "--kubeconfig",
-        metavar="FILE",
-        help="Join the cluster of this kubeconfig as a Node. Default: no cluster.",
-    ),
-    click.option(
+    _option("--hostname-override --node-name node_name", "NAME", "The node's name. Default: the host's."),
+    _option("--kubeconfig", "FILE", "Join the cluster of this kubeconfig as a Node. Default: no cluster."),
+    _option(
         "--bootstrap-kubeconfig",
-        metavar="FILE",
-        help="With --kubeconfig: the credentials to request a client certificate with; that file is then written.",
+        "FILE",
+        "With --kubeconfig: the credentials to request a client certificate with; that file is then written.",
     ),
-    click.option(
-        "--node-labels",
-        multiple=True,
-        metavar="KEY=VALUE,...",
-        help="With --kubeconfig: labels of the Node. Repeatable.",
+    _option(
+        "--node-labels", "KEY=VALUE,...", "With --kubeconfig: labels of the Node. Repeatable.", multiple=True
     ),
-    click.option(
+    _option(
         "--register-with-taints",
+        "KEY=VALUE:EFFECT,...",
+        "With --kubeconfig: taints of a new Node. Repeatable. Default: registerWithTaints of --config.",
         multiple=True,
-        metavar="KEY=VALUE:EFFECT,...",
-        help="With --kubeconfig: taints of a new Node. Repeatable. Default: registerWithTaints of --config.",
     ),
-    click.option(
+    _option(
         "--register-node",
+        "true|false",
+        "With --kubeconfig: whether to create the Node object. Default: registerNode of --config, or true.",
         type=click.BOOL,
         is_flag=False,
         flag_value="true",
-        metavar="true|false",
-        help="With --kubeconfig: whether to create the Node object. Default: registerNode of --config, or true.",
     ),
-    click.option(
+    _option(
         "--node-ip",
+        "ADDRESS[,ADDRESS]",
+        "With --kubeconfig: the Node's addresses. Default: the one towards the network.",
         default="",
-        metavar="ADDRESS[,ADDRESS]",
-        help="With --kubeconfig: the Node's addresses. Default: the one towards the network.",
     ),
-    click.option(
+    _option(
         "--provider-id",
+        "ID",
+        "With --kubeconfig: the machine's id at its cloud. Default: providerID of --config.",
         default="",
-        metavar="ID",
-        help="With --kubeconfig: the machine's id at its cloud. Default: providerID of --config.",
     ),
-    click.option(
+    _option(
         "--cloud-provider",
+        "external",
+        "With --kubeconfig: a cloud controller initializes the Node.",
         type=click.Choice(("", "external")),
         default="",
-        metavar="external",
-        help="With --kubeconfig: a cloud controller initializes the Node.",
     ),
-    click.option(
+    _option(
         "--feature-gates",
+        "GATE=true|false,...",
+        "Feature gates in addition to those of --config. Repeatable.",
         multiple=True,
-        metavar="GATE=true|false,...",
-        help="Feature gates in addition to those of --config. Repeatable.",
     ),
-    click.option(
+    _option(
         "--release",
-        metavar="R",
-        help="The Kubernetes release whose rules the agent follows, e.g. 1.33. Default: that of --node, else the newest.",
+        "R",
+        "The Kubernetes release whose rules the agent follows, e.g. 1.33. Default: that of --node, else the newest.",
     ),
-    click.option(
+    _option(
         "--kubelet-defects",
+        None,
+        "Whether to follow or avoid known defects of the kubelet.",
         type=click.Choice(("avoid", "follow")),
         default="avoid",
         show_default=True,
-        help="Whether to follow or avoid known defects of the kubelet.",
     ),
-    click.option(
+    _option(
         "--eviction-policy",
+        None,
+        "How often to check for pressure: by distance and growth, or as the kubelet does.",
         type=click.Choice(("adaptive", "kubelet")),
         default="adaptive",
         show_default=True,
-        help="How often to check for pressure: by distance and growth, or as the kubelet does.",
     ),
-    click.option(
+    _option(
         "--socket",
+        "PATH",
+        "Path of the API socket for `nodewright run`, `get` and the others; accessible to root only.",
         envvar=SOCKET_VARIABLE,
         default=DEFAULT_SOCKET,
         show_default=True,
         type=click.Path(path_type=Path),
-        metavar="PATH",
-        help="Path of the API socket for `nodewright run`, `get` and the others; accessible to root only.",
     ),
-    click.option("--socket-group", default="", metavar="NAME", help="Group that may also use the socket."),
-    click.option(
+    _option("--socket-group", "NAME", "Group that may also use the socket.", default=""),
+    _option(
         "--kubelet-api",
+        None,
+        "Serve the kubelet's HTTPS API, as configured in --config: address, port, TLS, authentication.",
         is_flag=True,
-        help="Serve the kubelet's HTTPS API, as configured in --config: address, port, TLS, authentication.",
     ),
-    click.option(
+    _option(
         "--token-auth-file",
+        "FILE",
+        'Bearer tokens of users: lines of token,user,uid[,"group,..."[,EXPIRY]].',
         type=_FILE,
-        metavar="FILE",
-        help='Bearer tokens of users: lines of token,user,uid[,"group,..."[,EXPIRY]].',
     ),
-    click.option(
-        "--grant",
-        "grants",
+    _option(
+        "--grant grants",
+        "ROLE=KIND:NAME",
+        "Authorize for the kubelet API: read or write, for user:NAME or group:NAME. Repeatable. Default: no access.",
         multiple=True,
-        metavar="ROLE=KIND:NAME",
-        help="Authorize for the kubelet API: read or write, for user:NAME or group:NAME. Repeatable. Default: no access.",
     ),
-    click.option(
+    _option(
         "--pod-resources-socket",
+        "PATH|none",
+        "Path of the PodResources v1 socket. Default: pod-resources/kubelet.sock in --root-dir.",
         type=click.Path(path_type=Path),
-        metavar="PATH|none",
-        help="Path of the PodResources v1 socket. Default: pod-resources/kubelet.sock in --root-dir.",
     ),
-    click.option(
+    _option(
         "--drain-on-exit",
+        None,
+        "Terminate all pods on SIGTERM, by priority. Default: pods keep running, and the next agent adopts them.",
         is_flag=True,
-        help="Terminate all pods on SIGTERM, by priority. Default: pods keep running, and the next agent adopts them.",
     ),
-    click.option(
+    _option(
         "--dry-run",
+        None,
+        "Carry out nothing, print every action: once for the existing pods, or as an agent that serves its API.",
         type=click.Choice(("once", "serve")),
         is_flag=False,
         flag_value="once",
-        help="Carry out nothing, print every action: once for the existing pods, or as an agent that serves its API.",
     ),
-    click.option(
+    _option(
         "--node",
-        metavar="FILE|NAME",
-        help="With --dry-run: another node, a NodeProfile or a machine of `node catalogue`. Default: this machine.",
+        "FILE|NAME",
+        "With --dry-run: another node, a NodeProfile or a machine of `node catalogue`. Default: this machine.",
     ),
 )
 

@@ -1,12 +1,13 @@
 """The agent's membership of a cluster: its identity there, and the tasks that keep it a Node."""
 
 import asyncio
+import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -62,45 +63,43 @@ _RUNTIME_TIMEOUT_S = 10.0
 """A runtime that does not answer for so long is down."""
 
 
-class ClusterMember(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that make the agent a Node."""
+class ClusterMember(NamedTuple):
+    """What makes the agent a Node."""
 
     registration: NodeRegistration
-    lease: NodeLease
-    node_reflector: Reflector
-    pod_reflector: Reflector
-    informer: PodInformer
-    writer: PodStatusWriter
     mirrors: MirrorPods
-    pod_objects: PodObjects
-    event_writer: EventWriter
+    tasks: tuple[BackgroundTask, ...]
+    """The tasks that run beside the agent's loop."""
 
-    def tasks(self) -> Iterator[BackgroundTask]:
-        """The tasks that run beside the agent's loop."""
-        yield BackgroundTask("register the node and report its status", self.registration.run)
-        yield BackgroundTask("renew the node's lease", self._renew_lease)
-        yield BackgroundTask("follow the Node object", self._follow_node)
-        yield BackgroundTask("follow the pods of the node", self.pod_reflector.run)
-        yield BackgroundTask("report the statuses of pods", self.writer.run)
-        yield BackgroundTask("show the static pods", self._show_static_pods)
-        yield BackgroundTask("write events", self.event_writer.run)
-        yield BackgroundTask("follow the Services", self.pod_objects.services.reflector.run)
-        yield BackgroundTask("follow the RuntimeClasses", self.pod_objects.runtime_classes.reflector.run)
-        yield BackgroundTask("follow what pods refer to", self.pod_objects.objects.run)
-        yield BackgroundTask("refresh service account tokens", self.pod_objects.tokens.run)
 
-    async def _renew_lease(self) -> None:
-        await self.registration.registered.wait()
-        await self.lease.run()
+def _tasks(
+    registration: NodeRegistration,
+    lease: NodeLease,
+    reflectors: tuple[Reflector, Reflector],
+    pod_parts: tuple[PodInformer, PodStatusWriter, MirrorPods, PodObjects],
+    event_writer: EventWriter,
+) -> Iterator[BackgroundTask]:
+    (nodes, pods), (informer, writer, mirrors, pod_objects) = reflectors, pod_parts
 
-    async def _show_static_pods(self) -> None:
-        await self.registration.registered.wait()
-        await self.mirrors.run()
+    async def follow_node() -> None:
+        informer.start()
+        await nodes.run()
 
-    async def _follow_node(self) -> None:
-        await self.registration.registered.wait()
-        self.informer.start()
-        await self.node_reflector.run()
+    async def once_registered(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        await registration.registered.wait()
+        await run()
+
+    yield BackgroundTask("register the node and report its status", registration.run)
+    yield BackgroundTask("renew the node's lease", partial(once_registered, lease.run))
+    yield BackgroundTask("follow the Node object", partial(once_registered, follow_node))
+    yield BackgroundTask("follow the pods of the node", pods.run)
+    yield BackgroundTask("report the statuses of pods", writer.run)
+    yield BackgroundTask("show the static pods", partial(once_registered, mirrors.run))
+    yield BackgroundTask("write events", event_writer.run)
+    yield BackgroundTask("follow the Services", pod_objects.services.reflector.run)
+    yield BackgroundTask("follow the RuntimeClasses", pod_objects.runtime_classes.reflector.run)
+    yield BackgroundTask("follow what pods refer to", pod_objects.objects.run)
+    yield BackgroundTask("refresh service account tokens", pod_objects.tokens.run)
 
 
 @asynccontextmanager
@@ -124,23 +123,16 @@ async def cluster_member(
         registration.is_new_machine = not (root_dir / NODE_OBJECT).exists()
         lease = NodeLease(lease_api, identity.name, lease_s, clock)
         lease.node_uid = lambda: (registration.node or {}).get("metadata", {}).get("uid", "")
-        informer, writer, mirrors, pod_objects = _pod_parts(api, pods, parts)
+        pod_parts = _pod_parts(api, pods, parts)
+        informer, writer, mirrors, pod_objects = pod_parts
         writer.runtime_name = identity.system_info.runtime_name
         mirrors.node = lambda: (identity.name, lease.node_uid())
         nodes.on_change = partial(_observe_node, registration, loop, root_dir)
         for part in (nodes, pods, registration, lease, informer, writer, mirrors, pod_objects.objects):
             part.record_event = event_recorder.record
-        yield ClusterMember(
-            registration=registration,
-            lease=lease,
-            node_reflector=nodes,
-            pod_reflector=pods,
-            informer=informer,
-            writer=writer,
-            mirrors=mirrors,
-            pod_objects=pod_objects,
-            event_writer=_event_writer(api, identity.name, parts),
-        )
+        event_writer = _event_writer(api, identity.name, parts)
+        tasks = _tasks(registration, lease, (nodes, pods), pod_parts, event_writer)
+        yield ClusterMember(registration, mirrors, tuple(tasks))
 
 
 def _pod_parts(
@@ -184,7 +176,9 @@ def _registration(
     kubelet = loop.state.node.config.parts.kubelet
     registration = NodeRegistration(api, identity, nodes, loop.clock)
     registration.state = lambda: event_recorder.state
-    registration.readings = partial(node_readings, runtime_parts, loop.clock, _storage_error(loop), kubelet)
+    registration.readings = partial(
+        node_readings, runtime_parts, loop.clock, lambda: loop.write_queue.error, kubelet
+    )
     registration.times = _report_times(kubelet)
     registration.must_register = kubelet.register_node
     registration.booted_ns = loop.clock.now_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -254,11 +248,6 @@ def _publish(
     if any(record is None or record.source.is_static_pod_source for record in result.changes.pods.values()):
         mirrors.reconcile()
     writer.publish(result)
-
-
-def _storage_error(loop: AgentLoop) -> Callable[[], str | None]:
-    """Why the agent's state cannot be saved; None: it can."""
-    return lambda: loop.write_queue.error
 
 
 def _report_times(kubelet: KubeletConfiguration) -> ReportTimes:
@@ -345,11 +334,12 @@ def node_identity(
     """
     kubelet, name = config.parts.kubelet, config.facts.name
     addresses, ids = node_addresses(settings), machine_ids()
+    declares_websockets = config.gates[_DECLARED_FEATURES] and config.gates[_WEBSOCKETS]
     return NodeIdentity(
         name=name,
         hostname=name,
         system_info=system_info,
-        architecture=kubernetes_architecture(_machine()),
+        architecture=kubernetes_architecture(os.uname().machine),
         machine_id=ids.machine_id,
         system_uuid=ids.system_uuid,
         boot_id=ids.boot_id,
@@ -361,15 +351,5 @@ def node_identity(
         is_cloud_external=settings.cloud_provider == "external",
         kubelet_port=kubelet.port if settings.kubelet_api else 0,
         is_attach_detach_managed=kubelet.enable_controller_attach_detach,
-        declared_features=(_WEBSOCKETS,) if has_process_streams and _declares_websockets(config) else (),
+        declared_features=(_WEBSOCKETS,) if has_process_streams and declares_websockets else (),
     )
-
-
-def _declares_websockets(config: NodeConfig) -> bool:
-    return config.gates[_DECLARED_FEATURES] and config.gates[_WEBSOCKETS]
-
-
-def _machine() -> str:
-    import platform  # noqa: PLC0415 - slow to import
-
-    return platform.machine()

@@ -37,118 +37,81 @@ class FlagKind(StrEnum):
 _KIND = FlagKind
 
 
+_OWN_NAMES: Mapping[FlagKind, tuple[str, ...]] = {
+    _KIND.TEXT: (
+        *("address", "cgroup-driver", "cgroup-root", "cluster-domain", "container-log-max-size"),
+        *("container-runtime-endpoint", "cpu-manager-policy", "cpu-manager-reconcile-period"),
+        *("eviction-pressure-transition-period", "file-check-frequency", "healthz-bind-address"),
+        *("http-check-frequency", "image-service-endpoint", "kube-reserved-cgroup"),
+        *("kubelet-cgroups", "memory-manager-policy", "node-status-update-frequency", "resolv-conf"),
+        *("runtime-request-timeout", "streaming-connection-idle-timeout", "sync-frequency"),
+        *("system-cgroups", "system-reserved-cgroup", "tls-cert-file", "tls-min-version"),
+        *("tls-private-key-file", "topology-manager-policy", "topology-manager-scope"),
+    ),
+    _KIND.BOOLEAN: (
+        *("enable-controller-attach-detach", "enable-debugging-handlers", "enable-server"),
+        *("fail-swap-on", "kernel-memcg-notification", "local-storage-capacity-isolation"),
+        *("register-node", "rotate-certificates", "serialize-image-pulls"),
+    ),
+    _KIND.NUMBER: (
+        *("container-log-max-files", "event-burst", "eviction-max-pod-grace-period", "healthz-port"),
+        *("max-pods", "node-status-max-images", "oom-score-adj", "pods-per-core", "port"),
+        *("read-only-port",),
+    ),
+    _KIND.LIST: ("allowed-unsafe-sysctls", "enforce-node-allocatable", "tls-cipher-suites"),
+    _KIND.MAP: (
+        *("cpu-manager-policy-options", "eviction-minimum-reclaim", "eviction-soft-grace-period"),
+        *("kube-reserved", "qos-reserved", "system-reserved", "topology-manager-policy-options"),
+    ),
+    _KIND.BOOLEAN_MAP: ("feature-gates",),
+    _KIND.THRESHOLDS: ("eviction-hard", "eviction-soft"),
+    _KIND.RESERVATIONS: ("reserved-memory",),
+    _KIND.TAINTS: ("register-with-taints",),
+}
+"""Flags with the name of their field, by kind."""
 _FIELDS: Mapping[FlagKind, Mapping[str, str]] = {
     _KIND.TEXT: {
-        "address": "address",
         "authentication-token-webhook-cache-ttl": "authentication.webhook.cacheTTL",
         "authorization-mode": "authorization.mode",
         "authorization-webhook-cache-authorized-ttl": "authorization.webhook.cacheAuthorizedTTL",
         "authorization-webhook-cache-unauthorized-ttl": "authorization.webhook.cacheUnauthorizedTTL",
-        "cgroup-driver": "cgroupDriver",
-        "cgroup-root": "cgroupRoot",
         "client-ca-file": "authentication.x509.clientCAFile",
-        "cluster-domain": "clusterDomain",
-        "container-log-max-size": "containerLogMaxSize",
-        "container-runtime-endpoint": "containerRuntimeEndpoint",
         "cpu-cfs-quota-period": "cpuCFSQuotaPeriod",
-        "cpu-manager-policy": "cpuManagerPolicy",
-        "cpu-manager-reconcile-period": "cpuManagerReconcilePeriod",
-        "eviction-pressure-transition-period": "evictionPressureTransitionPeriod",
-        "file-check-frequency": "fileCheckFrequency",
-        "healthz-bind-address": "healthzBindAddress",
-        "http-check-frequency": "httpCheckFrequency",
-        "image-service-endpoint": "imageServiceEndpoint",
-        "kube-reserved-cgroup": "kubeReservedCgroup",
-        "kubelet-cgroups": "kubeletCgroups",
         "manifest-url": "staticPodURL",
-        "memory-manager-policy": "memoryManagerPolicy",
         "minimum-image-ttl-duration": "imageMinimumGCAge",
-        "node-status-update-frequency": "nodeStatusUpdateFrequency",
         "pod-cidr": "podCIDR",
         "pod-manifest-path": "staticPodPath",
         "provider-id": "providerID",
         "reserved-cpus": "reservedSystemCPUs",
-        "resolv-conf": "resolvConf",
-        "runtime-request-timeout": "runtimeRequestTimeout",
-        "streaming-connection-idle-timeout": "streamingConnectionIdleTimeout",
-        "sync-frequency": "syncFrequency",
-        "system-cgroups": "systemCgroups",
-        "system-reserved-cgroup": "systemReservedCgroup",
-        "tls-cert-file": "tlsCertFile",
-        "tls-min-version": "tlsMinVersion",
-        "tls-private-key-file": "tlsPrivateKeyFile",
-        "topology-manager-policy": "topologyManagerPolicy",
-        "topology-manager-scope": "topologyManagerScope",
     },
     _KIND.BOOLEAN: {
         "anonymous-auth": "authentication.anonymous.enabled",
         "authentication-token-webhook": "authentication.webhook.enabled",
         "cgroups-per-qos": "cgroupsPerQOS",
         "cpu-cfs-quota": "cpuCFSQuota",
-        "enable-controller-attach-detach": "enableControllerAttachDetach",
-        "enable-debugging-handlers": "enableDebuggingHandlers",
-        "enable-server": "enableServer",
         "fail-cgroupv1": "failCgroupV1",
-        "fail-swap-on": "failSwapOn",
-        "kernel-memcg-notification": "kernelMemcgNotification",
-        "local-storage-capacity-isolation": "localStorageCapacityIsolation",
         "make-iptables-util-chains": "makeIPTablesUtilChains",
-        "register-node": "registerNode",
-        "rotate-certificates": "rotateCertificates",
         "rotate-server-certificates": "serverTLSBootstrap",
-        "serialize-image-pulls": "serializeImagePulls",
     },
     _KIND.NUMBER: {
-        "container-log-max-files": "containerLogMaxFiles",
-        "event-burst": "eventBurst",
         "event-qps": "eventRecordQPS",
-        "eviction-max-pod-grace-period": "evictionMaxPodGracePeriod",
-        "healthz-port": "healthzPort",
         "image-gc-high-threshold": "imageGCHighThresholdPercent",
         "image-gc-low-threshold": "imageGCLowThresholdPercent",
-        "max-pods": "maxPods",
-        "node-status-max-images": "nodeStatusMaxImages",
-        "oom-score-adj": "oomScoreAdj",
         "pod-max-pids": "podPidsLimit",
-        "pods-per-core": "podsPerCore",
-        "port": "port",
-        "read-only-port": "readOnlyPort",
     },
-    _KIND.LIST: {
-        "allowed-unsafe-sysctls": "allowedUnsafeSysctls",
-        "cluster-dns": "clusterDNS",
-        "enforce-node-allocatable": "enforceNodeAllocatable",
-        "tls-cipher-suites": "tlsCipherSuites",
-    },
-    _KIND.MAP: {
-        "cpu-manager-policy-options": "cpuManagerPolicyOptions",
-        "eviction-minimum-reclaim": "evictionMinimumReclaim",
-        "eviction-soft-grace-period": "evictionSoftGracePeriod",
-        "kube-reserved": "kubeReserved",
-        "qos-reserved": "qosReserved",
-        "system-reserved": "systemReserved",
-        "topology-manager-policy-options": "topologyManagerPolicyOptions",
-    },
-    _KIND.BOOLEAN_MAP: {"feature-gates": "featureGates"},
-    _KIND.THRESHOLDS: {"eviction-hard": "evictionHard", "eviction-soft": "evictionSoft"},
+    _KIND.LIST: {"cluster-dns": "clusterDNS"},
     _KIND.HEADERS: {"manifest-url-header": "staticPodURLHeader"},
-    _KIND.RESERVATIONS: {"reserved-memory": "reservedMemory"},
-    _KIND.TAINTS: {"register-with-taints": "registerWithTaints"},
 }
 """Flags that set a field of the configuration, as if the file had it."""
 
 
+_NAMED_AS_OPTIONS = (
+    *("config", "config-dir", "root-dir", "kubeconfig", "bootstrap-kubeconfig", "cert-dir"),
+    *("node-ip", "node-labels", "cloud-provider"),
+)
 OPTION_FLAGS = {
-    "config": "config",
-    "config-dir": "config_dir",
-    "root-dir": "root_dir",
-    "kubeconfig": "kubeconfig",
-    "bootstrap-kubeconfig": "bootstrap_kubeconfig",
-    "cert-dir": "cert_dir",
+    **{name: name.replace("-", "_") for name in _NAMED_AS_OPTIONS},
     "hostname-override": "node_name",
-    "node-ip": "node_ip",
-    "node-labels": "node_labels",
-    "cloud-provider": "cloud_provider",
 }
 """Flags that set an option of the agent."""
 
@@ -163,37 +126,30 @@ _API_CLIENT = "the agent sends few requests, in JSON"
 
 
 HARMLESS_FLAGS: Mapping[str, tuple[FlagKind, str]] = {
-    "application-metrics-count-limit": (_KIND.TEXT, _CADVISOR),
-    "boot-id-file": (_KIND.TEXT, _CADVISOR),
-    "container-hints": (_KIND.TEXT, _CADVISOR),
-    "containerd": (_KIND.TEXT, _CADVISOR),
-    "containerd-namespace": (_KIND.TEXT, _CADVISOR),
-    "enable-load-reader": (_KIND.BOOLEAN, _CADVISOR),
-    "event-storage-age-limit": (_KIND.TEXT, _CADVISOR),
-    "event-storage-event-limit": (_KIND.TEXT, _CADVISOR),
-    "global-housekeeping-interval": (_KIND.TEXT, _CADVISOR),
-    "housekeeping-interval": (_KIND.TEXT, _CADVISOR),
-    "log-cadvisor-usage": (_KIND.BOOLEAN, _CADVISOR),
-    "machine-id-file": (_KIND.TEXT, _CADVISOR),
-    "max-housekeeping-interval": (_KIND.TEXT, _CADVISOR),
-    "storage-driver-buffer-duration": (_KIND.TEXT, _CADVISOR),
-    "storage-driver-db": (_KIND.TEXT, _CADVISOR),
-    "storage-driver-host": (_KIND.TEXT, _CADVISOR),
-    "storage-driver-password": (_KIND.TEXT, _CADVISOR),
-    "storage-driver-secure": (_KIND.BOOLEAN, _CADVISOR),
-    "storage-driver-table": (_KIND.TEXT, _CADVISOR),
-    "storage-driver-user": (_KIND.TEXT, _CADVISOR),
-    "log-flush-frequency": (_KIND.TEXT, _LOGGING),
-    "log-json-info-buffer-size": (_KIND.TEXT, _LOGGING),
-    "log-json-split-stream": (_KIND.BOOLEAN, _LOGGING),
-    "log-text-info-buffer-size": (_KIND.TEXT, _LOGGING),
-    "log-text-split-stream": (_KIND.BOOLEAN, _LOGGING),
-    "logging-format": (_KIND.TEXT, _LOGGING),
-    "v": (_KIND.TEXT, _LOGGING),
-    "vmodule": (_KIND.TEXT, _LOGGING),
-    "kube-api-burst": (_KIND.NUMBER, _API_CLIENT),
+    **dict.fromkeys(
+        (
+            *("application-metrics-count-limit", "boot-id-file", "container-hints", "containerd"),
+            *("containerd-namespace", "event-storage-age-limit", "event-storage-event-limit"),
+            *("global-housekeeping-interval", "housekeeping-interval", "machine-id-file"),
+            *("max-housekeeping-interval", "storage-driver-buffer-duration", "storage-driver-db"),
+            *("storage-driver-host", "storage-driver-password", "storage-driver-table"),
+            *("storage-driver-user",),
+        ),
+        (_KIND.TEXT, _CADVISOR),
+    ),
+    **dict.fromkeys(
+        ("enable-load-reader", "log-cadvisor-usage", "storage-driver-secure"), (_KIND.BOOLEAN, _CADVISOR)
+    ),
+    **dict.fromkeys(
+        (
+            *("log-flush-frequency", "log-json-info-buffer-size", "log-text-info-buffer-size"),
+            *("logging-format", "v", "vmodule"),
+        ),
+        (_KIND.TEXT, _LOGGING),
+    ),
+    **dict.fromkeys(("log-json-split-stream", "log-text-split-stream"), (_KIND.BOOLEAN, _LOGGING)),
+    **dict.fromkeys(("kube-api-burst", "kube-api-qps"), (_KIND.NUMBER, _API_CLIENT)),
     "kube-api-content-type": (_KIND.TEXT, _API_CLIENT),
-    "kube-api-qps": (_KIND.NUMBER, _API_CLIENT),
     "contention-profiling": (_KIND.BOOLEAN, "for profiles of Go programs"),
     "experimental-allocatable-ignore-eviction": (
         _KIND.BOOLEAN,
@@ -202,22 +158,17 @@ HARMLESS_FLAGS: Mapping[str, tuple[FlagKind, str]] = {
     "experimental-mounter-path": (_KIND.TEXT, "deprecated; the agent mounts itself"),
     "hairpin-mode": (_KIND.TEXT, "the CNI plugin decides"),
     "max-open-files": (_KIND.NUMBER, "the agent raises its limit to what the machine allows"),
-    "maximum-dead-containers": (_KIND.NUMBER, "deprecated; the agent keeps one instance, as by default"),
-    "maximum-dead-containers-per-container": (
-        _KIND.NUMBER,
-        "deprecated; the agent keeps one instance, as by default",
+    **dict.fromkeys(
+        ("maximum-dead-containers", "maximum-dead-containers-per-container"),
+        (_KIND.NUMBER, "deprecated; the agent keeps one instance, as by default"),
     ),
     "minimum-container-ttl-duration": (
         _KIND.TEXT,
         "deprecated; the agent removes instances at once, as by default",
     ),
-    "registry-burst": (
-        _KIND.NUMBER,
-        "the agent pulls images one after the other, or as serializeImagePulls says",
-    ),
-    "registry-qps": (
-        _KIND.NUMBER,
-        "the agent pulls images one after the other, or as serializeImagePulls says",
+    **dict.fromkeys(
+        ("registry-burst", "registry-qps"),
+        (_KIND.NUMBER, "the agent pulls images one after the other, or as serializeImagePulls says"),
     ),
     "runtime-cgroups": (_KIND.TEXT, "for statistics of the runtime; the agent moves no other process"),
     "volume-plugin-dir": (_KIND.TEXT, "the agent has no FlexVolume plugins"),
@@ -238,11 +189,19 @@ REFUSED_FLAGS: Mapping[str, tuple[FlagKind, str, str]] = {
 """Flags whose values other than the default are refused: kind, default and reason."""
 
 
-FLAG_PATHS = {name: path for fields in _FIELDS.values() for name, path in fields.items()}
+def _camel_case(name: str) -> str:
+    first, *others = name.split("-")
+    return first + "".join(map(str.capitalize, others))
+
+
+FLAG_PATHS = {
+    **{name: _camel_case(name) for names in _OWN_NAMES.values() for name in names},
+    **{name: path for fields in _FIELDS.values() for name, path in fields.items()},
+}
 
 
 FLAG_KINDS: Mapping[str, FlagKind] = {
-    **{name: kind for kind, fields in _FIELDS.items() for name in fields},
+    **{name: kind for kind, names in (*_OWN_NAMES.items(), *_FIELDS.items()) for name in names},
     **dict.fromkeys(OPTION_FLAGS, _KIND.TEXT),
     **{name: kind for name, (kind, _) in HARMLESS_FLAGS.items()},
     **{name: kind for name, (kind, *_) in REFUSED_FLAGS.items()},
@@ -453,28 +412,10 @@ def kubelet_settings(command_line: KubeletCommandLine, socket: Path) -> AgentSet
     return AgentSettings(
         config=path("config"),
         config_dir=path("config_dir"),
-        manifests=None,
-        manifest_url=None,
-        manifest_url_headers=(),
-        workload_dir=None,
         root_dir=(path("root_dir") or Path("/var/lib/kubelet")).absolute(),
-        device_plugin_dir=None,
-        cgroup_root=None,
-        endpoint=None,
         node_name=options.get("node_name") or None,
-        feature_gates=(),
-        release=None,
-        kubelet_defects="avoid",
-        eviction_policy="adaptive",
         socket=socket,
-        socket_group="",
         kubelet_api=True,
-        token_auth_file=None,
-        grants=(),
-        pod_resources_socket=None,
-        drain_on_exit=False,
-        dry_run=None,
-        node=None,
         kubeconfig=options.get("kubeconfig") or None,
         node_labels=tuple(filter(None, [options.get("node_labels", "")])),
         node_ip=options.get("node_ip", ""),

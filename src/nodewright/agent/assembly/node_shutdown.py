@@ -11,7 +11,7 @@ from nodewright.agent.decide.termination import COUNTED_STAGES
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.rules.pod_status import StatusOverride
 from nodewright.agent.state.observations import DrainRequested, Observation
-from nodewright.cluster.tasks.timing import Clock
+from nodewright.cluster.tasks.timing import Clock, elapsed_s
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
@@ -74,19 +74,14 @@ async def _wait_until_ended(
     event_recorder: EventRecorder, uids: frozenset[str], limit_s: float, clock: Clock
 ) -> None:
     """Waits until these pods have ended, or the time is up."""
-    timer = asyncio.ensure_future(clock.sleep(limit_s))
-    try:
-        while not timer.done():
-            changed = event_recorder.change_signal()
-            if not any(
-                uid in uids and pod.stage in COUNTED_STAGES for uid, pod in event_recorder.state.pods.items()
-            ):
-                return
-            waiting = asyncio.ensure_future(changed.wait())
-            await asyncio.wait({timer, waiting}, return_when=asyncio.FIRST_COMPLETED)
-            waiting.cancel()
-    finally:
-        timer.cancel()
+
+    async def all_ended() -> None:
+        while any(
+            uid in uids and pod.stage in COUNTED_STAGES for uid, pod in event_recorder.state.pods.items()
+        ):
+            await event_recorder.change_signal().wait()
+
+    await elapsed_s(clock, all_ended(), limit_s)
 
 
 class ShutdownGroup(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
@@ -39,6 +39,7 @@ from nodewright.agent.host.agent_process import (
     raise_descriptor_limit,
 )
 from nodewright.agent.host.cgroupfs import CgroupFS
+from nodewright.agent.host.on_demand_server import ServerFactory
 from nodewright.agent.host.prober import HostProber
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.event_recorder import EventRecorder
@@ -49,7 +50,7 @@ from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.pods.log_rotation import LogRotatePolicy, rotate_logs
 from nodewright.agent.serving.agent_interface import AgentInterface
-from nodewright.agent.serving.agent_server import ServerFactory, serve_agent_api, serve_on_demand
+from nodewright.agent.serving.agent_server import serve_agent_api, serve_on_demand
 from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.serving.dashboard.agent_view import AgentView
 from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes
@@ -162,7 +163,9 @@ async def _run_until_stopped(
 @asynccontextmanager
 async def _servers(parts: AgentParts, kubelet_api: "KubeletServingConfig | None") -> AsyncIterator[None]:
     """All servers; to be entered before the first iteration of the loop, so that the metrics count it."""
-    settings, agent, routes = parts.settings, parts.agent_interface, _common_routes(parts)
+    settings, agent = parts.settings, parts.agent_interface
+    profile_routes = ProfileRoutes(agent, parts.profile).authorized_routes()
+    routes = (*profile_routes, *DashboardRoutes(parts.dashboard).authorized_routes())
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(
             serve_registration(settings, parts.plugin_endpoints, parts.event_recorder)
@@ -238,14 +241,6 @@ def _pod_resources_factory(agent: AgentInterface) -> ServerFactory:
     return partial(serve_pod_resources, agent)
 
 
-def _common_routes(parts: AgentParts) -> tuple[AuthorizedRoute, ...]:
-    """The routes that all HTTP servers share."""
-    return (
-        *ProfileRoutes(parts.agent_interface, parts.profile).authorized_routes(),
-        *DashboardRoutes(parts.dashboard).authorized_routes(),
-    )
-
-
 def _opened_store(settings: AgentSettings, agent_node: AgentNode) -> OpenedStore | None:
     """The agent's store; None, after printing the reasons, where a kubelet would not start on it either."""
     journal_encoder = JournalEncoder(agent_node.profile, journal_header())
@@ -274,7 +269,9 @@ async def _assembled_parts(
     runtime_facts, image_fs_path = await wait_for_runtime(
         runtime_parts, clock, partial(_report_wait, event_recorder)
     )
-    _report_limitations(event_recorder, runtime_facts.limitations)
+    for limitation in runtime_facts.limitations:
+        text = f"this machine or its runtime does not support {limitation}"
+        event_recorder.record_warning("RuntimeLacks", text)
     system_info = node_system_info(started_ns, runtime_facts, config.release.rules_of, node_address(settings))
     loop = _create_loop(opened_store, event_recorder, runtime_parts, cgroups, system_info)
     plugin_endpoints = create_plugin_endpoints(settings, loop, event_recorder)
@@ -298,12 +295,6 @@ async def _assembled_parts(
         plugin_endpoints=plugin_endpoints,
         dashboard=AgentView(agent, pressure.gauges, cgroups),
     )
-
-
-def _report_limitations(event_recorder: EventRecorder, limitations: Iterable[str]) -> None:
-    for limitation in limitations:
-        text = f"this machine or its runtime does not support {limitation}"
-        event_recorder.record_warning("RuntimeLacks", text)
 
 
 def _create_loop(
@@ -450,7 +441,7 @@ async def cluster_tasks(
     identity = node_identity(settings, config, agent.system_info, has_process_streams=has_process_streams)
     async with cluster_member(credentials.access, identity, parts, settings.root_dir) as member:
         agent.metric_sources.append(member.mirrors.metrics_text)
-        tasks = tuple(member.tasks())
+        tasks = member.tasks
         kubelet = parts.loop.state.node.config.parts.kubelet
         if not (credentials.is_issued or kubelet.server_tls_bootstrap):
             yield tasks

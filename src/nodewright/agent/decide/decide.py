@@ -72,7 +72,7 @@ from nodewright.agent.state.observations import (
 from nodewright.cluster.tasks.supervision import error_text
 from nodewright.engine.core.eviction.eviction_manager import begin_pass, finish_pass
 from nodewright.engine.core.eviction.eviction_state import Eviction, PendingPass
-from nodewright.engine.node.events import ConditionsObserved
+from nodewright.engine.node.events import ConditionsObserved, PodRemoved
 from nodewright.engine.node.node_state import container_names
 from nodewright.model.kubernetes.eviction_thresholds import SIGNAL_RESOURCES, NodeCondition
 from nodewright.model.kubernetes.objects import (
@@ -172,7 +172,7 @@ def _complete_effect(iteration: Iteration, observation: PodEffectCompleted) -> N
                 record = _retry(iteration, record, observation.failures)
             elif not observation.is_cancelled:
                 record = replace(record, stage=PodStage.TERMINATED)
-                iteration.remove_from_node(record)
+                iteration.step(PodRemoved(record.pod.uid))
         case CleanUpPod():
             if not observation.failures and not observation.is_cancelled:
                 forget_pod(iteration, record)
@@ -288,7 +288,7 @@ def _manage_eviction(iteration: Iteration, observation: NodeUsageObserved) -> No
     pending_pass = begin_pass(
         config.eviction, iteration.eviction, observation.eviction_observation, now_ns / 10**9
     )
-    iteration.set_eviction_state(pending_pass.state)
+    iteration.eviction = pending_pass.state
     if not pending_evictions(iteration.evicted_until_ns, iteration.pods, now_ns):
         _relieve_pressure(iteration, pending_pass, observation)
     before, after = iteration.node.conditions, iteration.eviction.conditions
@@ -311,7 +311,7 @@ def _relieve_pressure(
     finished = finish_pass(
         iteration.node.config.eviction, pending_pass, observation.eviction_observation.usage
     )
-    iteration.set_eviction_state(finished.state)
+    iteration.eviction = finished.state
     for eviction in finished.evictions:
         _evict(iteration, eviction)
 
@@ -380,7 +380,7 @@ def apply_relist(iteration: Iteration, observation: RuntimeRelisted) -> None:
     for uid, record in tuple(iteration.pods.items()):
         iteration.put_record(with_runtime_status(record, by_uid.pop(uid, None), observation.observed_at_ns))
         iteration.update_resources_of(uid)
-    iteration.set_orphans(by_uid)
+    iteration.orphans = by_uid
     retry_pending_resizes(iteration)
 
 
@@ -394,7 +394,7 @@ def terminate_orphans(iteration: Iteration) -> None:
             uid, "OrphanFound", f"{name} runs, but no source lists it: it is terminated", warning=True
         )
         iteration.put_record(_orphan_record(iteration, runtime_status))
-    iteration.set_orphans({})
+    iteration.orphans = {}
 
 
 def _orphan_record(iteration: Iteration, runtime_status: RuntimePodStatus) -> PodRecord:

@@ -55,7 +55,7 @@ def observe_devices(iteration: Iteration, observation: DeviceObservation) -> Non
                 **iteration.preference_queries[uid].answers,
                 (observation.container, observation.resource): observation.preferred_devices,
             }
-            iteration.set_preference_query(uid, PreferenceQuery(answers=answers, is_pending=False))
+            iteration.preference_queries[uid] = PreferenceQuery(answers=answers, is_pending=False)
         case PreferredAllocationReceived():
             # The pod was deleted meanwhile.
             pass
@@ -73,7 +73,7 @@ def decide_admission(iteration: Iteration, source: PodSource, pod: Pod) -> Step 
     query = preference_query(node_step)
     if query is None:
         return node_step
-    iteration.set_preference_query(pod.uid, PreferenceQuery(answers=previous.answers))
+    iteration.preference_queries[pod.uid] = PreferenceQuery(answers=previous.answers)
     iteration.defer(source, pod)
     iteration.add_effects(QueryPreferredAllocation(uid=pod.uid, query=query))
     return None

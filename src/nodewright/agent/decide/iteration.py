@@ -1,6 +1,7 @@
 """One iteration of the agent's loop: the state while it changes, the effects collected so far, and the result."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 
 import msgspec
 from msgspec.structs import replace
@@ -17,16 +18,15 @@ from nodewright.agent.state.agent_state import (
     PodStage,
     PreferenceQuery,
 )
-from nodewright.agent.state.effects import CancelEffect, Effect, WriteCgroups
+from nodewright.agent.state.effects import Effect, WriteCgroups
 from nodewright.engine.core.cgroups.cgroup_plan import PlannedCgroup
-from nodewright.engine.core.eviction.eviction_state import Eviction, EvictionState
+from nodewright.engine.core.eviction.eviction_state import Eviction
 from nodewright.engine.node.actions import GetPreferredAllocation
 from nodewright.engine.node.events import NodeEvent, PodRemoved
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.step import NodeStep, Step, step
 from nodewright.model.kubernetes.objects import Pod, Taint
 from nodewright.model.kubernetes.recorded_events import RecordEvent
-from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.model.values.instant import Instant
 
 
@@ -85,18 +85,16 @@ class Iteration:
         self.shutdown_reason, self.unready_sources = state.shutdown_reason, state.unready_sources
         self._indexed = IndexedPods(state)
         self.pods = self._indexed.pods
-        self._preference_queries = dict(state.preference_queries)
-        self.preference_queries: Mapping[str, PreferenceQuery] = self._preference_queries
-        self._evicted_until_ns, self._evictions_total = dict(state.evicted_until_ns), state.evictions_total
-        self.evicted_until_ns: Mapping[str, int] = self._evicted_until_ns
+        self.preference_queries = dict(state.preference_queries)
+        """What device plugins were asked for deferred pods, and their answers."""
+        self.evicted_until_ns, self._evictions_total = dict(state.evicted_until_ns), state.evictions_total
         self._waiting_pods = dict(state.waiting_pods)
         self.waiting_pods: Mapping[PodSource, tuple[Pod, ...]] = self._waiting_pods
-        self._orphans = dict(state.orphans)
-        self.orphans: Mapping[str, RuntimePodStatus] = self._orphans
+        self.orphans = dict(state.orphans)
+        """The running pods that no source lists."""
         self._effects: list[Effect] = []
         self._new_evictions: list[Eviction] = []
-        self._node_steps: list[NodeStep] = []
-        self.node_steps: Sequence[NodeStep] = self._node_steps
+        self.node_steps: list[NodeStep] = []
         self._changed_records: dict[str, PodRecord | None] = {}
         """Records of which a persistent field has changed, by uid; None: deleted."""
         self._changed_uids: set[str] = set()
@@ -110,7 +108,7 @@ class Iteration:
         self.node = node_step.state
         # A step that asks a device plugin for its preference is repeated with the answer; only that one is journalled.
         if not any(isinstance(action, GetPreferredAllocation) for action in node_step.actions):
-            self._node_steps.append(NodeStep(event, node_step))
+            self.node_steps.append(NodeStep(event, node_step))
         return node_step
 
     def set_node_labels(self, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> None:
@@ -123,14 +121,6 @@ class Iteration:
         if facts != config.facts:
             self.node = replace(self.node, config=config.with_facts(facts, config.managers))
 
-    def start_shutdown(self, reason: str) -> None:
-        """Rejects all pods from now on."""
-        self.shutdown_reason = reason
-
-    def set_eviction_state(self, eviction: EvictionState) -> None:
-        """Stores the eviction manager's state after a pass."""
-        self.eviction = eviction
-
     def add_eviction(self, eviction: Eviction, wait_until_ns: int) -> None:
         """Counts an eviction; until then no further pod is evicted while this one terminates.
 
@@ -138,7 +128,7 @@ class Iteration:
         """
         self._evictions_total += 1
         self._new_evictions.append(eviction)
-        self._evicted_until_ns[eviction.active_pod.uid] = wait_until_ns
+        self.evicted_until_ns[eviction.active_pod.uid] = wait_until_ns
 
     # ------------------------------------------------------------ effects
 
@@ -152,10 +142,6 @@ class Iteration:
         """Adds an event about a pod or one of its containers; an empty uid: about the node."""
         event = RecordEvent(uid=uid, is_warning=warning, reason=reason, message=message, container=container)
         self.add_effects(event)
-
-    def cancel_effect(self, uid: str) -> None:
-        """Stops the running effect of a pod."""
-        self.add_effects(CancelEffect(uid))
 
     # ------------------------------------------------------------ pods
 
@@ -177,10 +163,6 @@ class Iteration:
     def update_resources_of(self, uid: str) -> None:
         """Updates the pod's containers at the end of the iteration: allocations may have changed since their start."""
         self._uids_to_update.add(uid)
-
-    def remove_from_node(self, record: PodRecord) -> None:
-        """Releases what an ended pod held."""
-        self.step(PodRemoved(record.pod.uid))
 
     def delete_record(self, uid: str) -> None:
         """Deletes the record of a pod of which nothing is left."""
@@ -246,22 +228,9 @@ class Iteration:
         deferred, self.deferred = self.deferred, ()
         return deferred
 
-    def set_preference_query(self, uid: str, query: PreferenceQuery) -> None:
-        """Stores what device plugins were asked for a deferred pod, and their answers."""
-        self._preference_queries[uid] = query
-
     def take_preference_query(self, uid: str) -> PreferenceQuery:
         """Removes and returns a pod's query; a new one if there is none."""
-        return self._preference_queries.pop(uid, PreferenceQuery())
-
-    def set_orphans(self, orphans: Mapping[str, RuntimePodStatus]) -> None:
-        """Replaces the running pods that no source lists."""
-        self._orphans.clear()
-        self._orphans.update(orphans)
-
-    def take_orphan(self, uid: str) -> RuntimePodStatus | None:
-        """Removes and returns an orphan's status; None: no such orphan."""
-        return self._orphans.pop(uid, None)
+        return self.preference_queries.pop(uid, PreferenceQuery())
 
     # ------------------------------------------------------------ the end
 
@@ -283,7 +252,7 @@ class Iteration:
             self._update_containers(self._uids_to_update)
         changes = StateChanges(
             node=self.node,
-            node_steps=tuple(self._node_steps),
+            node_steps=tuple(self.node_steps),
             pods=self._changed_records,
             deferred=self.deferred if self.deferred != before.deferred else None,
             have_allocations_changed=allocations_changed,
@@ -310,40 +279,28 @@ class Iteration:
             pods=self.pods,
             deferred=self.deferred,
             preference_queries={
-                uid: self._preference_queries[uid] for uid in deferred_uids if uid in self._preference_queries
+                uid: self.preference_queries[uid] for uid in deferred_uids if uid in self.preference_queries
             },
             eviction=self.eviction,
             evictions_total=self._evictions_total,
             evicted_until_ns={
-                uid: until_ns for uid, until_ns in self._evicted_until_ns.items() if self._is_ending(uid)
+                uid: until_ns for uid, until_ns in self.evicted_until_ns.items() if self._is_ending(uid)
             },
             node_cgroups=cgroups,
             shutdown_reason=self.shutdown_reason,
             unready_sources=self.unready_sources,
             waiting_pods=self._waiting_pods,
             index=self._indexed.index(),
-            orphans=self._orphans,
+            orphans=self.orphans,
         )
 
     def _is_ending(self, uid: str) -> bool:
         return uid in self.pods and self.pods[uid].stage is PodStage.TERMINATING
 
 
-def _persistent_fields(record: PodRecord) -> object:
-    """The fields of a record that are persisted: few that change often."""
-    return (
-        record.pod,
-        record.stage,
-        record.status,
-        record.status_override,
-        record.grace_period_s,
-        record.is_in_source,
-        record.is_cleaned_up,
-        record.waits_for,
-        record.is_preempted,
-        record.back_offs,
-        record.has_started,
-        record.resizing,
-        record.manifest_uid,
-        record.pending_post_start_hooks,
-    )
+_persistent_fields = attrgetter(
+    *("pod", "stage", "status", "status_override", "grace_period_s", "is_in_source", "is_cleaned_up"),
+    *("waits_for", "is_preempted", "back_offs", "has_started", "resizing", "manifest_uid"),
+    "pending_post_start_hooks",
+)
+"""The fields of a record that are persisted: few that change often."""

@@ -113,9 +113,7 @@ def _back_off_events(record_before: PodRecord | None, record: PodRecord) -> Iter
 
 
 def _containers(record: PodRecord | None) -> tuple[RuntimeContainerStatus, ...]:
-    return (
-        record.runtime_status.containers if record is not None and record.runtime_status is not None else ()
-    )
+    return record.containers if record is not None else ()
 
 
 def _running(record: PodRecord | None) -> list[str]:

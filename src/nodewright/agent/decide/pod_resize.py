@@ -20,7 +20,6 @@ from nodewright.engine.node.actions import KillPod
 from nodewright.engine.node.events import PodResized
 from nodewright.engine.node.resize import ResizeAttempt, ResizeOutcome, api_server_rejection, resize_condition
 from nodewright.model.kubernetes.objects import Pod, PodStatus
-from nodewright.model.kubernetes.runtime_status import ContainerPhase
 
 RESIZE_ERROR = "ResizeError"
 """Reason of a failed resource update."""
@@ -195,16 +194,13 @@ def _start_resize(iteration: Iteration, record: PodRecord, attempt: ResizeAttemp
 
 def with_restarts(plan: PodActions, record: PodRecord) -> PodActions:
     """The plan plus the restarts of containers that a resize needs."""
-    runtime_status = record.runtime_status
-    if plan.kill_pod or plan.sandbox_attempt is not None or runtime_status is None:
+    if plan.kill_pod or plan.sandbox_attempt is not None:
         return plan
     ending = {kill.container.name for kill in plan.containers_to_kill}
     kills = [
         ContainerToKill(container=newest, reason=KillReason.CHANGED)
         for name in record.resizing.restarts
-        if name not in ending
-        and (newest := runtime_status.newest_attempt(name)) is not None
-        and newest.phase is ContainerPhase.RUNNING
+        if name not in ending and (newest := record.running_container(name)) is not None
     ]
     starts = (kill.container.name for kill in kills if kill.container.name not in plan.containers_to_start)
     return replace(

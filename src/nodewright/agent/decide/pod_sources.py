@@ -101,14 +101,13 @@ def apply_pod(iteration: Iteration, source: PodSource, pod: Pod) -> None:
         if known.is_in_source and known.stage in ADMITTED_STAGES:
             update_pod(iteration, known, pod)
         elif not known.is_in_source and source is not PodSource.CLUSTER:
-            _defer_restart(iteration, source, pod)
+            _defer_once(iteration, source, pod)
         return
     if awaits_preference(iteration, pod.uid):
         return
     same_name = iteration.records_named(pod.full_name)
     if any(record.stage is not PodStage.REJECTED for record in same_name):
-        if all(deferred.uid != pod.uid for _, deferred in iteration.deferred):
-            iteration.defer(source, pod)
+        _defer_once(iteration, source, pod)
         return
     _admit(iteration, source, pod)
 
@@ -130,7 +129,7 @@ def _end_cluster_pod(iteration: Iteration, pod: Pod, known: PodRecord | None) ->
             is_in_source=not is_deleted,
             status=pod.status,
             grace_period_s=grace_s,
-            runtime_status=iteration.take_orphan(pod.uid),
+            runtime_status=iteration.orphans.pop(pod.uid, None),
         )
         iteration.put_record(record)
     elif is_deleted and (known.is_in_source or is_shorter_grace(known, grace_s)):
@@ -146,8 +145,8 @@ def _end_cluster_pod(iteration: Iteration, pod: Pod, known: PodRecord | None) ->
         terminate_pod(iteration, pod.uid, None, None)
 
 
-def _defer_restart(iteration: Iteration, source: PodSource, pod: Pod) -> None:
-    """Keeps a pod that was removed and is back until its former self has ended.
+def _defer_once(iteration: Iteration, source: PodSource, pod: Pod) -> None:
+    """Keeps a pod until the pod of the same name, or its former self, has ended.
 
     Follows: v1.36, kubelet/pod_workers.go, UpdatePod: restartRequested.
     """
@@ -202,7 +201,7 @@ def _admit(iteration: Iteration, source: PodSource, pod: Pod) -> None:
     """Has the node decide on a pod."""
     memory = iteration.node.held.memory
     # An orphan is taken over once a source lists it.
-    runtime_status = iteration.take_orphan(pod.uid)
+    runtime_status = iteration.orphans.pop(pod.uid, None)
     record = PodRecord(
         pod=pod, source=source, stage=PodStage.REJECTED, memory=memory, runtime_status=runtime_status
     )
@@ -291,6 +290,6 @@ def delete_pod(iteration: Iteration, uid: str, grace_period_s: int | None) -> No
 
 def start_drain(iteration: Iteration, observation: DrainRequested) -> None:
     """Stops admitting pods and terminates the given ones."""
-    iteration.start_shutdown(observation.reason)
+    iteration.shutdown_reason = observation.reason
     for uid, grace_period_s in observation.grace_periods_s.items():
         terminate_pod(iteration, uid, observation.status_override, grace_period_s)

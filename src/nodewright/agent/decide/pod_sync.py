@@ -33,7 +33,6 @@ from nodewright.model.kubernetes.objects import Container, ContainerStateWaiting
 from nodewright.model.kubernetes.runtime_status import (
     ContainerPhase,
     RuntimeContainerStatus,
-    RuntimePodStatus,
 )
 from nodewright.model.values.duration import Duration
 from nodewright.model.values.instant import Instant
@@ -202,12 +201,7 @@ def _report_start(iteration: Iteration, record: PodRecord) -> PodRecord:
 
 def _next_attempt(record: PodRecord, name: str) -> int:
     """The number of the next attempt at a container; no number is used twice."""
-    runtime_status = record.runtime_status
-    attempts = (
-        [container.attempt + 1 for container in runtime_status.containers if container.name == name]
-        if runtime_status is not None
-        else []
-    )
+    attempts = [container.attempt + 1 for container in record.containers if container.name == name]
     statuses = (*record.status.container_statuses, *record.status.init_container_statuses)
     counts = [status.restart_count + bool(status.container_id) for status in statuses if status.name == name]
     return max((*attempts, *counts), default=0)
@@ -261,10 +255,9 @@ def _deadline_in_ns(record: PodRecord, wall_ns: int) -> int | None:
 
 
 def _last_end(record: PodRecord, name: str) -> RuntimeContainerStatus | None:
-    containers = record.runtime_status.containers if record.runtime_status is not None else ()
     ended = (
         container
-        for container in containers
+        for container in record.containers
         if container.name == name and container.phase is ContainerPhase.EXITED
     )
     return next(ended, None)
@@ -286,14 +279,11 @@ def _start_due_probes(iteration: Iteration, record: PodRecord) -> PodRecord:
     Follows: v1.36, kubelet/prober/prober_manager.go, StopLivenessAndStartup.
     """
     pod = record.pod
-    runtime_status = record.runtime_status or RuntimePodStatus(
-        uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name
-    )
     probes, next_probe_at_ns = dict(record.probes), dict[tuple[str, ProbeKind], int]()
     starting = containers_awaiting_hook(record)
     for container in (*pod.spec.init_containers, *pod.spec.containers):
-        running = runtime_status.newest_attempt(container.name)
-        if running is not None and running.phase is ContainerPhase.RUNNING and running not in starting:
+        running = record.running_container(container.name)
+        if running is not None and running not in starting:
             _start_container_probes(iteration, record, container, running, (probes, next_probe_at_ns))
     if probes == record.probes and next_probe_at_ns == record.next_probe_at_ns:
         return record

@@ -98,18 +98,11 @@ def _reported_runtime_status(record: PodRecord) -> RuntimePodStatus | None:
             containers.append(
                 container if started else replace(container, phase=ContainerPhase.RUNNING, finished_ns=0)
             )
-        elif container.phase is not ContainerPhase.CREATED or not _replaces(
-            container, runtime_status, replaced_ids
+        elif container.phase is not ContainerPhase.CREATED or not any(
+            other.id in replaced_ids and other.name == container.name for other in runtime_status.containers
         ):
             containers.append(container)
     return replace(runtime_status, containers=tuple(containers))
-
-
-def _replaces(
-    created: RuntimeContainerStatus, runtime_status: RuntimePodStatus, replaced_ids: set[str]
-) -> bool:
-    """Whether a container that was only created follows one of these."""
-    return any(other.id in replaced_ids and other.name == created.name for other in runtime_status.containers)
 
 
 def probe_results(record: PodRecord) -> ProbeResults:
@@ -131,14 +124,11 @@ def containers_awaiting_hook(record: PodRecord) -> tuple[RuntimeContainerStatus,
     Departs: the kubelet takes any container that runs when it starts for one with a completed hook; its documentation
         promises delivery at least once, so an interrupted hook is run again.
     """
-    if record.runtime_status is None or not record.pending_post_start_hooks:
-        return ()
-    newest = (record.runtime_status.newest_attempt(name) for name in record.pending_post_start_hooks)
+    running = (record.running_container(name) for name in record.pending_post_start_hooks)
     return tuple(
         status
-        for status in newest
+        for status in running
         if status is not None
-        and status.phase is ContainerPhase.RUNNING
         and status.attempt == record.pending_post_start_hooks[status.name]
         and has_post_start_hook(record.pod, status.name)
     )

@@ -92,7 +92,7 @@ def pending_updates(node: NodeState, record: PodRecord) -> tuple[UpdateContainer
     """The updates that the running containers of a pod have not received yet."""
     files, settings = _target_resources(node, record)
     updates = []
-    for status in record.runtime_status.containers if record.runtime_status is not None else ():
+    for status in record.containers:
         # The ids of containers that are just being started are not known yet.
         is_known = status.id in record.applied_resources or status.name not in record.starting_resources
         if status.phase is not ContainerPhase.RUNNING or status.name not in files or not is_known:

@@ -5,11 +5,12 @@ No further pod is evicted while an evicted pod terminates, unless that takes too
 
 from collections.abc import Mapping
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from nodewright.agent.decide.iteration import Iteration
 from nodewright.agent.rules.pod_status import NO_RESIZE, StatusOverride
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
+from nodewright.agent.state.effects import CancelEffect
 from nodewright.engine.node.actions import KillPod
 from nodewright.model.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
@@ -44,30 +45,16 @@ def kill_timeout_s(grace_period_s: int) -> int:
 
 
 def pending_evictions(
-    wait_until_ns: Mapping[str, int], pods: Mapping[str, PodRecord], now_ns: int
+    wait_until_ns: Mapping[str, int], pods: Mapping[str, PodRecord], now_ns: int, *, is_overdue: bool = False
 ) -> frozenset[str]:
-    """The uids of evicted pods that the node still waits for.
+    """The uids of evicted pods that the node still waits for; or of those that have not ended in time.
 
     Units: ``wait_until_ns`` and ``now_ns`` in nanoseconds on the monotonic clock.
     """
     return frozenset(
         uid
         for uid, until_ns in wait_until_ns.items()
-        if until_ns > now_ns and uid in pods and pods[uid].stage is PodStage.TERMINATING
-    )
-
-
-def overdue_evictions(
-    wait_until_ns: Mapping[str, int], pods: Mapping[str, PodRecord], now_ns: int
-) -> frozenset[str]:
-    """The uids of evicted pods that did not end in time: further pods may be evicted.
-
-    Departs: the kubelet would choose the same pod again and again.
-    """
-    return frozenset(
-        uid
-        for uid, until_ns in wait_until_ns.items()
-        if until_ns <= now_ns and uid in pods and pods[uid].stage is PodStage.TERMINATING
+        if (until_ns <= now_ns) is is_overdue and uid in pods and pods[uid].stage is PodStage.TERMINATING
     )
 
 
@@ -103,7 +90,7 @@ def terminate_pod(
     )
     iteration.put_record(record)
     if record.has_running_effect and (is_shorter or not was_terminating):
-        iteration.cancel_effect(uid)
+        iteration.add_effects(CancelEffect(uid))
 
 
 def is_shorter_grace(record: PodRecord, grace_period_s: int | None) -> bool:
@@ -118,10 +105,7 @@ def is_shorter_grace(record: PodRecord, grace_period_s: int | None) -> bool:
 
 def rejected_stage(record: PodRecord) -> PodStage:
     """The stage of a rejected pod: containers that run, as of a pod whose record was lost, are ended first."""
-    runtime_status = record.runtime_status
-    runs = runtime_status is not None and any(
-        container.phase is not ContainerPhase.EXITED for container in runtime_status.containers
-    )
+    runs = any(container.phase is not ContainerPhase.EXITED for container in record.containers)
     return PodStage.TERMINATING if runs else PodStage.REJECTED
 
 
@@ -141,13 +125,7 @@ def preempt_pod(iteration: Iteration, kill: KillPod) -> None:
 
 def preempted_status(kill: KillPod) -> StatusOverride:
     """The status of a preempted pod."""
-    status = kill.status
-    return StatusOverride(
-        phase=status.phase,
-        reason=status.reason,
-        message=status.message,
-        disruption_target=status.disruption_target,
-    )
+    return StatusOverride(**asdict(kill.status))
 
 
 def report_overdue_terminations(iteration: Iteration) -> None:

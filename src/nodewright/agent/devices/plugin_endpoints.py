@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -26,12 +27,8 @@ from nodewright.model.reasons.devices import PreferenceWanted
 from nodewright.model.values.idset import NUMASet
 
 T = TypeVar("T")
-CONNECT_TIMEOUT_S, PREFERRED_ALLOCATION_TIMEOUT_S, ALLOCATE_TIMEOUT_S, PRE_START_TIMEOUT_S = (
-    10.0,
-    10.0,
-    30.0,
-    30.0,
-)
+CONNECT_TIMEOUT_S, PREFERRED_ALLOCATION_TIMEOUT_S = 10.0, 10.0
+ALLOCATE_TIMEOUT_S, PRE_START_TIMEOUT_S = 30.0, 30.0
 """Time limits: of the connection, of GetPreferredAllocation, of Allocate, and of PreStartContainer."""
 ENDPOINT_STOP_GRACE_PERIOD_S = 300.0
 """How long the node still has a resource after its plugin stopped.
@@ -50,12 +47,8 @@ class _Endpoint:
     def __init__(
         self, registration: PluginRegistration, client: DevicePluginClient, options: DevicePluginOptions
     ) -> None:
-        self.registration, self.resource, self.client, self.options = (
-            registration,
-            registration.resource,
-            client,
-            options,
-        )
+        self.registration, self.resource = registration, registration.resource
+        self.client, self.options = client, options
         self.devices: tuple[Device, ...] | None = None
         """The devices last listed by it or its predecessor; None: none yet."""
         self.is_stopped = False
@@ -77,13 +70,8 @@ class PluginEndpoints:
         numa: NUMASet,
     ) -> None:
         """``numa`` are the machine's NUMA nodes."""
-        self._connect, self._clock, self._observe, self._record_event, self._numa = (
-            connect,
-            clock,
-            observe,
-            record_event,
-            numa,
-        )
+        self._connect, self._clock, self._numa = connect, clock, numa
+        self._observe, self._record_event = observe, record_event
         self._endpoints: dict[str, _Endpoint] = {}
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._connecting = 0
@@ -261,19 +249,14 @@ class PluginEndpoints:
     async def preferred_allocation(self, query: PreferenceWanted) -> tuple[str, ...]:
         """As `DevicePlugins`, within `PREFERRED_ALLOCATION_TIMEOUT_S`."""
         endpoint = self._running_endpoint(query.resource)
-        return await self._with_timeout(
-            "GetPreferredAllocation",
-            endpoint,
-            endpoint.client.preferred_allocation(query),
-            PREFERRED_ALLOCATION_TIMEOUT_S,
-        )
+        call, limit_s = endpoint.client.preferred_allocation(query), PREFERRED_ALLOCATION_TIMEOUT_S
+        return await rpc_within(self._clock, "GetPreferredAllocation", query.resource, call, limit_s)
 
     async def allocate(self, resource: str, devices: tuple[str, ...]) -> bytes:
         """As `DevicePlugins`, within `ALLOCATE_TIMEOUT_S`."""
         endpoint = self._running_endpoint(resource)
-        return await self._with_timeout(
-            "Allocate", endpoint, endpoint.client.allocate(devices), ALLOCATE_TIMEOUT_S
-        )
+        call = endpoint.client.allocate(devices)
+        return await rpc_within(self._clock, "Allocate", resource, call, ALLOCATE_TIMEOUT_S)
 
     async def pre_start_container(self, resource: str, devices: tuple[str, ...]) -> None:
         """As `DevicePlugins`, within `PRE_START_TIMEOUT_S`, if the plugin requires the call.
@@ -288,7 +271,7 @@ class PluginEndpoints:
             return
         try:
             call = self._running_endpoint(resource).client.pre_start_container(devices)
-            await self._with_timeout("PreStartContainer", endpoint, call, PRE_START_TIMEOUT_S)
+            await rpc_within(self._clock, "PreStartContainer", resource, call, PRE_START_TIMEOUT_S)
         except HostError as error:
             text = f"device plugin PreStartContainer rpc failed with err: {error.error}"
             raise HostError(error.operation, error.place, text) from None
@@ -301,14 +284,19 @@ class PluginEndpoints:
             raise HostError("ask", resource, f"endpoint {resource} has been stopped")
         return endpoint
 
-    async def _with_timeout(
-        self, rpc: str, endpoint: _Endpoint, call: Coroutine[Any, Any, T], limit_s: float
-    ) -> T:
-        try:
-            return await with_timeout(self._clock, rpc, call, limit_s)
-        except TimeoutError:
-            text = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
-            raise HostError(rpc, endpoint.resource, text) from None
+
+async def rpc_within(
+    clock: Clock, rpc: str, place: Path | str, call: Coroutine[Any, Any, T], limit_s: float
+) -> T:
+    """The answer of a plugin.
+
+    Errors: HostError, also at the limit.
+    """
+    try:
+        return await with_timeout(clock, rpc, call, limit_s)
+    except TimeoutError:
+        text = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+        raise HostError(rpc, str(place), text) from None
 
 
 class _ReportThrottle:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from nodewright.agent.devices.plugin_endpoints import CONNECT_TIMEOUT_S, PluginEndpoints
+from nodewright.agent.devices.plugin_endpoints import CONNECT_TIMEOUT_S, PluginEndpoints, rpc_within
 from nodewright.agent.devices.protocols import (
     PluginRegistration,
     PluginRegistrationClient,
@@ -16,7 +16,7 @@ from nodewright.agent.devices.protocols import (
 )
 from nodewright.agent.devices.registration import plugin_info_error, registration
 from nodewright.cluster.tasks.supervision import error_text
-from nodewright.cluster.tasks.timing import Clock, with_timeout
+from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.files.directory_watch import DirectoryWatch
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.recorded_events import RecordEvent
@@ -171,7 +171,7 @@ class PluginWatcher:
         """
         client = self._connect(socket)
         try:
-            info = await self._with_timeout("GetInfo", socket, client.get_info())
+            info = await self._within_limit("GetInfo", socket, client.get_info())
             rejection = plugin_info_error(info, socket)
             registered = registration(info, socket)
             if not rejection:
@@ -181,12 +181,12 @@ class PluginWatcher:
                     rejection = f"RegisterPlugin error -- plugin registration failed with err: {error}"
             if rejection:
                 with suppress(HostError):
-                    await self._with_timeout(
+                    await self._within_limit(
                         "NotifyRegistrationStatus", socket, client.notify_registration_status(rejection)
                     )
                 raise PluginRegistrationError(rejection)
             try:
-                await self._with_timeout(
+                await self._within_limit(
                     "NotifyRegistrationStatus", socket, client.notify_registration_status("")
                 )
             except HostError:
@@ -196,12 +196,8 @@ class PluginWatcher:
             await client.close()
         return registered
 
-    async def _with_timeout(self, rpc: str, socket: Path, call: Coroutine[Any, Any, T]) -> T:
-        try:
-            return await with_timeout(self._clock, rpc, call, CONNECT_TIMEOUT_S)
-        except TimeoutError:
-            text = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
-            raise HostError(rpc, str(socket), text) from None
+    async def _within_limit(self, rpc: str, socket: Path, call: Coroutine[Any, Any, T]) -> T:
+        return await rpc_within(self._clock, rpc, socket, call, CONNECT_TIMEOUT_S)
 
     def _warn(self, reason: str, message: str) -> None:
         self._record_event(RecordEvent.warning(reason, message))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from nodewright.agent.host.host_errors import host_errors
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.errors import HostError
 
@@ -110,10 +111,8 @@ class DescriptorBudget:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if limit == resource.RLIM_INFINITY:
             return
-        try:
+        with host_errors(operation, place):
             used = sum(1 for _ in Path("/proc/self/fd").iterdir())
-        except OSError as error:
-            raise HostError(operation, place, error.strerror or str(error)) from None
         if used + RESERVED_DESCRIPTORS + (self._starting + 1) * _DESCRIPTORS_OF_START > limit:
             raise HostError(
                 operation,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from nodewright.agent.host.host_errors import host_errors
 from nodewright.agent.host.process_kill import cgroup_pids, file_text, kill_all, pids_by_group, thaw_all
 from nodewright.documents.files.cgroup_files import CGROUP_ROOT, CONTROLLERS_FILE, is_unified
 from nodewright.documents.files.file_store import try_flock
@@ -64,11 +65,9 @@ class CgroupFS:
         """
         self._create(self.root)
         (directory, *_) = self._directories(self.root)
-        try:
+        with host_errors("lock cgroup", self.root):
             self._lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             is_ours = try_flock(self._lock)
-        except OSError as error:
-            raise HostError("lock cgroup", self.root, error.strerror or str(error)) from None
         if not is_ours:
             error_text = "another agent uses it: give one of them another --cgroup-root"
             raise HostError("use cgroup", self.root, error_text)
@@ -175,10 +174,8 @@ class CgroupFS:
             return
         container_directory = freezer / path.strip("/")
         exec_directory = container_directory / name
-        try:
+        with host_errors("make cgroup", f"{path}/{name}"):
             exec_directory.mkdir(exist_ok=True)
-        except OSError as error:
-            raise HostError("make cgroup", f"{path}/{name}", error.strerror or str(error)) from None
         directories = [
             exec_directory if directory == container_directory else directory
             for directory in self._directories(path)
@@ -258,10 +255,8 @@ class CgroupFS:
             )
             if not is_complete:
                 has_created = True
-                try:
+                with host_errors("make cgroup", path):
                     self._create_path(root, path)
-                except OSError as error:
-                    raise HostError("make cgroup", path, error.strerror or str(error)) from None
         return has_created
 
     def _create_path(self, root: Path, path: str) -> None:

@@ -7,9 +7,9 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from nodewright.agent.host.host_errors import host_errors
 from nodewright.agent.host.ports import STDERR, STDOUT
 from nodewright.documents.files.regular_files import open_regular_file
-from nodewright.model.errors import HostError
 
 _BLOCK_BYTES = 1 << 16
 _POLL_PERIOD_S = 0.1
@@ -103,10 +103,8 @@ def line_text(line: bytes, options: LogOptions) -> bytes:
 
 
 def _open(path: Path) -> BinaryIO:
-    try:
+    with host_errors("read log", path):
         return open_regular_file(path)
-    except OSError as error:
-        raise HostError("read log", str(path), error.strerror or str(error)) from None
 
 
 def _was_rotated(path: Path, file: BinaryIO) -> bool:

@@ -109,7 +109,7 @@ def cgroup_counters(cgroups: CgroupManager, path: str) -> CgroupCounters | None:
     return CgroupCounters(
         at_ns=time.time_ns(),
         cpu=_cpu_v2(files) if is_v2 else _cpu_v1(files),
-        memory=_memory_v2(files) if is_v2 else _memory_v1(files),
+        memory=_memory(files, cgroups.version),
         devices=_devices_v2(files) if is_v2 else _devices_v1(files),
         threads=_number(files, "pids.current"),
         max_threads=int(max_threads) if max_threads.isdecimal() else 0,
@@ -121,7 +121,44 @@ def memory_counters(cgroups: CgroupManager, path: str) -> MemoryCounters | None:
     files = cgroups.read_files(path, _MEMORY_FILES[cgroups.version])
     if files is None:
         return None
-    return _memory_v2(files) if cgroups.version == 2 else _memory_v1(files)
+    return _memory(files, cgroups.version)
+
+
+_STAT_KEYS = {
+    "cache_bytes": ("total_cache", "file"),
+    "rss_bytes": ("total_rss", "anon"),
+    "mapped_bytes": ("total_mapped_file", "file_mapped"),
+    "active_file_bytes": ("total_active_file", "active_file"),
+    "inactive_file_bytes": ("total_inactive_file", "inactive_file"),
+    "page_faults": ("total_pgfault", "pgfault"),
+    "major_page_faults": ("total_pgmajfault", "pgmajfault"),
+}
+"""The keys of `memory.stat` in version 1 and 2."""
+_NUMBER_FILES = {
+    "usage_bytes": ("memory.usage_in_bytes", "memory.current"),
+    "max_usage_bytes": ("memory.max_usage_in_bytes", "memory.peak"),
+}
+_LIMIT_FILES = {
+    "limit_bytes": ("memory.limit_in_bytes", "memory.max"),
+    "swap_limit_bytes": ("memory.memsw.limit_in_bytes", "memory.swap.max"),
+    "reservation_bytes": ("memory.soft_limit_in_bytes", "memory.min"),
+}
+
+
+def _memory(files: Mapping[str, str], version: int) -> MemoryCounters:
+    stat = flat_keyed_values(files.get("memory.stat", ""))
+    amounts = {field: stat.get(keys[version - 1], 0) for field, keys in _STAT_KEYS.items()}
+    amounts |= {field: _number(files, names[version - 1]) for field, names in _NUMBER_FILES.items()}
+    amounts |= {field: _limit(files, names[version - 1]) for field, names in _LIMIT_FILES.items()}
+    events = flat_keyed_values(files.get("memory.oom_control" if version == 1 else "memory.events", ""))
+    return MemoryCounters(
+        **amounts,
+        working_set_bytes=max(amounts["usage_bytes"] - amounts["inactive_file_bytes"], 0),
+        swap_bytes=stat.get("total_swap", 0) if version == 1 else _number(files, "memory.swap.current"),
+        kernel_bytes=_number(files, "memory.kmem.usage_in_bytes") if version == 1 else stat.get("kernel", 0),
+        limit_hits=_number(files, "memory.failcnt") if version == 1 else events.get("max", 0),
+        oom_kills=events.get("oom_kill", 0),
+    )
 
 
 # ---------------------------------------------------------------- version 1
@@ -140,30 +177,6 @@ def _cpu_v1(files: Mapping[str, str]) -> CPUCounters:
         shares=_number(files, "cpu.shares"),
         period_us=_number(files, "cpu.cfs_period_us") or CFS_PERIOD,
         quota_us=_number(files, "cpu.cfs_quota_us"),
-    )
-
-
-def _memory_v1(files: Mapping[str, str]) -> MemoryCounters:
-    stat = flat_keyed_values(files.get("memory.stat", ""))
-    usage, inactive = _number(files, "memory.usage_in_bytes"), stat.get("total_inactive_file", 0)
-    return MemoryCounters(
-        usage_bytes=usage,
-        max_usage_bytes=_number(files, "memory.max_usage_in_bytes"),
-        working_set_bytes=max(usage - inactive, 0),
-        cache_bytes=stat.get("total_cache", 0),
-        rss_bytes=stat.get("total_rss", 0),
-        mapped_bytes=stat.get("total_mapped_file", 0),
-        swap_bytes=stat.get("total_swap", 0),
-        kernel_bytes=_number(files, "memory.kmem.usage_in_bytes"),
-        active_file_bytes=stat.get("total_active_file", 0),
-        inactive_file_bytes=inactive,
-        page_faults=stat.get("total_pgfault", 0),
-        major_page_faults=stat.get("total_pgmajfault", 0),
-        limit_hits=_number(files, "memory.failcnt"),
-        oom_kills=flat_keyed_values(files.get("memory.oom_control", "")).get("oom_kill", 0),
-        limit_bytes=_limit(files, "memory.limit_in_bytes"),
-        swap_limit_bytes=_limit(files, "memory.memsw.limit_in_bytes"),
-        reservation_bytes=_limit(files, "memory.soft_limit_in_bytes"),
     )
 
 
@@ -201,30 +214,6 @@ def _cpu_v2(files: Mapping[str, str]) -> CPUCounters:
         shares=weight_to_shares(Weight(weight)) if weight else 0,
         period_us=int(period) if period.isdecimal() else CFS_PERIOD,
         quota_us=int(quota) if quota.isdecimal() else 0,
-    )
-
-
-def _memory_v2(files: Mapping[str, str]) -> MemoryCounters:
-    stat, events = (flat_keyed_values(files.get(name, "")) for name in ("memory.stat", "memory.events"))
-    usage, inactive = _number(files, "memory.current"), stat.get("inactive_file", 0)
-    return MemoryCounters(
-        usage_bytes=usage,
-        max_usage_bytes=_number(files, "memory.peak"),
-        working_set_bytes=max(usage - inactive, 0),
-        cache_bytes=stat.get("file", 0),
-        rss_bytes=stat.get("anon", 0),
-        mapped_bytes=stat.get("file_mapped", 0),
-        swap_bytes=_number(files, "memory.swap.current"),
-        kernel_bytes=stat.get("kernel", 0),
-        active_file_bytes=stat.get("active_file", 0),
-        inactive_file_bytes=inactive,
-        page_faults=stat.get("pgfault", 0),
-        major_page_faults=stat.get("pgmajfault", 0),
-        limit_hits=events.get("max", 0),
-        oom_kills=events.get("oom_kill", 0),
-        limit_bytes=_limit(files, "memory.max"),
-        swap_limit_bytes=_limit(files, "memory.swap.max"),
-        reservation_bytes=_limit(files, "memory.min"),
     )
 
 
@@ -273,7 +262,7 @@ class ProcessCounters(msgspec.Struct, frozen=True, kw_only=True):
     """The soft limit of the oldest process; 0: not known."""
 
 
-class InterfaceCounters(msgspec.Struct, frozen=True, kw_only=True):
+class InterfaceCounters(msgspec.Struct, frozen=True):
     """The traffic of a network interface since its creation.
 
     Units: bytes; packets.
@@ -311,19 +300,7 @@ def interface_counters(pid: int, proc: Path = _PROC) -> tuple[InterfaceCounters,
     for name, _, rest in rows:
         fields = [int(field) for field in rest.split()]
         if len(fields) >= 16 and name.strip() != _LOOPBACK:
-            counters.append(
-                InterfaceCounters(
-                    name=name.strip(),
-                    received_bytes=fields[0],
-                    received_packets=fields[1],
-                    receive_errors=fields[2],
-                    received_dropped=fields[3],
-                    sent_bytes=fields[8],
-                    sent_packets=fields[9],
-                    send_errors=fields[10],
-                    sent_dropped=fields[11],
-                )
-            )
+            counters.append(InterfaceCounters(name.strip(), *fields[:4], *fields[8:12]))
     return tuple(counters)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from nodewright.agent.host.host_errors import host_errors
 from nodewright.agent.host.ports import THRESHOLD_NOTIFICATION
 from nodewright.documents.files.cgroup_files import CGROUP_ROOT, STAT, is_unified, memory_file_names
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
@@ -135,15 +136,8 @@ class HostStatsProvider:
 
     def close(self) -> None:
         """Closes all files."""
-        for file in (
-            self._meminfo,
-            self._loadavg,
-            self._root,
-            self._pods_used,
-            self._pods_limit,
-            self._pods_stat,
-        ):
-            if file is not None:
+        for file in vars(self).values():
+            if isinstance(file, PolledFile):
                 file.close()
 
     def _memory(self, meminfo: bytes, at: Instant) -> MemoryStats:
@@ -211,10 +205,8 @@ def _filesystem(path: Path) -> tuple[FsStats, int]:
     """Usage and device of the file system of a path, which need not exist yet."""
     existing = next(parent for parent in (path, *path.parents) if parent.exists())
     at = Instant(time.monotonic_ns())
-    try:
+    with host_errors("read the file system of", existing):
         statvfs, device = os.statvfs(existing), existing.stat().st_dev
-    except OSError as error:
-        raise HostError("read the file system of", str(existing), error.strerror or str(error)) from None
     stats = FsStats(
         time=at,
         available_bytes=statvfs.f_bavail * statvfs.f_frsize,
@@ -398,8 +390,6 @@ class PodDirectories(msgspec.Struct, frozen=True, kw_only=True):
     """Local volumes, by name."""
     logs: Mapping[str, Path] = {}
     """Container logs, by container name."""
-    writable_layers: Mapping[str, Path] = {}
-    """Writable layers, by container name."""
 
 
 class DiskStorageStats:
@@ -409,7 +399,7 @@ class DiskStorageStats:
         self._directories = directories
 
     def pod_usage(self, pod: Pod) -> PodStats:
-        """The usage of the pod's local volumes, and of its containers' logs and writable layers.
+        """The usage of the pod's local volumes, and of its containers' logs.
 
         Follows: v1.36, pkg/kubelet/stats/helper.go, calcEphemeralStorage.
         """
@@ -417,8 +407,7 @@ class DiskStorageStats:
         at = Instant(time.monotonic_ns())
         volumes = {name: directory_usage(path) for name, path in directories.volumes.items()}
         logs = {name: directory_usage(path) for name, path in directories.logs.items()}
-        layers = {name: directory_usage(path) for name, path in directories.writable_layers.items()}
-        usages = (*volumes.values(), *logs.values(), *layers.values())
+        usages = (*volumes.values(), *logs.values())
         total = (sum(used_bytes for used_bytes, _ in usages), sum(inodes for _, inodes in usages))
         return PodStats(
             pod_ref=PodReference(name=pod.metadata.name, namespace=pod.metadata.namespace, uid=pod.uid),
@@ -427,10 +416,7 @@ class DiskStorageStats:
                 for name, (used_bytes, inodes) in volumes.items()
             ),
             containers=tuple(
-                ContainerStats(
-                    name=name, logs=_fs_stats(logs.get(name), at), rootfs=_fs_stats(layers.get(name), at)
-                )
-                for name in dict.fromkeys((*logs, *layers))
+                ContainerStats(name=name, logs=_fs_stats(usage, at)) for name, usage in logs.items()
             ),
             ephemeral_storage=_fs_stats(total, at),
         )
@@ -468,5 +454,5 @@ def directory_usage(path: Path) -> tuple[int, int]:
     return used * BLOCK_BYTES, len(inodes)
 
 
-def _fs_stats(usage: tuple[int, int] | None, at: Instant) -> FsStats | None:
-    return None if usage is None else FsStats(time=at, used_bytes=usage[0], inodes_used=usage[1])
+def _fs_stats(usage: tuple[int, int], at: Instant) -> FsStats:
+    return FsStats(time=at, used_bytes=usage[0], inodes_used=usage[1])

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from nodewright.agent.host.host_errors import host_errors
 from nodewright.agent.rules.volume_payload import FileContent
 from nodewright.documents.files.openat2 import (
     c_library,
@@ -185,12 +186,8 @@ class Volumes:
         """
         path = self.pod_directory(uid)
         self.make_directory(path, CLOSED)
-        try:
+        with host_errors("give containers of other users access to", path):
             admit_users(path, users)
-        except OSError as error:
-            raise HostError(
-                "give containers of other users access to", str(path), _error_text(error)
-            ) from None
 
     def set_up_empty_dir(
         self, uid: str, volume: Mapping[str, Any], group: int | None, size_bytes: int
@@ -242,13 +239,13 @@ class Volumes:
         path, path_type = Path(source.get("path") or ""), source.get("type") or ""
         if "\0" in str(path):
             raise VolumeError("the path contains a NUL character")
-        if path_type and path_type.removesuffix("OrCreate") not in _PATH_TYPE_TEXTS:
+        if path_type and path_type.removesuffix("OrCreate") not in _PATH_TYPES:
             raise VolumeError(f"{path_type} is an invalid volume type")
         if path_type.endswith("OrCreate") and not path.exists():
             _create(path, is_directory=path_type.startswith("Directory"))
         path_type = path_type.removesuffix("OrCreate")
         if path_type and not _is_of_type(path, path_type):
-            raise VolumeError(f"hostPath type check failed: {path} is not {_PATH_TYPE_TEXTS[path_type]}")
+            raise VolumeError(f"hostPath type check failed: {path} is not {_PATH_TYPES[path_type][1]}")
         return path
 
     def prepare_subpath(self, uid: str, volume: Path, path: str, target: tuple[str, str, int]) -> Path:
@@ -297,10 +294,8 @@ class Volumes:
         mount_points = mount_points_below(directory)
         if mount_points:
             raise HostError("remove", str(directory), f"something is mounted at {mount_points[0]}")
-        try:
+        with host_errors("remove", directory):
             shutil.rmtree(directory)
-        except OSError as error:
-            raise HostError("remove", str(directory), error.strerror or str(error)) from None
 
     def make_directory(self, path: Path, mode: int) -> None:
         """Creates a directory below the root if needed, with this mode regardless of the umask.
@@ -340,37 +335,28 @@ def _set_group(path: Path, group: int | None) -> None:
         raise HostError("change the owner of", str(path), _error_text(error)) from None
 
 
-_PATH_TYPE_TEXTS = {
-    "Directory": "a directory",
-    "File": "a file",
-    "Socket": "a socket file",
-    "CharDevice": "a character device",
-    "BlockDevice": "a block device",
-}
-_PATH_TYPE_CHECKS = {
-    "Directory": Path.is_dir,
-    "File": Path.is_file,
-    "Socket": Path.is_socket,
-    "CharDevice": Path.is_char_device,
-    "BlockDevice": Path.is_block_device,
+_PATH_TYPES = {
+    "Directory": (Path.is_dir, "a directory"),
+    "File": (Path.is_file, "a file"),
+    "Socket": (Path.is_socket, "a socket file"),
+    "CharDevice": (Path.is_char_device, "a character device"),
+    "BlockDevice": (Path.is_block_device, "a block device"),
 }
 
 
 def _is_of_type(path: Path, path_type: str) -> bool:
     try:
-        return _PATH_TYPE_CHECKS[path_type](path)
+        return _PATH_TYPES[path_type][0](path)
     except OSError:
         return False
 
 
 def _create(path: Path, *, is_directory: bool) -> None:
-    try:
+    with host_errors("make", path):
         if is_directory:
             path.mkdir(0o755, parents=True)
         else:
             path.touch(0o644)
-    except OSError as error:
-        raise HostError("make", str(path), _error_text(error)) from None
 
 
 # ---------------------------------------------------------------- mounts
@@ -406,10 +392,8 @@ class KernelMounter:
 
 def mount_points_below(directory: Path) -> list[str]:
     """The mount points at a directory and below it, outer before inner."""
-    try:
+    with host_errors("read", "/proc/self/mountinfo"):
         lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
-    except OSError as error:
-        raise HostError("read", "/proc/self/mountinfo", error.strerror or str(error)) from None
     mount_points = [_unescaped(line.split(" ")[4]) for line in lines]
     root = str(directory)
     return sorted(path for path in mount_points if path == root or path.startswith(f"{root}/"))

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from nodewright.agent.host.host_errors import host_errors
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.objects.object_names import name_selector
@@ -146,12 +147,10 @@ class CertificateStore:
             raise HostError("replace", str(self.path), "it is no symbolic link")
         write_atomically(path, pair)
         updated = self._directory / f"{self._prefix}-updated.pem"
-        try:
+        with host_errors("replace", self.path):
             updated.unlink(missing_ok=True)
             updated.symlink_to(path.absolute())
             updated.replace(self.path)
-        except OSError as error:
-            raise HostError("replace", str(self.path), error.strerror or str(error)) from None
         self.forget_pending_key()
         return facts
 
@@ -178,10 +177,8 @@ class CertificateStore:
         return self._directory / f"{self._prefix}.key.tmp"
 
     def _make_directory(self) -> None:
-        try:
+        with host_errors("make", self._directory):
             self._directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-        except OSError as error:
-            raise HostError("make", os.fspath(self._directory), error.strerror or str(error)) from None
 
 
 _CHECK_S = 10.0
@@ -348,26 +345,18 @@ class CertificateCounts:
     def _families(
         self, left_s: float | None
     ) -> Iterator[tuple[MetricFamily, Sequence[MetricSample | MetricHistogram]]]:
-        ttl = MetricFamily(
-            f"kubelet_certificate_manager_{self.kind}_ttl_seconds",
-            MetricType.GAUGE,
-            f"Time until the {self.kind} certificate expires, in seconds; +Inf without one.",
-        )
-        yield ttl, [MetricSample((), float("inf") if left_s is None else int(left_s))]
-        errors = MetricFamily(
-            _RENEW_ERRORS[self.kind],
-            MetricType.COUNTER,
-            f"Failed requests for a {self.kind} certificate.",
-        )
-        yield errors, [MetricSample((), self.renew_errors)]
+        name = f"kubelet_certificate_manager_{self.kind}_ttl_seconds"
+        about = f"Time until the {self.kind} certificate expires, in seconds; +Inf without one."
+        left = [MetricSample((), float("inf") if left_s is None else int(left_s))]
+        yield MetricFamily(name, MetricType.GAUGE, about), left
+        about = f"Failed requests for a {self.kind} certificate."
+        errors = [MetricSample((), self.renew_errors)]
+        yield MetricFamily(_RENEW_ERRORS[self.kind], MetricType.COUNTER, about), errors
         if self.kind != _CLIENT:
-            rotations = MetricFamily(
-                "kubelet_certificate_manager_server_rotation_seconds",
-                MetricType.HISTOGRAM,
-                "For how long replaced certificates had been valid, in seconds.",
-            )
-            buckets = self.rotations
-            yield rotations, [MetricHistogram((), buckets.bounds, buckets.counts, buckets.total)]
+            name = "kubelet_certificate_manager_server_rotation_seconds"
+            about, buckets = "For how long replaced certificates had been valid, in seconds.", self.rotations
+            rotations = [MetricHistogram((), buckets.bounds, buckets.counts, buckets.total)]
+            yield MetricFamily(name, MetricType.HISTOGRAM, about), rotations
 
 
 CLIENT, SERVER = "kubelet-client", "kubelet-server"
@@ -506,7 +495,8 @@ def certificate_facts(pem: bytes) -> CertificateFacts | None:
     try:
         certificate = x509.load_pem_x509_certificates(pem)[0]
         if b"PRIVATE KEY-----" in pem:
-            key = serialization.load_pem_private_key(pem[_key_start(pem) :], None)
+            start = pem.rindex(b"-----BEGIN", 0, pem.index(b"PRIVATE KEY-----") + 1)
+            key = serialization.load_pem_private_key(pem[start:], None)
             if key.public_key() != certificate.public_key():
                 return None
     except (ValueError, TypeError, IndexError):
@@ -526,10 +516,6 @@ def expiry_s(pem: bytes) -> float | None:
         return None
     ends: list[dt.datetime] = [certificate.not_valid_after_utc for certificate in certificates]
     return min(end.timestamp() for end in ends)
-
-
-def _key_start(pem: bytes) -> int:
-    return pem.rindex(b"-----BEGIN", 0, pem.index(b"PRIVATE KEY-----") + 1)
 
 
 def _private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:

@@ -20,17 +20,10 @@ from nodewright.model.values.quantity import Quantity
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 _DEFAULT_LABELS = (
-    HOSTNAME_LABEL,
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-    "node.kubernetes.io/instance-type",
-    "beta.kubernetes.io/instance-type",
-    "kubernetes.io/os",
-    "kubernetes.io/arch",
-    "beta.kubernetes.io/os",
-    "beta.kubernetes.io/arch",
+    *(HOSTNAME_LABEL, "topology.kubernetes.io/zone", "topology.kubernetes.io/region"),
+    *("failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"),
+    *("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type", "kubernetes.io/os"),
+    *("kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch"),
 )
 """The labels that are also corrected on an existing object."""
 ATTACH_DETACH_ANNOTATION = "volumes.kubernetes.io/controller-managed-attach-detach"

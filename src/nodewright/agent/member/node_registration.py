@@ -184,10 +184,7 @@ class NodeRegistration:
             else:
                 self._last_error = ""
                 break
-        return any(
-            condition["type"] == "Ready" and condition["status"] == "True"
-            for condition in status.get("conditions") or ()
-        )
+        return _ready_status({"status": status}) == "True"
 
     async def _report_status(self, node: dict[str, Any], status: dict[str, Any]) -> None:
         labels = dict((node.get("metadata") or {}).get("labels") or {})

@@ -15,15 +15,8 @@ from nodewright.model.kubernetes.objects import Affinity, NodeAffinity, NodeSele
 _PROTECTION = "kubernetes.io/pvc-protection"
 _OTHER_FIELDS = frozenset(
     {
-        "accessModes",
-        "capacity",
-        "claimRef",
-        "mountOptions",
-        "nodeAffinity",
-        "persistentVolumeReclaimPolicy",
-        "storageClassName",
-        "volumeAttributesClassName",
-        "volumeMode",
+        *("accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity"),
+        *("persistentVolumeReclaimPolicy", "storageClassName", "volumeAttributesClassName", "volumeMode"),
     }
 )
 """The fields of a PersistentVolume's spec besides its source."""

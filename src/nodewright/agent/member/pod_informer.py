@@ -39,7 +39,7 @@ class PodInformer:
         """Called with the uid of each object that has changed; empty: any of them."""
         self._pods: dict[str, Pod] = {}
         self._relevant: dict[str, tuple[Pod, bool]] = {}
-        self._has_started = self._has_published = self._is_scheduled = False
+        self._has_started = self.has_published = self._is_scheduled = False
         reflector.on_change = self.apply_change
 
     def start(self) -> None:
@@ -48,16 +48,11 @@ class PodInformer:
         self._publish()
         self.on_object("")
 
-    @property
-    def has_published(self) -> bool:
-        """Whether the loop has got a whole list."""
-        return self._has_published
-
     def apply_change(self, uid: str) -> None:
         """Decodes a changed object; publishes the list if the change matters to the loop."""
         uids = [uid] if uid else sorted({*self._pods, *self._reflector.objects})
         matters = [self._decode(changed) for changed in uids]
-        if any(matters) or not self._has_published:
+        if any(matters) or not self.has_published:
             self._schedule()
         self.on_object(uid)
 
@@ -100,7 +95,7 @@ class PodInformer:
     def _publish(self) -> None:
         self._is_scheduled = False
         if self._has_started and self._reflector.has_listed:
-            self._has_published = True
+            self.has_published = True
             self._observe(SourcePodsListed(PodSource.CLUSTER, tuple(self._pods.values())))
 
 

@@ -192,16 +192,8 @@ def _own_object(record: PodRecord) -> str:
 
 TERMINAL_PHASES = ("Succeeded", "Failed")
 _OWNED_FIELDS = (
-    "phase",
-    "reason",
-    "message",
-    "conditions",
-    "containerStatuses",
-    "initContainerStatuses",
-    "ephemeralContainerStatuses",
-    "resources",
-    "allocatedResources",
-    "resize",
+    *("phase", "reason", "message", "conditions", "containerStatuses", "initContainerStatuses"),
+    *("ephemeralContainerStatuses", "resources", "allocatedResources", "resize"),
 )
 """The fields that the agent clears when it has nothing for them; addresses of ended pods stay, as with a kubelet."""
 _CONTAINER_FIELDS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
@@ -224,10 +216,7 @@ _LOST_CONTAINER = {
 
 def may_run(record: PodRecord) -> bool:
     """Whether a container of the pod may run, or may be started."""
-    runtime_status = record.runtime_status
-    has_running = runtime_status is not None and any(
-        container.phase is not ContainerPhase.EXITED for container in runtime_status.containers
-    )
+    has_running = any(container.phase is not ContainerPhase.EXITED for container in record.containers)
     return has_running or record.stage not in (PodStage.TERMINATED, PodStage.REJECTED)
 
 
@@ -245,10 +234,7 @@ def merged_status(
     status = _normalized(_whole_seconds(dict(reported)), record)
     if not running and not record.source.is_static_pod_source:
         status = _ended(status)
-    was_terminal, is_terminal = (
-        before.get("phase") in TERMINAL_PHASES,
-        status.get("phase") in TERMINAL_PHASES,
-    )
+    was_terminal, is_terminal = (each.get("phase") in TERMINAL_PHASES for each in (before, status))
     if (is_terminal and not was_terminal and running) or (was_terminal and not is_terminal):
         status |= {name: before.get(name) for name in ("phase", "reason", "message")}
     becomes_terminal = is_terminal and not was_terminal and not running

@@ -8,10 +8,10 @@ Departs: the counters of a pod's network have the cgroup of the pod, not that of
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -196,127 +196,122 @@ def _first_line(*paths: str) -> str:
 _LABELS = ("container", "id", "image", "name", "namespace", "pod")
 _COUNTER, _GAUGE = MetricType.COUNTER, MetricType.GAUGE
 _NO_DEVICE = DeviceIO(device="")
+T = TypeVar("T")
 
 
-class _Metric(NamedTuple):
-    """A metric with one value for each group; its name without `container_`."""
+class _Metric(NamedTuple, Generic[T]):
+    """A metric with one value for each part, such as a group or an interface; its name without `container_`."""
 
     name: str
-    type: MetricType
     help: str
-    value: Callable[[CgroupCounters], float]
+    value: Callable[[T], float | None]
+    """None: the part has no such value."""
+
+    @property
+    def type(self) -> MetricType:
+        """Its type, which its name tells, but for the number of inodes."""
+        is_counter = self.name.endswith(("_total", "_failcnt")) and self.name != "fs_inodes_total"
+        return _COUNTER if is_counter else _GAUGE
 
 
-_CPU_AND_MEMORY = (
-    _Metric(
-        "cpu_user_seconds_total", _COUNTER, "CPU time used in user mode.", lambda of: of.cpu.user_ns / 10**9
-    ),
-    _Metric(
-        "cpu_system_seconds_total",
-        _COUNTER,
-        "CPU time used in the kernel.",
-        lambda of: of.cpu.system_ns / 10**9,
-    ),
-    _Metric("memory_cache", _GAUGE, "Page cache, in bytes.", lambda of: of.memory.cache_bytes),
-    _Metric("memory_rss", _GAUGE, "Anonymous memory, in bytes.", lambda of: of.memory.rss_bytes),
-    _Metric(
-        "memory_kernel_usage", _GAUGE, "Memory of the kernel, in bytes.", lambda of: of.memory.kernel_bytes
-    ),
-    _Metric("memory_mapped_file", _GAUGE, "Mapped files, in bytes.", lambda of: of.memory.mapped_bytes),
-    _Metric("memory_swap", _GAUGE, "Swap, in bytes.", lambda of: of.memory.swap_bytes),
+_CPU_AND_MEMORY: tuple[_Metric[CgroupCounters], ...] = (
+    _Metric("cpu_user_seconds_total", "CPU time used in user mode.", lambda of: of.cpu.user_ns / 10**9),
+    _Metric("cpu_system_seconds_total", "CPU time used in the kernel.", lambda of: of.cpu.system_ns / 10**9),
+    _Metric("memory_cache", "Page cache, in bytes.", lambda of: of.memory.cache_bytes),
+    _Metric("memory_rss", "Anonymous memory, in bytes.", lambda of: of.memory.rss_bytes),
+    _Metric("memory_kernel_usage", "Memory of the kernel, in bytes.", lambda of: of.memory.kernel_bytes),
+    _Metric("memory_mapped_file", "Mapped files, in bytes.", lambda of: of.memory.mapped_bytes),
+    _Metric("memory_swap", "Swap, in bytes.", lambda of: of.memory.swap_bytes),
     _Metric(
         "memory_failcnt",
-        _COUNTER,
         "Number of times that the memory limit was reached.",
         lambda of: of.memory.limit_hits,
     ),
-    _Metric("memory_usage_bytes", _GAUGE, "Memory including caches.", lambda of: of.memory.usage_bytes),
+    _Metric("memory_usage_bytes", "Memory including caches.", lambda of: of.memory.usage_bytes),
+    _Metric("memory_max_usage_bytes", "The most memory used so far.", lambda of: of.memory.max_usage_bytes),
     _Metric(
-        "memory_max_usage_bytes", _GAUGE, "The most memory used so far.", lambda of: of.memory.max_usage_bytes
+        "memory_working_set_bytes", "Memory without inactive files.", lambda of: of.memory.working_set_bytes
     ),
+    _Metric("memory_total_active_file_bytes", "Active file pages.", lambda of: of.memory.active_file_bytes),
     _Metric(
-        "memory_working_set_bytes",
-        _GAUGE,
-        "Memory without inactive files.",
-        lambda of: of.memory.working_set_bytes,
+        "memory_total_inactive_file_bytes", "Inactive file pages.", lambda of: of.memory.inactive_file_bytes
     ),
-    _Metric(
-        "memory_total_active_file_bytes", _GAUGE, "Active file pages.", lambda of: of.memory.active_file_bytes
-    ),
-    _Metric(
-        "memory_total_inactive_file_bytes",
-        _GAUGE,
-        "Inactive file pages.",
-        lambda of: of.memory.inactive_file_bytes,
-    ),
-    _Metric(
-        "oom_events_total", _COUNTER, "Processes killed for lack of memory.", lambda of: of.memory.oom_kills
-    ),
-    _Metric("threads", _GAUGE, "Threads.", lambda of: of.threads),
-    _Metric("threads_max", _GAUGE, "Most threads allowed; 0: no limit.", lambda of: of.max_threads),
+    _Metric("oom_events_total", "Processes killed for lack of memory.", lambda of: of.memory.oom_kills),
+    _Metric("threads", "Threads.", lambda of: of.threads),
+    _Metric("threads_max", "Most threads allowed; 0: no limit.", lambda of: of.max_threads),
 )
-_SPECS = (
-    _Metric(
-        "spec_cpu_period", _GAUGE, "Period of the CPU quota, in microseconds.", lambda of: of.cpu.period_us
-    ),
-    _Metric("spec_cpu_shares", _GAUGE, "CPU shares.", lambda of: of.cpu.shares),
-    _Metric("spec_memory_limit_bytes", _GAUGE, "Memory limit; 0: none.", lambda of: of.memory.limit_bytes),
+_SPECS: tuple[_Metric[CgroupCounters], ...] = (
+    _Metric("spec_cpu_period", "Period of the CPU quota, in microseconds.", lambda of: of.cpu.period_us),
+    _Metric("spec_cpu_shares", "CPU shares.", lambda of: of.cpu.shares),
+    _Metric("spec_memory_limit_bytes", "Memory limit; 0: none.", lambda of: of.memory.limit_bytes),
     _Metric(
         "spec_memory_swap_limit_bytes",
-        _GAUGE,
         "Limit of memory and swap; 0: none.",
         lambda of: of.memory.swap_limit_bytes,
     ),
     _Metric(
         "spec_memory_reservation_limit_bytes",
-        _GAUGE,
         "Memory reservation; 0: none.",
         lambda of: of.memory.reservation_bytes,
     ),
 )
 """Limits, which have no time of measurement."""
-_QUOTA_SPECS = (
-    _Metric("spec_cpu_quota", _GAUGE, "CPU quota of a period, in microseconds.", lambda of: of.cpu.quota_us),
+_QUOTA_SPECS: tuple[_Metric[CgroupCounters], ...] = (
+    _Metric("spec_cpu_quota", "CPU quota of a period, in microseconds.", lambda of: of.cpu.quota_us),
 )
-_OF_QUOTA = (
-    _Metric("cpu_cfs_periods_total", _COUNTER, "Periods of the CPU quota.", lambda of: of.cpu.periods),
+_OF_QUOTA: tuple[_Metric[CgroupCounters], ...] = (
+    _Metric("cpu_cfs_periods_total", "Periods of the CPU quota.", lambda of: of.cpu.periods),
     _Metric(
         "cpu_cfs_throttled_periods_total",
-        _COUNTER,
         "Periods in which the quota was used up.",
         lambda of: of.cpu.throttled_periods,
     ),
-    _Metric(
-        "cpu_cfs_throttled_seconds_total", _COUNTER, "Time throttled.", lambda of: of.cpu.throttled_ns / 10**9
-    ),
+    _Metric("cpu_cfs_throttled_seconds_total", "Time throttled.", lambda of: of.cpu.throttled_ns / 10**9),
 )
 """Metrics of groups with a CPU quota only."""
-_IO: tuple[tuple[str, str, Callable[[DeviceIO], float]], ...] = (
-    ("reads_bytes", "Bytes read.", lambda io: io.read_bytes),
-    ("reads", "Reads.", lambda io: io.reads),
-    ("writes_bytes", "Bytes written.", lambda io: io.written_bytes),
-    ("writes", "Writes.", lambda io: io.writes),
+_IO: tuple[_Metric[DeviceIO], ...] = (
+    _Metric("fs_reads_bytes_total", "Bytes read.", lambda io: io.read_bytes),
+    _Metric("fs_reads_total", "Reads.", lambda io: io.reads),
+    _Metric("fs_writes_bytes_total", "Bytes written.", lambda io: io.written_bytes),
+    _Metric("fs_writes_total", "Writes.", lambda io: io.writes),
 )
-_DISK: tuple[tuple[str, MetricType, str, Callable[[DiskCounters], float]], ...] = (
-    ("sector_reads_total", _COUNTER, "Sectors read.", lambda disk: disk.read_sectors),
-    ("sector_writes_total", _COUNTER, "Sectors written.", lambda disk: disk.written_sectors),
-    ("reads_merged_total", _COUNTER, "Merged reads.", lambda disk: disk.merged_reads),
-    ("writes_merged_total", _COUNTER, "Merged writes.", lambda disk: disk.merged_writes),
-    ("read_seconds_total", _COUNTER, "Time of reads.", lambda disk: disk.read_ms / 1000),
-    ("write_seconds_total", _COUNTER, "Time of writes.", lambda disk: disk.write_ms / 1000),
-    ("io_current", _GAUGE, "Requests in progress.", lambda disk: disk.in_flight),
-    ("io_time_seconds_total", _COUNTER, "Time with requests.", lambda disk: disk.busy_ms / 1000),
-    ("io_time_weighted_seconds_total", _COUNTER, "Time of requests.", lambda disk: disk.weighted_ms / 1000),
+_FILE_SYSTEM: tuple[_Metric[FsStats], ...] = (
+    _Metric("fs_usage_bytes", "Bytes used.", lambda fs: fs.used_bytes),
+    _Metric("fs_limit_bytes", "Size of the file system.", lambda fs: fs.capacity_bytes),
 )
-_NETWORK: tuple[tuple[str, str, Callable[[InterfaceCounters], float]], ...] = (
-    ("receive_bytes", "Bytes received.", lambda of: of.received_bytes),
-    ("receive_packets", "Packets received.", lambda of: of.received_packets),
-    ("receive_packets_dropped", "Packets dropped on receipt.", lambda of: of.received_dropped),
-    ("receive_errors", "Errors on receipt.", lambda of: of.receive_errors),
-    ("transmit_bytes", "Bytes sent.", lambda of: of.sent_bytes),
-    ("transmit_packets", "Packets sent.", lambda of: of.sent_packets),
-    ("transmit_packets_dropped", "Packets dropped on sending.", lambda of: of.sent_dropped),
-    ("transmit_errors", "Errors on sending.", lambda of: of.send_errors),
+_INODES: tuple[_Metric[FsStats], ...] = (
+    _Metric("fs_inodes_total", "Inodes of the file system.", lambda fs: fs.inodes),
+    _Metric("fs_inodes_free", "Free inodes.", lambda fs: fs.inodes_free),
+)
+_DISK: tuple[_Metric[DiskCounters], ...] = (
+    _Metric("fs_sector_reads_total", "Sectors read.", lambda disk: disk.read_sectors),
+    _Metric("fs_sector_writes_total", "Sectors written.", lambda disk: disk.written_sectors),
+    _Metric("fs_reads_merged_total", "Merged reads.", lambda disk: disk.merged_reads),
+    _Metric("fs_writes_merged_total", "Merged writes.", lambda disk: disk.merged_writes),
+    _Metric("fs_read_seconds_total", "Time of reads.", lambda disk: disk.read_ms / 1000),
+    _Metric("fs_write_seconds_total", "Time of writes.", lambda disk: disk.write_ms / 1000),
+    _Metric("fs_io_current", "Requests in progress.", lambda disk: disk.in_flight),
+    _Metric("fs_io_time_seconds_total", "Time with requests.", lambda disk: disk.busy_ms / 1000),
+    _Metric("fs_io_time_weighted_seconds_total", "Time of requests.", lambda disk: disk.weighted_ms / 1000),
+)
+_NETWORK: tuple[_Metric[InterfaceCounters], ...] = (
+    _Metric("network_receive_bytes_total", "Bytes received.", lambda of: of.received_bytes),
+    _Metric("network_receive_packets_total", "Packets received.", lambda of: of.received_packets),
+    _Metric(
+        "network_receive_packets_dropped_total", "Packets dropped on receipt.", lambda of: of.received_dropped
+    ),
+    _Metric("network_receive_errors_total", "Errors on receipt.", lambda of: of.receive_errors),
+    _Metric("network_transmit_bytes_total", "Bytes sent.", lambda of: of.sent_bytes),
+    _Metric("network_transmit_packets_total", "Packets sent.", lambda of: of.sent_packets),
+    _Metric(
+        "network_transmit_packets_dropped_total", "Packets dropped on sending.", lambda of: of.sent_dropped
+    ),
+    _Metric("network_transmit_errors_total", "Errors on sending.", lambda of: of.send_errors),
+)
+_PROCESSES: tuple[_Metric[ProcessCounters], ...] = (
+    _Metric("processes", "Processes.", lambda of: of.processes),
+    _Metric("file_descriptors", "Open files.", lambda of: of.file_descriptors),
+    _Metric("sockets", "Open sockets.", lambda of: of.sockets),
 )
 
 
@@ -344,147 +339,88 @@ def _scrape_error(value: int) -> str:
 _Family = tuple[MetricFamily, list[MetricSample]]
 
 
+class _Part(NamedTuple, Generic[T]):
+    """What is counted of a group, with the values of the labels that it adds to those of the group."""
+
+    group: GroupCounters
+    counted: T
+    labels: tuple[str, ...] = ()
+
+
 def _families(groups: tuple[GroupCounters, ...]) -> Iterator[_Family]:
-    with_quota = tuple(each for each in groups if each.cgroup.cpu.quota_us)
-    for metrics, chosen, has_time in (
-        (_CPU_AND_MEMORY, groups, True),
-        (_SPECS, groups, False),
-        (_QUOTA_SPECS, with_quota, False),
-        (_OF_QUOTA, with_quota, True),
-    ):
-        for metric in metrics:
-            samples = [
-                MetricSample(_labels(each), metric.value(each.cgroup), _at_ms(each) if has_time else None)
-                for each in chosen
-            ]
-            yield MetricFamily(f"container_{metric.name}", metric.type, metric.help, _LABELS), samples
-    cpu = [
-        MetricSample((*_labels(each), "total"), each.cgroup.cpu.usage_ns / 10**9, _at_ms(each))
-        for each in groups
-    ]
-    labels = (*_LABELS, "cpu")
-    yield MetricFamily("container_cpu_usage_seconds_total", _COUNTER, "CPU time used.", labels), cpu
-    yield from _times(groups)
-    yield from _page_faults(groups)
-    yield from _io(groups)
-    yield from _file_systems(groups)
-    yield from _disks(groups)
-    yield from _network(groups)
-    yield from _processes(groups)
-
-
-def _times(groups: Iterable[GroupCounters]) -> Iterator[_Family]:
+    cgroups = [_Part(each, each.cgroup) for each in groups]
+    with_quota = [part for part in cgroups if part.counted.cpu.quota_us]
+    yield from _of_parts(_CPU_AND_MEMORY, cgroups)
+    yield from _of_parts(_SPECS, cgroups, has_time=False)
+    yield from _of_parts(_QUOTA_SPECS, with_quota, has_time=False)
+    yield from _of_parts(_OF_QUOTA, with_quota)
+    total = [_Part(each, each.cgroup.cpu.usage_ns / 10**9, ("total",)) for each in groups]
+    yield _family("cpu_usage_seconds_total", "CPU time used.", total, "cpu")
     starts = [MetricSample(_labels(each), each.group.started_ns // 10**9) for each in groups]
     yield MetricFamily("container_start_time_seconds", _GAUGE, "Start, since 1970.", _LABELS), starts
-    seen = [MetricSample(_labels(each), each.cgroup.at_ns // 10**9, _at_ms(each)) for each in groups]
-    yield MetricFamily("container_last_seen", _GAUGE, "The last measurement, since 1970.", _LABELS), seen
-
-
-def _page_faults(groups: Iterable[GroupCounters]) -> Iterator[_Family]:
-    labels = (*_LABELS, "failure_type", "scope")
-    samples = [
-        MetricSample((*_labels(each), kind, "hierarchy"), count, _at_ms(each))
+    seen = [_Part(each, each.cgroup.at_ns // 10**9) for each in groups]
+    yield _family("last_seen", "The last measurement, since 1970.", seen)
+    faults = [
+        _Part(each, count, (kind, "hierarchy"))
         for each in groups
         for kind, count in (
             ("pgfault", each.cgroup.memory.page_faults),
             ("pgmajfault", each.cgroup.memory.major_page_faults),
         )
     ]
-    yield MetricFamily("container_memory_failures_total", _COUNTER, "Page faults.", labels), samples
+    yield _family("memory_failures_total", "Page faults.", faults, "failure_type", "scope")
+    yield from _io(groups)
+    measured = [_Part(each, fs, ("",)) for each in groups if (fs := each.group.fs) is not None]
+    yield from _of_parts(_FILE_SYSTEM, measured, "device")
+    yield from _of_parts(_INODES, [part for part in measured if not part.group.group.container], "device")
+    disks = [_Part(each, each.disk, (each.disk.device,)) for each in groups if each.disk is not None]
+    yield from _of_parts(_DISK, disks, "device")
+    interfaces = [_Part(each, one, (one.name,)) for each in groups for one in each.interfaces]
+    yield from _of_parts(_NETWORK, interfaces, "interface")
+    processes = [_Part(each, each.processes) for each in groups if each.group.container]
+    yield from _of_parts(_PROCESSES, processes)
+    limits = [_Part(part.group, part.counted.max_open_files, ("max_open_files",)) for part in processes]
+    yield _family("ulimits_soft", "Soft limits.", limits, "ulimit")
+
+
+def _of_parts(
+    metrics: Iterable[_Metric[T]], parts: Sequence[_Part[T]], *labels: str, has_time: bool = True
+) -> Iterator[_Family]:
+    """A family for each metric, with a sample for each part that has its value."""
+    for metric in metrics:
+        samples = [
+            MetricSample(
+                (*_labels(part.group), *part.labels), amount, _at_ms(part.group) if has_time else None
+            )
+            for part in parts
+            if (amount := metric.value(part.counted)) is not None
+        ]
+        yield MetricFamily(f"container_{metric.name}", metric.type, metric.help, (*_LABELS, *labels)), samples
+
+
+def _family(name: str, help_text: str, parts: Sequence[_Part[Any]], *labels: str) -> _Family:
+    """The family of one metric whose parts are its values."""
+    return next(_of_parts([_Metric[Any](name, help_text, lambda value: value)], parts, *labels))
 
 
 def _io(groups: tuple[GroupCounters, ...]) -> Iterator[_Family]:
-    for name, help_text, value in _IO:
-        family = MetricFamily(f"container_fs_{name}_total", _COUNTER, help_text, (*_LABELS, "device"))
-        samples = [
-            MetricSample((*_labels(each), io.device), value(io), _at_ms(each))
-            for each in groups
-            for io in each.cgroup.devices or (_NO_DEVICE,)
-        ]
-        yield family, samples
-    labels = (*_LABELS, "device", "major", "minor", "operation")
+    devices = [
+        _Part(each, io, (io.device,)) for each in groups for io in each.cgroup.devices or (_NO_DEVICE,)
+    ]
+    yield from _of_parts(_IO, devices, "device")
     usage = [
-        MetricSample(
-            (*_labels(each), io.device, *_device_numbers(io.device), operation), amount, _at_ms(each)
-        )
-        for each in groups
-        for io in each.cgroup.devices or (_NO_DEVICE,)
+        _Part(group, amount, (io.device, *_device_numbers(io.device), operation))
+        for group, io, _ in devices
         for operation, amount in (("Read", io.read_bytes), ("Write", io.written_bytes))
     ]
-    yield (
-        MetricFamily("container_blkio_device_usage_total", _COUNTER, "Bytes read and written.", labels),
-        usage,
-    )
+    labels = ("device", "major", "minor", "operation")
+    yield _family("blkio_device_usage_total", "Bytes read and written.", usage, *labels)
 
 
 def _device_numbers(device: str) -> tuple[str, str]:
     """The numbers of a device such as `8:0`."""
     major, _, minor = device.partition(":")
     return major, minor
-
-
-def _file_systems(groups: Iterable[GroupCounters]) -> Iterator[_Family]:
-    """What containers use of the file system of images, and how large that is; inodes of the node's."""
-    measured = [(each, fs) for each in groups if (fs := each.group.fs) is not None]
-    of_node = [(each, fs) for each, fs in measured if not each.group.container]
-    for name, help_text, chosen, field in (
-        ("container_fs_usage_bytes", "Bytes used.", measured, "used_bytes"),
-        ("container_fs_limit_bytes", "Size of the file system.", measured, "capacity_bytes"),
-        ("container_fs_inodes_total", "Inodes of the file system.", of_node, "inodes"),
-        ("container_fs_inodes_free", "Free inodes.", of_node, "inodes_free"),
-    ):
-        family = MetricFamily(name, _GAUGE, help_text, (*_LABELS, "device"))
-        samples = [
-            MetricSample((*_labels(each), ""), amount, _at_ms(each))
-            for each, fs in chosen
-            if (amount := getattr(fs, field)) is not None
-        ]
-        yield family, samples
-
-
-def _disks(groups: Iterable[GroupCounters]) -> Iterator[_Family]:
-    """The counters of the node's disk."""
-    disks = [(each, each.disk) for each in groups if each.disk is not None]
-    for name, kind, help_text, value in _DISK:
-        samples = [
-            MetricSample((*_labels(each), disk.device), value(disk), _at_ms(each)) for each, disk in disks
-        ]
-        yield MetricFamily(f"container_fs_{name}", kind, help_text, (*_LABELS, "device")), samples
-
-
-def _network(groups: tuple[GroupCounters, ...]) -> Iterator[_Family]:
-    for name, help_text, value in _NETWORK:
-        family = MetricFamily(f"container_network_{name}_total", _COUNTER, help_text, (*_LABELS, "interface"))
-        samples = [
-            MetricSample((*_labels(each), interface.name), value(interface), _at_ms(each))
-            for each in groups
-            for interface in each.interfaces
-        ]
-        yield family, samples
-
-
-def _processes(groups: Iterable[GroupCounters]) -> Iterator[_Family]:
-    containers = [each for each in groups if each.group.container]
-    for name, help_text, counts in (
-        ("container_processes", "Processes.", [each.processes.processes for each in containers]),
-        (
-            "container_file_descriptors",
-            "Open files.",
-            [each.processes.file_descriptors for each in containers],
-        ),
-        ("container_sockets", "Open sockets.", [each.processes.sockets for each in containers]),
-    ):
-        family = MetricFamily(name, _GAUGE, help_text, _LABELS)
-        samples = [
-            MetricSample(_labels(each), count, _at_ms(each))
-            for each, count in zip(containers, counts, strict=True)
-        ]
-        yield family, samples
-    limits = [
-        MetricSample((*_labels(each), "max_open_files"), each.processes.max_open_files, _at_ms(each))
-        for each in containers
-    ]
-    yield MetricFamily("container_ulimits_soft", _GAUGE, "Soft limits.", (*_LABELS, "ulimit")), limits
 
 
 def _machine(machine: MachineInfo, ids: MachineIds) -> Iterator[_Family]:

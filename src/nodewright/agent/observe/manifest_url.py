@@ -50,11 +50,7 @@ class ManifestURL:
         if fault and fault != self._fault:
             self.listener.record_warning("ManifestsNotRead", fault.replace("\n", "; "))
         elif self._fault and not fault:
-            self.listener.record_event(
-                RecordEvent(
-                    uid="", is_warning=False, reason="ManifestsRead", message=f"{self.url}: read again"
-                )
-            )
+            self.listener.record_event(RecordEvent.normal("ManifestsRead", f"{self.url}: read again"))
         self._fault = fault
 
     async def _fetch(self) -> str:

@@ -162,13 +162,12 @@ class AgentMetrics(MetricValues):
 
     def _count_runtime_changes(self, record_before: PodRecord | None, record: PodRecord) -> None:
         """Counts sandboxes and containers that are new in the runtime's status."""
-        known = record_before.runtime_status if record_before is not None else None
-        sandboxes = {sandbox.id for sandbox in known.sandboxes} if known is not None else set()
-        for sandbox in record.runtime_status.sandboxes if record.runtime_status is not None else ():
+        sandboxes = {sandbox.id for sandbox in record_before.sandboxes} if record_before else set()
+        for sandbox in record.sandboxes:
             if sandbox.id not in sandboxes and sandbox.created_ns >= self._started_ns:
                 self.increment(CounterMetric.PODS_STARTED)
-        before = {container.id: container for container in known.containers} if known is not None else {}
-        for container in record.runtime_status.containers if record.runtime_status is not None else ():
+        before = {each.id: each for each in record_before.containers} if record_before else {}
+        for container in record.containers:
             container_before = before.get(container.id)
             if container_before is container:
                 continue

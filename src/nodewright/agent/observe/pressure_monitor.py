@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.agent.decide.resource_updates import pod_cgroup
-from nodewright.agent.decide.termination import COUNTED_STAGES, overdue_evictions, pending_evictions
+from nodewright.agent.decide.termination import COUNTED_STAGES, pending_evictions
 from nodewright.agent.host.eviction_readings import (
     DiskStorageStats,
     HostStatsProvider,
@@ -30,7 +30,7 @@ from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
 from nodewright.agent.state.effects import ReclaimNodeResources
 from nodewright.agent.state.observations import NodeUsageObserved
 from nodewright.cluster.tasks.supervision import BackgroundTask, error_text, run_supervised
-from nodewright.cluster.tasks.timing import ThreadRunner, monotonic_ns
+from nodewright.cluster.tasks.timing import ThreadRunner, elapsed_s, monotonic_ns
 from nodewright.documents.files.cgroup_files import CgroupManager, cgroup_memory
 from nodewright.engine.core.eviction.eviction_policy import (
     ADAPTIVE,
@@ -140,8 +140,8 @@ class PressureMonitor:
         self._usage_reader = PodUsageReader(loop.effect_runner.cgroups)
         self.distance: ThresholdDistances | None = None
         self.reads, self.passes = 0, 0
-        self._disks, self._filesystems = NodeStats(), NodeFilesystems()
-        self._storage: dict[str, PodStats] = {}
+        self.disks, self._filesystems = NodeStats(), NodeFilesystems()
+        self.storage: dict[str, PodStats] = {}
         self._last_pass_ns: int | None = None
         """When a pass was last requested."""
         self._met_at_last_pass: frozenset[Threshold] = frozenset()
@@ -159,16 +159,6 @@ class PressureMonitor:
     def gauges(self) -> NodeStatsProvider:
         """The provider of the machine's own stats."""
         return self._parts.gauges
-
-    @property
-    def disks(self) -> NodeStats:
-        """The file systems as last read."""
-        return self._disks
-
-    @property
-    def storage(self) -> Mapping[str, PodStats]:
-        """The disk usage of pods as last read, by uid."""
-        return self._storage
 
     async def run(self) -> None:
         """Watches until it is cancelled."""
@@ -260,7 +250,7 @@ class PressureMonitor:
             SIGNAL_CONDITIONS[threshold.signal] is NodeCondition.PID_PRESSURE
             for threshold in self.distance.met
         )
-        pods = self._usage_reader.usage(state, at, self._storage, counts_processes=counts)
+        pods = self._usage_reader.usage(state, at, self.storage, counts_processes=counts)
         observation = EvictionObservation(
             usage=self._policy.adjusted_usage(StatsSummary(node=node, pods=pods)),
             active_pods=self._usage_reader.active_pods(state, now_ns),
@@ -271,7 +261,7 @@ class PressureMonitor:
     def _node_stats(self) -> NodeStats:
         """The machine's own stats, with disks as last read."""
         stats = self._parts.gauges.node_stats()
-        return replace(stats, fs=self._disks.fs, runtime=self._disks.runtime)
+        return replace(stats, fs=self.disks.fs, runtime=self.disks.runtime)
 
     def _thresholds(self) -> tuple[Threshold, ...]:
         state = self._loop.state.eviction
@@ -299,13 +289,7 @@ class PressureMonitor:
 
     async def _sleep(self, wait_ns: int) -> None:
         """Sleeps, or until `_wake` is set."""
-        timer = asyncio.ensure_future(self._loop.clock.sleep(wait_ns / SECOND_NS))
-        waker = asyncio.ensure_future(self._wake.wait())
-        try:
-            await asyncio.wait({timer, waker}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            timer.cancel()
-            waker.cancel()
+        await elapsed_s(self._loop.clock, self._wake.wait(), wait_ns / SECOND_NS)
         self._wake.clear()
 
     async def _watch_disks(self) -> None:
@@ -328,7 +312,7 @@ class PressureMonitor:
 
     async def _read_disks(self) -> None:
         try:
-            self._disks, self._filesystems = await self._parts.run_in_thread(
+            self.disks, self._filesystems = await self._parts.run_in_thread(
                 self._parts.gauges.filesystem_stats
             )
         except HostError as error:
@@ -344,7 +328,7 @@ class PressureMonitor:
                     stats[uid] = await self._parts.run_in_thread(partial(storage.pod_usage, record.pod))
                 except Exception as error:  # noqa: BLE001 - the other pods are read all the same
                     self._warn_once(f"{record.pod.full_name}: {error_text(error)}")
-            self._storage = stats
+            self.storage = stats
             duration_s = clock.monotonic_s() - started_s
             await clock.sleep(max(STORAGE_PERIOD_S, duration_s * STORAGE_TIME_DIVISOR))
 
@@ -406,7 +390,7 @@ class PodUsageReader:
 
         Units: now_ns in nanoseconds on the monotonic clock.
         """
-        left_out = overdue_evictions(state.evicted_until_ns, state.pods, now_ns)
+        left_out = pending_evictions(state.evicted_until_ns, state.pods, now_ns, is_overdue=True)
         self._cache = {uid: cached for uid, cached in self._cache.items() if uid in state.pods}
         return tuple(
             self._pod_entry(state, record)[1] for record in _active(state) if record.pod.uid not in left_out
@@ -452,7 +436,7 @@ class PodUsageReader:
     ) -> tuple[ContainerStats, ...]:
         """Memory of the running containers, and disk usage of all containers."""
         by_name = {container.name: container for container in storage_stats}
-        for container in record.runtime_status.containers if record.runtime_status is not None else ():
+        for container in record.containers:
             if container.phase is ContainerPhase.RUNNING and container.cgroup:
                 stats = by_name.get(container.name, ContainerStats(name=container.name))
                 by_name[container.name] = replace(stats, memory=self._memory_stats(container.cgroup, at)[0])

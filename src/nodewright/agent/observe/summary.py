@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -257,8 +257,7 @@ class SummaryProvider:
 
 
 def _running(record: PodRecord) -> list[RuntimeContainerStatus]:
-    containers = record.runtime_status.containers if record.runtime_status is not None else ()
-    return [container for container in containers if container.phase is ContainerPhase.RUNNING]
+    return [container for container in record.containers if container.phase is ContainerPhase.RUNNING]
 
 
 def _read_cgroup(cgroups: CgroupManager, path: str, *, has_psi: bool) -> CgroupUsage:
@@ -319,6 +318,7 @@ def _with_time(stats: FsStats | None, at: Instant) -> FsStats | None:
     return None if stats is None else replace(stats, time=at)
 
 
+Stats = TypeVar("Stats", NodeStats, PodStats)
 _OF_CONTAINER, _OF_POD = ("container", "pod", "namespace"), ("pod", "namespace")
 
 
@@ -339,30 +339,20 @@ def cpu_and_memory(usage: StatsSummary) -> StatsSummary:
 
     Follows: v1.36, kubelet/server/stats/summary.go, GetCPUAndMemoryStats.
     """
-    node = usage.node
-    return StatsSummary(
-        node=NodeStats(
-            node_name=node.node_name,
-            system_containers=node.system_containers,
-            start_time=node.start_time,
-            cpu=node.cpu,
-            memory=node.memory,
-            swap=node.swap,
-        ),
-        pods=tuple(
-            PodStats(
-                pod_ref=pod.pod_ref,
-                start_time=pod.start_time,
-                cpu=pod.cpu,
-                memory=pod.memory,
-                swap=pod.swap,
-                containers=tuple(
-                    replace(container, rootfs=None, logs=None, io=None) for container in pod.containers
-                ),
-            )
-            for pod in usage.pods
-        ),
+    pods = (
+        replace(
+            _only(pod, "pod_ref"),
+            containers=tuple(replace(each, rootfs=None, logs=None, io=None) for each in pod.containers),
+        )
+        for pod in usage.pods
     )
+    return StatsSummary(node=_only(usage.node, "node_name", "system_containers"), pods=tuple(pods))
+
+
+def _only(stats: Stats, *names: str) -> Stats:
+    """The stats with CPU, memory, swap, the start, and these fields."""
+    kept = ("start_time", "cpu", "memory", "swap", *names)
+    return type(stats)(**{name: getattr(stats, name) for name in kept})
 
 
 def resource_metrics(usage: StatsSummary | None) -> str:
@@ -375,15 +365,11 @@ def resource_metrics(usage: StatsSummary | None) -> str:
         parts = [family_text(family, samples) for family, samples in _resource_samples(usage)]
     failed = [MetricSample((), usage is None)]
     help_text = "1 if the reading failed, 0 otherwise."
-    parts += [
-        family_text(MetricFamily("resource_scrape_error", MetricType.GAUGE, help_text), failed),
-        family_text(
-            MetricFamily(
-                "scrape_error", MetricType.GAUGE, f"Deprecated name of resource_scrape_error: {help_text}"
-            ),
-            failed,
-        ),
-    ]
+    for name, prefix in (
+        ("resource_scrape_error", ""),
+        ("scrape_error", "Deprecated name of resource_scrape_error: "),
+    ):
+        parts.append(family_text(MetricFamily(name, MetricType.GAUGE, f"{prefix}{help_text}"), failed))
     return "".join(parts)
 
 

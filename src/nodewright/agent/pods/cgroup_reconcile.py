@@ -103,8 +103,8 @@ def _running_pod_cgroups(state: AgentState) -> list[tuple[str, str]]:
         {
             (record.pod.uid, container.cgroup.rpartition("/")[0])
             for record in state.pods.values()
-            if record.stage is PodStage.ACTIVE and record.runtime_status is not None
-            for container in record.runtime_status.containers
+            if record.stage is PodStage.ACTIVE
+            for container in record.containers
             if container.phase is ContainerPhase.RUNNING
             and container.cgroup
             and not record.has_running_effect
@@ -185,12 +185,8 @@ def desired_cgroups(state: AgentState) -> Iterator[PlannedCgroup]:
 
 def _running_cgroup(planned: PlannedCgroup, record: PodRecord) -> Iterator[PlannedCgroup]:
     """The cgroup of a running container with known resources, under the path that its runtime chose."""
-    newest = (
-        record.runtime_status.newest_attempt(planned.container) if record.runtime_status is not None else None
-    )
-    if newest is None or newest.phase is not ContainerPhase.RUNNING or not newest.cgroup:
-        return
-    if newest.id in record.applied_resources:
+    newest = record.running_container(planned.container)
+    if newest is not None and newest.cgroup and newest.id in record.applied_resources:
         files = record.applied_resources[newest.id]
         # A container that ends takes its cgroup along: its absence is no error.
         yield replace(planned, path=newest.cgroup, container_id=newest.id, files=files, is_transient=True)

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.agent.host.eviction_readings import PodDirectories
+from nodewright.agent.host.host_errors import run_host_operation
 from nodewright.agent.host.ports import ContainerConfig, Mount, PodSandboxConfig
 from nodewright.agent.host.volumes import MEMORY_VOLUME_TYPES, VolumeError, Volumes, volume_path
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
@@ -328,17 +329,6 @@ def read_text(path: Path) -> str:
         return ""
     except OSError as error:
         raise HostError("read", str(path), error.strerror or str(error)) from None
-
-
-def run_host_operation(operation: str, host_path: Path, act: Callable[[], object]) -> None:
-    """Runs an operation on the host's files.
-
-    Errors: HostError.
-    """
-    try:
-        act()
-    except OSError as error:
-        raise HostError(operation, str(host_path), error.strerror or str(error)) from None
 
 
 class ProcessConfigBuilder(BaseConfigBuilder):

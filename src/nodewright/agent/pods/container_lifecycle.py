@@ -1,8 +1,8 @@
 """Starts and stops the containers of a pod, each with its hooks, its current resources and its grace period; runs probes."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
 
 from nodewright.agent.devices.device_allocation import DeviceAllocationError, DeviceAllocator
 from nodewright.agent.host.ports import (
@@ -211,7 +211,8 @@ class ContainerStarter:
         """
         pod, ip = self._effect.pod, pod_ip(runtime_status)
         try:
-            await run_post_start(self._dependencies.prober, pod, container, id_, ip)
+            target = (id_, ip, _POST_START_TIMEOUT_S)
+            await run_hook("postStart", self._dependencies.prober, pod, container, target)
         except HookError:
             await self._dependencies.runtime.stop_container(id_, grace_period_s(pod, container))
             raise
@@ -309,7 +310,7 @@ class ContainerStopper:
         try:
             pod_status = await self._runtime.pod(pod.uid)
             ip = pod_ip(pod_status) if pod_status is not None else ""
-            await run_pre_stop(self._prober, pod, container, runtime_status.id, (ip, timeout_s))
+            await run_hook("preStop", self._prober, pod, container, (runtime_status.id, ip, timeout_s))
         except (HookError, HostError):
             # A failed hook does not keep its container from stopping. Its output may be secret.
             reason, message = "FailedPreStopHook", "PreStopHook failed"
@@ -329,27 +330,6 @@ _POST_START_TIMEOUT_S = 120.0
 
 class HookError(Exception):
     """A hook failed."""
-
-
-async def run_post_start(prober: Prober, pod: Pod, container: Container, id_: str, ip: str) -> None:
-    """Runs the postStart hook, if the container has one.
-
-    Errors: HookError where it failed.
-    """
-    await _run(
-        (container.lifecycle or {}).get("postStart"), prober, pod, container, (id_, ip, _POST_START_TIMEOUT_S)
-    )
-
-
-async def run_pre_stop(
-    prober: Prober, pod: Pod, container: Container, id_: str, ip_and_timeout_s: tuple[str, float]
-) -> None:
-    """Runs the preStop hook, if the container has one.
-
-    Errors: HookError where it failed.
-    """
-    ip, timeout_s = ip_and_timeout_s
-    await _run((container.lifecycle or {}).get("preStop"), prober, pod, container, (id_, ip, timeout_s))
 
 
 async def run_probe(prober: Prober, effect: RunProbe, container: Container, clock: Clock) -> ProbeCompleted:
@@ -388,13 +368,14 @@ def container_named(pod: Pod, name: str) -> Container:
     return by_name.get(name, Container(name=name))
 
 
-async def _run(
-    handler: Mapping[str, Any] | None,
-    prober: Prober,
-    pod: Pod,
-    container: Container,
-    target: tuple[str, str, float],
+async def run_hook(
+    kind: str, prober: Prober, pod: Pod, container: Container, target: tuple[str, str, float]
 ) -> None:
+    """Runs the hook, `postStart` or `preStop`, if the container has it; ``target``: its id, IP and time limit.
+
+    Errors: HookError where it failed.
+    """
+    handler = (container.lifecycle or {}).get(kind)
     if handler is None:
         return
     resolved = resolved_handler(handler, container)

@@ -29,6 +29,7 @@ from nodewright.agent.pods.container_lifecycle import (
     run_probe,
 )
 from nodewright.agent.pods.log_rotation import LogLinks
+from nodewright.agent.rules.pod_actions import no_runtime_status
 from nodewright.agent.state.effects import (
     AllocateDevices,
     CancelEffect,
@@ -59,7 +60,6 @@ from nodewright.documents.files.cgroup_files import CgroupManager, ContainerUsag
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import UNLIMITED, CgroupFile, CgroupLevel, PlannedCgroup
 from nodewright.model.errors import HostError
-from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 
@@ -242,7 +242,7 @@ class EffectRunner:
             except HostError as error:
                 failures.append(EffectFailure(reason=CGROUP_ERROR, message=str(error)))
                 return
-        runtime_status = await self.runtime.pod(pod.uid) or _empty_status(pod)
+        runtime_status = await self.runtime.pod(pod.uid) or no_runtime_status(pod)
         if plan.kill_pod:
             await self._stopper.stop_all(pod, runtime_status, None)
         for kill in plan.containers_to_kill:
@@ -256,7 +256,7 @@ class EffectRunner:
         if plan.sandbox_attempt is not None:
             path = cgroup.path if cgroup is not None else ""
             sandbox_id = await self._recreate_sandbox(effect, path, runtime_status)
-            runtime_status = await self.runtime.pod(pod.uid) or _empty_status(pod)
+            runtime_status = await self.runtime.pod(pod.uid) or no_runtime_status(pod)
         failures += await starter.run(sandbox_id, runtime_status)
 
     async def _prepare_pod(self, effect: SyncPod, failures: list[EffectFailure]) -> bool:
@@ -357,10 +357,6 @@ class EffectRunner:
 
 def _pod_cgroup(cgroups: Iterable[PlannedCgroup]) -> PlannedCgroup | None:
     return next((cgroup for cgroup in cgroups if cgroup.level is CgroupLevel.POD), None)
-
-
-def _empty_status(pod: Pod) -> RuntimePodStatus:
-    return RuntimePodStatus(uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name)
 
 
 # ---------------------------------------------------------------- resize

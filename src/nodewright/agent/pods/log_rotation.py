@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from nodewright.agent.host.host_errors import host_errors, run_host_operation
 from nodewright.agent.host.ports import ContainerConfig, ContainerRuntime
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.files.openat2 import path_beneath
@@ -123,7 +124,7 @@ def _remove_unused_logs(pods: Iterable[RuntimePodStatus], log_root: Path) -> Non
             for path in (directory / container.log_path).parent.glob("*.log*"):
                 attempt = path.name.partition(".")[0]
                 if attempt.isdecimal() and int(attempt) < container.attempt:
-                    _checked(partial(path.unlink, missing_ok=True), "remove log", path)
+                    run_host_operation("remove log", path, partial(path.unlink, missing_ok=True))
 
 
 def log_directory(log_root: Path, namespace: str, name: str, uid: str) -> Path:
@@ -149,12 +150,12 @@ async def _rotate(
     rotated = log.with_name(f"{log.name}.{now:{_STAMP}}")
     if rotated.exists():
         return
-    _checked(lambda: log.rename(rotated), "rename", log)
+    run_host_operation("rename", log, lambda: log.rename(rotated))
     try:
         await runtime.reopen_log(container_id)
     except (HostError, TimeoutError):
         # The container still writes to the renamed file: give it its name back and try again next time.
-        _checked(lambda: rotated.rename(log), "rename", rotated)
+        run_host_operation("rename", rotated, lambda: rotated.rename(log))
         raise
 
 
@@ -178,11 +179,11 @@ def _remove_old_logs(log: Path, max_files: int) -> None:
     rotated_names = sorted(names - unused)
     outdated = rotated_names[: max(0, len(rotated_names) - max(0, max_files - 2))]
     for name in (*unused, *outdated):
-        _checked(log.with_name(name).unlink, "remove log", log.with_name(name))
+        run_host_operation("remove log", log.with_name(name), log.with_name(name).unlink)
     for name in rotated_names[len(outdated) :]:
         if not name.endswith(_COMPRESSED):
             path = log.with_name(name)
-            _checked(partial(_compress, path), "compress log", path)
+            run_host_operation("compress log", path, partial(_compress, path))
 
 
 def _compress(path: Path) -> None:
@@ -196,13 +197,6 @@ def _compress(path: Path) -> None:
     finally:
         unfinished.unlink(missing_ok=True)
     path.unlink()
-
-
-def _checked(act: Callable[[], object], operation: str, path: Path) -> None:
-    try:
-        act()
-    except OSError as error:
-        raise HostError(operation, str(path), error.strerror or str(error)) from None
 
 
 # ---------------------------------------------------------------- links
@@ -254,9 +248,7 @@ class LogLinks:
         }
         for link in self._directory.glob(f"*{_SUFFIX}"):
             container_id = link.name.removesuffix(_SUFFIX).rpartition("-")[2]
-            try:
+            with host_errors("remove link", link):
                 is_ours = link.is_symlink() and link.readlink().is_relative_to(self._log_root)
                 if is_ours and not link.exists() and container_id not in not_ended:
                     link.unlink(missing_ok=True)
-            except OSError as error:
-                raise HostError("remove link", str(link), error.strerror or str(error)) from None

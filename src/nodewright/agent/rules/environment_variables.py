@@ -277,13 +277,9 @@ def sub_path(mount: Mapping[str, Any], env: Mapping[str, str]) -> str | Unresolv
             return UnresolvedReference(f"missing value for {', '.join(sorted(missing))}")
     if path.startswith("/"):
         return UnresolvedReference(f"error SubPath `{path}` must not be an absolute path")
-    if ".." in _parts(path):
+    if ".." in path.split("/"):
         return UnresolvedReference(f"unable to provision SubPath `{path}`: must not contain '..'")
     return path
-
-
-def _parts(path: str) -> Iterator[str]:
-    yield from path.split("/")
 
 
 _HIGHEST_PORT = 65535

@@ -135,7 +135,8 @@ def pod_dns(
         dns = PodDNS(servers=cluster_dns, searches=_searches(pod, dns, cluster_domain), options=("ndots:5",))
     else:
         if policy == "ClusterFirst":
-            warnings = ((MISSING_CLUSTER_DNS, _no_cluster_dns(pod)),)
+            name = f"{pod.metadata.name}_{pod.metadata.namespace}({pod.uid})"
+            warnings = ((MISSING_CLUSTER_DNS, f'pod: "{name}". {NO_CLUSTER_DNS}'),)
         if node_resolv_conf is None:
             dns = PodDNS(servers=("127.0.0.1",), searches=(".",))
     return _within_limits(_with_dns_config(pod, dns), warnings)
@@ -160,10 +161,6 @@ NO_CLUSTER_DNS = (
     'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. '
     'Falling back to "Default" policy.'
 )
-
-
-def _no_cluster_dns(pod: Pod) -> str:
-    return f'pod: "{pod.metadata.name}_{pod.metadata.namespace}({pod.uid})". {NO_CLUSTER_DNS}'
 
 
 def _with_dns_config(pod: Pod, dns: PodDNS) -> PodDNS:

@@ -52,13 +52,8 @@ class InvalidImageName(msgspec.Struct, frozen=True):
 
 IMAGE_MISSING_REASONS = frozenset(
     (
-        "InvalidImageName",
-        "ImageInspectError",
-        "ErrImageNeverPull",
-        "ErrImagePull",
-        "ImagePullBackOff",
-        "RegistryUnavailable",
-        "SignatureValidationFailed",
+        *("InvalidImageName", "ImageInspectError", "ErrImageNeverPull", "ErrImagePull"),
+        *("ImagePullBackOff", "RegistryUnavailable", "SignatureValidationFailed"),
     )
 )
 """The waiting reasons of a container whose image is not available."""
@@ -385,10 +380,8 @@ def _normalized_registry(text: str) -> str:
 
 def _matches(registry: str, image: str) -> bool:
     """Whether the registry is the image's; each part of its host may have wildcards, its path is a prefix."""
-    (host, port, path), (image_host, image_port, image_path) = (
-        _host_port_path(registry),
-        _host_port_path(image),
-    )
+    host, port, path = _host_port_path(registry)
+    image_host, image_port, image_path = _host_port_path(image)
     patterns, parts = host.split("."), image_host.split(".")
     return (
         port == image_port

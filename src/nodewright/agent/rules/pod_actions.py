@@ -53,7 +53,6 @@ class ContainerToKill(msgspec.Struct, frozen=True, kw_only=True):
 
     container: RuntimeContainerStatus
     reason: KillReason
-    is_init: bool = False
     restarts: bool = True
 
 
@@ -95,9 +94,7 @@ def pod_actions(
     Follows: v1.36, kubelet/kuberuntime/kuberuntime_manager.go, computePodActions.
     Departs: in-place resizes are planned elsewhere.
     """
-    runtime_status = runtime_status or RuntimePodStatus(
-        uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name
-    )
+    runtime_status = runtime_status or no_runtime_status(pod)
     sandbox_attempt, sandbox_id = _sandbox_decision(runtime_status)
     newest = _newest_attempts(pod, runtime_status)
     if restarts_all_containers(pod, newest.values()):
@@ -112,6 +109,11 @@ def pod_actions(
     if not actions.kill_pod and actions.is_initialized:
         actions = _with_main_containers(pod, newest, probe_results, actions)
     return actions if actions.kill_pod else _with_ephemeral_containers(pod, runtime_status, actions)
+
+
+def no_runtime_status(pod: Pod) -> RuntimePodStatus:
+    """The status of a pod that the runtime does not know."""
+    return RuntimePodStatus(uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name)
 
 
 def _with_ephemeral_containers(pod: Pod, runtime_status: RuntimePodStatus, actions: PodActions) -> PodActions:
@@ -277,7 +279,7 @@ class _InitContainerWalk:
             self.starts.append(index + 1)
 
     def _restart(self, index: int, status: RuntimeContainerStatus, reason: KillReason) -> None:
-        self.kills.append(ContainerToKill(container=status, reason=reason, is_init=True))
+        self.kills.append(ContainerToKill(container=status, reason=reason))
         self.starts.append(index)
 
 

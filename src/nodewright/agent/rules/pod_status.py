@@ -5,7 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.rules.pod_actions import ProbeResult, ProbeResults, should_be_started, should_restart
+from nodewright.agent.rules.pod_actions import (
+    ProbeResult,
+    ProbeResults,
+    no_runtime_status,
+    should_be_started,
+    should_restart,
+)
 from nodewright.engine.core.requests.effective_resources import pod_limits, pod_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.model.kubernetes.objects import (
@@ -188,7 +194,7 @@ def pod_status(
 
     Follows: v1.36, kubelet/kubelet_pods.go, generateAPIPodStatus.
     """
-    runtime_status = runtime_status or _no_status(pod)
+    runtime_status = runtime_status or no_runtime_status(pod)
     builder = _StatusBuilder(pod, runtime_status, context)
     mains = builder.statuses(pod.spec.containers, previous.container_statuses)
     inits = builder.statuses(pod.spec.init_containers, previous.init_container_statuses)
@@ -225,10 +231,6 @@ def pod_status(
     has_sandbox = any(sandbox.is_ready for sandbox in runtime_status.sandboxes)
     conditions = pod_conditions(pod, status, has_sandbox=has_sandbox)
     return replace(status, conditions=_dated_conditions(conditions, previous, context))
-
-
-def _no_status(pod: Pod) -> RuntimePodStatus:
-    return RuntimePodStatus(uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name)
 
 
 def _dated_conditions(
@@ -448,13 +450,8 @@ def resize_conditions(
 DISRUPTION_TARGET = "DisruptionTarget"
 """The condition of a pod that was terminated by a disruption such as preemption or eviction."""
 KUBELET_CONDITIONS = (
-    "PodReadyToStartContainers",
-    "Initialized",
-    "Ready",
-    "ContainersReady",
-    "PodScheduled",
-    RESIZE_PENDING,
-    RESIZE_IN_PROGRESS,
+    *("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"),
+    *(RESIZE_PENDING, RESIZE_IN_PROGRESS),
 )
 """The conditions that only the kubelet sets."""
 
@@ -538,7 +535,7 @@ def _initialized(pod: Pod, status: PodStatus) -> PodCondition:
         container.name
         for container in pod.spec.init_containers
         if container.name in by_name
-        and not _is_initialized(by_name[container.name], is_sidecar=container.is_sidecar)
+        and not (by_name[container.name].started if container.is_sidecar else by_name[container.name].ready)
     ]
     if status.phase == "Succeeded" and not unknown:
         return PodCondition(type="Initialized", status="True", reason="PodCompleted")
@@ -560,10 +557,6 @@ def _message_parts(unknown: list[str], others: list[str], what: str) -> Iterator
         yield f"containers with unknown status: [{' '.join(unknown)}]"
     if others:
         yield f"containers with {what} status: [{' '.join(others)}]"
-
-
-def _is_initialized(status: ContainerStatus, *, is_sidecar: bool) -> bool:
-    return bool(status.started) if is_sidecar else status.ready
 
 
 def _by_name(status: PodStatus) -> dict[str, ContainerStatus]:

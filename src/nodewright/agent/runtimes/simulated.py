@@ -1,4 +1,4 @@
-"""A simulated container runtime, cgroup tree and clock, driven by scripts; for tests and dry runs."""
+"""A simulated container runtime and cgroup tree, driven by scripts; for tests and dry runs."""
 
 import asyncio
 from collections import defaultdict
@@ -24,61 +24,6 @@ from nodewright.model.kubernetes.runtime_status import (
 )
 
 SIGKILLED, SIGTERMED = 137, 143
-
-
-class FakeClock:
-    """A clock that is advanced by hand."""
-
-    def __init__(self, now_ns: int = 1_800_000_000 * 10**9) -> None:
-        self._start_ns = now_ns
-        self._elapsed_ns = 0
-        self._sleepers: list[tuple[int, asyncio.Future[None]]] = []
-
-    def now_ns(self) -> int:
-        """Nanoseconds since 1970."""
-        return self._start_ns + self._elapsed_ns
-
-    def monotonic_s(self) -> float:
-        """Seconds since the clock was made."""
-        return self._elapsed_ns / 10**9
-
-    async def sleep(self, seconds: float) -> None:
-        """Waits until the clock was advanced by so much."""
-        if seconds <= 0:
-            await asyncio.sleep(0)
-            return
-        waker = asyncio.get_running_loop().create_future()
-        sleeper = (self._elapsed_ns + round(seconds * 10**9), waker)
-        self._sleepers.append(sleeper)
-        try:
-            await waker
-        except asyncio.CancelledError:
-            if sleeper in self._sleepers:
-                self._sleepers.remove(sleeper)
-            raise
-
-    def jump(self, seconds: float) -> None:
-        """Changes the time of day, not the monotonic clock."""
-        self._start_ns += round(seconds * 10**9)
-
-    async def advance(self, seconds: float) -> None:
-        """Advances the clock; sleepers wake in the order of their times."""
-        end_ns = self._elapsed_ns + round(seconds * 10**9)
-        while due := sorted((at, n) for n, (at, _) in enumerate(self._sleepers) if at <= end_ns):
-            at, number = due[0]
-            self._elapsed_ns = max(self._elapsed_ns, at)
-            _, waker = self._sleepers.pop(number)
-            if not waker.done():
-                waker.set_result(None)
-            await settle()
-        self._elapsed_ns = end_ns
-        await settle()
-
-
-async def settle(turns: int = 200) -> None:
-    """Runs everything that can run now."""
-    for _ in range(turns):
-        await asyncio.sleep(0)
 
 
 class ContainerScript(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,14 +97,8 @@ class FakeRuntime:
     async def stop_sandbox(self, sandbox_id: str) -> None:
         """Kills the containers of a sandbox and marks it as not ready."""
         self._record_operation("stop_sandbox", sandbox_id)
-        for simulated in [
-            container for container in self.containers.values() if container.status.sandbox_id == sandbox_id
-        ]:
-            self._end(simulated.status.id, SIGKILLED)
         if sandbox_id in self.sandboxes:
-            status, config = self.sandboxes[sandbox_id]
-            self.sandboxes[sandbox_id] = (replace(status, is_ready=False), config)
-            self._changed.put_nowait(config.pod.uid)
+            self.lose_sandbox(sandbox_id)
 
     async def remove_sandbox(self, sandbox_id: str) -> None:
         """Removes a sandbox with its containers."""
@@ -278,13 +217,12 @@ class FakeRuntime:
         self._end(container_id, exit_code, reason)
 
     def lose_sandbox(self, sandbox_id: str) -> None:
-        """Ends a sandbox with all its containers."""
+        """Ends a sandbox and its containers, as when it crashes."""
         status, config = self.sandboxes[sandbox_id]
         self.sandboxes[sandbox_id] = (replace(status, is_ready=False), config)
-        for simulated in [
-            container for container in self.containers.values() if container.status.sandbox_id == sandbox_id
-        ]:
-            self._end(simulated.status.id, SIGKILLED)
+        for simulated in self.containers.values():
+            if simulated.status.sandbox_id == sandbox_id:
+                self._end(simulated.status.id, SIGKILLED)
         self._changed.put_nowait(config.pod.uid)
 
     async def _run_out(self, container_id: str, after_s: float, exit_code: int) -> None:

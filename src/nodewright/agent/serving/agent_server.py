@@ -5,7 +5,7 @@ import grp
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nodewright.agent.host.host_errors import host_errors
+from nodewright.agent.host.on_demand_server import OnDemandServer, ServerFactory
 from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.serving.container_routes import LogRoutes
 from nodewright.agent.serving.pod_routes import NodeRoutes, PodRoutes
@@ -111,7 +113,7 @@ def prepare_socket_path(path: Path, option: str) -> None:
     """
     if len(os.fsencode(path)) > _MAX_PATH_BYTES:
         raise HostError("listen on", str(path), f"socket paths have at most {_MAX_PATH_BYTES} bytes")
-    try:
+    with host_errors("listen on", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.is_socket():
             return
@@ -121,8 +123,6 @@ def prepare_socket_path(path: Path, option: str) -> None:
             except ConnectionRefusedError:
                 path.unlink(missing_ok=True)
                 return
-    except OSError as error:
-        raise HostError("listen on", str(path), error.strerror or str(error)) from None
     raise HostError(
         "listen on", str(path), f"another agent listens there; specify another path with {option}"
     )
@@ -133,14 +133,8 @@ def remove_socket(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-ServerFactory = Callable[[Path], AbstractAsyncContextManager[None]]
-"""Returns a server that listens on a path inside its context. Loading it may take long, so it is done in a thread."""
-
 MAX_CONNECTIONS = 100
 """Each takes three descriptors of the agent."""
-_CHUNK_BYTES = 1 << 16
-_ACCEPT_ITERATIONS = 5
-"""Iterations of the event loop after which an accepted connection has its task."""
 
 
 @asynccontextmanager
@@ -163,7 +157,7 @@ async def serve_on_demand(path: Path, option: str, load: Callable[[], ServerFact
     finally:
         os.umask(old)
     async with AsyncExitStack() as stack:
-        forwarder = _OnDemandServer(inner, load, stack)
+        forwarder = OnDemandServer(inner, load, stack, MAX_CONNECTIONS)
         server = await asyncio.start_unix_server(forwarder.accept_connection, sock=listener)
         try:
             yield
@@ -174,80 +168,3 @@ async def serve_on_demand(path: Path, option: str, load: Callable[[], ServerFact
             await forwarder.close()
             server.close()
             remove_socket(path)
-
-
-class _OnDemandServer:
-    """Forwards connections to a server that it starts when needed."""
-
-    def __init__(self, inner: Path, load: Callable[[], ServerFactory], stack: AsyncExitStack) -> None:
-        self._inner, self._load, self._stack = inner, load, stack
-        self._start_lock = asyncio.Lock()
-        self._has_started = False
-        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-
-    def accept_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Forwards a new connection; closes it if there are too many."""
-        if len(self._connections) >= MAX_CONNECTIONS:
-            writer.close()
-            return
-        task = asyncio.create_task(self._forward(reader, writer))
-        self._connections[task] = writer
-        task.add_done_callback(self._close_connection)
-
-    def _close_connection(self, task: asyncio.Task[None]) -> None:
-        self._connections.pop(task).close()
-
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # If the server cannot be started, the connection ends, which clients report as unavailable.
-        with suppress(OSError, HostError):
-            await self._start()
-            server_reader, server_writer = await asyncio.open_unix_connection(self._inner)
-            try:
-                await forward_both(reader, server_writer, server_reader, writer)
-            finally:
-                server_writer.close()
-
-    async def close(self) -> None:
-        """Ends all connections."""
-        for _ in range(_ACCEPT_ITERATIONS):
-            await asyncio.sleep(0)
-        connections = dict(self._connections)
-        for task in connections:
-            task.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
-        for writer in connections.values():
-            with suppress(OSError):
-                await writer.wait_closed()
-
-    async def _start(self) -> None:
-        async with self._start_lock:
-            if not self._has_started:
-                serve = await asyncio.to_thread(self._load)
-                await self._stack.enter_async_context(serve(self._inner))
-                self._has_started = True
-
-
-async def forward_both(
-    reader: asyncio.StreamReader,
-    server_writer: asyncio.StreamWriter,
-    server_reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-) -> None:
-    """Forwards data in both directions until one side closes."""
-    directions = [
-        asyncio.create_task(_copy(reader, server_writer)),
-        asyncio.create_task(_copy(server_reader, writer)),
-    ]
-    try:
-        await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in directions:
-            task.cancel()
-        await asyncio.gather(*directions, return_exceptions=True)
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while chunk := await reader.read(_CHUNK_BYTES):
-            writer.write(chunk)
-            await writer.drain()

@@ -236,27 +236,18 @@ def _conditions(state: AgentState) -> list[dict[str, str]]:
 
     Follows: v1.36, kubelet/nodestatus/setters.go.
     """
-    conditions = []
+    rows = []
     for condition, texts in PRESSURE_CONDITION_TEXTS.items():
         is_true = condition in state.node.conditions
-        reason, message = texts[0 if is_true else 1]
-        conditions.append(
-            {"type": str(condition), "status": str(is_true), "reason": reason, "message": message}
-        )
-    ready = {
-        "type": "Ready",
-        "status": "True",
-        "reason": "KubeletReady",
-        "message": "the agent is ready to run pods",
-    }
+        rows.append((condition, is_true, *texts[0 if is_true else 1]))
     if state.shutdown_reason:
-        ready = {
-            "type": "Ready",
-            "status": "False",
-            "reason": "KubeletNotReady",
-            "message": state.shutdown_reason,
-        }
-    return [*conditions, ready]
+        ready = (False, "KubeletNotReady", state.shutdown_reason)
+    else:
+        ready = (True, "KubeletReady", "the agent is ready to run pods")
+    return [
+        {"type": str(kind), "status": str(status), "reason": reason, "message": message}
+        for kind, status, reason, message in (*rows, ("Ready", *ready))
+    ]
 
 
 def _placement_annotations(placed: Placement | None) -> dict[str, str]:

@@ -73,9 +73,7 @@ def has_log_ended(agent: AgentInterface, uid: str, status: RuntimeContainerStatu
     if agent.event_recorder.is_closed:
         return True
     record = agent.event_recorder.state.pods.get(uid)
-    statuses = (
-        record.runtime_status.containers if record is not None and record.runtime_status is not None else ()
-    )
+    statuses = record.containers if record is not None else ()
     current = next((container for container in statuses if container.id == status.id), None)
     return current is None or current.phase is ContainerPhase.EXITED
 
@@ -102,9 +100,10 @@ def container_attempt(record: PodRecord, name: str, *, previous: bool) -> Runtim
 
     Follows: v1.36, kubelet/kubelet_pods.go, validateContainerLogStatus.
     """
-    statuses = record.runtime_status.containers if record.runtime_status is not None else ()
     attempts = [
-        status for status in statuses if status.name == name and status.phase is not ContainerPhase.CREATED
+        status
+        for status in record.containers
+        if status.name == name and status.phase is not ContainerPhase.CREATED
     ]
     pod = record.pod.metadata.name
     if previous:
@@ -130,8 +129,8 @@ def running_container(record: PodRecord, name: str) -> RuntimeContainerStatus:
     Follows: v1.36, kubelet/kubelet_pods.go, findContainer.
     Errors:  APIError.
     """
-    status = record.runtime_status.newest_attempt(name) if record.runtime_status is not None else None
-    if status is None or status.phase is not ContainerPhase.RUNNING:
+    status = record.running_container(name)
+    if status is None:
         raise APIError(INTERNAL_ERROR, f"container not found ({quoted(name)})")
     return status
 
@@ -181,10 +180,8 @@ class ContainerRoutes:
         if container not in _names(record):
             raise APIError(NOT_FOUND, f'container "{container}" not found in pod "{name}"')
         status = container_attempt(record, container, previous=options.previous)
-        path, log_options = (
-            self._agent.log_path(record, status),
-            options.log_options(self._agent.clock.now_ns()),
-        )
+        path = self._agent.log_path(record, status)
+        log_options = options.log_options(self._agent.clock.now_ns())
         check_readable(path)
         if options.follow:
             uid = record.pod.uid

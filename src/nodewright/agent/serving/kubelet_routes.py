@@ -241,14 +241,8 @@ class KubeletRoutes:
     def read_only_port_routes(self) -> list[AuthorizedRoute]:
         """The routes without authorization, and refusals for the others."""
         names = (
-            "run",
-            "exec",
-            "attach",
-            "portForward",
-            "containerLogs",
-            "runningpods",
-            "logs",
-            "debug/pprof",
+            *("run", "exec", "attach", "portForward", "containerLogs", "runningpods", "logs"),
+            *("debug/pprof",),
         )
         methods = ["GET", "POST"]
         disabled = [

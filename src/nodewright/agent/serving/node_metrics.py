@@ -234,46 +234,38 @@ def _known_reasons(counts: Mapping[Labels, int]) -> Counter[Labels]:
 # ---------------------------------------------------------------- gauges
 
 
-def node_gauges(
-    state: AgentState, inputs: GaugeInputs
-) -> Iterator[tuple[MetricFamily, Iterable[MetricSample]]]:
+_Family = tuple[MetricFamily, list[MetricSample]]
+
+
+def node_gauges(state: AgentState, inputs: GaugeInputs) -> Iterator[_Family]:
     """Each gauge with its values."""
-    facts = state.node.config.facts
-    yield _gauge("kubelet_node_name", "The node's name; always 1.", "node"), [MetricSample((facts.name,), 1)]
-    version = facts.cgroup_version
-    yield _gauge("kubelet_cgroup_version", "The version of cgroups."), [MetricSample((), version)]
+    facts, conditions = state.node.config.facts, state.node.conditions
+    yield _gauge("kubelet_node_name", "The node's name; always 1.", [((facts.name,), 1)], "node")
+    yield _gauge("kubelet_cgroup_version", "The version of cgroups.", [((), facts.cgroup_version)])
     yield from _pods(state)
     yield from _cpus(state)
     yield _volumes(state, inputs)
-    yield (
-        _gauge("nodewright_node_condition", "Whether the node is under pressure, by condition.", "condition"),
-        [MetricSample((str(condition),), condition in state.node.conditions) for condition in NodeCondition],
-    )
-    yield (
-        _gauge(
-            "nodewright_eviction_threshold_left",
-            "Available amount above an eviction threshold; it is met below 0.",
-            *("eviction_signal", "kind"),
-        ),
-        [
-            MetricSample((distance.signal, "hard" if distance.is_hard else "soft"), distance.distance)
-            for distance in inputs.threshold_distances
-        ],
-    )
-    yield (
-        _gauge("nodewright_observations_waiting", "Observations that wait for the loop."),
-        [MetricSample((), inputs.queue_length)],
-    )
+    about = "Whether the node is under pressure, by condition."
+    pressures = [((str(condition),), condition in conditions) for condition in NodeCondition]
+    yield _gauge("nodewright_node_condition", about, pressures, "condition")
+    about = "Available amount above an eviction threshold; it is met below 0."
+    distances = [
+        ((distance.signal, "hard" if distance.is_hard else "soft"), distance.distance)
+        for distance in inputs.threshold_distances
+    ]
+    yield _gauge("nodewright_eviction_threshold_left", about, distances, "eviction_signal", "kind")
+    about = "Observations that wait for the loop."
+    yield _gauge("nodewright_observations_waiting", about, [((), inputs.queue_length)])
     if inputs.journal_bytes is not None:
-        size = [MetricSample((), inputs.journal_bytes)]
-        yield _gauge("nodewright_journal_bytes", "Size of the journal."), size
+        yield _gauge("nodewright_journal_bytes", "Size of the journal.", [((), inputs.journal_bytes)])
 
 
-def _gauge(name: str, help_text: str, *labels: str) -> MetricFamily:
-    return MetricFamily(name, MetricType.GAUGE, help_text, labels)
+def _gauge(name: str, about: str, values: Iterable[tuple[Labels, float]], *labels: str) -> _Family:
+    samples = [MetricSample(key, value) for key, value in values]
+    return MetricFamily(name, MetricType.GAUGE, about, labels), samples
 
 
-def _pods(state: AgentState) -> Iterator[tuple[MetricFamily, Iterable[MetricSample]]]:
+def _pods(state: AgentState) -> Iterator[_Family]:
     desired, active, states = Counter[str](), Counter[str](), Counter[str]()
     running = 0
     for record in state.pods.values():
@@ -281,34 +273,24 @@ def _pods(state: AgentState) -> Iterator[tuple[MetricFamily, Iterable[MetricSamp
         desired[static] += record.is_in_source
         # A pod that was removed from its source still counts for admission; the kubelet leaves it out here.
         active[static] += _is_desired(record) and record.pod.uid in state.node.pods
-        if record.runtime_status is not None:
-            running += any(sandbox.is_ready for sandbox in record.runtime_status.sandboxes)
-            states.update(str(container.phase) for container in record.runtime_status.containers)
-    yield _gauge("kubelet_running_pods", "Pods with a ready sandbox."), [MetricSample((), running)]
-    yield (
-        _gauge("kubelet_running_containers", "Containers by state.", "container_state"),
-        [MetricSample((str(value),), states[value]) for value in ContainerPhase if states[value]],
-    )
-    for name, help_text, counts in (
+        running += any(sandbox.is_ready for sandbox in record.sandboxes)
+        states.update(str(container.phase) for container in record.containers)
+    yield _gauge("kubelet_running_pods", "Pods with a ready sandbox.", [((), running)])
+    containers = [((str(value),), states[value]) for value in ContainerPhase if states[value]]
+    yield _gauge("kubelet_running_containers", "Containers by state.", containers, "container_state")
+    for name, about, counts in (
         ("kubelet_desired_pods", "Pods that should run.", desired),
         ("kubelet_active_pods", "Pods that count for the admission of others.", active),
     ):
-        yield (
-            _gauge(name, help_text, "static"),
-            [MetricSample((value,), counts[value]) for value in ("", "true")],
-        )
-    yield (
-        _gauge("kubelet_working_pods", "Pods by phase of their life.", "lifecycle", "config", "static"),
-        _working_pods(state),
-    )
+        yield _gauge(name, about, [((value,), counts[value]) for value in ("", "true")], "static")
+    labels = ("lifecycle", "config", "static")
+    yield _gauge("kubelet_working_pods", "Pods by phase of their life.", _working_pods(state), *labels)
     stages = Counter(str(record.stage) for record in state.pods.values())
-    yield (
-        _gauge("nodewright_pods", "Pods by stage.", "stage"),
-        [MetricSample((str(value),), stages[value]) for value in PodStage],
-    )
+    by_stage = [((str(value),), stages[value]) for value in PodStage]
+    yield _gauge("nodewright_pods", "Pods by stage.", by_stage, "stage")
 
 
-def _working_pods(state: AgentState) -> list[MetricSample]:
+def _working_pods(state: AgentState) -> list[tuple[Labels, int]]:
     """The pods that are worked on; those that only the runtime knows are being ended.
 
     Follows: v1.36, kubelet/kubelet_pods.go, HandlePodCleanups.
@@ -322,7 +304,7 @@ def _working_pods(state: AgentState) -> list[MetricSample]:
     counts["terminating", "runtime_only", "unknown"] = len(state.orphans)
     kinds = (*product(("desired", "orphan"), ("", "true")), ("runtime_only", "unknown"))
     return [
-        MetricSample((lifecycle, *kind), counts[(lifecycle, *kind)])
+        ((lifecycle, *kind), counts[(lifecycle, *kind)])
         for lifecycle in ("sync", "terminating", "terminated")
         for kind in kinds
     ]
@@ -341,7 +323,7 @@ _LIFECYCLES = {
 }
 
 
-def _volumes(state: AgentState, inputs: GaugeInputs) -> tuple[MetricFamily, list[MetricSample]]:
+def _volumes(state: AgentState, inputs: GaugeInputs) -> _Family:
     """The volumes of pods that are worked on, and of those whose sandbox exists: it starts after their volumes.
 
     Follows: v1.36, kubelet/volumemanager/metrics/metrics.go, getVolumeCount.
@@ -351,16 +333,16 @@ def _volumes(state: AgentState, inputs: GaugeInputs) -> tuple[MetricFamily, list
         if record.stage not in (PodStage.ACTIVE, PodStage.TERMINATING):
             continue
         mounted = mounted_volumes(record.pod)
-        has_sandbox = record.runtime_status is not None and bool(record.runtime_status.sandboxes)
+        has_sandbox = bool(record.sandboxes)
         for volume in mounted:
             plugin = inputs.volume_plugin(record.pod, volume) or "N/A"
             counts[plugin, "desired_state_of_world"] += 1
             counts[plugin, "actual_state_of_world"] += has_sandbox
-    family = _gauge("volume_manager_total_volumes", "Volumes of pods, by plugin.", "plugin_name", "state")
-    return family, [MetricSample(labels, count) for labels, count in sorted(counts.items()) if count]
+    present, about = [each for each in sorted(counts.items()) if each[1]], "Volumes of pods, by plugin."
+    return _gauge("volume_manager_total_volumes", about, present, "plugin_name", "state")
 
 
-def _cpus(state: AgentState) -> Iterator[tuple[MetricFamily, Iterable[MetricSample]]]:
+def _cpus(state: AgentState) -> Iterator[_Family]:
     """The allocations of a static CPU manager.
 
     Follows: v1.36, cpumanager/policy_static.go, initializeMetrics, updateAllocationPerNUMAMetric.
@@ -370,23 +352,13 @@ def _cpus(state: AgentState) -> Iterator[tuple[MetricFamily, Iterable[MetricSamp
         if isinstance(provider, CPUProvider) and isinstance(provider.policy, StaticCPUPolicy):
             topology, shared = provider.policy.topology, provider.policy.free(cpu_state)
             exclusive = topology.cpus - cpu_state.default
-            yield (
-                _gauge(
-                    "kubelet_cpu_manager_shared_pool_size_millicores",
-                    "CPUs that are neither exclusive nor reserved, in thousandths.",
-                ),
-                [MetricSample((), len(shared) * 1000)],
+            prefix, about = (
+                "kubelet_cpu_manager",
+                "CPUs that are neither exclusive nor reserved, in thousandths.",
             )
-            yield (
-                _gauge("kubelet_cpu_manager_exclusive_cpu_allocation_count", "Exclusive CPUs of containers."),
-                [MetricSample((), len(exclusive))],
-            )
-            per_numa = Counter(info.numa for info in topology.cpu_info if info.cpu in exclusive)
-            yield (
-                _gauge(
-                    "kubelet_cpu_manager_allocation_per_numa",
-                    "Exclusive CPUs of containers, by NUMA node.",
-                    "numa_node",
-                ),
-                [MetricSample((str(numa),), per_numa[numa]) for numa in topology.numa_ids],
-            )
+            yield _gauge(f"{prefix}_shared_pool_size_millicores", about, [((), len(shared) * 1000)])
+            about = "Exclusive CPUs of containers"
+            yield _gauge(f"{prefix}_exclusive_cpu_allocation_count", f"{about}.", [((), len(exclusive))])
+            counts = Counter(info.numa for info in topology.cpu_info if info.cpu in exclusive)
+            by_numa = [((str(numa),), counts[numa]) for numa in topology.numa_ids]
+            yield _gauge(f"{prefix}_allocation_per_numa", f"{about}, by NUMA node.", by_numa, "numa_node")

@@ -11,36 +11,14 @@ from google.protobuf.message import Message
 from grpc import aio
 
 from nodewright.agent.decide.termination import LISTED_STAGES
+from nodewright.agent.host.token_bucket import TokenBucket
 from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.serving.agent_server import prepare_socket_path, remove_socket
 from nodewright.agent.state.agent_state import PodRecord, PodStage
 from nodewright.cluster.pod_resources import api_pb2 as v1
 from nodewright.cluster.pod_resources.lister import SERVICE, allocatable_message, pod_message
-from nodewright.cluster.tasks.timing import Clock
 from nodewright.engine.node.pod_resources_view import allocatable_resources, pod_resources_of
 from nodewright.model.errors import HostError
-
-
-class RateLimit:
-    """A token bucket.
-
-    Follows: golang.org/x/time v0.9, rate/rate.go, Limiter.Allow.
-    """
-
-    def __init__(self, clock: Clock, per_second: float, burst: int) -> None:
-        self._clock, self._per_second, self._burst = clock, per_second, burst
-        self._tokens, self._updated_s = float(burst), clock.monotonic_s()
-
-    def allow(self) -> bool:
-        """Whether a call is allowed now."""
-        now_s = self._clock.monotonic_s()
-        self._tokens = min(self._burst, self._tokens + (now_s - self._updated_s) * self._per_second)
-        self._updated_s = now_s
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
-
 
 RpcRequest = TypeVar("RpcRequest", bound=Message)
 RpcResponse = TypeVar("RpcResponse", bound=Message)
@@ -66,7 +44,7 @@ class PodResourcesServer:
 
     def __init__(self, agent: AgentInterface) -> None:
         self._agent = agent
-        self._limit = RateLimit(agent.clock, QPS, BURST_TOKENS)
+        self._limit = TokenBucket(QPS, BURST_TOKENS)
 
     def handlers(self) -> "tuple[grpc.GenericRpcHandler[Any, Any], ...]":
         """All methods of the service, and the one of its older version, whose messages are a part of these."""
@@ -148,7 +126,7 @@ class PodResourcesServer:
         version: str = "v1",
     ) -> "grpc.RpcMethodHandler[RpcRequest, RpcResponse]":
         async def limited(request: RpcRequest, context: Context) -> RpcResponse:
-            if not self._limit.allow():
+            if not self._limit.take(self._agent.clock.monotonic_s()):
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
             self._agent.pod_resources_calls[version, "requests_total"] += 1
             if version != _OLDER:

@@ -257,8 +257,7 @@ def cgroups_of_record(record: PodRecord, node: NodeState) -> tuple[PlannedCgroup
     if record.pod.uid not in node.pods:
         return ()
     cgroups = node_and_pod_cgroups(node, [AllocatedPod(record.pod, record.memory)], cgroup_rules(node.config))
-    statuses = record.runtime_status.containers if record.runtime_status is not None else ()
-    paths = {status.name: status.cgroup for status in reversed(statuses) if status.cgroup}
+    paths = {status.name: status.cgroup for status in reversed(record.containers) if status.cgroup}
     return tuple(
         replace(cgroup, path=paths.get(cgroup.container, cgroup.path))
         for cgroup in cgroups
@@ -360,9 +359,10 @@ class NodeRoutes:
         after, host = await self._agent.runtime.usage(), host_usage()
         pods = []
         for record in self._agent.pods():
-            statuses = record.runtime_status.containers if record.runtime_status is not None else ()
             running = [
-                status for status in statuses if status.phase is ContainerPhase.RUNNING and status.id in after
+                status
+                for status in record.containers
+                if status.phase is ContainerPhase.RUNNING and status.id in after
             ]
             if running:
                 meta = record.pod.metadata

@@ -86,10 +86,9 @@ class StreamRoutes:
         record = self._record(request)
         if request.path_params.get("uid", record.pod.uid) != record.pod.uid:
             raise APIError(NOT_FOUND, "pod not found")
-        sandboxes = record.runtime_status.sandboxes if record.runtime_status is not None else ()
-        if not sandboxes:
+        if not record.sandboxes:
             raise APIError(INTERNAL_ERROR, f"pod not found ({quoted(_full_name(record))})")
-        return await self._joined(PortForwardStreamRequest(sandbox_id=sandboxes[0].id, ports=ports))
+        return await self._joined(PortForwardStreamRequest(sandbox_id=record.sandboxes[0].id, ports=ports))
 
     def _record(self, request: Request) -> PodRecord:
         record = self._agent.find_pod(request.path_params["namespace"], request.path_params["pod"])

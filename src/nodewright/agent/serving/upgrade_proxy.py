@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from nodewright.agent.serving.agent_server import forward_both
+from nodewright.agent.host.on_demand_server import forward_both
 from nodewright.cluster.client.http_connections import open_connection
 from nodewright.cluster.serving.middleware import TAKE_OVER_CONNECTION
 from nodewright.cluster.serving.routes import INTERNAL_ERROR, APIError

@@ -15,7 +15,12 @@ from nodewright.engine.core.eviction.eviction_state import EvictionState
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.engine.node.node_state import NodeState
 from nodewright.model.kubernetes.objects import ContainerStateWaiting, Pod, PodStatus
-from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.model.kubernetes.runtime_status import (
+    ContainerPhase,
+    RuntimeContainerStatus,
+    RuntimePodStatus,
+    RuntimeSandboxStatus,
+)
 from nodewright.model.reasons.reason import Reason
 
 
@@ -121,6 +126,21 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
     """By container name the attempts for which a postStart hook is not known to have completed."""
     starting_resources: Mapping[str, tuple[CgroupFile, ...]] = {}
     """By container name the cgroup values that the running effect uses for the containers that it starts."""
+
+    @property
+    def containers(self) -> tuple[RuntimeContainerStatus, ...]:
+        """What the runtime reported of its containers."""
+        return self.runtime_status.containers if self.runtime_status is not None else ()
+
+    @property
+    def sandboxes(self) -> tuple[RuntimeSandboxStatus, ...]:
+        """What the runtime reported of its sandboxes."""
+        return self.runtime_status.sandboxes if self.runtime_status is not None else ()
+
+    def running_container(self, name: str) -> RuntimeContainerStatus | None:
+        """The newest attempt of a container, if it runs."""
+        newest = self.runtime_status.newest_attempt(name) if self.runtime_status is not None else None
+        return newest if newest is not None and newest.phase is ContainerPhase.RUNNING else None
 
 
 class PreferenceQuery(msgspec.Struct, frozen=True, kw_only=True):

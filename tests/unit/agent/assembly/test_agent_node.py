@@ -28,8 +28,7 @@ HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\
 
 
 def settings(**options: Any) -> AgentSettings:
-    required = dict.fromkeys(AgentSettings.__struct_fields__[: -len(AgentSettings.__struct_defaults__)])
-    return AgentSettings(**{**required, **options})
+    return AgentSettings(**{"root_dir": None, "socket": None, **options})
 
 
 def test_labels_and_taints_are_read_from_lists() -> None:

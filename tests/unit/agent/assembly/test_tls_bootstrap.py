@@ -8,6 +8,7 @@ import pytest
 import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from tests.support.fake_clock import FakeClock
 from tests.support.signing_cluster import SigningCluster
 from tests.unit.agent.assembly.test_agent_node import settings
 
@@ -15,7 +16,6 @@ from nodewright.agent.assembly.agent_settings import AgentSettings
 from nodewright.agent.assembly.run_agent import cluster_credentials
 from nodewright.agent.assembly.tls_bootstrap import node_credentials, serving_subject
 from nodewright.agent.member.certificates import CertificateSubject, certificate_facts, new_key
-from nodewright.agent.runtimes.simulated import FakeClock
 from nodewright.cluster.client.tls import tls_context
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration

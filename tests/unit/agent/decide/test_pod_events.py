@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, async_test
+from tests.support.fake_clock import settle
 from tests.unit.agent.pods.test_drain import with_event_recorder
 from tests.unit.agent.test_loop import CHECK, with_main
 
@@ -10,7 +11,7 @@ from nodewright.agent.decide.pod_events import failure_events
 from nodewright.agent.rules.pod_actions import ProbeResult
 from nodewright.agent.rules.pod_status import StatusOverride
 from nodewright.agent.rules.probe_state import probes_of
-from nodewright.agent.runtimes.simulated import ContainerScript, settle
+from nodewright.agent.runtimes.simulated import ContainerScript
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.state.observations import DrainRequested, EffectFailure, ProbeCompleted
 from nodewright.engine.core.memory.memory_state import MemoryState

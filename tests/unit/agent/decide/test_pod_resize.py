@@ -6,9 +6,10 @@ import json
 import pytest
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, async_test
+from tests.support.fake_clock import FakeClock, settle
 
 from nodewright.agent.pods.effect_runner import apply_resize
-from nodewright.agent.runtimes.simulated import FakeCgroups, FakeClock, FakeRuntime, settle
+from nodewright.agent.runtimes.simulated import FakeCgroups, FakeRuntime
 from nodewright.agent.state.agent_state import PodSource, PodStage
 from nodewright.agent.state.effects import UpdateContainerResources
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, ContainerSettings, MemoryCeiling

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 from tests.support.agent_bench import async_test
+from tests.support.fake_clock import settle
 from tests.support.fake_plugins import (
     GPU,
     GPUS,
@@ -17,7 +18,7 @@ from tests.support.fake_plugins import (
 
 from nodewright.agent.devices.plugin_endpoints import ENDPOINT_STOP_GRACE_PERIOD_S
 from nodewright.agent.devices.protocols import DevicePluginOptions, PluginRegistrationError
-from nodewright.agent.runtimes.simulated import ContainerScript, settle
+from nodewright.agent.runtimes.simulated import ContainerScript
 from nodewright.agent.state.agent_state import PodStage
 from nodewright.agent.state.observations import PluginDevicesListed
 from nodewright.engine.node.events import PodAdded

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from tests.support.agent_bench import async_test
+from tests.support.fake_clock import FakeClock, settle
 
 from nodewright.agent.host import agent_process
 from nodewright.agent.host.agent_process import DescriptorBudget
-from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.model.errors import HostError
 
 UNIT = Path(__file__).parents[4] / "packaging" / "nodewright-agent.service"

@@ -140,25 +140,23 @@ def test_a_missing_directory_uses_nothing(tmp_path: Path) -> None:
     assert directory_usage(tmp_path / "gone") == (0, 0)
 
 
-def test_a_pod_holds_its_volumes_logs_and_layers(tmp_path: Path) -> None:
-    for name in ("cache", "logs", "layer"):
+def test_a_pod_holds_its_volumes_and_logs(tmp_path: Path) -> None:
+    for name in ("cache", "logs"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_bytes(b"x" * 50_000)
     places = PodDirectories(
         volumes={"cache": tmp_path / "cache"},
         logs={"main": tmp_path / "logs", "idle": tmp_path / "none"},
-        writable_layers={"main": tmp_path / "layer"},
     )
     use = DiskStorageStats(lambda _: places).pod_usage(a_pod())
     each = directory_usage(tmp_path / "cache")[0]
     assert each > 50_000
     assert use.ephemeral_storage is not None
-    assert use.ephemeral_storage.used_bytes == 3 * each
+    assert use.ephemeral_storage.used_bytes == 2 * each
     assert [(volume.name, volume.used_bytes) for volume in use.volumes] == [("cache", each)]
     main, idle = use.containers
     assert main.logs is not None
-    assert main.rootfs is not None
-    assert (main.logs.used_bytes, main.rootfs.used_bytes) == (each, each)
+    assert (main.logs.used_bytes, main.rootfs) == (each, None)
     assert (idle.name, idle.rootfs) == ("idle", None)
 
 

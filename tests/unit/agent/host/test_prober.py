@@ -9,10 +9,11 @@ from functools import wraps
 from typing import Any
 
 import pytest
+from tests.support.fake_clock import FakeClock, settle
 
 from nodewright.agent.host.ports import ContainerConfig, ExecResult, PodSandboxConfig
 from nodewright.agent.host.prober import HostProber, _health_check_request, _serving_status
-from nodewright.agent.runtimes.simulated import ContainerScript, FakeClock, FakeRuntime, settle
+from nodewright.agent.runtimes.simulated import ContainerScript, FakeRuntime
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.model.errors import HostError
 from nodewright.testing.objects import a_pod

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from tests.support.fake_clock import FakeClock, settle
 from tests.support.signing_cluster import SigningCluster
 
 from nodewright.agent.member.certificates import (
@@ -23,7 +24,6 @@ from nodewright.agent.member.certificates import (
     is_request_of_key,
     new_key,
 )
-from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.recorded_events import RecordEvent

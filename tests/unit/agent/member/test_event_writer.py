@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.fake_clock import FakeClock, settle
 from tests.support.memory_cluster import MemoryCluster
 from tests.unit.agent.member.test_pod_objects import a_record
 
+from nodewright.agent.host.token_bucket import TokenBucket
 from nodewright.agent.member.event_writer import (
     EventCorrelator,
     EventObject,
     EventWriter,
     ObjectEvent,
-    TokenBucket,
     pod_object,
 )
-from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.state.agent_state import PodRecord, PodSource
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.testing.objects import a_pod

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.fake_clock import FakeClock, settle
 from tests.support.memory_cluster import PODS, MemoryCluster
 from tests.unit.agent.member.test_node_object import STATE
 
 from nodewright.agent.member.mirror_pods import MirrorPods
-from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.client.reflector import Reflector

@@ -4,11 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.support.fake_clock import FakeClock
 from tests.support.memory_cluster import MemoryCluster
 
 from nodewright.agent.member.persistent_volumes import PersistentVolumes, claim_fault, node_volume
 from nodewright.agent.rules.value_sources import NodeVolume, UnresolvedReference
-from nodewright.agent.runtimes.simulated import FakeClock
 from nodewright.testing.objects import a_pod
 
 CLAIM = "/api/v1/namespaces/default/persistentvolumeclaims/data"

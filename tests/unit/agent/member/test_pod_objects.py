@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.fake_clock import FakeClock, settle
 from tests.support.memory_cluster import MemoryCluster
 from tests.unit.agent.member.test_node_object import STATE
 
@@ -15,7 +16,6 @@ from nodewright.agent.member.pod_objects import PodObjects, ReferencedObjects, r
 from nodewright.agent.member.service_account_tokens import ServiceAccountTokens
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.rules.value_sources import ReferenceSources, TokenSpec, UnresolvedReference
-from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.state.observations import Observation, PodReferencesChanged
 from nodewright.cluster.client.reflector import Reflector

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.support.fake_clock import FakeClock
 
 from nodewright.agent.member.pod_start_times import PodStartTimes
 from nodewright.agent.observe.metric_names import CallMetrics, HistogramMetric
-from nodewright.agent.runtimes.simulated import FakeClock
 
 RUNNING = {"state": {"running": {"startedAt": "2026-01-01T00:00:09Z"}}}
 INIT = {"state": {"terminated": {"startedAt": "2026-01-01T00:00:03Z", "finishedAt": "2026-01-01T00:00:05Z"}}}

@@ -6,13 +6,13 @@ from itertools import pairwise
 from typing import Any
 
 from msgspec.structs import replace
+from tests.support.fake_clock import FakeClock, settle
 from tests.support.memory_cluster import LEASES, NODES, MemoryCluster
 from tests.unit.agent.member.test_node_object import IDENTITY, STATE
 
 from nodewright.agent.member.node_object import NodeReadings
 from nodewright.agent.member.node_registration import NodeLease, NodeRegistration, ReportTimes
 from nodewright.agent.observe.metric_names import GaugeMetric
-from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.state.agent_state import AgentState
 from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.client.reflector import Reflector

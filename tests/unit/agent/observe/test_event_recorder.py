@@ -1,11 +1,11 @@
 """The recorder passes on which pods have new labels: files in volumes show them."""
 
 from msgspec.structs import replace
+from tests.support.fake_clock import FakeClock
 from tests.unit.agent.member.test_node_object import STATE
 
 from nodewright.agent.decide.iteration import IterationResult, StateChanges
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.agent.runtimes.simulated import FakeClock
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 from tests.support.agent_bench import AgentBench, async_test
+from tests.support.fake_clock import settle
 
 from nodewright.agent.decide.termination import KILL_TIMEOUT_S
 from nodewright.agent.host.ports import Credentials, ImageFsStats, StoredImage
-from nodewright.agent.runtimes.simulated import ContainerScript, settle
+from nodewright.agent.runtimes.simulated import ContainerScript
 from nodewright.agent.state.agent_state import PodStage
 from nodewright.engine.core.eviction.eviction_policy import KUBELET
 from nodewright.engine.core.eviction.eviction_state import NodeReclaim

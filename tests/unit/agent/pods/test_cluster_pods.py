@@ -6,9 +6,10 @@ from typing import Any
 
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, FakeConfigBuilder
+from tests.support.fake_clock import settle
 
 from nodewright.agent.pods.container_lifecycle import ContainerConfigError
-from nodewright.agent.runtimes.simulated import ContainerScript, settle
+from nodewright.agent.runtimes.simulated import ContainerScript
 from nodewright.agent.serving.api_objects import pod_status_document
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.state.observations import (

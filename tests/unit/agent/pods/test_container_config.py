@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench
+from tests.support.fake_clock import settle
 
 from nodewright.agent.host.eviction_readings import DiskStorageStats
 from nodewright.agent.host.ports import ContainerConfig, Mount, PodSandboxConfig
@@ -21,7 +22,6 @@ from nodewright.agent.pods.container_config import (
 )
 from nodewright.agent.pods.container_lifecycle import ContainerConfigError
 from nodewright.agent.pods.volume_setup import tmpfs_size_bytes
-from nodewright.agent.runtimes.simulated import settle
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings, KilledTogether

@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, async_test
 from tests.support.agent_restarts import stored_part
+from tests.support.fake_clock import settle
 
-from nodewright.agent.runtimes.simulated import settle
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.observations import RuntimeRelisted
 from nodewright.cluster.tasks.timing import monotonic_ns

@@ -5,9 +5,10 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, async_test
+from tests.support.fake_clock import settle
 from tests.unit.agent.pods.test_cluster_pods import an_api_pod, listed, run
 
-from nodewright.agent.runtimes.simulated import ContainerScript, settle
+from nodewright.agent.runtimes.simulated import ContainerScript
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.observations import PodStatusObserved, SourcePodsListed
 from nodewright.cluster.tasks.timing import monotonic_ns

@@ -3,11 +3,12 @@
 import asyncio
 
 from tests.support.agent_bench import AgentBench, async_test
+from tests.support.fake_clock import settle
 from tests.unit.agent.test_loop import CHECK, with_main
 
 from nodewright.agent.assembly.node_shutdown import drain
 from nodewright.agent.observe.event_recorder import EVENT_TTL_NS, MAX_EVENTS, EventRecorder
-from nodewright.agent.runtimes.simulated import ContainerScript, settle
+from nodewright.agent.runtimes.simulated import ContainerScript
 from nodewright.agent.state.agent_state import PodStage
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.testing.nodes import a_profile

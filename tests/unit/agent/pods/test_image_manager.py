@@ -6,13 +6,13 @@ from collections.abc import Coroutine
 from pathlib import Path
 
 import pytest
+from tests.support.fake_clock import FakeClock, settle
 
 from nodewright.agent.host.ports import Credentials, ImageFsStats, StoredImage
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_lifecycle import ContainerConfigError
 from nodewright.agent.pods.image_manager import IMAGE_GC_PERIOD_S, ImageGCResult, ImageManager, PullSecrets
 from nodewright.agent.rules.image_policy import ImageGCPolicy
-from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.cluster_objects import Secret

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.support.fake_clock import FakeClock, settle
 
 from nodewright.agent.host.ports import ContainerConfig, PodSandboxConfig
 from nodewright.agent.pods.log_rotation import (
@@ -15,7 +16,7 @@ from nodewright.agent.pods.log_rotation import (
     rotate_logs,
     rotate_once,
 )
-from nodewright.agent.runtimes.simulated import FakeClock, FakeRuntime, settle
+from nodewright.agent.runtimes.simulated import FakeRuntime
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration

@@ -3,9 +3,10 @@
 import asyncio
 
 import pytest
+from tests.support.fake_clock import FakeClock, settle
 
 from nodewright.agent.host.ports import ContainerConfig, ContainerRuntime, ExecResult, PodSandboxConfig
-from nodewright.agent.runtimes.simulated import ContainerScript, FakeCgroups, FakeClock, FakeRuntime, settle
+from nodewright.agent.runtimes.simulated import ContainerScript, FakeCgroups, FakeRuntime
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.files.cgroup_files import CgroupManager
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, ContainerSettings, CPUShares

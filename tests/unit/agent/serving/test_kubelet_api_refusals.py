@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.support.fake_clock import settle
 from tests.support.kubelet_api import (
     LOOPBACK,
     CertificateAuthority,
@@ -15,7 +16,6 @@ from tests.support.kubelet_api import (
     with_served_agent,
 )
 
-from nodewright.agent.runtimes.simulated import settle
 from nodewright.cluster.serving import http_server, middleware
 from nodewright.cluster.serving import http_server as http_connection
 from nodewright.cluster.serving.access import ANONYMOUS, Authorizer, Grants, Unauthenticated, User

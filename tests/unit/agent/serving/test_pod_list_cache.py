@@ -5,10 +5,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 from tests.support.agent_bench import async_test
+from tests.support.fake_clock import settle
 from tests.support.fake_plugins import GPU, GPUS, DeviceBench, FakePluginClient, a_gpu_pod
 
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.agent.runtimes.simulated import settle
 from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.serving.kubelet_routes import PodListCache

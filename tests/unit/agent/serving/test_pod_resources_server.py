@@ -13,13 +13,14 @@ from typing import Self, TypeVar
 import grpc
 import pytest
 from tests.support.agent_bench import AgentBench, async_test
+from tests.support.fake_clock import FakeClock, settle
 
+from nodewright.agent.host.token_bucket import TokenBucket
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.serving.agent_server import serve_on_demand
 from nodewright.agent.serving.api_objects import NodeSystemInfo
-from nodewright.agent.serving.pod_resources_server import RateLimit, serve_pod_resources
+from nodewright.agent.serving.pod_resources_server import serve_pod_resources
 from nodewright.cluster.pod_resources import api_pb2 as v1
 from nodewright.cluster.pod_resources.lister import PodResourcesClient
 from nodewright.model.errors import HostError
@@ -175,12 +176,12 @@ def test_ten_may_ask_at_once_and_then_a_hundred_a_second(tmp_path: Path) -> None
 
 def test_the_limit_lets_through_as_many_as_time_has_passed_for() -> None:
     clock = FakeClock()
-    limit = RateLimit(clock, 100, 10)
-    assert [limit.allow() for _ in range(12)] == [True] * 10 + [False] * 2
+    limit = TokenBucket(100, 10)
+    assert [limit.take(clock.monotonic_s()) for _ in range(12)] == [True] * 10 + [False] * 2
     asyncio.run(clock.advance(0.025))
-    assert [limit.allow() for _ in range(3)] == [True, True, False]
+    assert [limit.take(clock.monotonic_s()) for _ in range(3)] == [True, True, False]
     asyncio.run(clock.advance(1000))
-    assert sum(limit.allow() for _ in range(50)) == 10
+    assert sum(limit.take(clock.monotonic_s()) for _ in range(50)) == 10
 
 
 def test_garbage_disturbs_nobody(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from starlette.requests import ClientDisconnect
 from tests.support.agent_bench import AgentBench, async_test
+from tests.support.fake_clock import settle
 
+from nodewright.agent.host.on_demand_server import ServerFactory
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.agent.runtimes.simulated import settle
 from nodewright.agent.serving import agent_server
 from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.serving.agent_server import (
-    ServerFactory,
     remove_socket,
     serve_agent_api,
     serve_on_demand,

@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 from msgspec.structs import replace
 from tests.support.disks import FakeDisk
+from tests.support.fake_clock import settle
 from tests.support.fake_plugins import GPU, GPUS, PREFERENCE_OPTIONS, DeviceBench, FakePluginClient, a_gpu_pod
 
 from nodewright.agent.devices.plugin_endpoints import ENDPOINT_STOP_GRACE_PERIOD_S
-from nodewright.agent.runtimes.simulated import FakeCgroups, FakeRuntime, settle
+from nodewright.agent.runtimes.simulated import FakeCgroups, FakeRuntime
 from nodewright.agent.state.agent_state import PodStage
 from nodewright.agent.store.agent_store import AgentStore, StoreSettings
 from nodewright.agent.store.store_files import JOURNAL

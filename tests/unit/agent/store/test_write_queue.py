@@ -5,9 +5,9 @@ import asyncio
 from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, async_test
 from tests.support.agent_restarts import stored_part
+from tests.support.fake_clock import settle
 
 from nodewright.agent.decide.iteration import StateChanges
-from nodewright.agent.runtimes.simulated import settle
 from nodewright.agent.state.agent_state import PodSource, PodStage
 from nodewright.agent.state.observations import NodeUsageObserved, PodApplied, PodDeletionRequested
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation

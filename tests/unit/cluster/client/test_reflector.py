@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from tests.support.fake_clock import FakeClock, settle
 from tests.support.memory_cluster import MemoryCluster
 
-from nodewright.agent.runtimes.simulated import FakeClock, settle
 from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.client.reflector import Reflector
 

@@ -5,8 +5,8 @@ import gc
 from collections.abc import Iterator
 
 import pytest
+from tests.support.fake_clock import FakeClock
 
-from nodewright.agent.runtimes.simulated import FakeClock
 from nodewright.documents.files import process_tuning
 from nodewright.documents.files.process_tuning import ShortCollections
 

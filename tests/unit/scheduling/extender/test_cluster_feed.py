@@ -3,10 +3,10 @@
 import asyncio
 
 from tests.support.binding_cluster import BindingCluster, ExtenderBench
+from tests.support.fake_clock import FakeClock
 from tests.unit.scheduling.extender.test_extender_service import following, until
 from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile
 
-from nodewright.agent.runtimes.simulated import FakeClock
 from nodewright.scheduling.verdicts.tracked_cluster import Basis
 
 

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from tests.support.binding_cluster import BindingCluster, ExtenderBench
 from tests.support.deciding_nodes import DecidingNodes
+from tests.support.fake_clock import FakeClock
 from tests.support.memory_cluster import PODS
 from tests.support.small_nodes import a_numa_pod
 from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile, holds_nothing, with_pods
 
-from nodewright.agent.runtimes.simulated import FakeClock
 from nodewright.scheduling.extender.cluster_feed import BUDGETS_PATH
 from nodewright.scheduling.extender.extender_service import BIND_WAIT_S
 from nodewright.scheduling.verdicts.admit_answer import AdmitRequest

@@ -3,8 +3,8 @@
 import asyncio
 
 from tests.support.binding_cluster import BindingCluster
+from tests.support.fake_clock import FakeClock
 
-from nodewright.agent.runtimes.simulated import FakeClock
 from nodewright.scheduling.extender.leader_lease import LEASE_S, LeaderLease
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/extender"

@@ -24,12 +24,8 @@ POD_UID, CONTAINER_NAME = "io.kubernetes.pod.uid", "io.kubernetes.container.name
 CONTAINER_HASH, RESTART_COUNT = "io.kubernetes.container.hash", "io.kubernetes.container.restartCount"
 TERMINATION_MESSAGE_PATH = "io.kubernetes.container.terminationMessagePath"
 TERMINATION_MESSAGE_POLICY = "io.kubernetes.container.terminationMessagePolicy"
-OWNER, CGROUP_PARENT, LOG_DIRECTORY, HOSTNAME = (
-    "nodewright.io/agent",
-    "nodewright.io/cgroup-parent",
-    "nodewright.io/log-directory",
-    "nodewright.io/hostname",
-)
+OWNER, CGROUP_PARENT = "nodewright.io/agent", "nodewright.io/cgroup-parent"
+LOG_DIRECTORY, HOSTNAME = "nodewright.io/log-directory", "nodewright.io/hostname"
 """On sandboxes, in addition to the kubelet's: their owner, and what their containers need to know."""
 
 _PROTOCOLS = {"UDP": cri.UDP, "SCTP": cri.SCTP}
@@ -188,11 +184,8 @@ def _overhead_resources(amounts: ResourceList) -> cri.LinuxContainerResources:
     resources = cri.LinuxContainerResources()
     if CPU in amounts:
         milli = MilliCPU(amounts[CPU].milli_value())
-        resources.cpu_shares, resources.cpu_quota, resources.cpu_period = (
-            cpu_shares(milli),
-            cpu_quota(milli),
-            _CFS_PERIOD_US,
-        )
+        resources.cpu_shares = cpu_shares(milli)
+        resources.cpu_quota, resources.cpu_period = cpu_quota(milli), _CFS_PERIOD_US
     if MEMORY in amounts:
         resources.memory_limit_in_bytes = amounts[MEMORY].value()
     return resources
@@ -291,18 +284,9 @@ def _dns_config(text: str) -> cri.DNSConfig:
 
 READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 MASKED_PATHS = (
-    "/proc/asound",
-    "/proc/acpi",
-    "/proc/interrupts",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/sys/firmware",
-    "/sys/devices/virtual/powercap",
+    *("/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys"),
+    *("/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug"),
+    *("/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap"),
 )
 _APP_ARMOR_NAMES = {"RuntimeDefault": "runtime/default", "Unconfined": "unconfined"}
 
@@ -347,10 +331,8 @@ def container_security(
 
     Errors: HostError where it must not run as root and would, or may.
     """
-    container_context, pod_context = (
-        container.security_context or {},
-        pod.spec.security_context or PodSecurityContext(),
-    )
+    container_context = container.security_context or {}
+    pod_context = pod.spec.security_context or PodSecurityContext()
     uid, gid = effective_setting(pod, container, "runAsUser"), effective_setting(pod, container, "runAsGroup")
     violation = run_as_non_root_violation(pod, container, image_user)
     if violation:

@@ -6,6 +6,9 @@ import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
+from msgspec.structs import asdict
+
+from nodewright.agent.host.host_errors import host_errors
 from nodewright.agent.host.ports import (
     AttachStreamRequest,
     ContainerConfig,
@@ -20,35 +23,9 @@ from nodewright.agent.host.ports import (
     StreamRequest,
 )
 from nodewright.agent.runtimes.cri import api_pb2 as cri
+from nodewright.agent.runtimes.cri import channel as calls
 from nodewright.agent.runtimes.cri import configs, pleg, status
 from nodewright.agent.runtimes.cri.channel import (
-    ATTACH,
-    CHANGE_TIMEOUT_S,
-    CONTAINER_STATUS,
-    CREATE_CONTAINER,
-    EXEC,
-    EXEC_SYNC,
-    GET_CONTAINER_EVENTS,
-    IMAGE_FS_INFO,
-    IMAGE_STATUS,
-    LIST_CONTAINER_STATS,
-    LIST_CONTAINERS,
-    LIST_IMAGES,
-    LIST_POD_SANDBOX,
-    POD_SANDBOX_STATUS,
-    PORT_FORWARD,
-    PULL_IMAGE,
-    REMOVE_CONTAINER,
-    REMOVE_IMAGE,
-    REMOVE_POD_SANDBOX,
-    REOPEN_CONTAINER_LOG,
-    RUN_POD_SANDBOX,
-    START_CONTAINER,
-    STATUS,
-    STOP_CONTAINER,
-    STOP_POD_SANDBOX,
-    UPDATE_CONTAINER_RESOURCES,
-    VERSION,
     CRIChannel,
     DeadlineExceededError,
     NotFoundError,
@@ -100,7 +77,7 @@ class CRIRuntime:
 
         Errors: HostError; also where its CRI version is not v1.
         """
-        response = await self._channel.call(VERSION, cri.VersionRequest(), "")
+        response = await self._channel.call(calls.VERSION, cri.VersionRequest(), "")
         if response.runtime_api_version not in ("v1", "v1.0.0", "1.0.0"):
             raise HostError(
                 "Version", self._channel.endpoint, f"CRI v1 is needed, not {response.runtime_api_version!r}"
@@ -150,7 +127,7 @@ class CRIRuntime:
 
         async def run() -> str:
             request = cri.RunPodSandboxRequest(config=pod_config, runtime_handler=handler)
-            return (await self._channel.call(RUN_POD_SANDBOX, request, pod.full_name)).pod_sandbox_id
+            return (await self._channel.call(calls.RUN_POD_SANDBOX, request, pod.full_name)).pod_sandbox_id
 
         return await _find_or_create(find, run)
 
@@ -158,20 +135,20 @@ class CRIRuntime:
         """Stops a sandbox with its containers, and releases its network."""
         with contextlib.suppress(NotFoundError):
             await self._channel.call(
-                STOP_POD_SANDBOX, cri.StopPodSandboxRequest(pod_sandbox_id=sandbox_id), sandbox_id
+                calls.STOP_POD_SANDBOX, cri.StopPodSandboxRequest(pod_sandbox_id=sandbox_id), sandbox_id
             )
 
     async def remove_sandbox(self, sandbox_id: str) -> None:
         """Removes a sandbox with its containers."""
         with contextlib.suppress(NotFoundError):
             await self._channel.call(
-                REMOVE_POD_SANDBOX, cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id), sandbox_id
+                calls.REMOVE_POD_SANDBOX, cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id), sandbox_id
             )
 
     async def create_container(self, sandbox_id: str, config: ContainerConfig) -> str:
         """Creates a container."""
         listed = await self._channel.call(
-            LIST_POD_SANDBOX,
+            calls.LIST_POD_SANDBOX,
             cri.ListPodSandboxRequest(filter=cri.PodSandboxFilter(id=sandbox_id)),
             sandbox_id,
         )
@@ -196,7 +173,7 @@ class CRIRuntime:
 
         async def create() -> str:
             place = f"{config.pod.full_name}/{config.container.name}"
-            return (await self._channel.call(CREATE_CONTAINER, request, place)).container_id
+            return (await self._channel.call(calls.CREATE_CONTAINER, request, place)).container_id
 
         return await _find_or_create(find, create)
 
@@ -205,7 +182,7 @@ class CRIRuntime:
         response = await self._status(container_id)
         if response.status.state == cri.CONTAINER_CREATED:
             await self._channel.call(
-                START_CONTAINER, cri.StartContainerRequest(container_id=container_id), container_id
+                calls.START_CONTAINER, cri.StartContainerRequest(container_id=container_id), container_id
             )
 
     async def stop_container(self, container_id: str, grace_period_s: float) -> None:
@@ -213,14 +190,14 @@ class CRIRuntime:
         request = cri.StopContainerRequest(container_id=container_id, timeout=math.ceil(grace_period_s))
         with contextlib.suppress(NotFoundError):
             await self._channel.call(
-                STOP_CONTAINER, request, container_id, limit_s=grace_period_s + CHANGE_TIMEOUT_S
+                calls.STOP_CONTAINER, request, container_id, limit_s=grace_period_s + calls.CHANGE_TIMEOUT_S
             )
 
     async def remove_container(self, container_id: str) -> None:
         """Removes a container and its cgroup."""
         with contextlib.suppress(NotFoundError):
             await self._channel.call(
-                REMOVE_CONTAINER, cri.RemoveContainerRequest(container_id=container_id), container_id
+                calls.REMOVE_CONTAINER, cri.RemoveContainerRequest(container_id=container_id), container_id
             )
 
     async def update_container(
@@ -233,7 +210,7 @@ class CRIRuntime:
         request = cri.UpdateContainerResourcesRequest(
             container_id=container_id, linux=configs.linux_container_resources(settings)
         )
-        await self._channel.call(UPDATE_CONTAINER_RESOURCES, request, container_id)
+        await self._channel.call(calls.UPDATE_CONTAINER_RESOURCES, request, container_id)
 
     async def execute(self, container_id: str, command: tuple[str, ...], timeout_s: float) -> ExecResult:
         """The result of a command in the container."""
@@ -242,7 +219,7 @@ class CRIRuntime:
         )
         try:
             response = await self._channel.call(
-                EXEC_SYNC, request, container_id, limit_s=timeout_s + _EXECUTE_MARGIN_S
+                calls.EXEC_SYNC, request, container_id, limit_s=timeout_s + _EXECUTE_MARGIN_S
             )
         except DeadlineExceededError as error:
             raise TimeoutError(error.error) from error
@@ -251,7 +228,7 @@ class CRIRuntime:
     async def reopen_log(self, container_id: str) -> None:
         """Has the runtime continue the log in a new file."""
         await self._channel.call(
-            REOPEN_CONTAINER_LOG, cri.ReopenContainerLogRequest(container_id=container_id), container_id
+            calls.REOPEN_CONTAINER_LOG, cri.ReopenContainerLogRequest(container_id=container_id), container_id
         )
 
     async def usage(self) -> Mapping[str, ContainerUsage]:
@@ -262,7 +239,7 @@ class CRIRuntime:
             for container in await self._containers({})
             if container.pod_sandbox_id in sandboxes and container.state == cri.CONTAINER_RUNNING
         }
-        response = await self._channel.call(LIST_CONTAINER_STATS, cri.ListContainerStatsRequest(), "")
+        response = await self._channel.call(calls.LIST_CONTAINER_STATS, cri.ListContainerStatsRequest(), "")
         return {
             stat.attributes.id: status.usage_of(stat) for stat in response.stats if stat.attributes.id in ours
         }
@@ -271,7 +248,7 @@ class CRIRuntime:
         """The uid of each pod in which something changed."""
         facts = await self.facts()
         news = pleg.ContainerEventSource.CONTAINERD if facts.has_events else pleg.ContainerEventSource.NONE
-        if GET_CONTAINER_EVENTS.name not in facts.unimplemented_calls:
+        if calls.GET_CONTAINER_EVENTS.name not in facts.unimplemented_calls:
             news = pleg.ContainerEventSource.CRI
         generator = pleg.PodLifecycleEventGenerator(self._channel, self._relist, news)
         generator.on_relist = self.on_relist
@@ -318,14 +295,14 @@ class CRIRuntime:
     async def _sandboxes(self, labels: dict[str, str]) -> list[cri.PodSandbox]:
         """Sandboxes of this owner with these labels, newest first."""
         request = cri.ListPodSandboxRequest(filter=cri.PodSandboxFilter(label_selector=labels))
-        response = await self._channel.call(LIST_POD_SANDBOX, request, "")
+        response = await self._channel.call(calls.LIST_POD_SANDBOX, request, "")
         ours = [item for item in response.items if item.annotations.get(configs.OWNER) == self._owner]
         return sorted(ours, key=lambda our: (-our.metadata.attempt, -our.created_at, our.id))
 
     async def _containers(self, labels: dict[str, str]) -> list[cri.Container]:
         """Containers with these labels, of any owner."""
         request = cri.ListContainersRequest(filter=cri.ContainerFilter(label_selector=labels))
-        return list((await self._channel.call(LIST_CONTAINERS, request, "")).containers)
+        return list((await self._channel.call(calls.LIST_CONTAINERS, request, "")).containers)
 
     async def _pod(
         self, sandboxes: list[cri.PodSandbox], containers: list[cri.Container]
@@ -360,7 +337,7 @@ class CRIRuntime:
     async def _sandbox_status(self, sandbox_id: str) -> cri.PodSandboxStatus | None:
         request = cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id)
         try:
-            return (await self._channel.call(POD_SANDBOX_STATUS, request, sandbox_id)).status
+            return (await self._channel.call(calls.POD_SANDBOX_STATUS, request, sandbox_id)).status
         except NotFoundError:
             return None
 
@@ -384,7 +361,7 @@ class CRIRuntime:
 
     async def _status(self, container_id: str, *, verbose: bool = False) -> cri.ContainerStatusResponse:
         request = cri.ContainerStatusRequest(container_id=container_id, verbose=verbose)
-        return await self._channel.call(CONTAINER_STATUS, request, container_id)
+        return await self._channel.call(calls.CONTAINER_STATUS, request, container_id)
 
     def _forget_removed(self, container_ids: Iterable[str]) -> None:
         """Drops what is cached of removed containers."""
@@ -447,12 +424,12 @@ class CRIImageStore:
         request = cri.PullImageRequest(image=cri.ImageSpec(image=image))
         if credentials is not None:
             request.auth.username, request.auth.password = credentials.username, credentials.password
-        return (await self._channel.call(PULL_IMAGE, request, image)).image_ref
+        return (await self._channel.call(calls.PULL_IMAGE, request, image)).image_ref
 
     async def images(self) -> tuple[StoredImage, ...]:
         """All images; the sandbox image counts as pinned, which not all runtime releases report."""
-        response = await self._channel.call(LIST_IMAGES, cri.ListImagesRequest(), "")
-        status = await self._channel.call(STATUS, cri.StatusRequest(verbose=True), "")
+        response = await self._channel.call(calls.LIST_IMAGES, cri.ListImagesRequest(), "")
+        status = await self._channel.call(calls.STATUS, cri.StatusRequest(verbose=True), "")
         sandbox_image_name = sandbox_image(status.info)
         return tuple(
             StoredImage(
@@ -467,14 +444,14 @@ class CRIImageStore:
 
     async def in_use(self) -> frozenset[str]:
         """The ids of images that containers of any owner use."""
-        response = await self._channel.call(LIST_CONTAINERS, cri.ListContainersRequest(), "")
+        response = await self._channel.call(calls.LIST_CONTAINERS, cri.ListContainersRequest(), "")
         return frozenset(container.image_id or container.image_ref for container in response.containers)
 
     async def remove(self, image_id: str) -> None:
         """Removes an image; no error if it does not exist."""
         try:
             await self._channel.call(
-                REMOVE_IMAGE, cri.RemoveImageRequest(image=cri.ImageSpec(image=image_id)), image_id
+                calls.REMOVE_IMAGE, cri.RemoveImageRequest(image=cri.ImageSpec(image=image_id)), image_id
             )
         except NotFoundError:
             return
@@ -484,7 +461,7 @@ class CRIImageStore:
 
         Errors: HostError where the runtime does not name it.
         """
-        response = await self._channel.call(IMAGE_FS_INFO, cri.ImageFsInfoRequest(), "")
+        response = await self._channel.call(calls.IMAGE_FS_INFO, cri.ImageFsInfoRequest(), "")
         if not response.image_filesystems:
             raise HostError("ImageFsInfo", self._channel.endpoint, "the runtime names no image file system")
         path: str = response.image_filesystems[0].fs_id.mountpoint
@@ -496,10 +473,8 @@ class CRIImageStore:
         Errors: as for `image_fs_path`; HostError where it cannot be read.
         """
         path = await self.image_fs_path()
-        try:
+        with host_errors("statvfs", path):
             file_system = os.statvfs(path)
-        except OSError as error:
-            raise HostError("statvfs", path, error.strerror or str(error)) from error
         return ImageFsStats(
             capacity_bytes=file_system.f_blocks * file_system.f_frsize,
             available_bytes=file_system.f_bavail * file_system.f_frsize,
@@ -510,7 +485,7 @@ async def image_status(channel: CRIChannel, image: str) -> cri.Image | None:
     """The runtime's status of an image; None: it does not exist."""
     request = cri.ImageStatusRequest(image=cri.ImageSpec(image=image))
     try:
-        response = await channel.call(IMAGE_STATUS, request, image)
+        response = await channel.call(calls.IMAGE_STATUS, request, image)
     except NotFoundError:
         return None
     return response.image if response.HasField("image") and response.image.id else None
@@ -540,24 +515,11 @@ class CRIStreamingServer:
     async def _requested_url(self, request: StreamRequest) -> str:
         match request:
             case ExecStreamRequest(container_id=container_id, command=command, streams=streams):
-                exec_request = cri.ExecRequest(
-                    container_id=container_id,
-                    cmd=command,
-                    stdin=streams.stdin,
-                    stdout=streams.stdout,
-                    stderr=streams.stderr,
-                    tty=streams.tty,
-                )
-                return (await self._channel.call(EXEC, exec_request, container_id)).url
+                exec_request = cri.ExecRequest(container_id=container_id, cmd=command, **asdict(streams))
+                return (await self._channel.call(calls.EXEC, exec_request, container_id)).url
             case AttachStreamRequest(container_id=container_id, streams=streams):
-                attach_request = cri.AttachRequest(
-                    container_id=container_id,
-                    stdin=streams.stdin,
-                    stdout=streams.stdout,
-                    stderr=streams.stderr,
-                    tty=streams.tty,
-                )
-                return (await self._channel.call(ATTACH, attach_request, container_id)).url
+                attach_request = cri.AttachRequest(container_id=container_id, **asdict(streams))
+                return (await self._channel.call(calls.ATTACH, attach_request, container_id)).url
             case PortForwardStreamRequest(sandbox_id=sandbox_id, ports=ports):
                 forward_request = cri.PortForwardRequest(pod_sandbox_id=sandbox_id, port=ports)
-                return (await self._channel.call(PORT_FORWARD, forward_request, sandbox_id)).url
+                return (await self._channel.call(calls.PORT_FORWARD, forward_request, sandbox_id)).url

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from nodewright.agent.host.container_logs import follow_streams
+from nodewright.agent.host.host_errors import host_errors
 from nodewright.agent.host.ports import (
     STDERR,
     STDOUT,
@@ -24,7 +25,6 @@ from nodewright.agent.host.ports import (
 from nodewright.agent.runtimes.processes import children
 from nodewright.agent.runtimes.processes.process_runtime import ProcessRuntime
 from nodewright.agent.runtimes.processes.records import shim_spec
-from nodewright.model.errors import HostError
 
 _CHUNK_BYTES = 1 << 15
 _DRAIN_S = 0.5
@@ -166,14 +166,12 @@ async def _session(
     Errors: HostError.
     """
     async with AsyncExitStack() as stack:
-        try:
+        with host_errors("execute in container", container_id):
             with ExitStack() as process_ends:
                 ends = _terminal(stack, process_ends) if streams.tty else _pipes(streams, stack, process_ends)
                 child = children.start_command(spec, ends.process)
             outputs = {number: await _reader(stack, file) for number, file in ends.outputs.items()}
             stdin = await _writer(stack, ends.stdin) if streams.stdin else None
-        except OSError as error:
-            raise HostError("execute in container", container_id, error.strerror or str(error)) from None
         yield ExecSession(child.code, outputs, stdin, ends.terminal), child
 
 

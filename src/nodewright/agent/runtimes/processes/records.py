@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from nodewright.agent.host.cgroupfs import CgroupFS
+from nodewright.agent.host.host_errors import host_errors
 from nodewright.agent.host.ports import ContainerConfig
 from nodewright.agent.rules.container_security import container_privileges, effective_setting
 from nodewright.documents.files.file_store import try_flock, write_atomically
@@ -132,12 +133,12 @@ class RecordDirectory:
 
     def __init__(self, directory: Path) -> None:
         self._root = directory
-        with translate_os_errors("make", directory):
+        with host_errors("make", directory):
             directory.mkdir(parents=True, exist_ok=True)
             # Other users may pass through, so that their containers reach their own files.
             directory.chmod(0o711)
             self._lock = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with translate_os_errors("lock", directory):
+        with host_errors("lock", directory):
             is_ours = try_flock(self._lock)
         if not is_ours:
             os.close(self._lock)
@@ -154,7 +155,7 @@ class RecordDirectory:
 
     def pod_uids(self) -> list[str]:
         """The uids of all pods."""
-        with translate_os_errors("list", self._root):
+        with host_errors("list", self._root):
             return sorted(path.parent.name for path in self._root.glob("*/pod.json"))
 
     def sandbox_record(self, uid: str) -> SandboxRecord | None:
@@ -164,7 +165,7 @@ class RecordDirectory:
     def save_sandbox(self, uid: str, record: SandboxRecord) -> None:
         """Writes the record of a sandbox."""
         path = self._pod_directory(uid)
-        with translate_os_errors("make", path):
+        with host_errors("make", path):
             path.mkdir(mode=0o711, exist_ok=True)
         _write(path / "pod.json", record)
 
@@ -177,7 +178,7 @@ class RecordDirectory:
 
         Nothing else would: without the record the pod is unknown. What cannot be removed is tried again.
         """
-        with translate_os_errors("list", self._root), os.scandir(self._root) as entries:
+        with host_errors("list", self._root), os.scandir(self._root) as entries:
             names = {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
         for name in sorted(name for name in names - {*uids} if not name.startswith(".")):
             with contextlib.suppress(HostError):
@@ -195,7 +196,7 @@ class RecordDirectory:
     def container_ids(self, uid: str) -> list[ContainerId]:
         """The containers of a pod, by name, the newest attempt first."""
         pod_directory = self._pod_directory(uid)
-        with translate_os_errors("list", pod_directory):
+        with host_errors("list", pod_directory):
             directories = [path.parent for path in pod_directory.glob("*/*/created.json")]
         ids = [
             ContainerId(uid, directory.parent.name, int(directory.name))
@@ -237,7 +238,7 @@ class RecordDirectory:
     def save_container(self, id_: ContainerId, record: ContainerRecord) -> None:
         """Writes the record of a created container."""
         path = self.container_directory(id_)
-        with translate_os_errors("make", path):
+        with host_errors("make", path):
             path.mkdir(mode=0o711, parents=True, exist_ok=True)
             self.termination_log(id_).touch()
             self.termination_log(id_).chmod(0o666)
@@ -266,7 +267,7 @@ class RecordDirectory:
         trash = self._root / _TRASH
         if not os.path.lexists(path):
             return
-        with translate_os_errors("remove", path), contextlib.suppress(FileNotFoundError):
+        with host_errors("remove", path), contextlib.suppress(FileNotFoundError):
             trash.mkdir(mode=0o700, exist_ok=True)
             removed = path.rename(trash / str(time.monotonic_ns()))
             if removed.is_dir():
@@ -339,15 +340,6 @@ class RecordDirectory:
         finally:
             os.close(descriptor)
         return True
-
-
-@contextlib.contextmanager
-def translate_os_errors(operation: str, path: Path) -> Iterator[None]:
-    """Turns OSError into HostError."""
-    try:
-        yield
-    except OSError as error:
-        raise HostError(operation, str(path), error.strerror or str(error)) from None
 
 
 def _read(path: Path, kind: type[T]) -> T | None:
@@ -424,11 +416,8 @@ def container_record(
             config.container.name,
             "no command specified, and a plain process has no image",
         )
-    score, identity, privileges = (
-        config.settings.oom_score,
-        process_identity(config.pod, config.container),
-        container_privileges(config.container),
-    )
+    score, privileges = config.settings.oom_score, container_privileges(config.container)
+    identity = process_identity(config.pod, config.container)
     return ContainerRecord(
         sandbox_id=sandbox_id,
         hash=config.spec_hash,
@@ -438,9 +427,7 @@ def container_record(
         log=log_path,
         cgroup=cgroup,
         oom_score_adj=None if score is None else score.adj,
-        uid=identity.uid,
-        gid=identity.gid,
-        groups=identity.groups,
+        **identity._asdict(),
         termination_log=termination_log,
         created_ns=time.time_ns(),
         capabilities=None if privileges.capabilities is None else tuple(sorted(privileges.capabilities)),
@@ -515,20 +502,10 @@ def shim_spec(record: ContainerRecord, cgroups: CgroupFS) -> dict[str, Any]:
     directories = [door.rpartition("/")[0] for door in procs_files]
     names = ("memory.events", "memory.oom_control")
     return {
-        "argv": list(record.argv),
-        "env": dict(record.env),
-        "cwd": record.cwd,
-        "uid": record.uid,
-        "gid": record.gid,
-        "groups": None if record.groups is None else list(record.groups),
-        "capabilities": None if record.capabilities is None else list(record.capabilities),
-        "no_new_privs": record.no_new_privs,
-        "log": record.log,
+        **asdict(record),
         "procs_files": list(procs_files),
         "directories": directories,
         "oom_files": [f"{directory}/{name}" for directory in directories for name in names],
-        "oom_score_adj": record.oom_score_adj,
-        "termination_log": record.termination_log,
     }
 
 

@@ -241,24 +241,17 @@ def charts_section(sample: MachineSample, thresholds: Sequence[Threshold]) -> li
         if signal in sample.observations and sample.observations[signal].capacity.value() > 0
     ]
     if sample.cpu_utilization is not None:
-        line = {"id": "busy", "label": "busy"}
-        charts.append(
-            {
-                "id": "busy",
-                "title": "CPU utilization",
-                "unit": "percent",
-                "capacity": 100,
-                "lines": [line],
-                "marks": [],
-            }
-        )
+        lines = [{"id": "busy", "label": "busy"}]
+        charts.append(_percent_chart("busy", "CPU utilization", 100, lines))
     if sample.stalls:
         lines = [{"id": f"stall.{name}", "label": _STALLS[name]} for name in _STALLS if name in sample.stalls]
-        title = "Pressure stall (PSI some, mean of 10 s)"
-        charts.append(
-            {"id": "stalls", "title": title, "unit": "percent", "capacity": None, "lines": lines, "marks": []}
-        )
+        charts.append(_percent_chart("stalls", "Pressure stall (PSI some, mean of 10 s)", None, lines))
     return charts
+
+
+def _percent_chart(id_: str, title: str, capacity: int | None, lines: list[dict[str, str]]) -> dict[str, Any]:
+    fields = {"id": id_, "title": title, "unit": "percent", "capacity": capacity}
+    return {**fields, "lines": lines, "marks": []}
 
 
 def _chart(signal: Signal, sample: MachineSample, thresholds: Sequence[Threshold]) -> dict[str, Any]:

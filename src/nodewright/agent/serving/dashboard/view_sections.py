@@ -111,8 +111,6 @@ def plan_sections(
     warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The sections of a plan's dashboard."""
-    preempted_by = {victim.uid: entry.pod.full_name for entry in entries for victim in entry.preempted}
-    planned = [PlannedPod(entry=entry, preempted_by=preempted_by.get(entry.pod.uid, "")) for entry in entries]
     decision_counts = Counter(entry.decision.value for entry in entries)
     return {
         "about": {
@@ -129,7 +127,7 @@ def plan_sections(
         "conditions": [
             {"type": str(condition), "status": "True", "reason": ""} for condition in after.conditions
         ],
-        "pods": plan_pods(planned, before, after, pod_marks(pods_by_exclusive_use(after.pods, after))),
+        "pods": list(plan_pods(entries, before, after)),
         "events": [],
     }
 
@@ -361,14 +359,6 @@ PRE_EXISTING = "there"
 """The stage of pods that were on the node before the plan."""
 
 
-class PlannedPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision of a plan, and whether a later pod preempts this one."""
-
-    entry: AdmissionEntry
-    preempted_by: str = ""
-    """The pod of the plan that preempts it, as namespace/name."""
-
-
 def agent_pods(
     records: Sequence[PodRecord], state: AgentState, marks: Mapping[str, int]
 ) -> list[dict[str, Any]]:
@@ -410,41 +400,39 @@ def _tone(record: PodRecord, ready: int, of: int) -> Tone:
 
 
 def plan_pods(
-    planned: Sequence[PlannedPod], before: NodeState, after: NodeState, marks: Mapping[str, int]
-) -> list[dict[str, Any]]:
+    entries: Sequence[AdmissionEntry], before: NodeState, after: NodeState
+) -> Iterator[dict[str, Any]]:
     """The cards of a plan's pods, in order; then of the pods that were on the node before."""
-    planned_uids = {planned_pod.entry.pod.uid for planned_pod in planned}
-    preempted_by = {
-        victim.uid: planned_pod.entry.pod.full_name
-        for planned_pod in planned
-        for victim in planned_pod.entry.preempted
-    }
-    cards = [_entry_card(planned_pod, after, marks) for planned_pod in planned]
+    marks = pod_marks(pods_by_exclusive_use(after.pods, after))
+    preempted_by = {victim.uid: entry.pod.full_name for entry in entries for victim in entry.preempted}
+    for entry in entries:
+        yield _entry_card(entry, preempted_by.get(entry.pod.uid, ""), after, marks)
+    planned_uids = {entry.pod.uid for entry in entries}
     for uid, pod in before.pods.items():
         if uid not in planned_uids:
-            cards.append(_node_pod_card(pod, after, preempted_by.get(uid, ""), marks))
-    return cards
+            yield _node_pod_card(pod, preempted_by.get(uid, ""), after, marks)
 
 
-def _entry_card(planned: PlannedPod, after: NodeState, marks: Mapping[str, int]) -> dict[str, Any]:
-    entry = planned.entry
+def _entry_card(
+    entry: AdmissionEntry, preempted_by: str, after: NodeState, marks: Mapping[str, int]
+) -> dict[str, Any]:
     is_on_node = entry.pod.uid in after.pods
-    tone: Tone = "over" if planned.preempted_by else _DECISIONS.get(entry.decision, "wait")
+    tone: Tone = "over" if preempted_by else _DECISIONS.get(entry.decision, "wait")
     return {
         **_card(entry.pod, entry.placement if is_on_node else None, marks),
         "stage": entry.decision.value,
-        "word": "preempted" if planned.preempted_by else entry.decision.value,
+        "word": "preempted" if preempted_by else entry.decision.value,
         "tone": tone,
         "source": entry.origin,
         "reason": entry.kubelet.reason,
         "message": entry.kubelet.message,
         "preempts": [pod.full_name for pod in entry.preempted],
-        "preemptedBy": planned.preempted_by,
+        "preemptedBy": preempted_by,
         "asked": True,
     }
 
 
-def _node_pod_card(pod: Pod, after: NodeState, preempted_by: str, marks: Mapping[str, int]) -> dict[str, Any]:
+def _node_pod_card(pod: Pod, preempted_by: str, after: NodeState, marks: Mapping[str, int]) -> dict[str, Any]:
     is_on_node = pod.uid in after.pods
     return {
         **_card(pod, placement_of(after, pod) if is_on_node else None, marks),

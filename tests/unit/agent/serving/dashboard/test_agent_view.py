@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 from tests.support.agent_bench import async_test
 from tests.support.dashboards import DashboardAgent
+from tests.support.fake_clock import settle
 from tests.support.kubelet_api import asgi_request
 
-from nodewright.agent.runtimes.simulated import settle
 from nodewright.agent.serving.agent_server import serve_agent_api
 from nodewright.agent.serving.dashboard import agent_view
 from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes
