@@ -153,23 +153,13 @@ def _group_index(periods: tuple[ShutdownPeriod, ...], priority: int) -> int:
 
 
 def _group(period: ShutdownPeriod, pods: Iterable[Pod]) -> ShutdownGroup:
-    grace_periods = []
+    limit_s, grace_periods = period.grace_period_s, []
     for pod in pods:
-        pod_period_s = pod.spec.termination_grace_period_seconds
-        if period.grace_period_s < 0:
-            grace_periods.append((pod.uid, DEFAULT_GRACE_PERIOD_S if pod_period_s is None else pod_period_s))
-        else:
-            grace_periods.append(
-                (
-                    pod.uid,
-                    period.grace_period_s
-                    if pod_period_s is None
-                    else min(pod_period_s, period.grace_period_s),
-                )
-            )
-    group_period_s = (
-        period.grace_period_s if period.grace_period_s >= 0 else max(grace for _, grace in grace_periods)
-    )
+        own_s = pod.spec.termination_grace_period_seconds
+        if own_s is None:
+            own_s = DEFAULT_GRACE_PERIOD_S if limit_s < 0 else limit_s
+        grace_periods.append((pod.uid, own_s if limit_s < 0 else min(own_s, limit_s)))
+    group_period_s = limit_s if limit_s >= 0 else max(grace for _, grace in grace_periods)
     return ShutdownGroup(
         priority=period.priority, grace_period_s=group_period_s, pod_grace_periods_s=tuple(grace_periods)
     )

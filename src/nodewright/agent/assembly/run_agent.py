@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
@@ -269,9 +269,7 @@ async def _assembled_parts(
     runtime_facts, image_fs_path = await wait_for_runtime(
         runtime_parts, clock, partial(_report_wait, event_recorder)
     )
-    for limitation in runtime_facts.limitations:
-        text = f"this machine or its runtime does not support {limitation}"
-        event_recorder.record_warning("RuntimeLacks", text)
+    _report_limitations(event_recorder, runtime_facts.limitations)
     system_info = node_system_info(started_ns, runtime_facts, config.release.rules_of, node_address(settings))
     loop = _create_loop(opened_store, event_recorder, runtime_parts, cgroups, system_info)
     plugin_endpoints = create_plugin_endpoints(settings, loop, event_recorder)
@@ -295,6 +293,13 @@ async def _assembled_parts(
         plugin_endpoints=plugin_endpoints,
         dashboard=AgentView(agent, pressure.gauges, cgroups),
     )
+
+
+def _report_limitations(event_recorder: EventRecorder, limitations: Iterable[str]) -> None:
+    """Records what the runtime or the machine does not support."""
+    for limitation in limitations:
+        text = f"this machine or its runtime does not support {limitation}"
+        event_recorder.record_warning("RuntimeLacks", text)
 
 
 def _create_loop(

@@ -2,8 +2,7 @@
 
 import ipaddress
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,6 @@ from nodewright.cluster.client.access import (
     UserCredentials,
 )
 from nodewright.cluster.client.api_client import ApiClient
-from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.client.kubeconfig import load_access
 from nodewright.cluster.tasks.supervision import BackgroundTask
 from nodewright.cluster.tasks.timing import Clock
@@ -123,14 +121,11 @@ def client_rotation(
     if not credentials.is_issued:
         return None
 
-    @asynccontextmanager
-    async def open_api(is_valid: bool) -> AsyncIterator[ClusterAPI]:  # noqa: FBT001 - as the rotation calls it
-        access = credentials.access
-        if not is_valid and credentials.bootstrap_kubeconfig:
-            # Read again: its token may have been replaced.
-            access = _load(credentials.bootstrap_kubeconfig)
-        async with ApiClient(access) as api:
-            yield api
+    def open_api(is_valid: bool) -> ApiClient:  # noqa: FBT001 - as the rotation calls it
+        if is_valid or not credentials.bootstrap_kubeconfig:
+            return ApiClient(credentials.access)
+        # Read again: its token may have been replaced.
+        return ApiClient(_load(credentials.bootstrap_kubeconfig))
 
     store = CertificateStore(settings.certificate_dir, CLIENT)
     rotation = CertificateRotation(store, CLIENT_SIGNER, open_api, clock)
@@ -150,14 +145,8 @@ def serving_rotation(
 
     Follows: v1.36, kubelet/certificate/kubelet.go, NewKubeletServerCertificateManager, newGetTemplateFn.
     """
-
-    @asynccontextmanager
-    async def open_api(_is_valid: bool) -> AsyncIterator[ClusterAPI]:  # noqa: FBT001 - as the rotation calls it
-        async with ApiClient(access) as api:
-            yield api
-
     store = CertificateStore(settings.certificate_dir, SERVER)
-    rotation = CertificateRotation(store, SERVING_SIGNER, open_api, clock)
+    rotation = CertificateRotation(store, SERVING_SIGNER, lambda _is_valid: ApiClient(access), clock)
     rotation.subject = lambda: serving_subject(node() or {})
     return rotation
 

@@ -33,6 +33,7 @@ from nodewright.agent.decide.termination import (
 from nodewright.agent.rules.pod_actions import ProbeResult
 from nodewright.agent.rules.pod_status import StatusOverride
 from nodewright.agent.rules.probe_state import ProbeState, probe_state_after
+from nodewright.agent.state import observations
 from nodewright.agent.state.agent_state import (
     AgentConstants,
     AgentState,
@@ -47,27 +48,6 @@ from nodewright.agent.state.effects import (
     ReclaimNodeResources,
     SyncPod,
     TerminatePod,
-)
-from nodewright.agent.state.observations import (
-    HOOK_ERROR,
-    MOUNT_ERROR,
-    ContainerUpdateFailed,
-    DrainRequested,
-    EffectFailure,
-    NodeObjectObserved,
-    NodeUsageObserved,
-    Observation,
-    PluginDevicesListed,
-    PodApplied,
-    PodDeletionRequested,
-    PodEffectCompleted,
-    PodReferencesChanged,
-    PodStatusObserved,
-    PreferredAllocationReceived,
-    ProbeCompleted,
-    RuntimeRelisted,
-    SourcePodsListed,
-    Ticked,
 )
 from nodewright.cluster.tasks.supervision import error_text
 from nodewright.engine.core.eviction.eviction_manager import begin_pass, finish_pass
@@ -90,39 +70,39 @@ from nodewright.model.values.instant import Instant
 
 
 def decide(
-    state: AgentState, observation: Observation, now: ClockReading, constants: AgentConstants
+    state: AgentState, observation: observations.Observation, now: ClockReading, constants: AgentConstants
 ) -> IterationResult:
     """The state after an observation, and the effects to run; equal arguments give equal results."""
     iteration = Iteration(state, now, constants)
     match observation:
-        case SourcePodsListed(source, pods):
+        case observations.SourcePodsListed(source, pods):
             set_source_pods(iteration, source, pods)
-        case PodApplied(source, pod):
+        case observations.PodApplied(source, pod):
             apply_pod(iteration, source, pod)
-        case PodDeletionRequested(uid, grace_period_s):
+        case observations.PodDeletionRequested(uid, grace_period_s):
             delete_pod(iteration, uid, grace_period_s)
-        case PodStatusObserved(uid, runtime_status, observed_at_ns):
+        case observations.PodStatusObserved(uid, runtime_status, observed_at_ns):
             if uid in iteration.pods:
                 iteration.put_record(with_runtime_status(iteration.pods[uid], runtime_status, observed_at_ns))
-        case RuntimeRelisted():
+        case observations.RuntimeRelisted():
             apply_relist(iteration, observation)
-        case PodEffectCompleted():
+        case observations.PodEffectCompleted():
             _complete_effect(iteration, observation)
-        case PodReferencesChanged(uids):
+        case observations.PodReferencesChanged(uids):
             _retry_now(iteration, uids)
-        case ContainerUpdateFailed():
+        case observations.ContainerUpdateFailed():
             _retry_update(iteration, observation)
-        case ProbeCompleted():
+        case observations.ProbeCompleted():
             _record_probe_result(iteration, observation)
-        case NodeUsageObserved():
+        case observations.NodeUsageObserved():
             _manage_eviction(iteration, observation)
-        case PluginDevicesListed() | PreferredAllocationReceived():
+        case observations.PluginDevicesListed() | observations.PreferredAllocationReceived():
             observe_devices(iteration, observation)
-        case DrainRequested():
+        case observations.DrainRequested():
             start_drain(iteration, observation)
-        case NodeObjectObserved(labels, taints):
+        case observations.NodeObjectObserved(labels, taints):
             iteration.set_node_labels(labels, taints)
-        case Ticked():
+        case observations.Ticked():
             pass
         case _:
             assert_never(observation)
@@ -153,7 +133,7 @@ def _sync_pods(iteration: Iteration) -> None:
 # ---------------------------------------------------------------- completed effects
 
 
-def _complete_effect(iteration: Iteration, observation: PodEffectCompleted) -> None:
+def _complete_effect(iteration: Iteration, observation: observations.PodEffectCompleted) -> None:
     """Processes the end of a pod's effect; containers that failed wait before the next attempt."""
     record = iteration.pods.get(observation.uid)
     if record is None:
@@ -184,7 +164,7 @@ def _complete_effect(iteration: Iteration, observation: PodEffectCompleted) -> N
 
 
 def _after_sync(
-    iteration: Iteration, record: PodRecord, observation: PodEffectCompleted, effect: SyncPod
+    iteration: Iteration, record: PodRecord, observation: observations.PodEffectCompleted, effect: SyncPod
 ) -> PodRecord:
     """The record after a sync: which containers run with which resources, and which wait for the next attempt."""
     waiting = {
@@ -194,7 +174,7 @@ def _after_sync(
     }
     failures = tuple(failure for failure in observation.failures if failure.reason != RESIZE_ERROR)
     for failure in failures:
-        if failure.reason == MOUNT_ERROR:
+        if failure.reason == observations.MOUNT_ERROR:
             # Until its volumes are mounted a container is in ContainerCreating; events explain the delay.
             continue
         names = (failure.container,) if failure.container else container_names(record.pod)
@@ -217,13 +197,15 @@ def _after_sync(
     return _retry(iteration, record, failures) if observation.failures else record
 
 
-def _hooks_still_pending(record: PodRecord, failures: Iterable[EffectFailure]) -> dict[str, int]:
+def _hooks_still_pending(record: PodRecord, failures: Iterable[observations.EffectFailure]) -> dict[str, int]:
     """The postStart hooks that stay pending: of containers that failed otherwise, and may run all the same."""
-    names = {failure.container for failure in failures if failure.reason != HOOK_ERROR}
+    names = {failure.container for failure in failures if failure.reason != observations.HOOK_ERROR}
     return {name: attempt for name, attempt in record.pending_post_start_hooks.items() if names & {name, ""}}
 
 
-def _retry(iteration: Iteration, record: PodRecord, failures: Iterable[EffectFailure]) -> PodRecord:
+def _retry(
+    iteration: Iteration, record: PodRecord, failures: Iterable[observations.EffectFailure]
+) -> PodRecord:
     for failure in failures:
         iteration.add_effects(*failure_events(record, failure))
     return replace(record, retry_at_ns=iteration.now.monotonic_ns + iteration.constants.retry_ns)
@@ -237,7 +219,7 @@ def _retry_now(iteration: Iteration, uids: Iterable[str]) -> None:
             iteration.put_record(replace(record, retry_at_ns=iteration.now.monotonic_ns))
 
 
-def _retry_update(iteration: Iteration, observation: ContainerUpdateFailed) -> None:
+def _retry_update(iteration: Iteration, observation: observations.ContainerUpdateFailed) -> None:
     """Repeats a failed resource update after a delay."""
     record = iteration.pods.get(observation.uid)
     if record is None:
@@ -249,7 +231,7 @@ def _retry_update(iteration: Iteration, observation: ContainerUpdateFailed) -> N
     iteration.put_record(replace(record, applied_resources=applied, retry_at_ns=retry_at_ns))
 
 
-def _record_probe_result(iteration: Iteration, observation: ProbeCompleted) -> None:
+def _record_probe_result(iteration: Iteration, observation: observations.ProbeCompleted) -> None:
     record = iteration.pods.get(observation.uid)
     key = (observation.container, observation.probe.kind)
     if record is None or key not in record.probes:
@@ -279,7 +261,7 @@ def _record_probe_result(iteration: Iteration, observation: ProbeCompleted) -> N
 # ---------------------------------------------------------------- pressure
 
 
-def _manage_eviction(iteration: Iteration, observation: NodeUsageObserved) -> None:
+def _manage_eviction(iteration: Iteration, observation: observations.NodeUsageObserved) -> None:
     """Runs a pass of the eviction manager; first the node reclaims what it can without ending pods.
 
     Follows: v1.36, eviction/eviction_manager.go, synchronize, waitForPodsCleanup.
@@ -299,7 +281,7 @@ def _manage_eviction(iteration: Iteration, observation: NodeUsageObserved) -> No
 
 
 def _relieve_pressure(
-    iteration: Iteration, pending_pass: PendingPass, observation: NodeUsageObserved
+    iteration: Iteration, pending_pass: PendingPass, observation: observations.NodeUsageObserved
 ) -> None:
     """Reclaims node resources, and evicts pods if that is not enough."""
     if pending_pass.target is not None and not observation.is_after_reclaim:
@@ -374,7 +356,7 @@ def with_runtime_status(
     return replace(record, runtime_status=runtime_status, observed_at_ns=observed_at_ns)
 
 
-def apply_relist(iteration: Iteration, observation: RuntimeRelisted) -> None:
+def apply_relist(iteration: Iteration, observation: observations.RuntimeRelisted) -> None:
     """Updates all records from a relist; unknown pods are kept as orphans until every source has listed its pods."""
     by_uid = {runtime_status.uid: runtime_status for runtime_status in observation.pods}
     for uid, record in tuple(iteration.pods.items()):

@@ -375,7 +375,7 @@ def _families(groups: tuple[GroupCounters, ...]) -> Iterator[_Family]:
     yield from _of_parts(_INODES, [part for part in measured if not part.group.group.container], "device")
     disks = [_Part(each, each.disk, (each.disk.device,)) for each in groups if each.disk is not None]
     yield from _of_parts(_DISK, disks, "device")
-    interfaces = [_Part(each, one, (one.name,)) for each in groups for one in each.interfaces]
+    interfaces = [_Part(each, counted, (counted.name,)) for each in groups for counted in each.interfaces]
     yield from _of_parts(_NETWORK, interfaces, "interface")
     processes = [_Part(each, each.processes) for each in groups if each.group.container]
     yield from _of_parts(_PROCESSES, processes)

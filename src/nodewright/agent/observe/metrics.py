@@ -137,9 +137,7 @@ class AgentMetrics(MetricValues):
                 self.observe(
                     HistogramMetric.POD_START_DURATION, (trace.at_ns - self._first_seen[uid]) / 10**9
                 )
-            if (
-                record_before.runtime_status if record_before is not None else None
-            ) is not record.runtime_status:
+            if record_before is None or record_before.runtime_status is not record.runtime_status:
                 self._count_runtime_changes(record_before, record)
         for uid in before.keys() - after.keys():
             self._first_seen.pop(uid, None)

@@ -11,28 +11,7 @@ import msgspec
 from nodewright.agent.host.ports import Credentials, ImageStore
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_lifecycle import ContainerConfigError
-from nodewright.agent.rules.image_policy import (
-    ALWAYS,
-    NEVER,
-    ImageGCPolicy,
-    ImageRecord,
-    ImageUnavailable,
-    InvalidImageName,
-    RegistryLogin,
-    image_gc_plan,
-    image_never_pull,
-    image_pull_back_off,
-    image_pull_failure,
-    image_with_tag,
-    invalid_image_name,
-    logins_of_config,
-    logins_of_secret,
-    matching_logins,
-    parse_image_name,
-    pull_policy,
-    unused_images,
-    updated_image_records,
-)
+from nodewright.agent.rules import image_policy
 from nodewright.agent.rules.pod_actions import BackOff, BackOffRule
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.errors import HostError
@@ -81,18 +60,18 @@ class ImageManager:
         clock: Clock,
         record_event: Callable[[RecordEvent], None],
         *,
-        policy: ImageGCPolicy | None = None,
+        policy: image_policy.ImageGCPolicy | None = None,
         max_parallel_pulls: int = 1,
         credentials_of: CredentialsOf = lambda _pod, _name: (),
     ) -> None:
         self._store, self._clock, self._record_event = store, clock, record_event
         self._credentials_of = credentials_of
-        self._policy = policy or ImageGCPolicy()
+        self._policy = policy or image_policy.ImageGCPolicy()
         self._pull_slots = (
             asyncio.Semaphore(max_parallel_pulls) if max_parallel_pulls else contextlib.nullcontext()
         )
         self._back_offs: dict[tuple[str, str], tuple[BackOff, str]] = {}
-        self._records: dict[str, ImageRecord] = {}
+        self._records: dict[str, image_policy.ImageRecord] = {}
         self._started_ns = clock.now_ns()
         self.on_pull: Callable[[str, float, float, int], None] = lambda _uid, _started_s, _s, _bytes: None
         """Gets the uid of the pod, start (since 1970) and duration of each successful pull, and the image's size."""
@@ -107,7 +86,7 @@ class ImageManager:
         credentials_of: CredentialsOf = lambda _pod, _name: (),
     ) -> "ImageManager":
         """An image manager with a kubelet's settings."""
-        policy = ImageGCPolicy(
+        policy = image_policy.ImageGCPolicy(
             high_percent=config.image_gc_high_threshold_percent,
             low_percent=config.image_gc_low_threshold_percent,
             min_age_ns=config.image_minimum_gc_age.nanoseconds,
@@ -134,23 +113,32 @@ class ImageManager:
         Errors:  ContainerConfigError.
         """
         image_name = container.image
-        name = parse_image_name(image_name)
-        if isinstance(name, InvalidImageName):
-            raise self._failure((pod, container), "InspectFailed", invalid_image_name(image_name, name))
-        reference, policy = image_with_tag(image_name, name), pull_policy(container.image_pull_policy, name)
-        if policy != ALWAYS:
+        name = image_policy.parse_image_name(image_name)
+        if isinstance(name, image_policy.InvalidImageName):
+            raise self._failure(
+                (pod, container), "InspectFailed", image_policy.invalid_image_name(image_name, name)
+            )
+        reference, policy = (
+            image_policy.image_with_tag(image_name, name),
+            image_policy.pull_policy(container.image_pull_policy, name),
+        )
+        if policy != image_policy.ALWAYS:
             try:
                 image_id = await self._store.image_id(reference)
             except HostError as error:
-                failure = ImageUnavailable("ImageInspectError", f'Failed to inspect image "": {error}')
+                failure = image_policy.ImageUnavailable(
+                    "ImageInspectError", f'Failed to inspect image "": {error}'
+                )
                 raise self._failure((pod, container), "InspectFailed", failure) from error
             if image_id is not None:
                 self._record(
                     (pod, container), "Pulled", f'Container image "{image_name}" already present on machine'
                 )
                 return image_id
-        if policy == NEVER:
-            raise self._failure((pod, container), "ErrImageNeverPull", image_never_pull(image_name))
+        if policy == image_policy.NEVER:
+            raise self._failure(
+                (pod, container), "ErrImageNeverPull", image_policy.image_never_pull(image_name)
+            )
         return await self._pull((pod, container), image_name, reference, self._credentials_of(pod, name.name))
 
     async def collect_garbage(self) -> ImageGCResult:
@@ -161,7 +149,7 @@ class ImageManager:
         in_use = await self._refresh_records()
         image_fs = await self._store.image_fs_stats()
         now_ns = self._clock.now_ns()
-        plan = image_gc_plan(
+        plan = image_policy.image_gc_plan(
             self._records,
             in_use,
             (image_fs.capacity_bytes, image_fs.available_bytes),
@@ -185,7 +173,7 @@ class ImageManager:
         """
         in_use = await self._refresh_records()
         return await self._remove_images(
-            unused_images(self._records, in_use, self._policy, self._clock.now_ns()), None
+            image_policy.unused_images(self._records, in_use, self._policy, self._clock.now_ns()), None
         )
 
     async def run(self) -> None:
@@ -220,7 +208,7 @@ class ImageManager:
         back_off, last_error = self._back_offs.get(key, (None, ""))
         if back_off is not None and rule.remaining_ns(back_off, back_off.updated_ns, now_ns):
             raise self._failure(
-                about, "BackOff", image_pull_back_off(image_name, last_error), is_warning=False
+                about, "BackOff", image_policy.image_pull_back_off(image_name, last_error), is_warning=False
             )
         self._record(about, "Pulling", f'Pulling image "{image_name}"')
         started_ns = pull_ns = self._clock.now_ns()
@@ -231,7 +219,7 @@ class ImageManager:
                 ended_ns = self._clock.now_ns()
         except HostError as error:
             now_ns = self._clock.now_ns()
-            failure = image_pull_failure(image_name, error.error)
+            failure = image_policy.image_pull_failure(image_name, error.error)
             self._back_offs[key] = (
                 rule.next(back_off, now_ns, now_ns),
                 f"{failure.reason}: {failure.message}",
@@ -280,11 +268,13 @@ class ImageManager:
         """Updates the image records from the runtime; the images in use."""
         images, in_use = await self._store.images(), await self._store.in_use()
         present = [(image.id, image.size_bytes, image.is_pinned) for image in images]
-        self._records = updated_image_records(self._records, present, in_use, self._clock.now_ns())
+        self._records = image_policy.updated_image_records(
+            self._records, present, in_use, self._clock.now_ns()
+        )
         return in_use
 
     async def _remove_images(
-        self, records: Iterable[ImageRecord], bytes_to_free: int | None
+        self, records: Iterable[image_policy.ImageRecord], bytes_to_free: int | None
     ) -> ImageGCResult:
         """Deletes images in order; with a target, until enough is freed."""
         removed, failures, freed = list[str](), list[str](), 0
@@ -305,7 +295,7 @@ class ImageManager:
         self,
         about: tuple[Pod, Container],
         event: str,
-        refusal: ImageUnavailable,
+        refusal: image_policy.ImageUnavailable,
         *,
         is_warning: bool = True,
     ) -> ContainerConfigError:
@@ -358,12 +348,15 @@ class PullSecrets:
         node_logins, errors = docker_logins(self._root)
         for error in errors:
             self._record_event(RecordEvent.warning("CredentialsNotRead", error))
-        logins = (*matching_logins(self._logins_of_pod(pod), name), *matching_logins(node_logins, name))
+        logins = (
+            *image_policy.matching_logins(self._logins_of_pod(pod), name),
+            *image_policy.matching_logins(node_logins, name),
+        )
         return tuple(dict.fromkeys(Credentials(login.username, login.password) for login in logins))
 
-    def _logins_of_pod(self, pod: Pod) -> tuple[RegistryLogin, ...]:
+    def _logins_of_pod(self, pod: Pod) -> tuple[image_policy.RegistryLogin, ...]:
         secrets = self._object_cache.sources(pod).secrets
-        logins: list[RegistryLogin] = []
+        logins: list[image_policy.RegistryLogin] = []
         unreadable: list[str] = []
         for secret_reference in pod.spec.image_pull_secrets:
             name = str(secret_reference.get("name") or "")
@@ -371,7 +364,7 @@ class PullSecrets:
                 continue
             secret = secrets.get(name)
             try:
-                logins += logins_of_secret(secret) if isinstance(secret, Secret) else ()
+                logins += image_policy.logins_of_secret(secret) if isinstance(secret, Secret) else ()
             except ValueError:
                 secret = None
             if not isinstance(secret, Secret):
@@ -386,7 +379,7 @@ class PullSecrets:
         return tuple(logins)
 
 
-def docker_logins(root: Path) -> tuple[tuple[RegistryLogin, ...], tuple[str, ...]]:
+def docker_logins(root: Path) -> tuple[tuple[image_policy.RegistryLogin, ...], tuple[str, ...]]:
     """The credentials in the first file that can be read, and the errors in those before it.
 
     `config.json` is looked for in ``root``, the working directory, `~/.docker` and `/.docker`; then `.dockercfg` in
@@ -397,7 +390,7 @@ def docker_logins(root: Path) -> tuple[tuple[RegistryLogin, ...], tuple[str, ...
     errors: list[str] = []
     for path, is_old in _config_paths(root):
         try:
-            return logins_of_config(path.read_bytes(), is_old=is_old), tuple(errors)
+            return image_policy.logins_of_config(path.read_bytes(), is_old=is_old), tuple(errors)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:

@@ -14,29 +14,7 @@ from nodewright.agent.decide.record_status import rejected_status
 from nodewright.agent.decide.termination import COUNTED_STAGES, preempted_status
 from nodewright.agent.rules.pod_status import StatusOverride
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
-from nodewright.agent.store.store_files import (
-    DEFERRED,
-    HEADER,
-    JOURNAL,
-    JOURNAL_END,
-    LOG,
-    OLD_JOURNALS,
-    PODS,
-    DamagedRecordError,
-    FileChanges,
-    StoreHeader,
-    deferred_file,
-    header_file,
-    journal_line,
-    log_commit_mark,
-    log_line,
-    pending_changes,
-    pod_file,
-    read_deferred_file,
-    read_header_file,
-    read_pod_file,
-    repaired_journal,
-)
+from nodewright.agent.store import store_files
 from nodewright.cluster.tasks.supervision import STATE_NOT_SAVED, error_text
 from nodewright.documents.files.file_store import FileStore, LocalFileStore, boot_id
 from nodewright.documents.profiles.state_files.checkpoints import (
@@ -143,7 +121,7 @@ class AgentStore:
         saved = SavedState(
             stored=StoredState(),
             pods=pods,
-            deferred=store._read_record(DEFERRED, read_deferred_file) or (),
+            deferred=store._read_record(store_files.DEFERRED, store_files.read_deferred_file) or (),
             has_rebooted=is_other_boot,
         )
         restored = store._restored_with_state_files(saved)
@@ -168,10 +146,11 @@ class AgentStore:
         journal_end, events = self._journal_end, self._events
         if changes.node_steps:
             text = b"".join(
-                (b",\n" if number else b"\n") + journal_line(self._settings.journal_encoder.event(node_step))
+                (b",\n" if number else b"\n")
+                + store_files.journal_line(self._settings.journal_encoder.event(node_step))
                 for number, node_step in enumerate(changes.node_steps, start=events)
             )
-            self._disk.write_at(JOURNAL, journal_end, text + JOURNAL_END.encode())
+            self._disk.write_at(store_files.JOURNAL, journal_end, text + store_files.JOURNAL_END.encode())
             journal_end, events = journal_end + len(text), events + len(changes.node_steps)
         self._commit(self._files(changes))
         self._journal_end, self._events, self._node = journal_end, events, changes.node
@@ -181,11 +160,11 @@ class AgentStore:
     def _files(self, changes: StateChanges) -> dict[str, bytes | None]:
         """The files that change."""
         files: dict[str, bytes | None] = {
-            f"{PODS}/{uid}.json": None if record is None else pod_file(record)
+            f"{store_files.PODS}/{uid}.json": None if record is None else store_files.pod_file(record)
             for uid, record in changes.pods.items()
         }
         if changes.deferred is not None:
-            files[DEFERRED] = deferred_file(changes.deferred)
+            files[store_files.DEFERRED] = store_files.deferred_file(changes.deferred)
         if changes.have_allocations_changed:
             files |= self._changed_state(changes.node)
         return files
@@ -200,9 +179,9 @@ class AgentStore:
         if not files:
             return
         texts = {name: None if content is None else content.decode() for name, content in files.items()}
-        line = log_line(FileChanges(texts))
-        self._disk.write_at(LOG, self._log_size, line)
-        self._disk.sync(LOG)
+        line = store_files.log_line(store_files.FileChanges(texts))
+        self._disk.write_at(store_files.LOG, self._log_size, line)
+        self._disk.sync(store_files.LOG)
         # From here on the change is persisted, even if the rest of this method does not run.
         self._log_size += len(line)
         for name, content in files.items():
@@ -212,15 +191,15 @@ class AgentStore:
                 self._disk.write(name, content)
             if content is not None and name in _STATE_FILE_NAMES.values():
                 self._state[name] = content
-        self._disk.write_at(LOG, self._log_size, log_commit_mark())
-        self._log_size += len(log_commit_mark())
+        self._disk.write_at(store_files.LOG, self._log_size, store_files.log_commit_mark())
+        self._log_size += len(store_files.log_commit_mark())
 
     def _checkpoint(self) -> None:
         """Syncs all files to the disk and empties the log."""
         self._disk.sync()
         # Truncated in place: a full disk has no room for another file.
-        self._disk.write_at(LOG, 0, b"")
-        self._disk.sync(LOG)
+        self._disk.write_at(store_files.LOG, 0, b"")
+        self._disk.sync(store_files.LOG)
         self._log_size = 0
 
     # ------------------------------------------------------------ opening
@@ -231,7 +210,12 @@ class AgentStore:
             *self._disk.names(),
             *self._disk.names(str(PurePath(_STATE_FILE_NAMES[StateFile.DEVICES]).parent)),
         }
-        if names & {HEADER, f"{HEADER}{SET_ASIDE_SUFFIX}", LOG, JOURNAL}:
+        if names & {
+            store_files.HEADER,
+            f"{store_files.HEADER}{SET_ASIDE_SUFFIX}",
+            store_files.LOG,
+            store_files.JOURNAL,
+        }:
             return
         foreign = [name for name in _STATE_FILE_NAMES.values() if name in names]
         if foreign:
@@ -241,14 +225,20 @@ class AgentStore:
             )
             raise InputError([Fault(rule=rule, source=self._displayed_path(name)) for name in foreign])
         with suppress(HostError):
-            self._disk.write(HEADER, header_file(StoreHeader(boot=self._settings.boot_id)))
-            self._disk.sync(HEADER)
+            self._disk.write(
+                store_files.HEADER,
+                store_files.header_file(store_files.StoreHeader(boot=self._settings.boot_id)),
+            )
+            self._disk.sync(store_files.HEADER)
 
     def _replay_log(self) -> bool:
         """Applies changes that the previous agent logged but did not finish; whether the machine was rebooted since."""
-        header = self._read_record(HEADER, read_header_file)
+        header = self._read_record(store_files.HEADER, store_files.read_header_file)
         is_other_boot = header is None or header.boot != self._settings.boot_id
-        changes = self._read_record(LOG, partial(self._pending_changes, is_other_boot=is_other_boot)) or ()
+        changes = (
+            self._read_record(store_files.LOG, partial(self._pending_changes, is_other_boot=is_other_boot))
+            or ()
+        )
         for change in changes:
             for name, text in change.files.items():
                 # State files exist from the beginning: a missing one was deleted by an administrator.
@@ -263,8 +253,10 @@ class AgentStore:
                 self._checkpoint()
         return is_other_boot
 
-    def _pending_changes(self, log: bytes, path: str, *, is_other_boot: bool) -> tuple[FileChanges, ...]:
-        changes = pending_changes(log, path, is_other_boot=is_other_boot)
+    def _pending_changes(
+        self, log: bytes, path: str, *, is_other_boot: bool
+    ) -> tuple[store_files.FileChanges, ...]:
+        changes = store_files.pending_changes(log, path, is_other_boot=is_other_boot)
         # Where the log cannot be emptied, it is continued after its last complete line.
         self._log_size = log.rfind(b"\n") + 1
         return changes
@@ -281,15 +273,15 @@ class AgentStore:
     def _read_pods(self) -> dict[str, PodRecord]:
         pods: dict[str, PodRecord] = {}
         faults: list[Fault] = []
-        for name in sorted({*self._disk.names(PODS), *self._unapplied}):
-            if not (name.startswith(f"{PODS}/") and name.endswith(".json")):
+        for name in sorted({*self._disk.names(store_files.PODS), *self._unapplied}):
+            if not (name.startswith(f"{store_files.PODS}/") and name.endswith(".json")):
                 continue
             try:
-                record = self._read_record(name, read_pod_file)
+                record = self._read_record(name, store_files.read_pod_file)
             except InputError as error:
                 faults += error.faults
                 continue
-            if record is not None and name != f"{PODS}/{record.pod.uid}.json":
+            if record is not None and name != f"{store_files.PODS}/{record.pod.uid}.json":
                 self._set_aside(name, f"{self._displayed_path(name)}: it is the file of {record.pod.uid}")
             elif record is not None:
                 pods[record.pod.uid] = record
@@ -305,7 +297,7 @@ class AgentStore:
         try:
             content = self._unapplied.get(name) or self._disk.read(name)
             return None if content is None else read(content, self._displayed_path(name))
-        except (DamagedRecordError, HostError) as error:
+        except (store_files.DamagedRecordError, HostError) as error:
             self._set_aside(name, str(error))
             return None
 
@@ -348,7 +340,7 @@ class AgentStore:
                 try:
                     restored_state(parts, replace(saved, pods={uid: record}))
                 except Exception as error:  # noqa: BLE001 - as above
-                    name = f"{PODS}/{uid}.json"
+                    name = f"{store_files.PODS}/{uid}.json"
                     self._set_aside(name, f"{self._displayed_path(name)}: {error_text(error)}")
                     del usable[uid]
             if len(usable) == len(saved.pods):
@@ -360,12 +352,14 @@ class AgentStore:
         if self._initial is None:
             return
         state, before = self._initial
-        files: dict[str, bytes | None] = {HEADER: header_file(StoreHeader(boot=self._settings.boot_id))}
-        files |= {f"{PODS}/{uid}.json": None for uid in before.keys() - state.pods.keys()}
+        files: dict[str, bytes | None] = {
+            store_files.HEADER: store_files.header_file(store_files.StoreHeader(boot=self._settings.boot_id))
+        }
+        files |= {f"{store_files.PODS}/{uid}.json": None for uid in before.keys() - state.pods.keys()}
         for uid, record in state.pods.items():
-            content = pod_file(record)
-            if uid not in before or content != pod_file(before[uid]):
-                files[f"{PODS}/{uid}.json"] = content
+            content = store_files.pod_file(record)
+            if uid not in before or content != store_files.pod_file(before[uid]):
+                files[f"{store_files.PODS}/{uid}.json"] = content
         self._commit({**files, **self._changed_state(state.node)})
         self._checkpoint()
         self._node = state.node
@@ -374,16 +368,24 @@ class AgentStore:
 
     def _start_journal(self) -> None:
         """Starts a journal with the node's current state; the previous journal is completed and rotated."""
-        last = self._read_record(JOURNAL, lambda content, _: content)
-        complete = None if last is None else repaired_journal(last)
+        last = self._read_record(store_files.JOURNAL, lambda content, _: content)
+        complete = None if last is None else store_files.repaired_journal(last)
         if complete is not None:
             if complete != last:
-                self._disk.write(JOURNAL, complete)
-            for name, older in reversed([*zip((JOURNAL, *OLD_JOURNALS), OLD_JOURNALS, strict=False)]):
+                self._disk.write(store_files.JOURNAL, complete)
+            for name, older in reversed(
+                [
+                    *zip(
+                        (store_files.JOURNAL, *store_files.OLD_JOURNALS),
+                        store_files.OLD_JOURNALS,
+                        strict=False,
+                    )
+                ]
+            ):
                 self._disk.rename(name, older)
         head = dict(self._settings.journal_encoder.header(self._node))
-        text = journal_line({**head, "spec": {**head["spec"], "events": []}}).removesuffix(b"]}}")
-        self._disk.write(JOURNAL, text + JOURNAL_END.encode())
+        text = store_files.journal_line({**head, "spec": {**head["spec"], "events": []}}).removesuffix(b"]}}")
+        self._disk.write(store_files.JOURNAL, text + store_files.JOURNAL_END.encode())
         self._journal_begin = self._journal_end = len(text)
         self._events = 0
 
