@@ -25,6 +25,6 @@ def reported(part: type[P], value: object, /, **given: Any) -> P:
         if name not in given and default is NODEFAULT:
             given[name] = getattr(value, name)
         elif name not in given and default is UNSET:
-            found = getattr(value, name, UNSET)
-            given[name] = UNSET if found is None or found == "" else found
+            field_value = getattr(value, name, UNSET)
+            given[name] = UNSET if field_value is None or field_value == "" else field_value
     return part(**given)

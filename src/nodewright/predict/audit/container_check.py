@@ -137,8 +137,8 @@ def _roles(pair: SourceValues) -> tuple[EvidenceValue | None, EvidenceValue | No
 
 
 def _are_equal(pair: SourceValues) -> bool:
-    one, other = pair.values()
-    return one == other
+    left, right = pair.values()
+    return left == right
 
 
 def memory_by_source(
@@ -203,12 +203,12 @@ def devices_by_source(place: ContainerEvidence, evidence: AuditEvidence, resourc
 
 def devices_agree(pair: SourceValues, _rules: ComparisonRules) -> bool:
     """Whether two sources agree on devices."""
-    one, other = (
+    left, right = (
         value.number if isinstance(value, ResourceCount) else len(value.ids)
         for value in pair.values()
         if isinstance(value, ResourceCount | DeviceIdSet)
     )
-    return _are_equal(pair) or (EvidenceSource.PODS in pair and one == other)
+    return _are_equal(pair) or (EvidenceSource.PODS in pair and left == right)
 
 
 def discrepancy(

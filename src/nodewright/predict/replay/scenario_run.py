@@ -96,7 +96,10 @@ class EventOutcome(ReplayedEvent, frozen=True, kw_only=True):
 
     def without_state(self) -> ReplayedEvent:
         """The outcome alone, of which many can be kept."""
-        return ReplayedEvent(**{name: getattr(self, name) for name in ReplayedEvent.__struct_fields__})
+        fields = {name: getattr(self, name) for name in ReplayedEvent.__struct_fields__}
+        fields["kubelet_down_for"] = self.final_state.kubelet_down_for
+        fields["is_under_pressure"] = bool(self.final_state.conditions)
+        return ReplayedEvent(**fields)
 
 
 INITIAL_CLOCK_S = -float(MONITORING_PERIOD_S)
@@ -165,31 +168,32 @@ def replay(
         final_state = result.state
         if pod is not None and event.resize is None:
             known_pods[pod.uid] = pod
-        if pod is not None and event.add is not None and not is_present and not live:
-            final_state = step(final_state, PodStarted(pod.uid)).state
-        for uid in state.pending_pods if event.restart is not None else ():
+        is_new = event.add is not None and not is_present and not live
+        started = [pod.uid] if pod is not None and is_new else []
+        for uid in state.pending_pods if event.restart is not None else started:
             final_state = step(final_state, PodStarted(uid)).state
-        decision = None if event.add is None else result.decision
         yield EventOutcome(
             number=number,
             event=event,
             pod=pod,
             was_present=is_present,
-            decision=decision,
+            decision=None if event.add is None else result.decision,
             because=result.because,
             victims=result.victims,
-            placement=placement_of(result.state, pod)
-            if decision is not None and pod is not None and pod.uid in result.state.pods
-            else None,
+            placement=None if event.add is None else _placement(result, pod),
             relief=result.eviction_pass,
             resizes=result.resizes,
             rejected=_rejected_pods(state, result) if event.restart is not None else (),
             actions=result.actions,
-            kubelet_down_for=final_state.kubelet_down_for,
-            is_under_pressure=bool(final_state.conditions),
             final_state=final_state,
         )
         state = final_state
+
+
+def _placement(result: Step, pod: Pod | None) -> Placement | None:
+    if result.decision is None or pod is None or pod.uid not in result.state.pods:
+        return None
+    return placement_of(result.state, pod)
 
 
 def _rejected_pods(before: NodeState, result: Step) -> tuple[tuple[Pod, tuple[Reason, ...]], ...]:
