@@ -458,16 +458,6 @@ _NO_QUOTA = {
     NoQuotaReason.EXCLUSIVE_CPUS: "exclusive CPUs: no quota",
     NoQuotaReason.NOT_ENFORCED: "cpuCFSQuota: false",
 }
-_FIELDS = {
-    AmountOrigin.REQUEST: "requests.",
-    AmountOrigin.LIMIT: "limits.",
-    AmountOrigin.POD_LEVEL: "the pod level's limits.",
-}
-_NO_QUOTA = {
-    NoQuotaReason.NO_LIMIT: "no cpu limit",
-    NoQuotaReason.EXCLUSIVE_CPUS: "exclusive CPUs: no quota",
-    NoQuotaReason.NOT_ENFORCED: "cpuCFSQuota: false",
-}
 _POOLS = {
     CPUPool.EXCLUSIVE: "exclusive CPUs",
     CPUPool.POD: "CPUs shared within the pod",
