@@ -140,26 +140,28 @@ def best_preferred(
     lists: Sequence[ResourceHintList], everything: int, distances: NUMADistances | None, budget: StepBudget
 ) -> int:
     """The best mask that every list prefers; 0: there is none."""
-    strict = [list_ for list_ in lists if not list_.any_preferred]
-    for list_ in strict:
-        if not (list_.preferred or list_.fitting):
+    strict = [hint_list for hint_list in lists if not hint_list.any_preferred]
+    for hint_list in strict:
+        if not (hint_list.preferred or hint_list.fitting):
             return 0
     single = _common_single_nodes(strict, everything)
     if single:
         return single & -single if distances is None else _best(singletons(single), 0, distances)
     candidates = {
         mask
-        for list_ in strict or lists
-        for mask in list_.preferred
+        for hint_list in strict or lists
+        for mask in hint_list.preferred
         if all(other.prefers(mask) for other in lists)
     }
     if not strict:
         candidates.add(everything)
-        for list_ in lists:
-            if list_.fitting:
-                candidates.add(_common([list_.fitting], distances, budget))
-    elif all(list_.fitting for list_ in strict):
-        candidates.add(_common([list_.fitting for list_ in strict if list_.fitting], distances, budget))
+        for hint_list in lists:
+            if hint_list.fitting:
+                candidates.add(_common([hint_list.fitting], distances, budget))
+    elif all(hint_list.fitting for hint_list in strict):
+        candidates.add(
+            _common([hint_list.fitting for hint_list in strict if hint_list.fitting], distances, budget)
+        )
     return _best({mask & everything for mask in candidates} - {0}, 0, distances)
 
 
@@ -169,11 +171,11 @@ def _common_single_nodes(lists: Sequence[ResourceHintList], everything: int) -> 
     0 without lists, and where a hint names nodes that the machine does not have: those are cut off later.
     """
     single = everything if lists else 0
-    for list_ in lists:
-        single &= list_.preferred_single_nodes()
-        if not single or (list_.fitting and list_.fitting.nodes.mask & ~everything):
+    for hint_list in lists:
+        single &= hint_list.preferred_single_nodes()
+        if not single or (hint_list.fitting and hint_list.fitting.nodes.mask & ~everything):
             return 0
-        for mask in list_.preferred:
+        for mask in hint_list.preferred:
             if mask & ~everything:
                 return 0
     return single
@@ -186,16 +188,16 @@ def best_not_preferred(
 
     The kubelet also distinguishes preferred results here, but this is called only if there are none.
     """
-    sizes = [list_.fewest_nodes() for list_ in lists]
+    sizes = [hint_list.fewest_nodes() for hint_list in lists]
     narrowest = max((size for size, _ in sizes), default=0)
     proved = all(certain for _, certain in sizes)
     common = everything
-    for list_ in lists:
-        named = list_.named_nodes()
+    for hint_list in lists:
+        named = hint_list.named_nodes()
         common &= everything if named is None else named
     if common == 0:
         return 0, True
-    if not any(list_.fitting for list_ in lists):
+    if not any(hint_list.fitting for hint_list in lists):
         intersections = _intersections(lists, common)
         if intersections is not None:
             return _best(intersections, narrowest, distances), proved
@@ -215,8 +217,8 @@ def _intersections(lists: Sequence[ResourceHintList], common: int) -> set[int] |
     """All intersections of some choice of listed hints; None: too many pairs to try."""
     max_pairs = _MAX_PAIRS if common.bit_count() <= MAX_PLACES else 100 * _MAX_PAIRS
     intersections = {common}
-    for list_ in lists:
-        masks = {mask & common for mask in list_.listed} | ({common} if list_.any_nodes else set())
+    for hint_list in lists:
+        masks = {mask & common for mask in hint_list.listed} | ({common} if hint_list.any_nodes else set())
         if len(intersections) * len(masks) > max_pairs:
             return None
         intersections = {left & right for left in intersections for right in masks} - {0}
@@ -286,20 +288,20 @@ def _single(lists: Sequence[ResourceHintList], everything: int) -> int:
 
     Follows: v1.36, topologymanager/policy_single_numa_node.go, filterSingleNumaHints.
     """
-    if all(list_.any_preferred for list_ in lists):
+    if all(hint_list.any_preferred for hint_list in lists):
         named = 0
-        for list_ in lists:
-            named |= list_.preferred_single_nodes() & everything
+        for hint_list in lists:
+            named |= hint_list.preferred_single_nodes() & everything
         return named & -named or everything
     common = everything
-    for list_ in lists:
-        if not list_.any_preferred:
-            common &= list_.preferred_single_nodes()
+    for hint_list in lists:
+        if not hint_list.any_preferred:
+            common &= hint_list.preferred_single_nodes()
     return common & -common
 
 
 def _sizes_proved(lists: Sequence[ResourceHintList]) -> bool:
-    return all(list_.fitting.proved for list_ in lists if list_.fitting is not None)
+    return all(hint_list.fitting.proved for hint_list in lists if hint_list.fitting is not None)
 
 
 def numa_affinity(
@@ -362,8 +364,8 @@ def _missing_distance(manager: TopologyManager, offers: Iterable[Offer]) -> Dist
     if not manager.missing_distances or manager.policy == SINGLE_NUMA_NODE:
         return None
     named = 0
-    for list_ in resource_hint_lists(offers):
-        named |= list_.named_nodes() or 0
+    for hint_list in resource_hint_lists(offers):
+        named |= hint_list.named_nodes() or 0
     return next(
         (
             distance
@@ -381,12 +383,14 @@ def combination_count(merged: HintsMerged) -> int:
     Follows: v1.36, topologymanager/policy.go, iterateAllProviderTopologyHints.
     """
     product = 1
-    for list_ in resource_hint_lists(merged.offers):
+    for hint_list in resource_hint_lists(merged.offers):
         if merged.policy == SINGLE_NUMA_NODE:
-            single = list_.preferred_single_nodes() & merged.numa.mask
-            product *= single.bit_count() + list_.any_preferred
+            single = hint_list.preferred_single_nodes() & merged.numa.mask
+            product *= single.bit_count() + hint_list.any_preferred
         else:
             product *= (
-                len(list_.listed) + list_.any_nodes + (rule_size(list_.fitting) if list_.fitting else 0)
+                len(hint_list.listed)
+                + hint_list.any_nodes
+                + (rule_size(hint_list.fitting) if hint_list.fitting else 0)
             )
     return product

@@ -66,14 +66,14 @@ def best_intersection_by_search(
 ) -> list[int]:
     """Intersections of one hint of each list, the best of all among them."""
     states: set[SearchState] = {(common, ())}
-    for index, list_ in enumerate(lists):
-        listed = {mask & common for mask in list_.listed} | ({common} if list_.any_nodes else set())
+    for index, hint_list in enumerate(lists):
+        listed = {mask & common for mask in hint_list.listed} | ({common} if hint_list.any_nodes else set())
         search.budget.remaining_steps -= len(states) * len(listed) // 8
         if search.budget.is_exhausted:
             return []
         next_states = {(nodes & mask, rules) for nodes, rules in states for mask in listed if nodes & mask}
-        if list_.fitting is not None:
-            rule_nodes = list_.fitting.nodes.mask
+        if hint_list.fitting is not None:
+            rule_nodes = hint_list.fitting.nodes.mask
             next_states |= {
                 (nodes & rule_nodes, (*rules, index)) for nodes, rules in states if nodes & rule_nodes
             }
@@ -137,12 +137,12 @@ def best_intersection(
     """The best intersection of one hint of each list; 0: there is none."""
     frame = NodeFrame(common)
     families = []
-    for list_ in lists:
-        sets = family({frame.pack(mask) for mask in list_.listed})
-        if list_.any_nodes:
+    for hint_list in lists:
+        sets = family({frame.pack(mask) for mask in hint_list.listed})
+        if hint_list.any_nodes:
             sets |= 1 << (1 << frame.places) - 1
-        if list_.fitting is not None:
-            sets |= _projection(list_.fitting, frame)
+        if hint_list.fitting is not None:
+            sets |= _projection(hint_list.fitting, frame)
         families.append(sets)
     return _first_of_size(families, frame, order, distances)
 
