@@ -11,6 +11,7 @@ from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.documents.formats.workloads import LoadedWorkloads, Workload, ignored_field_warnings
 from nodewright.documents.output.terminal import print_message, print_text
 from nodewright.documents.profiles.node_profiles import find_profile, with_release
+from nodewright.engine.core.cpu.cpu_policy import CPUPicker
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.unknowns import unknown_resources
@@ -103,10 +104,9 @@ def with_policies(
     names, policies = profile.spec.policies, list[CustomPolicy]()
     if names == PolicyNames() and choice == NO_POLICY_OPTIONS:
         return profile, ()
-    from nodewright.engine.core.cpu.cpu_policy import CPUPicker  # noqa: PLC0415 - start-up time
-    from nodewright.engine.core.eviction.eviction_policy import EvictionPolicy  # noqa: PLC0415 - as above
-    from nodewright.engine.core.topology.custom import TopologyPolicy  # noqa: PLC0415 - as above
-    from nodewright.predict.policy_registry import load_policies  # noqa: PLC0415 - as above
+    from nodewright.engine.core.eviction.eviction_policy import EvictionPolicy  # noqa: PLC0415 - start-up time
+    from nodewright.engine.core.topology.custom import TopologyPolicy  # noqa: PLC0415 - start-up time
+    from nodewright.predict.policy_registry import load_policies  # noqa: PLC0415 - start-up time
 
     known = load_policies(choice.files)
     if choice.topology is not None:

@@ -26,6 +26,7 @@ from nodewright.engine.node.node_config import (
     resources_from_facts,
 )
 from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.restart.initial_node import with_restored_holdings
 from nodewright.engine.node.step import Decision, step
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import (
@@ -113,8 +114,6 @@ def _restored(state: NodeState, spec: NodeProfileSpec, source: str) -> Granted[N
     ]
     if faults:
         raise InputError([replace(fault, source=source) for fault in faults])
-    from nodewright.engine.node.restart.initial_node import with_restored_holdings  # noqa: PLC0415 - start-up time
-
     started = with_restored_holdings(state, pod_allocations(spec))
     if isinstance(started, Refused):
         reason = started.because[0]

@@ -26,6 +26,7 @@ from nodewright.engine.admission.validation.containers import (
     written_resource_violations,
 )
 from nodewright.engine.admission.validation.pod_spec import pod_violations
+from nodewright.engine.admission.validation.references import is_template_judged
 from nodewright.engine.admission.validation.violation import Violation
 from nodewright.engine.core.requests.resource_defaults import rounded_pod, with_defaults
 from nodewright.model.kubernetes.api_request import APIObject, GroupResource, WorkloadController
@@ -356,7 +357,6 @@ def submitted_controller(
     value: dict[str, Any], namespace: str, location: ObjectLocation, alike: AlikePods
 ) -> SubmittedController:
     """The controller of a document that passed the schema check; ``alike`` has the templates without violations."""
-    from nodewright.engine.admission.validation.references import is_template_judged  # noqa: PLC0415 - start-up time
     from nodewright.engine.admission.validation.workload_spec import workload_metadata_violations  # noqa: PLC0415 - as above
 
     meta = decode(value.get("metadata") or {}, ObjectMeta)

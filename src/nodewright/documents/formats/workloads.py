@@ -27,6 +27,7 @@ from nodewright.engine.admission.api_server.pod_creation import (
     PodCreation,
     PodRefusal,
     created_pod,
+    rejection_error,
     unknown_class_fields,
 )
 from nodewright.engine.admission.limit_ranger import DefaultedByLimitRange
@@ -292,8 +293,6 @@ def admitted_workload(read: UnadmittedWorkload, creation: PodCreation) -> Worklo
         pod = creation.without_defaults
     refusal = None
     if because is not None:
-        from nodewright.engine.admission.api_server.pod_creation import rejection_error  # noqa: PLC0415 - start-up time
-
         error = rejection_error(PODS, creation.defaulted.metadata, because)
         refusal = api_server_refusal(workload, error, _status(because))
     return replace(

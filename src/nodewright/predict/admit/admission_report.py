@@ -13,6 +13,7 @@ from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.json_yaml import Inlined, ReportDocument
 from nodewright.documents.output.text_layout import counted, table
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
+from nodewright.engine.core.predicates.node_affinity import daemon_pod_obstacle
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.node.node_state import NodeState
@@ -275,8 +276,6 @@ def _daemon_pod_obstacle(workload: Workload, node: Node) -> str:
     """Why the DaemonSet creates no pod for the node; empty: it does, or it is none."""
     if workload.kind != _DAEMON_SET or workload.refusal is not None:
         return ""
-    from nodewright.engine.core.predicates.node_affinity import daemon_pod_obstacle  # noqa: PLC0415 - start-up time
-
     view = node.config.view
     obstacle = daemon_pod_obstacle(workload.pod.spec, node.name, view.labels, view.taints)
     return "" if obstacle is None else sentence(obstacle)
