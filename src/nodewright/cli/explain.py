@@ -126,7 +126,7 @@ _MAX_EXPLAINED = 500
     type=click.IntRange(min=0),
     default=BUDGET,
     show_default=True,
-    help="Maximum number of decisions in the search for changes that let a pod in.",
+    help="Maximum number of decisions in the search for changes that let a pod in. Of a pod with many containers, one counts as several.",
 )
 @options.output_file_option(
     "--html",

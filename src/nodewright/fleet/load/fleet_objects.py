@@ -137,9 +137,12 @@ class FleetObjects:
         value = with_name(chunk.value, chunk.name) if chunk.name else chunk.value
         # The document alone, after as many empty lines as there are lines before it.
         content = b"\n" * (chunk.line - 1) + chunk.text.encode()
-        count_before = len(self.faults), len(self.manifests.faults)
+        faults_before = len(self.faults), len(self.manifests.faults)
+        objects_before = len(self.nodes), len(self.pods)
         self._add_value(value, ObjectLocation(file.source, content, 1, 1), source)
-        if chunk.name and count_before == (len(self.faults), len(self.manifests.faults)):
+        # An ended pod is no object of the fleet.
+        is_added = objects_before != (len(self.nodes), len(self.pods))
+        if chunk.name and is_added and faults_before == (len(self.faults), len(self.manifests.faults)):
             self._cache(chunk)
 
     def _add_cached(self, chunk: YAMLChunk, source: str) -> bool:
@@ -388,8 +391,16 @@ def _content(value: dict[str, Any]) -> bytes:
         for key, text in mapping(meta.get("annotations")).items()
         if key not in (ARRIVAL_ANNOTATION, RUNTIME_ANNOTATION)
     }
-    spec = {key: item for key, item in mapping(value.get("spec")).items() if key != "nodeName"}
-    content = [meta.get("namespace"), meta.get("labels"), annotations, spec]
+    spec = {
+        key: item
+        for key, item in mapping(value.get("spec")).items()
+        if key != "nodeName" or not isinstance(item, str)
+    }
+    if meta.get("uid"):  # an API server has accepted the rest
+        content: list[Any] = [meta.get("namespace"), meta.get("labels"), annotations, spec]
+    else:
+        content = [_without(meta, "name"), annotations, spec, _without(_without(value, "metadata"), "spec")]
+        content[0].pop("annotations", None)
     try:
         return msgspec.json.encode(content, order="sorted")
     except ENCODING_ERRORS:
