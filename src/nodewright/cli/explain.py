@@ -122,7 +122,7 @@ _MAX_EXPLAINED = 500
 )
 @option(
     "--budget",
-    "Maximum number of decisions in the search for changes that let a pod in.",
+    "Maximum number of decisions in the search for changes that let a pod in. Of a pod with many containers, one counts as several.",
     type=click.IntRange(min=0),
     default=BUDGET,
 )

@@ -143,6 +143,8 @@ def addend_name(addend: ResourceAddend) -> str:
             return f"sidecar {addend.name}"
         case ContainerRole.INIT:
             return f"init container {addend.name}"
+        case ContainerRole.EPHEMERAL:
+            return f"ephemeral container {addend.name}"
         case None:
             return f"resource claim {addend.name}"
         case _:

@@ -352,8 +352,16 @@ def _content(value: dict[str, Any]) -> bytes:
         for key, text in mapping(meta.get("annotations")).items()
         if key not in (ARRIVAL_ANNOTATION, RUNTIME_ANNOTATION)
     }
-    spec = {key: item for key, item in mapping(value.get("spec")).items() if key != "nodeName"}
-    content = [meta.get("namespace"), meta.get("labels"), annotations, spec]
+    spec = {
+        key: item
+        for key, item in mapping(value.get("spec")).items()
+        if key != "nodeName" or not isinstance(item, str)
+    }
+    if meta.get("uid"):  # an API server has accepted the rest
+        content: list[Any] = [meta.get("namespace"), meta.get("labels"), annotations, spec]
+    else:
+        content = [_without(meta, "name"), annotations, spec, _without(_without(value, "metadata"), "spec")]
+        content[0].pop("annotations", None)
     try:
         return msgspec.json.encode(content, order="sorted")
     except ENCODING_ERRORS:

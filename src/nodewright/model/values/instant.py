@@ -10,6 +10,7 @@ _TEXT = lazy_pattern(
     r"(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
 )
 _DAYS_BEFORE_MONTH = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365)
+_DAYS_IN_400_YEARS = 146_097
 _DAYS_BEFORE_1970 = 719_528  # from the first day of year 0
 
 
@@ -109,10 +110,11 @@ def _days_since_1970(year: int, month: int, day: int) -> int:
 
 def _date(days: int) -> tuple[int, int, int]:
     """Year, month and day of a number of days since 1970."""
-    # A year has at most 366 days, so this is the year or one of the few before it.
-    year = 1970 + days // 366 if days >= 0 else 1970 + days // 365
-    while _days_since_1970(year + 1, 1, 1) <= days:
-        year += 1
+    cycles, day_of_cycle = divmod(days + _DAYS_BEFORE_1970, _DAYS_IN_400_YEARS)
+    # Leap days of 400 years are fewer than a year: this is the year or the one after it.
+    year = 400 * cycles + day_of_cycle // 365
+    if _days_since_1970(year, 1, 1) > days:
+        year -= 1
     month = next(month for month in range(12, 0, -1) if _days_since_1970(year, month, 1) <= days)
     return year, month, days - _days_since_1970(year, month, 1) + 1
 

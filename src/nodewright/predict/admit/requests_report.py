@@ -234,6 +234,7 @@ def _containers(breakdown: PodResourceBreakdown) -> Iterator[ReportedContainer]:
     containers = (
         *((container, ContainerRole.CONTAINER) for container in spec.containers),
         *zip(spec.init_containers, init_roles, strict=True),
+        *((container, ContainerRole.EPHEMERAL) for container in spec.ephemeral_containers),
     )
     for (container, role), score in zip(containers, breakdown.oom_scores, strict=True):
         yield ReportedContainer(

@@ -74,3 +74,18 @@ def test_instants_are_values() -> None:
     assert Instant.parse("0001-01-01T00:00:01Z") > ZERO_TIME
     with pytest.raises(AttributeError):
         early.nanoseconds = 3
+
+
+@pytest.mark.parametrize("year", [0, 1, 399, 400, 401, 1600, 1899, 1900, 1999, 2000, 2001, 2400, 9999])
+def test_the_ends_of_a_year_are_written_as_they_are_read(year: int) -> None:
+    for day in ("01-01", "02-28", "03-01", "12-31"):
+        text = f"{year:04}-{day}T00:00:00Z"
+        assert str(Instant.parse(text)) == text
+
+
+def test_times_far_away_are_written_at_once() -> None:
+    """A number of seconds in a request may have 18 digits: no loop over years."""
+    cycle_ns = 146_097 * 86_400 * 10**9
+    for cycles in (-(10**8), -3, 3, 10**8, 10**400):
+        moment = Instant(Instant.parse("2026-02-28T12:00:00Z").nanoseconds + cycles * cycle_ns)
+        assert str(moment) == f"{2026 + 400 * cycles:04}-02-28T12:00:00Z"

@@ -12,6 +12,7 @@ from nodewright.engine.core.requests.effective_resources import RequestOptions
 from nodewright.engine.core.requests.resource_breakdown import pod_resource_breakdown
 from nodewright.model.kubernetes.objects import (
     ContainerStatus,
+    EphemeralContainer,
     NodeAllocatableResourceClaimStatus,
     Pod,
     PodStatus,
@@ -179,3 +180,10 @@ def test_memory_is_shown_in_bytes_and_rounded() -> None:
         "1048576 bytes (1Mi)",
         "1099511627776 bytes (1Ti)",
     ]
+
+
+def test_the_ephemeral_containers_of_a_live_pod_have_their_role() -> None:
+    web = pod(MAIN)
+    debugged = replace(web, spec=replace(web.spec, ephemeral_containers=(EphemeralContainer(name="debug"),)))
+    item = json.loads(as_json(requests_item(entry(debugged))))
+    assert [row["role"] for row in item["containers"]] == ["container", "ephemeralContainer"]

@@ -45,6 +45,7 @@ class ContainerRole(StrEnum):
     CONTAINER = "container"
     SIDECAR = "sidecar"
     INIT = "initContainer"
+    EPHEMERAL = "ephemeralContainer"
 
 
 class ResourceAddend(msgspec.Struct, frozen=True):

@@ -49,7 +49,9 @@ from nodewright.model.reasons.verdict import Refused
 from nodewright.model.values.topology_hints import Hint
 
 BUDGET = 5_000
-"""Number of admission decisions, including those for reallocated pods."""
+"""Work of the search in admission decisions, including those for reallocated pods."""
+_CONTAINERS_PER_DECISION = 20
+"""The decision about a pod with many containers counts as one for each so many of them: work is bounded, whatever the pod."""
 
 MANAGER_REASONS = CPUReason | DeviceReason | MemoryReason | TopologyReason
 """The reasons for which the resource managers reject a pod."""
@@ -106,6 +108,7 @@ class Trial(msgspec.Struct, eq=False):
     """The pod without defaults, which are applied after a change."""
     budget: int = BUDGET
     decisions: int = 0
+    work: int = 0
     is_budget_spent: bool = False
     """Whether the budget was exhausted, so that the last change was not tried."""
     _reconfigurations: dict[SettingsChanged | HugePagesReserved, ReconfiguredNode | None] = {}
@@ -114,7 +117,7 @@ class Trial(msgspec.Struct, eq=False):
 
     def admits(self, change: Change) -> bool:
         """Whether the change lets the pod in without losing a pod of the node."""
-        if self.decisions >= self.budget:
+        if self.work >= self.budget:
             self.is_budget_spent = True
             return False
         return self.outcome(change) is not None
@@ -150,6 +153,7 @@ class Trial(msgspec.Struct, eq=False):
 
     def _admission(self, state: NodeState, pod: Pod) -> Step | None:
         self.decisions += 1
+        self.work += 1 + len(pod.spec.all_containers) // _CONTAINERS_PER_DECISION
         result = step(state, PodAdded(pod_as_stored(pod, state.config.gates)))
         return result if result.decision is Decision.ADMITTED else None
 
@@ -187,6 +191,7 @@ class Trial(msgspec.Struct, eq=False):
         """The node without its pods under a configuration; None: the kubelet does not start."""
         parts = changed_parts(self.state.config.parts, change)
         self.decisions += len(self.state.pods)
+        self.work += len(self.state.pods)
         if not is_valid_configuration(parts):
             return None
         started = initial_node(parts)

@@ -270,6 +270,14 @@ def test_an_exhausted_budget_is_reported_without_unproved_suggestions() -> None:
     assert [suggestion.kind for suggestion in some.suggestions] == ["fewer CPUs"]
 
 
+def test_the_budget_is_of_work_not_of_decisions() -> None:
+    """A decision about thousands of containers takes as long as hundreds about one."""
+    containers = [container(f"c{number}", requests={"cpu": "10m"}) for number in range(2_000)]
+    search = others(a_profile(**RESTRICTED), pod(*containers), budget=1_000)
+    assert 0 < search.decisions <= 10
+    assert "fewer CPUs" in search.cut_short
+
+
 def with_huge_pages(profile: NodeProfile, *pages: int, page_size_kib: int = 1 << 20) -> NodeProfile:
     """The profile whose NUMA nodes have these numbers of huge pages."""
     machine = profile.spec.machine_info
