@@ -130,7 +130,7 @@ def test_kustomize_builds_the_base_with_its_components(tmp_path: Path) -> None:
 
 def test_the_chart_has_the_objects_of_the_base(tmp_path: Path) -> None:
     enabled = {"enabled": True}
-    values = {"export": {"publish": True}, "monitoring": enabled, "webhook": enabled, "token": "t"}
+    values = {"export": {"publish": True, "certificateSecret": "nodewright-export-tls"}, "extender": {"certificateSecret": "nodewright-extender-tls"}, "monitoring": enabled, "webhook": enabled, "token": "t"}
     objects = rendered(values)
     built = [document for document in kustomized(tmp_path, *COMPONENTS) if document["kind"] != "Namespace"]
     assert names(objects) == sorted([*names(built), ("Secret", "nodewright-export")])
