@@ -20,6 +20,7 @@ import yaml
 from tests.support.json_schema import violations
 from tests.support.sarif_schema import SARIF_SCHEMA
 
+from nodewright.agent.rules.container_security import CAPABILITIES
 from nodewright.cli.app import COMMANDS, app, run
 from nodewright.documents.output.terminal import ERROR, NO, YES
 from nodewright.version import __version__
@@ -350,7 +351,43 @@ def test_the_action_knows_only_commands_that_exist() -> None:
     assert len(names) == 3
 
 
-def test_the_unit_of_the_agent_lets_no_user_list_its_directory() -> None:
-    unit = (ROOT / "packaging/nodewright-agent.service").read_text("utf-8").splitlines()
-    assert "StateDirectoryMode=0711" in unit
-    assert any(line.startswith("StateDirectory=") for line in unit)
+UNIT = ROOT / "packaging/nodewright-agent.service"
+MOUNT_NAMESPACE = re.compile(
+    r"(Private(Tmp|Devices|Mounts|Users)|Protect\w+|(ReadOnly|ReadWrite|Inaccessible|Exec|NoExec)Paths"
+    r"|Root(Directory|Image)|DynamicUser|TemporaryFileSystem|Bind\w*Paths|MountFlags)="
+)
+NEEDED = "SYS_ADMIN SYS_RESOURCE SYS_NICE SYS_CHROOT KILL CHOWN FOWNER DAC_OVERRIDE SETUID SETGID SETPCAP NET_ADMIN".split()
+
+
+def test_the_unit_of_the_agent_lets_no_user_list_its_directories() -> None:
+    unit = UNIT.read_text("utf-8").splitlines()
+    for kind in ("State", "Runtime"):
+        assert f"{kind}DirectoryMode=0711" in unit
+        assert any(line.startswith(f"{kind}Directory=") for line in unit)
+
+
+def test_the_unit_of_the_agent_takes_away_what_the_agent_does_not_use() -> None:
+    lines = UNIT.read_text("utf-8").splitlines()
+    settings = [line for line in lines if not line.startswith("#")]
+    for name in ("UMask", "LockPersonality", "RestrictAddressFamilies", "SystemCallFilter", "LimitCORE"):
+        assert any(line.startswith(f"{name}=") for line in settings), name
+    removed = {
+        word.removeprefix("CAP_")
+        for line in settings
+        if line.startswith("CapabilityBoundingSet=~")
+        for word in line.partition("~")[2].split()
+    }
+    assert {"SYS_MODULE", "SYS_BOOT", "SYS_RAWIO", "SYS_TIME"} <= removed <= set(CAPABILITIES)
+    assert not removed & set(NEEDED)
+    assert [line for line in settings if MOUNT_NAMESPACE.match(line)] == []
+
+
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("systemd-analyze is not installed")
+    unit = tmp_path / UNIT.name
+    # The program is not installed here.
+    unit.write_text(UNIT.read_text("utf-8").replace("/usr/local/bin/nodewright", "/bin/true"))
+    verified = subprocess.run([analyze, "verify", unit], capture_output=True, text=True, check=False)
+    assert [line for line in verified.stderr.splitlines() if UNIT.name in line] == []
