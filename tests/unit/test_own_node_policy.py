@@ -180,8 +180,6 @@ def test_other_nodes_creations_and_deletions_are_refused() -> None:
     assert refusals(topology(), None, resource="noderesourcetopologies") != []
 
 
-@pytest.mark.parametrize(
-    "extra", [{"other": ["worker-1"]}, {"authentication.kubernetes.io/node-name": [""]}]
-)
+@pytest.mark.parametrize("extra", [{"other": ["worker-1"]}, {"authentication.kubernetes.io/node-name": [""]}])
 def test_a_token_without_a_node_writes_nothing(extra: dict[str, list[str]]) -> None:
     assert refusals(node(), node(), extra=extra) != []

@@ -154,7 +154,7 @@ def kubelet_warning(options: ExportOptions) -> str:
     if not options.kubelet_url or options.kubelet_certificate_authority is not None:
         return ""
     return (
-        "warning: without --kubelet-certificate-authority the kubelet is not verified: whoever answers in its place"
+        "warning: without --kubelet-certificate-authority the kubelet is not verified: a server in its place"
         " can read the token and make up pods"
     )
 

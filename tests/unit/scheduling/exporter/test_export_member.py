@@ -4,13 +4,13 @@ import asyncio
 from typing import Any, cast
 
 import pytest
+from tests.unit.scheduling.exporter.test_exporter import FakeClock
 
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.exports.export_feed import ExportFeed, ExportReading
 from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.scheduling.exporter.export_member import ClusterPods, Publisher
 from nodewright.scheduling.exporter.export_options import ExportOptions
-from tests.unit.scheduling.exporter.test_exporter import FakeClock
 
 
 class FakeTopologies:
@@ -29,7 +29,7 @@ class FakeTopologies:
 class FakeNode:
     """The Node object of the exporter."""
 
-    node = {"metadata": {"name": "n1", "uid": "u1"}}  # noqa: RUF012 - never changed
+    node = {"metadata": {"name": "n1", "uid": "u1"}}
 
 
 @pytest.mark.parametrize("others", [{}, {"labels": {"a": "b"}, "finalizers": ["example.com/x"]}])
@@ -39,7 +39,7 @@ def test_an_update_of_the_topology_keeps_the_metadata_of_others(others: dict[str
     feed = ExportFeed(clock)
     feed.publish(ExportReading(profile=find_profile("uma-4c")))
     publisher = Publisher(
-        cast(ClusterAPI, api), cast(ExportOptions, None), cast(ClusterPods, FakeNode()), feed, clock
+        cast("ClusterAPI", api), cast("ExportOptions", None), cast("ClusterPods", FakeNode()), feed, clock
     )
     asyncio.run(publisher._write_topology())
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1"}
