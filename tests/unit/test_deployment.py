@@ -168,7 +168,8 @@ def test_the_exporter_reads_nothing_that_is_hidden(tmp_path: Path) -> None:
     root = str(tmp_path)
     command = [sys.executable, "-c", RECORD_FILES, root, "export", "--once", "--kubelet-root", root]
     ran = subprocess.run([*command, "--node-name=n"], capture_output=True, text=True, check=False)
-    places = dict(reversed(line.split(" ")) for line in ran.stderr.splitlines() if line.count(" ") == 1)
+    lines = (line.split(" ") for line in ran.stderr.splitlines() if line.count(" ") == 1)
+    places = {place: event for event, place in lines}
     # Only the names in there, which the exporter does without.
     assert places.pop("pods") == "os.listdir"
     assert "cpu_manager_state" in places
