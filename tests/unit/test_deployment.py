@@ -1,9 +1,13 @@
 """The kustomize base and the Helm chart: their objects are valid, equal, and start commands with options that exist."""
 
+import hashlib
 import importlib
 import os
+import re
 import shutil
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ import yaml
 from tests.support.real_api_server import ASSETS, real_api_server
 
 from nodewright.cli.app import COMMANDS, load_command
+from nodewright.cluster.serving.access import read_tokens
 from nodewright.documents.formats.decode import schema_faults
 from nodewright.documents.formats.manifests import load_workloads
 from nodewright.engine.admission.validation.pod_spec import pod_violations
@@ -55,14 +60,19 @@ def kustomized(folder: Path, *components: str) -> list[dict[str, Any]]:
     return documents(built.stdout)
 
 
-def rendered(values: dict[str, Any]) -> list[dict[str, Any]]:
+CERTIFICATE = {"certificateSecret": "nodewright-extender-tls"}
+
+
+def rendered(values: dict[str, Any], namespace: str = "nodewright") -> list[dict[str, Any]]:
     """The objects of the chart; skips the test where no Helm is installed."""
     try:
         chart = importlib.import_module("helm_python").Chart
     except ImportError:
         pytest.skip("no Helm: neither the package helm-python-sdk is installed nor is there one in Debian")
     with chart.load(CHART) as loaded:
-        texts = loaded.render(values=values, name="nodewright", namespace="nodewright")
+        texts = loaded.render(
+            values={"extender": CERTIFICATE, **values}, name="nodewright", namespace=namespace
+        )
     return [
         document for name, text in texts.items() if name.endswith(".yaml") for document in documents(text)
     ]
@@ -89,6 +99,143 @@ def test_containers_have_no_more_rights_than_they_need(name: str) -> None:
     assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
     host_paths = {volume["name"] for volume in spec["volumes"] if "hostPath" in volume}
     assert all(mount.get("readOnly") for mount in container["volumeMounts"] if mount["name"] in host_paths)
+
+
+GUIDE = ROOT / "docs" / "guide" / "deploy.md"
+
+
+def described(heading: str) -> dict[str, list[str]]:
+    """The words in backticks of each component's rows in the table of the guide that begins so, without its last column."""
+    rows: dict[str, list[str]] = {}
+    table = GUIDE.read_text("utf-8").partition(f"| Component | {heading}")[2].partition("\n\n")[0]
+    for line in table.splitlines()[2:]:
+        _, component, *columns = line.split("|")
+        words = re.findall(r"`([^`]+)`", " ".join(columns[:1] if heading == "Mounted" else columns))
+        rows.setdefault(component.strip(" `"), []).extend(words)
+    return rows
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_the_guide_lists_what_each_component_mounts(name: str) -> None:
+    [document] = documents((DEPLOYMENT / "base" / name).read_text("utf-8"))
+    [container] = document["spec"]["template"]["spec"]["containers"]
+    mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
+    if name.startswith("export"):
+        text = (DEPLOYMENT / "components/monitoring/kustomization.yaml").read_text("utf-8")
+        mounts += re.findall(r"mountPath: ([^,]+)", text)
+    paths = [word for word in described("Mounted")[document["metadata"]["name"]] if word.startswith("/")]
+    assert sorted(paths) == sorted(mounts)
+
+
+@pytest.mark.parametrize("name", ["export", "extender"])
+def test_the_guide_lists_what_each_component_answers_and_calls(name: str) -> None:
+    workload = next(path for path in WORKLOADS if path.startswith(name))
+    [document] = documents((DEPLOYMENT / "base" / workload).read_text("utf-8"))
+    [container] = document["spec"]["template"]["spec"]["containers"]
+    [policy] = documents((DEPLOYMENT / "base" / f"{name}-networkpolicy.yaml").read_text("utf-8"))
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert all(rule["ports"] for rule in (*policy["spec"]["ingress"], *policy["spec"]["egress"]))
+    ports = [port["containerPort"] for port in container["ports"]]
+    ports += [port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]]
+    if name == "export":
+        text = (DEPLOYMENT / "components/publish/kustomization.yaml").read_text("utf-8")
+        ports += map(int, re.findall(r"port: (\d+)", text))
+    listed = [int(word) for word in described("Answers")[f"nodewright-{name}"] if word.isdigit()]
+    assert sorted(listed) == sorted(ports)
+
+
+RECORD_FILES = """
+import sys
+root, places = sys.argv.pop(1), set()
+def record(event, arguments):
+    if event in ("open", "os.listdir", "os.scandir") and str(arguments[0]).startswith(root):
+        places.add(f"{event} {str(arguments[0]).removeprefix(root + '/')}")
+sys.addaudithook(record)
+from nodewright.cli.app import run
+run(sys.argv[1:])
+print("\\n".join(sorted(places)), file=sys.stderr)
+"""
+
+
+def test_the_exporter_reads_nothing_that_is_hidden(tmp_path: Path) -> None:
+    [document] = documents((DEPLOYMENT / "base" / WORKLOADS[0]).read_text("utf-8"))
+    mounts = document["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+    hidden = {Path(mount["mountPath"]).name for mount in mounts if mount["name"] == "hidden"}
+    # What a kubelet makes, and where it keeps its keys, but for what is read.
+    assert hidden == {"checkpoints", "pki", "plugins", "plugins_registry", "pods"}
+    for name in (*hidden, "device-plugins", "pod-resources"):
+        tmp_path.joinpath(name).mkdir()
+    root = str(tmp_path)
+    command = [sys.executable, "-c", RECORD_FILES, root, "export", "--once", "--kubelet-root", root]
+    ran = subprocess.run([*command, "--node-name=n"], capture_output=True, text=True, check=False)
+    lines = (line.split(" ") for line in ran.stderr.splitlines() if line.count(" ") == 1)
+    places = {place: event for event, place in lines}
+    # Only the names in there, which the exporter does without.
+    assert places.pop("pods") == "os.listdir"
+    assert "cpu_manager_state" in places
+    assert {place.partition("/")[0] for place in places} & hidden == set()
+    guide = GUIDE.read_text("utf-8")
+    assert [place for place in places if f"`{place}`" not in guide] == []
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_tokens_of_service_accounts_end_after_an_hour(name: str) -> None:
+    [document] = documents((DEPLOYMENT / "base" / name).read_text("utf-8"))
+    spec = document["spec"]["template"]["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    [access] = [volume["projected"] for volume in spec["volumes"] if "projected" in volume]
+    [token] = [
+        source["serviceAccountToken"] for source in access["sources"] if "serviceAccountToken" in source
+    ]
+    # With 3607 the API server makes it a year.
+    assert token["expirationSeconds"] == 3600
+
+
+def test_nothing_that_is_packaged_goes_unverified() -> None:
+    unsafe = re.compile(r"insecure|SkipVerify|skip.tls|curl .*-k\b|--no-check", re.IGNORECASE)
+    lines = [
+        f"{path.relative_to(ROOT)}: {line}"
+        for path in (ROOT / "packaging").rglob("*")
+        if path.is_file() and path.suffix != ".lock"
+        for line in path.read_text("utf-8").splitlines()
+        if unsafe.search(line)
+    ]
+    assert lines == []
+
+
+def test_every_extender_authenticates_its_callers_and_the_scheduler_itself() -> None:
+    [document] = documents((DEPLOYMENT / "base" / WORKLOADS[1]).read_text("utf-8"))
+    spec = document["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    [tls] = [volume["secret"] for volume in spec["volumes"] if volume["name"] == "tls"]
+    assert "--client-ca-file=/etc/nodewright-tls/ca.crt" in container["args"]
+    assert {"key": "ca.crt", "path": "ca.crt"} in tls["items"]
+    assert "optional" not in tls
+    [configuration] = documents((DEPLOYMENT / "scheduler-configuration.yaml").read_text("utf-8"))
+    assert configuration["extenders"][0]["tlsConfig"].keys() == {"caFile", "certFile", "keyFile"}
+
+
+@pytest.mark.slow
+def test_the_certificates_of_the_guide_are_for_their_purposes(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    script = GUIDE.read_text("utf-8").partition("```sh\n")[2].partition("```")[0]
+    calls = 'kubectl() { echo "$*" >> calls; }\n'
+    made = subprocess.run(
+        ["sh", "-euc", calls + script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 0, made.stderr
+    assert "token=" not in (tmp_path / "calls").read_text()
+    for name, purpose in (("extender", "sslserver"), ("export", "sslserver"), ("scheduler", "sslclient")):
+        verified = ["openssl", "verify", "-CAfile", "ca.crt", "-purpose", purpose, f"{name}.crt"]
+        assert subprocess.run(verified, cwd=tmp_path, capture_output=True, check=False).returncode == 0
+        other = "sslclient" if purpose == "sslserver" else "sslserver"
+        verified[5] = other
+        assert subprocess.run(verified, cwd=tmp_path, capture_output=True, check=False).returncode != 0
+        assert tmp_path.joinpath(f"{name}.key").stat().st_mode & 0o077 == 0
+    owners = read_tokens((tmp_path / "tokens.csv").read_bytes(), "tokens.csv")
+    assert [owner.groups for owner in owners.values()] == [("nodewright-readers",)]
+    assert list(owners) == [hashlib.sha256((tmp_path / "token").read_bytes()).digest()]
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -124,13 +271,14 @@ def test_kustomize_builds_the_base_with_its_components(tmp_path: Path) -> None:
     [exporter] = [document for document in objects if document["kind"] == "DaemonSet"]
     container = exporter["spec"]["template"]["spec"]["containers"][0]
     assert container["image"] == f"nodewright:{__version__}"
-    assert container["args"][-1] == "--publish=annotation"
+    assert "--publish=annotation" in container["args"]
     assert {document["metadata"].get("namespace", "nodewright") for document in objects} == {"nodewright"}
 
 
 def test_the_chart_has_the_objects_of_the_base(tmp_path: Path) -> None:
     enabled = {"enabled": True}
-    values = {"export": {"publish": True}, "monitoring": enabled, "webhook": enabled, "token": "t"}
+    export = {"publish": True, "certificateSecret": "nodewright-export-tls"}
+    values = {"export": export, "monitoring": enabled, "webhook": enabled, "token": "t"}
     objects = rendered(values)
     built = [document for document in kustomized(tmp_path, *COMPONENTS) if document["kind"] != "Namespace"]
     assert names(objects) == sorted([*names(built), ("Secret", "nodewright-export")])
@@ -153,12 +301,55 @@ def test_a_chart_without_options_is_smaller() -> None:
     assert not small & {"Secret", "NetworkPolicy", "ServiceMonitor", "ValidatingAdmissionPolicy"}
 
 
-def test_the_webhook_of_the_chart_can_deny_and_has_a_certificate() -> None:
+@pytest.mark.parametrize(
+    ("values", "missing"),
+    [
+        ({"extender": {}}, "extender.certificateSecret"),
+        ({"extender": {"certificateSecret": ""}}, "extender.certificateSecret"),
+        ({"monitoring": {"enabled": True}}, "export.certificateSecret"),
+    ],
+)
+def test_the_chart_is_not_rendered_without_certificates(values: dict[str, Any], missing: str) -> None:
+    assert rendered({}) != []
+    with pytest.raises(Exception, match=missing):
+        rendered(values)
+
+
+def test_values_that_look_like_numbers_or_syntax_stay_texts() -> None:
+    odd = "/var/lib/kube: let #1"
+    values = {
+        "existingSecret": "0x10",
+        "image": {"repository": "1.5", "tag": "1e3", "pullPolicy": "null"},
+        "imagePullSecrets": [{"name": "08"}],
+        "extender": {"certificateSecret": "1_000", "extraArgs": ["7"]},
+        "export": {"publish": True, "certificateSecret": "12:30", "kubeletRoot": odd},
+        "webhook": {"enabled": True, "failurePolicy": "no", "caBundle": "1e10"},
+        "monitoring": {"enabled": True},
+    }
+    objects = rendered(values, namespace="123")
+    assert {document["metadata"].get("namespace", "123") for document in objects} == {"123"}
+    texts = list(leaves(objects))
+    for text in ("0x10", "1.5:1e3", "null", "08", "1_000", "7", "12:30", "no", "1e10", odd, f"{odd}/pods"):
+        assert text in texts
+    assert 'request.userInfo.username == "system:serviceaccount:123:nodewright-export"' in texts
+    accounts = [subject for document in objects for subject in document.get("subjects", ())]
+    assert {account["namespace"] for account in accounts} == {"123"}
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """The values in lists and mappings."""
+    if isinstance(value, dict | list):
+        for child in value.values() if isinstance(value, dict) else value:
+            yield from leaves(child)
+    else:
+        yield value
+
+
+def test_the_webhook_of_the_chart_can_deny() -> None:
     webhook = {
         "enabled": True,
         "deny": True,
         "failurePolicy": "Fail",
-        "certificateSecret": "cert",
         "caBundle": "QQ==",
     }
     objects = rendered({"webhook": webhook, "token": "t"})
@@ -170,9 +361,6 @@ def test_the_webhook_of_the_chart_can_deny_and_has_a_certificate() -> None:
     [container] = spec["containers"]
     assert "--deny-impossible-pods" in container["args"]
     assert schema_faults(by_kind["Deployment"], "Deployment") == []
-    mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-    assert f"--tls-cert-file={mounted['tls']}/tls.crt" in container["args"]
-    assert {"name": "tls", "secret": {"secretName": "cert"}} in spec["volumes"]
 
 
 @pytest.mark.slow

@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import yaml
 from tests.support.json_schema import violations
 from tests.support.sarif_schema import SARIF_SCHEMA
 
+from nodewright.agent.rules.container_security import CAPABILITIES
 from nodewright.cli.app import COMMANDS, app, run
 from nodewright.documents.output.terminal import ERROR, NO, YES
 from nodewright.version import __version__
@@ -39,11 +42,17 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory of programs with `nodewright`, bash and git, and no others."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    for name in ("bash", "sh", "git", "mkdir"):
+    for name in ("bash", "sh", "git", "mkdir", "rm"):
         programs.joinpath(name).symlink_to(str(shutil.which(name)))
     script = f'#!/bin/sh\nexec "{sys.executable}" -m nodewright "$@"\n'
     programs.joinpath("nodewright").write_text(script)
     programs.joinpath("nodewright").chmod(0o755)
+    # Isolated it would not find the modules of this test.
+    isolated = tmp_path / "nodewright" / "bin" / "python"
+    isolated.parent.mkdir(parents=True)
+    isolated.write_text(f'#!/bin/sh\n[ "$1" = -I ] || exit 99\nshift\nexec "{sys.executable}" "$@"\n')
+    isolated.chmod(0o755)
+    monkeypatch.setenv("RUNNER_TEMP", str(tmp_path))
     monkeypatch.setenv("PATH", str(programs))
     return programs
 
@@ -134,6 +143,151 @@ def test_the_action_admits_with_a_node(tmp_path: Path, commands: Path) -> None:
     assert check(folder, COMMANDS="admitt").returncode == 2
 
 
+TRAP = "import os\nos.close(os.open(os.environ['TRAPPED'], os.O_CREAT))\n"
+TRAPS = (
+    "venv",
+    "logging",
+    "pip",
+    "sitecustomize",
+    "usercustomize",
+    "nodewright",
+    "json",
+    "os",
+    "runpy",
+    "click",
+)
+ECHO = "import json, sys\nprint(json.dumps(sys.argv[1:]))\n"
+
+
+def wheel(folder: Path, name: str, version: str) -> str:
+    """Writes a package whose module prints its arguments; the SHA-256 of its wheel."""
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    information = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(path, "w") as files:
+        files.writestr(f"{name}/__init__.py", "")
+        files.writestr(f"{name}/__main__.py", ECHO)
+        files.writestr(
+            f"{information}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        )
+        files.writestr(
+            f"{information}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        files.writestr(f"{information}/RECORD", "")
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.slow
+def test_the_action_runs_nothing_of_the_workspace(tmp_path: Path) -> None:
+    """Both steps as the runner runs them, in a directory of files that are modules, options, patterns and links."""
+    workspace, temporary, index = tmp_path / "workspace", tmp_path / "temporary", tmp_path / "index"
+    for folder in (workspace, temporary, index):
+        folder.mkdir()
+    for name in TRAPS:
+        workspace.joinpath(f"{name}.py").write_text(TRAP)
+    for name in ("-c", "--fail-on=never.yaml", "lint", "quota", "*", "$(touch trapped).yaml", "a b.yaml"):
+        workspace.joinpath(name).write_text("{}\n")
+    action = shutil.copytree(ACTION, tmp_path / "action")
+    steps = {step["name"]: step for step in document(ACTION / "action.yml")["runs"]["steps"]}
+    version = document(ACTION / "action.yml")["inputs"]["version"]["default"].removeprefix("==")
+    wheel(index, "nodewright", version)
+    (action / "requirements.lock").write_text(f"other==1.0 --hash=sha256:{wheel(index, 'other', '1.0')}\n")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "RUNNER_TEMP": str(temporary),
+        "GITHUB_ACTION_PATH": str(action),
+        "TRAPPED": str(tmp_path / "trapped"),
+        "PYTHONPATH": str(workspace),
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(index),
+    }
+
+    def step(name: str, **inputs: str) -> subprocess.CompletedProcess[str]:
+        command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", steps[name]["run"]]
+        return subprocess.run(
+            command, cwd=workspace, env={**environment, **inputs}, capture_output=True, text=True, check=False
+        )
+
+    assert step("install", VERSION="").returncode == 2
+    assert step("install", VERSION="==1 other").returncode == 2
+    installed = step("install", VERSION=f"=={version}")
+    assert installed.returncode == 0, installed.stderr
+    inputs = {"PATHS": "*", "NODE": "-c", "FAIL_ON": "$(touch trapped)", "ONLY_CHANGED": "true", "SARIF": ""}
+    checked = step("check", COMMANDS="lint quota admit", BASE="--output=trapped", **inputs)
+    assert [json.loads(line) for line in checked.stdout.splitlines()] == [
+        ["lint", "-R", "--filename=*", "--node=-c", "--fail-on=$(touch trapped)", "-o", "github"],
+        ["quota", "-R", "--filename=*", "-o", "github"],
+        ["admit", "-R", "--filename=*", "--node=-c", "-o", "github"],
+    ]
+    # A pattern that a file of the workspace matches.
+    assert step("check", COMMANDS="l*t", BASE="", **inputs).returncode == 2
+    assert not (tmp_path / "trapped").exists()
+    assert not (workspace / "trapped").exists()
+
+
+@pytest.mark.slow
+def test_the_action_writes_through_no_link(tmp_path: Path, commands: Path) -> None:
+    workspace, outside = tmp_path / "workspace", tmp_path / "outside"
+    for folder in (workspace, outside):
+        folder.mkdir()
+    victim = outside / "lint.sarif"
+    victim.write_text("PATH=kept\n")
+    workspace.joinpath("pod.yaml").write_text(POD)
+    workspace.joinpath("link").symlink_to(outside)
+    for place in ("link", "link/below", "../workspace/link"):
+        refused = check(workspace, COMMANDS="lint", SARIF=place)
+        assert (refused.returncode, "is a link" in refused.stdout) == (2, True), refused.stdout
+    workspace.joinpath("reports").mkdir()
+    workspace.joinpath("reports", "lint.sarif").symlink_to(victim)
+    assert check(workspace, COMMANDS="lint", SARIF="reports").returncode == YES
+    assert json.loads(workspace.joinpath("reports", "lint.sarif").read_text())["runs"]
+    assert list(outside.iterdir()) == [victim]
+    assert victim.read_text() == "PATH=kept\n"
+
+
+LOCKS = {
+    "github-action/requirements.lock": (),
+    "kubernetes/requirements.lock": ("agent", "cluster", "dashboard"),
+    "kubernetes/build.lock": None,
+}
+"""The extras that each lock covers; None: what builds the package instead."""
+
+
+@pytest.mark.parametrize("path", LOCKS)
+def test_a_lock_has_every_package_with_version_and_digest(path: str) -> None:
+    text = (ROOT / "packaging" / path).read_text("utf-8").replace("\\\n", "")
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    locked = {re.split("==", line)[0].lower() for line in lines}
+    assert [
+        line for line in lines if not re.match(r"[\w.-]+==[\w.]+ .*--hash=sha256:[0-9a-f]{64}", line)
+    ] == []
+    described, extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8")), LOCKS[path]
+    project = described["project"]
+    wanted = described["build-system"]["requires"]
+    if extras is not None:
+        optional = project["optional-dependencies"]
+        wanted = [*project["dependencies"], *(name for extra in extras for name in optional[extra])]
+    names = {re.split(r"[>=\[]", name)[0].lower() for name in wanted} - {"nodewright"}
+    assert names - locked == set()
+
+
+def test_python_imports_nothing_of_the_directory_where_it_starts() -> None:
+    texts = {path: path.read_text("utf-8") for path in (ROOT / "packaging").rglob("*") if path.is_file()}
+    texts |= {path: path.read_text("utf-8") for path in (ROOT / "docs/guide/ci.md", HOOKS)}
+    bad = [(path.name, line) for path, text in texts.items() for line in text.splitlines()
+           if re.search(r"python3?\"? (?!-I)", line) and re.search(r" -[A-Za-z]*[mc] ", line)]  # fmt: skip
+    assert bad == []
+    assert any("python3 -I -m venv" in text for text in texts.values())
+
+
+def test_the_image_is_built_from_digests() -> None:
+    text = (ROOT / "packaging/kubernetes/Dockerfile").read_text("utf-8")
+    assert re.search(r"^ARG BASE=\S+@sha256:[0-9a-f]{64}$", text, re.MULTILINE)
+    installs = re.findall(r"pip install (.*)", text)
+    assert installs
+    assert [line for line in installs if "--require-hashes" not in line and "--no-deps" not in line] == []
+    assert "--no-build-isolation" in text
+
+
 @pytest.mark.slow
 def test_the_action_skips_changes_without_manifests(tmp_path: Path, commands: Path) -> None:
     folder = tmp_path / "repository"
@@ -216,12 +370,61 @@ def test_the_launcher_without_nodewright_names_the_remedy(commands: Path) -> Non
 
 
 def test_the_action_knows_only_commands_that_exist() -> None:
-    names = re.findall(r"^    (\w+)\) run nodewright (\w+)", (ACTION / "check.sh").read_text(), re.MULTILINE)
+    names = re.findall(r"^    (\w+)\) run (\w+)", (ACTION / "check.sh").read_text(), re.MULTILINE)
     assert [name for name, command in names if name != command or name not in app.list_commands(None)] == []  # type: ignore[arg-type] # a group without context
     assert len(names) == 3
 
 
-def test_the_unit_of_the_agent_lets_no_user_list_its_directory() -> None:
-    unit = (ROOT / "packaging/nodewright-agent.service").read_text("utf-8").splitlines()
-    assert "StateDirectoryMode=0711" in unit
-    assert any(line.startswith("StateDirectory=") for line in unit)
+UNIT = ROOT / "packaging/nodewright-agent.service"
+MOUNT_NAMESPACE = re.compile(
+    r"(Private(Tmp|Devices|Mounts|Users)|Protect\w+|(ReadOnly|ReadWrite|Inaccessible|Exec|NoExec)Paths"
+    r"|Root(Directory|Image)|DynamicUser|TemporaryFileSystem|Bind\w*Paths|MountFlags)="
+)
+NEEDED = [
+    "SYS_ADMIN",
+    "SYS_RESOURCE",
+    "SYS_NICE",
+    "SYS_CHROOT",
+    "KILL",
+    "CHOWN",
+    "FOWNER",
+    "DAC_OVERRIDE",
+    "SETUID",
+    "SETGID",
+    "SETPCAP",
+    "NET_ADMIN",
+]
+
+
+def test_the_unit_of_the_agent_lets_no_user_list_its_directories() -> None:
+    unit = UNIT.read_text("utf-8").splitlines()
+    for kind in ("State", "Runtime"):
+        assert f"{kind}DirectoryMode=0711" in unit
+        assert any(line.startswith(f"{kind}Directory=") for line in unit)
+
+
+def test_the_unit_of_the_agent_takes_away_what_the_agent_does_not_use() -> None:
+    lines = UNIT.read_text("utf-8").splitlines()
+    settings = [line for line in lines if not line.startswith("#")]
+    for name in ("UMask", "LockPersonality", "RestrictAddressFamilies", "SystemCallFilter", "LimitCORE"):
+        assert any(line.startswith(f"{name}=") for line in settings), name
+    removed = {
+        word.removeprefix("CAP_")
+        for line in settings
+        if line.startswith("CapabilityBoundingSet=~")
+        for word in line.partition("~")[2].split()
+    }
+    assert {"SYS_MODULE", "SYS_BOOT", "SYS_RAWIO", "SYS_TIME"} <= removed <= set(CAPABILITIES)
+    assert not removed & set(NEEDED)
+    assert [line for line in settings if MOUNT_NAMESPACE.match(line)] == []
+
+
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("systemd-analyze is not installed")
+    unit = tmp_path / UNIT.name
+    # The program is not installed here.
+    unit.write_text(UNIT.read_text("utf-8").replace("/usr/local/bin/nodewright", "/bin/true"))
+    verified = subprocess.run([analyze, "verify", unit], capture_output=True, text=True, check=False)
+    assert [line for line in verified.stderr.splitlines() if UNIT.name in line] == []

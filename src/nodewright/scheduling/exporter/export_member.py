@@ -153,7 +153,8 @@ class Publisher:
         if any(
             stored.get(name) != topology.get(name) for name in ("zones", "attributes", "topologyPolicies")
         ):
-            topology["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
+            # Labels, annotations and finalizers of others stay: the exporter may not change them.
+            topology["metadata"] = {**stored["metadata"], "ownerReferences": [owner]}
             await self._api.update(path, topology)
 
 
