@@ -16,6 +16,7 @@ from nodewright.cli.workload_input import (
     manifest_inputs,
     nothing_found,
     print_skipped,
+    print_unjudged,
     print_warnings,
     reading_options,
 )
@@ -169,6 +170,9 @@ def command(**parameters: Any) -> int:
     if query.strict or not query.quiet:
         print_warnings(lint_input.warnings, strict=query.strict)
     result = query.accepted(lint_result(lint_input, selection))
+    if not query.quiet or not result.subjects:
+        judged = {location for _, location in result.subjects}
+        print_unjudged((entry.manifest.kind, entry.location in judged) for entry in inventory.objects)
     if query.written_baseline is not None:
         write_baseline(query.written_baseline, result.findings)
         return YES

@@ -12,7 +12,8 @@ from nodewright.documents.files.regular_files import is_directory, is_there
 from nodewright.documents.formats.documents import STDIN, SUFFIXES, is_url
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.documents.output.command_line import Command, as_struct, option, with_options
-from nodewright.documents.output.terminal import ColourMode, set_colour_mode
+from nodewright.documents.output.terminal import YES, ColourMode, print_message, set_colour_mode
+from nodewright.model.errors import InputError
 from nodewright.model.values.quantity import Quantity, QuantityError
 
 
@@ -31,6 +32,10 @@ class PathType(click.Path):
 FILE = PathType(exists=True, dir_okay=False)
 DIRECTORY = PathType(exists=True, file_okay=False)
 SOCKET = PathType()
+
+
+class NothingJudgedError(InputError):
+    """Manifests without an object that the command judges: no answer, unless `--allow-empty` says that there may be none."""
 
 
 class ManifestOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +66,7 @@ def filename_options(command: Callable[..., int], *, required: bool = True) -> C
     """
 
     @wraps(command)
-    def with_manifests(*, operands: tuple[str, ...], **parameters: Any) -> int:
+    def with_manifests(*, operands: tuple[str, ...], allow_empty: bool, **parameters: Any) -> int:
         parameters["filenames"] += operands
         if required and not parameters["filenames"] and not parameters["kustomizations"]:
             context = click.get_current_context()
@@ -69,10 +74,17 @@ def filename_options(command: Callable[..., int], *, required: bool = True) -> C
             raise click.MissingParameter(ctx=context, param=filename)
         names = ManifestOptions.__struct_fields__
         manifests = ManifestOptions(**{name: parameters.pop(name) for name in names})
-        return command(manifests=manifests, **parameters)
+        try:
+            return command(manifests=manifests, **parameters)
+        except NothingJudgedError as error:
+            if not allow_empty:
+                raise
+            print_message(str(error))
+            return YES
 
     options = (
         max_document_size_option,
+        _allow_empty_option,
         _template_path_option,
         _selector_option,
         kustomize_option,
@@ -124,6 +136,10 @@ _selector_option = option(
     "-l, --selector SELECTOR",
     "Only objects whose labels match, e.g. app=web, app!=db, tier in (a,b), !canary.",
     default="",
+)
+_allow_empty_option = option(
+    "--allow-empty",
+    "Exit code 0 if there is nothing to judge, for patterns of files in CI. Without it that is an error.",
 )
 _template_path_option = option(
     "--template-path KIND=PATH",

@@ -1,5 +1,6 @@
 """`nodewright quota`: applies manifests under the quotas and limit ranges of their namespaces."""
 
+from collections.abc import Iterator
 from functools import partial
 
 import click
@@ -14,9 +15,11 @@ from nodewright.cli.workload_input import (
     nothing_found,
     option_rules,
     print_skipped,
+    print_unjudged,
     print_warnings,
     reading_options,
 )
+from nodewright.documents.formats.api_objects import API_KINDS
 from nodewright.documents.formats.inventory import (
     Inventory,
     InventoryObject,
@@ -94,6 +97,7 @@ def command(  # noqa: PLR0913 - one argument an option
     print_skipped(inventory.skipped)
     if not inventory.objects:
         raise _nothing_found(inventory, namespace)
+    print_unjudged(_judged_by_kind(inventory))
     from_status = from_status or current_session().lists_whole
     rules = option_rules(release or NEWEST.name)
     expansion = ExpansionOptions(
@@ -129,6 +133,14 @@ def _changed_inventory(
         changed_files = replace(manifests, filenames=what_if, kustomizations=())
         additions = _read_inventory(changed_files, namespace).objects
     return inventory_with_overrides(inventory, additions, [parsed_override(text) for text in sets])
+
+
+def _judged_by_kind(inventory: Inventory) -> Iterator[tuple[str, bool]]:
+    """The kind of each object, and whether the API server's admission or a quota is asked about it; a quota may count any kind."""
+    has_quota = any(entry.manifest.kind == "ResourceQuota" for entry in inventory.objects)
+    for entry in inventory.objects:
+        kind = entry.value.get("apiVersion"), entry.value.get("kind")
+        yield entry.manifest.kind, has_quota or entry.workload is not None or kind in API_KINDS
 
 
 def _nothing_found(inventory: Inventory, namespace: str) -> InputError:

@@ -2,13 +2,14 @@
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypedDict
 
 import click
 
-from nodewright.cli.options import ManifestOptions
+from nodewright.cli.options import ManifestOptions, NothingJudgedError
 from nodewright.documents.formats.documents import InputFile, skipped_text
 from nodewright.documents.formats.manifests import load_workloads
 from nodewright.documents.formats.object_selection import (
@@ -100,10 +101,26 @@ def print_input_notes(loaded: LoadedWorkloads, warnings: Sequence[str], *, stric
         raise nothing_found("pods", loaded.skipped)
 
 
-def nothing_found(kind: str, skipped: Mapping[str, int]) -> InputError:
+def nothing_found(kind: str, skipped: Mapping[str, int]) -> NothingJudgedError:
     """The error for manifests without such objects, in kubectl's words if they are empty."""
     command = click.get_current_context().info_name
-    return InputError([Fault(rule=f"no {kind} found" if skipped else f"no objects passed to {command}")])
+    return NothingJudgedError(
+        [Fault(rule=f"no {kind} found" if skipped else f"no objects passed to {command}")]
+    )
+
+
+def print_unjudged(is_judged_by_kind: Iterable[tuple[str, bool]]) -> None:
+    """Names the kinds of objects that are not judged, an entry for each object.
+
+    Errors: NothingJudgedError if none is judged.
+    """
+    entries = tuple(is_judged_by_kind)
+    unjudged = Counter(kind for kind, is_judged in entries if not is_judged)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in unjudged.items())
+    if unjudged.total() == len(entries):
+        raise NothingJudgedError([Fault(rule=f"nothing here is judged: {kinds}")])
+    if unjudged:
+        print_message(f"not judged: {kinds}")
 
 
 def print_skipped(skipped: Mapping[str, int]) -> None:

@@ -1,0 +1,41 @@
+"""An answer about nothing is an error, unless `--allow-empty` says that there may be nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from nodewright.cli.app import run
+from nodewright.documents.output.terminal import ERROR, YES
+
+NODE = ("--node", "uma-4c")
+CUSTOM = "{apiVersion: ceph.rook.io/v1, kind: CephCluster, metadata: {name: c}, spec: {}}\n"
+POD = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: a}]}}\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("lint",),
+        ("quota",),
+        ("requests",),
+        ("admit", *NODE),
+        ("explain", *NODE),
+        ("preempt", *NODE),
+        ("upgrade", *NODE, "--to", "1.36"),
+    ],
+)
+def test_nothing_to_judge_is_an_error_unless_it_is_allowed(command: tuple[str, ...], tmp_path: Path) -> None:
+    path = tmp_path / "custom.yaml"
+    path.write_text(CUSTOM)
+    assert run([*command, "-f", str(path)]) == ERROR
+    assert run([*command, "-f", str(path), "--allow-empty"]) == YES
+
+
+@pytest.mark.parametrize("command", ["lint", "quota"])
+def test_what_is_not_judged_is_named(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "both.yaml"
+    path.write_text(f"{POD}---\n{CUSTOM}---\n{CUSTOM.replace('name: c', 'name: d')}")
+    assert run([command, "-f", str(path), *(["--fail-on", "error"] if command == "lint" else [])]) == YES
+    assert "not judged: 2 CephCluster" in capsys.readouterr().err
