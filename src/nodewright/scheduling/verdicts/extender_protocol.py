@@ -17,7 +17,8 @@ from nodewright.model.values.quantity import QuantityError
 from nodewright.scheduling.verdicts.placement_decisions import FilteredNodes, NodeScores, ProposedVictims
 from nodewright.scheduling.verdicts.pod_queries import PodQuery, pod_query
 
-MAX_CANDIDATES = 100_000
+MAX_CANDIDATES, MAX_POD_BYTES = 100_000, 3 << 20
+"""Of names of nodes, and of a pod: API servers take no larger object."""
 T = TypeVar("T")
 
 
@@ -180,6 +181,10 @@ def decode_sent_pod(content: msgspec.Raw) -> Pod:
 
     Errors: InputError.
     """
+    if len(bytes(content)) > MAX_POD_BYTES:
+        raise InputError(
+            [Fault(path="Pod", error="Too long", rule=f"must have at most {MAX_POD_BYTES} bytes")]
+        )
     try:
         document = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
