@@ -4,12 +4,11 @@ import asyncio
 import random
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
 from nodewright.agent.state.agent_state import PodRecord, PodSource
-from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
@@ -123,7 +122,7 @@ class EventWriter:
         Errors: ApiError.
         """
         namespace = event.event.involved_object.namespace or "default"
-        path = f"/api/v1/namespaces/{namespace}/events"
+        path = api_path("/api/v1", "namespaces", namespace, "events")
         if event.count > 1:
             changed = {
                 "count": event.count,
@@ -131,7 +130,7 @@ class EventWriter:
                 "message": event.event.message,
             }
             try:
-                await self._api.patch(f"{path}/{quote(event.name, safe='')}", changed)
+                await self._api.patch(api_path(path, event.name), changed)
             except ApiError as error:
                 if error.status != 404:
                     raise

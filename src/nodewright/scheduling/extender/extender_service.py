@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import msgspec
 
-from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.values.bounded_cache import BoundedCache
 from nodewright.scheduling.extender.cluster_feed import ClusterFeed
@@ -318,4 +318,4 @@ class ApiBinder:
 
 
 def _pod_path(call: BindCall) -> str:
-    return f"/api/v1/namespaces/{call.pod_namespace}/pods/{call.pod_name}"
+    return api_path("/api/v1", "namespaces", call.pod_namespace, "pods", call.pod_name)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nodewright.cluster.client.access import AccessOptions
 from nodewright.cluster.client.api_client import ApiClient
-from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.cluster_api import ClusterAPI, api_path
 from nodewright.cluster.client.kubeconfig import load_access
 from nodewright.cluster.client.tls import PeerAccess
 from nodewright.cluster.exports.export_places import ExportPlaces
@@ -134,7 +134,7 @@ def leader_lease(options: ExtenderOptions, api: ClusterAPI, clock: Clock) -> Lea
     if not options.leader_elect:
         return None
     namespace, _, name = options.lease.partition("/")
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+    path = api_path("/apis/coordination.k8s.io/v1", "namespaces", namespace, "leases", name)
     lease = LeaderLease(api, path, f"{platform.node()}_{os.getpid()}", clock)
     lease.log = print_log_line
     return lease

@@ -11,6 +11,7 @@ import msgspec
 
 from nodewright.documents.formats.decode import decode
 from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.instant import InstantError
 from nodewright.model.values.quantity import QuantityError
@@ -153,13 +154,10 @@ def decode_binding(body: bytes) -> BindCall:
     Errors: InputError.
     """
     call = _decoded(_BINDING, body, "ExtenderBindingArgs")
-    fields = (
-        ("PodName", call.pod_name),
-        ("PodNamespace", call.pod_namespace),
-        ("PodUID", call.pod_uid),
-        ("Node", call.node),
-    )
-    if faults := [Fault(path=path, error="Required value", rule="") for path, value in fields if not value]:
+    faults = [] if call.pod_uid else [Fault(path="PodUID", error="Required value", rule="")]
+    for path, name in (("PodName", call.pod_name), ("PodNamespace", call.pod_namespace), ("Node", call.node)):
+        faults += [Fault(path=path, value=name, rule=rule) for rule in dns1123_subdomain_errors(name)]
+    if faults:
         raise InputError(faults)
     return call
 
