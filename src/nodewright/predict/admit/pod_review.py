@@ -62,6 +62,8 @@ def decode_review(body: bytes) -> PodReview:
     request = review.request
     if request.operation != "CREATE" or request.sub_resource or request.kind.get("kind") != "Pod":
         return PodReview(uid=request.uid, pod=None)
+    if not isinstance(request.object, dict):
+        raise InputError([Fault(path="request.object", value=request.object, rule="must be a Pod")])
     check = checked(request.object, "Pod")
     faults = [fault for fault in check.faults if not fault.rule.startswith("unknown field")]
     if faults:
