@@ -12,6 +12,7 @@ import struct
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import h11
@@ -476,8 +477,7 @@ class _NetworkServer(EmbeddedServer):
                 self._refusals.record(
                     source, "crowd", f"{count} connections of this client are open, {total} in total"
                 )
-                longest = (protocol for protocol in self.waiting if is_full or protocol.source == source)
-                replaced = next(longest, None)
+                replaced = self._replaceable(source if not is_full else None)
                 if replaced is None:
                     connection.close()
                     continue
@@ -487,6 +487,17 @@ class _NetworkServer(EmbeddedServer):
             task = asyncio.create_task(self._connect(connection, source))
             self._handshake_tasks.add(task)
             task.add_done_callback(self._handshake_tasks.discard)
+
+    def _replaceable(self, source: str | None) -> WaitingConnection | None:
+        """The connection, of this source if there is one, that has waited longest for its client, or that is closing."""
+        connections = self.server_state.connections
+        closing = (
+            protocol
+            for protocol in connections
+            if isinstance(protocol, HTTPConnection) and protocol.transport.is_closing()
+        )
+        candidates = (held for held in chain(self.waiting, closing) if source in (None, held.source))
+        return next(candidates, None)
 
     async def _connect(self, connection: socket.socket, source: str) -> None:
         task = asyncio.current_task()

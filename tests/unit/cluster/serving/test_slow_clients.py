@@ -7,7 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import pytest
 from starlette.requests import ClientDisconnect
@@ -146,8 +146,10 @@ def test_slow_clients_give_way_to_a_request(
         async with server(served):
             held = []
             for _ in range(3):
-                reader, writer = await served.connect(shakes_hands=attack != "handshake")
-                reader._transport.pause_reading() if "answer" in attack or attack == "socket" else None
+                _, writer = await served.connect(shakes_hands=attack != "handshake")
+                cast(
+                    "asyncio.Transport", writer.transport
+                ).pause_reading() if "answer" in attack or attack == "socket" else None
                 writer.write(ATTACKS[attack].encode())
                 held.append(writer)
             await asyncio.sleep(0.3)
@@ -183,9 +185,9 @@ def test_the_time_of_slow_clients_is_limited_whatever_they_send(
     async def run_scenario() -> None:
         served = Served(tmp_path)
         async with server(served):
-            reader, writer = await served.connect(shakes_hands=attack != "handshake")
+            _, writer = await served.connect(shakes_hands=attack != "handshake")
             if "answer" in attack:
-                reader._transport.pause_reading()
+                cast("asyncio.Transport", writer.transport).pause_reading()
             writer.write(ATTACKS[attack].encode())
             while not served.refused:
                 # A byte now and then is no progress.
