@@ -29,6 +29,7 @@ class ExtenderOptions(msgspec.Struct, frozen=True, kw_only=True):
     client_ca_file: Path | None
     token_auth_file: Path | None
     insecure_http: bool
+    scheduler_name: tuple[str, ...]
     export_port: int
     export_base: tuple[str, ...]
     export_ca_file: Path | None
@@ -68,16 +69,22 @@ _OPTIONS = (
         "--client-ca-file",
         type=_FILE,
         metavar="FILE",
-        help="Authorities of client certificates; callers then need one, or a token.",
+        help="Authorities of client certificates; callers then need one, or a token, and may bind pods.",
     ),
     click.option(
         "--token-auth-file",
         type=_FILE,
         metavar="FILE",
-        help="Bearer tokens, as of an API server; callers then need one, or a certificate.",
+        help="Bearer tokens, as of an API server; callers then need one, or a certificate, and may bind pods.",
     ),
     click.option(
         "--insecure-http", is_flag=True, help="Serve without TLS, e.g. beside a scheduler in its pod."
+    ),
+    click.option(
+        "--scheduler-name",
+        multiple=True,
+        metavar="NAME",
+        help="Bind only pods whose spec.schedulerName this is. Repeatable. Default: every pod.",
     ),
     click.option(
         "--export-port",

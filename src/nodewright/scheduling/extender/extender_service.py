@@ -37,6 +37,7 @@ from nodewright.scheduling.verdicts.placement_decisions import (
 from nodewright.scheduling.verdicts.pod_queries import PodQuery, pod_query
 from nodewright.scheduling.verdicts.tracked_cluster import TrackedCluster
 
+DEFAULT_SCHEDULER = "default-scheduler"
 NOT_READY = "the extender has not read the cluster yet"
 _MAX_CALL_BYTES, _MAX_CALLS_BYTES = 1 << 20, 16 << 20
 """Of a call that is remembered, and of all together."""
@@ -59,6 +60,8 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     fails_open: bool = False
     """Whether nodes pass, and pods are bound unchecked, before the cluster has been read."""
     scorer: Scorer | None = None
+    scheduler_names: tuple[str, ...] = ()
+    """The schedulers whose pods are bound; none: those of all."""
 
 
 class ExtenderService:
@@ -210,6 +213,11 @@ class ExtenderService:
         query = pod_query(pod) if pod is not None else await self._binder.query_of(call)
         if query is None:
             return f"pod {call.pod_namespace}/{call.pod_name} with uid {call.pod_uid} does not exist"
+        scheduler, names = query.pod.spec.scheduler_name or DEFAULT_SCHEDULER, self.options.scheduler_names
+        if names and scheduler not in names:
+            return f"pod {call.pod_namespace}/{call.pod_name} is of the scheduler {scheduler}"
+        if reason := self.feed.disagreement(call.node, query.pod):
+            return f"node {call.node}: {reason}"
         if self.is_ready:
             await self.exports_awaited(query, (call.node,), BIND_WAIT_S)
         # No other call is handled between the check and the reservation.

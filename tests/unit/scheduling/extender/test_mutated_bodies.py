@@ -44,7 +44,8 @@ def application() -> Any:
     bench.feed.nodes.has_listed = bench.feed.pods.has_listed = True
     bench.put_export("n1", a_profile())
     reviews = ReviewRoutes(ClusterReviews(bench.service).refusals, denies=True)
-    return extender_application((*ExtenderRoutes(bench.service).call_routes(), *reviews.authorized_routes()))
+    routes = ExtenderRoutes(bench.service, binds=True)
+    return extender_application((*routes.call_routes(), *reviews.authorized_routes()))
 
 
 async def answer(app: Any, path: str, body: bytes) -> tuple[int, bytes]:
