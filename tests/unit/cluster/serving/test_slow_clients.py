@@ -12,8 +12,10 @@ from typing import TypeAlias, cast
 import pytest
 from starlette.requests import ClientDisconnect
 from tests.support.agent_bench import async_test
+from tests.unit.scheduling.extender.test_extender_network import serving
 
 from nodewright.cluster.serving import http_server, middleware
+from nodewright.cluster.serving.browser_auth import PageAddress, serve_local_pages
 from nodewright.cluster.serving.http_server import ListenAddress, serve_network, serve_unix_socket
 from nodewright.cluster.serving.key_pair import ensure_key_pair
 from nodewright.cluster.serving.middleware import (
@@ -115,6 +117,50 @@ async def unix_socket(served: Served) -> AsyncIterator[None]:
     listener.listen(64)
     async with serve_unix_socket(application, listener, served.refusals):
         yield
+
+
+@asynccontextmanager
+async def dashboard(served: Served) -> AsyncIterator[None]:
+    """The pages for a browser of this machine."""
+    async with serve_local_pages(application, PageAddress()) as (auth, host):
+        served.place = ListenAddress(host, auth.port)
+        yield
+
+
+@asynccontextmanager
+async def extender(served: Served) -> AsyncIterator[None]:
+    """The extender with its routes."""
+    served.is_tls = True
+    async with serving() as caller:
+        served.place = caller.address
+        yield
+
+
+@pytest.mark.parametrize("attack", ["headers", "body", "chunks", "idle", "handshake"])
+@pytest.mark.parametrize("server", [dashboard, extender])
+def test_slow_clients_of_whole_servers_give_way_to_a_request(
+    server: Callable[[Served], contextlib.AbstractAsyncContextManager[None]],
+    attack: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_server, "connection_limit", lambda: 3)
+
+    @async_test
+    async def run_scenario() -> None:
+        served = Served(tmp_path)
+        async with server(served):
+            held = []
+            for _ in range(3):
+                _, writer = await served.connect(shakes_hands=attack != "handshake")
+                writer.write(ATTACKS[attack].replace("POST /", "POST /filter").encode())
+                held.append(writer)
+            await asyncio.sleep(0.3)
+            assert (await served.request()).startswith(b"HTTP/1.1 ")
+            for writer in held:
+                writer.transport.abort()
+
+    run_scenario()
 
 
 SERVERS = [plain, tls, unix_socket]
