@@ -202,7 +202,7 @@ async def run_load(arguments: argparse.Namespace) -> dict[str, Any]:
         extender = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "nodewright", "extender", "--kubeconfig", _kubeconfig(folder, port)),
             *("--listen", f"127.0.0.1:{calls}", "--health-listen", f"127.0.0.1:{health}"),
-            *("--export-base", f"http://127.0.0.1:{port}/export/"),
+            *("--export-base", f"http://127.0.0.1:{port}/export/", "--token-auth-file", _tokens(folder)),
         )
         try:
             scheduler = StandInScheduler(cluster, calls, arguments)
@@ -218,6 +218,13 @@ async def run_load(arguments: argparse.Namespace) -> dict[str, Any]:
                 extender.terminate()
             await extender.wait()
             server.close()
+
+
+def _tokens(folder: str) -> str:
+    """The path of the file with the scheduler's token."""
+    path = Path(folder, "tokens.csv")
+    path.write_text(f"{TOKEN},scheduler,1\n", "utf-8")
+    return str(path)
 
 
 def _kubeconfig(folder: str, port: int) -> str:
@@ -347,6 +354,7 @@ def main() -> int:
     return int(bool(figures["rejected_by_kubelets"] or figures["wrong_answers"]))
 
 
+TOKEN = "load"  # noqa: S105 - of an extender that lives for a minute
 CALL_S = 60.0
 """How long an answer may take; then the load ends with an error."""
 
@@ -400,7 +408,8 @@ class CallConnection(asyncio.Protocol):
         """The answer to a call."""
         self._answer = asyncio.get_running_loop().create_future()
         head = f"POST /{verb} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        self._transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode("ascii") + body)
+        head += f"Authorization: Bearer {TOKEN}\r\nContent-Length: {len(body)}\r\n\r\n"
+        self._transport.write(head.encode("ascii") + body)
         async with asyncio.timeout(CALL_S):
             answer: bytes = await self._answer
         return answer

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 from tests.support.deciding_nodes import DecidingNodes, served_exports
+from tests.support.kubelet_api import CertificateAuthority
 from tests.support.real_api_server import ASSETS, real_api_server
 from tests.support.real_scheduler import running_component
 from tests.support.small_nodes import a_small_profile
@@ -183,12 +184,13 @@ class ExtenderProcess:
     """`nodewright extender` as a process, which can be killed and started again."""
 
     def __init__(self, folder: Path, bench: "Bench", *options: str) -> None:
-        self.port, self.health_port = free_port(), free_port()
+        self.port, self.health_port, self.client = free_port(), free_port(), bench.client
         self._log = (folder / "extender.log").open("ab")
         self._command = [
             *(sys.executable, "-m", "nodewright", "extender", "--kubeconfig", str(bench.kubeconfig)),
             *("--listen", f"127.0.0.1:{self.port}", "--health-listen", f"127.0.0.1:{self.health_port}"),
             *("--export-ca-file", str(bench.pair.certificate), "--export-base", f"{bench.exports_url}/"),
+            *("--client-ca-file", str(bench.authority.file)),
             *options,
         ]
         self.kills = 0
@@ -260,7 +262,11 @@ def scheduler_configuration(kubeconfig: Path, name: str, extender: ExtenderProce
                 **verbs,
                 "weight": 10,
                 "enableHTTPS": True,
-                "tlsConfig": {"insecure": True},
+                "tlsConfig": {
+                    "insecure": True,
+                    "certFile": str(extender.client.certificate),
+                    "keyFile": str(extender.client.key),
+                },
                 "nodeCacheCapable": True,
                 "httpTimeout": "5s",
             }
@@ -285,6 +291,8 @@ class Bench:
         }
         self.kubeconfig.write_text(json.dumps(config), "utf-8")
         self.pair = ensure_key_pair(folder, "exports", ("127.0.0.1",))
+        self.authority = CertificateAuthority(folder, "schedulers")
+        self.client = self.authority.client_certificate("scheduler")
         self.exports_url = ""  # of the nodes that `nodes` has started last
 
     @asynccontextmanager

@@ -9,6 +9,7 @@ from nodewright.documents.output.terminal import ERROR, YES
 
 NODE = ("--node", "uma-4c")
 CUSTOM = "{apiVersion: ceph.rook.io/v1, kind: CephCluster, metadata: {name: c}, spec: {}}\n"
+OTHER = CUSTOM.replace("name: c", "name: d")
 POD = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: a}]}}\n"
 
 

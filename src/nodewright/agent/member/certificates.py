@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from nodewright.agent.host.host_errors import host_errors
-from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.objects.object_names import name_selector
 from nodewright.cluster.tasks.timing import Clock
@@ -392,7 +392,7 @@ async def issued_certificate(
     except ApiError as error:
         if error.status != 409:
             raise
-        created = await api.read(f"{SIGNING_REQUESTS}/{name}", {})
+        created = await api.read(api_path(SIGNING_REQUESTS, name), {})
         if not is_request_of_key(_decoded(created.get("spec") or {}, "request"), request.key):
             raise RequestRejectedError(f"{name} exists and was made with another key") from None
     return await _signed(api, clock, name, created["metadata"]["uid"])

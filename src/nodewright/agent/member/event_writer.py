@@ -2,19 +2,18 @@
 
 import asyncio
 import random
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
-from urllib.parse import quote
+from typing import Any
 
 import msgspec
 
 from nodewright.agent.host.token_bucket import TokenBucket
 from nodewright.agent.state.agent_state import PodRecord, PodSource
-from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.values.bounded_cache import BoundedCache
 from nodewright.model.values.instant import Instant
 
 
@@ -124,7 +123,7 @@ class EventWriter:
         Errors: ApiError.
         """
         namespace = event.event.involved_object.namespace or "default"
-        path = f"/api/v1/namespaces/{namespace}/events"
+        path = api_path("/api/v1", "namespaces", namespace, "events")
         if event.count > 1:
             changed = {
                 "count": event.count,
@@ -132,7 +131,7 @@ class EventWriter:
                 "message": event.event.message,
             }
             try:
-                await self._api.patch(f"{path}/{quote(event.name, safe='')}", changed)
+                await self._api.patch(api_path(path, event.name), changed)
             except ApiError as error:
                 if error.status != 404:
                     raise
@@ -204,12 +203,10 @@ def _time(moment_s: float) -> str:
 # ---------------------------------------------------------------- correlation
 
 
-MAX_ENTRIES = 4096
+MAX_ENTRIES, MAX_ENTRIES_BYTES = 4096, 16 << 20
 SIMILAR_EVENTS, SIMILAR_PERIOD_S = 10, 600.0
 SPAM_BURST, SPAM_PERIOD_S = 25, 300.0
 _COMBINED = "(combined from similar events): "
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 
 
 class _SimilarEvents(msgspec.Struct):
@@ -232,9 +229,9 @@ class EventCorrelator:
     """
 
     def __init__(self) -> None:
-        self._similar = _RecentEntries[ObjectEvent, _SimilarEvents]()
-        self._counts = _RecentEntries[ObjectEvent, _EventCount]()
-        self._buckets = _RecentEntries[tuple[EventObject, bool], TokenBucket]()
+        self._similar = BoundedCache[ObjectEvent, _SimilarEvents](MAX_ENTRIES_BYTES, MAX_ENTRIES)
+        self._counts = BoundedCache[ObjectEvent, _EventCount](MAX_ENTRIES_BYTES, MAX_ENTRIES)
+        self._buckets = BoundedCache[tuple[EventObject, bool], TokenBucket](MAX_ENTRIES_BYTES, MAX_ENTRIES)
 
     def correlate(self, event: ObjectEvent, now_ns: int) -> CorrelatedEvent | None:
         """The event to write; None: there were too many about the object.
@@ -248,7 +245,7 @@ class EventCorrelator:
             name = f"{event.involved_object.name}.{now_ns:x}"
             known = _EventCount(name=name, count=0, first_s=now_s)
         known = msgspec.structs.replace(known, count=known.count + 1)
-        self._counts.put(key, known)
+        self._counts.put(key, known, len(key.message))
         if not self._bucket(event).take(now_s):
             return None
         return CorrelatedEvent(
@@ -264,7 +261,7 @@ class EventCorrelator:
             similar = _SimilarEvents()
         similar.messages[event.message] = None
         similar.last_s = now_s
-        self._similar.put(key, similar)
+        self._similar.put(key, similar, sum(map(len, similar.messages)))
         if len(similar.messages) < SIMILAR_EVENTS:
             return event, event
         del similar.messages[next(iter(similar.messages))]
@@ -275,25 +272,5 @@ class EventCorrelator:
         bucket = self._buckets.get(key)
         if bucket is None:
             bucket = TokenBucket(1 / SPAM_PERIOD_S, SPAM_BURST)
-        self._buckets.put(key, bucket)
+        self._buckets.put(key, bucket, 0)
         return bucket
-
-
-class _RecentEntries(Generic[Key, Value]):
-    """The most recently used entries."""
-
-    def __init__(self) -> None:
-        self._entries: OrderedDict[Key, Value] = OrderedDict()
-
-    def get(self, key: Key) -> Value | None:
-        """An entry, which is then the most recent one."""
-        if key in self._entries:
-            self._entries.move_to_end(key)
-        return self._entries.get(key)
-
-    def put(self, key: Key, value: Value) -> None:
-        """Sets an entry; the least recently used one is forgotten."""
-        self._entries[key] = value
-        self._entries.move_to_end(key)
-        if len(self._entries) > MAX_ENTRIES:
-            self._entries.popitem(last=False)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from nodewright.agent.member.pod_informer import MIRROR_ANNOTATION, is_mirror
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource
-from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path
 from nodewright.cluster.client.reflector import BackOffDelay, Reflector
 from nodewright.cluster.tasks.timing import Clock, elapsed_s
 from nodewright.documents.formats.pod_files import CONFIG_HASH_ANNOTATION
@@ -133,7 +133,7 @@ class MirrorPods:
         name, uid = self.node()
         if not uid:
             return False
-        pods = f"/api/v1/namespaces/{record.pod.metadata.namespace or 'default'}/pods"
+        pods = api_path("/api/v1", "namespaces", record.pod.metadata.namespace or "default", "pods")
         try:
             await self._api.create(pods, mirror_pod(record, name, uid))
         except ApiError as error:
@@ -195,4 +195,4 @@ def _full_name(document: dict[str, Any]) -> str:
 
 def _path(document: dict[str, Any]) -> str:
     metadata = document["metadata"]
-    return f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+    return api_path("/api/v1", "namespaces", metadata["namespace"], "pods", metadata["name"])

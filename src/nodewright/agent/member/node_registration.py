@@ -19,7 +19,7 @@ from nodewright.agent.member.node_object import (
 )
 from nodewright.agent.observe.metric_names import GaugeMetric
 from nodewright.agent.state.agent_state import AgentState
-from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path
 from nodewright.cluster.client.reflector import BackOffDelay, Reflector, newest_object
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.recorded_events import RecordEvent
@@ -83,7 +83,7 @@ class NodeRegistration:
     @property
     def path(self) -> str:
         """The path of the object."""
-        return f"{NODES}/{self.identity.name}"
+        return api_path(NODES, self.identity.name)
 
     async def run(self) -> None:
         """Registers the node and reports its status until it is cancelled."""
@@ -311,7 +311,7 @@ class NodeLease:
                 self.on_renewal()
                 return
             try:
-                self._lease = await self._api.update(f"{LEASES}/{self._name}", self._renewed(self._lease))
+                self._lease = await self._api.update(api_path(LEASES, self._name), self._renewed(self._lease))
             except ApiError as error:
                 if error.status not in (404, 409):
                     raise
@@ -322,7 +322,7 @@ class NodeLease:
 
     async def _read(self) -> dict[str, Any] | None:
         try:
-            return await self._api.read(f"{LEASES}/{self._name}", {})
+            return await self._api.read(api_path(LEASES, self._name), {})
         except ApiError as error:
             if error.status == 404:
                 return None

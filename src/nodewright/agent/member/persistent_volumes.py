@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
 from nodewright.agent.rules.value_sources import NodeVolume, UnresolvedReference
-from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
 from nodewright.model.kubernetes.objects import Affinity, NodeAffinity, NodeSelector, Pod, PodSpec
@@ -53,16 +52,17 @@ class PersistentVolumes:
         self, pod: Pod, volume: Mapping[str, Any], claim: str, node: tuple[str, Mapping[str, str]]
     ) -> NodeVolume | UnresolvedReference:
         namespace = pod.metadata.namespace
-        path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{quote(claim, safe='')}"
-        what = f"failed to fetch PVC from API server: {path}"
+        what = "failed to fetch PVC from API server"
         try:
+            path = api_path("/api/v1", "namespaces", namespace, "persistentvolumeclaims", claim)
+            what = f"{what}: {path}"
             document = await self._api.read(path, {})
             fault = claim_fault(pod, volume, document)
             if fault:
                 return _unresolved(namespace, claim, fault)
             name = str(document["spec"]["volumeName"])
             what = f"failed to fetch PV {name} from API server"
-            persistent = await self._api.read(f"/api/v1/persistentvolumes/{quote(name, safe='')}", {})
+            persistent = await self._api.read(api_path("/api/v1", "persistentvolumes", name), {})
         except ApiError as error:
             return _unresolved(namespace, claim, f"{what}: {error}")
         uid = str(document["metadata"].get("uid") or "")

@@ -22,7 +22,7 @@ from nodewright.agent.rules.value_sources import (
 )
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
 from nodewright.agent.state.observations import Observation, PodReferencesChanged
-from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.cluster_api import ClusterAPI, api_path
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.objects.object_names import name_selector
 from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised
@@ -122,7 +122,7 @@ class ReferencedObjects:
 
     def create_reflector(self, reference: ObjectReference) -> Reflector:
         """A reflector for one object."""
-        path = f"/api/v1/namespaces/{reference.namespace}/{reference.resource}"
+        path = api_path("/api/v1", "namespaces", reference.namespace, reference.resource)
         return Reflector(self._api, path, name_selector(reference.name), self._clock, watch_s=_WATCH_S)
 
     @property

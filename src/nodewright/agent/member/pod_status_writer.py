@@ -16,7 +16,7 @@ from nodewright.agent.rules.pod_status import (
 )
 from nodewright.agent.serving.api_objects import pod_status_document
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
-from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path
 from nodewright.cluster.client.reflector import BackOffDelay, Reflector
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.objects import Container, ContainerState, ContainerStatus, PodStatus
@@ -167,7 +167,7 @@ class PodStatusWriter:
         Errors: ApiError.
         """
         document, metadata = planned.document, planned.document["metadata"]
-        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+        path = api_path("/api/v1", "namespaces", metadata["namespace"], "pods", metadata["name"])
         if planned.patch is not None:
             self.requests += 1
             document = await self._api.patch(f"{path}/status", planned.patch)

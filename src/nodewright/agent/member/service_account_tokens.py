@@ -3,7 +3,6 @@
 import random
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
@@ -14,7 +13,7 @@ from nodewright.agent.rules.value_sources import (
     token_request,
     token_specs,
 )
-from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path
 from nodewright.cluster.tasks.timing import Clock, elapsed_s, gather_all
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.instant import Instant, InstantError
@@ -111,10 +110,10 @@ class ServiceAccountTokens:
 
     async def _request(self, pod: Pod, spec: TokenSpec) -> None:
         """Requests a token; after an error the one before is used as long as it is valid."""
-        account = quote(pod.spec.service_account_name or "default", safe="")
-        path = f"/api/v1/namespaces/{pod.metadata.namespace}/serviceaccounts/{account}/token"
+        account, namespace = pod.spec.service_account_name or "default", pod.metadata.namespace
         key = (pod.uid, spec)
         try:
+            path = api_path("/api/v1", "namespaces", namespace, "serviceaccounts", account, "token")
             self._tokens[key] = _issued(await self._api.create(path, token_request(pod, spec)), spec)
         except (ApiError, InstantError, LookupError, TypeError, ValueError, AttributeError) as error:
             self._errors[key] = (

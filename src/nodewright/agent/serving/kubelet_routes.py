@@ -43,6 +43,7 @@ from nodewright.cluster.serving.access import Authorizer
 from nodewright.cluster.serving.http_server import ListenAddress, TLSContextSource, serve_network
 from nodewright.cluster.serving.middleware import AuthMiddleware, RefusalLog, RequestMetrics
 from nodewright.cluster.serving.routes import (
+    BAD_REQUEST,
     AccessRole,
     APIError,
     AuthorizedRoute,
@@ -54,7 +55,7 @@ from nodewright.documents.output.exposition import CONTENT_TYPE
 from nodewright.documents.output.json_yaml import plain_value
 from nodewright.documents.profiles.node_export import SourceState
 from nodewright.engine.node.node_state import NodeState
-from nodewright.model.errors import HostError
+from nodewright.model.errors import HostError, InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimePodStatus
@@ -370,6 +371,7 @@ def kubelet_application(entries: list[AuthorizedRoute]) -> Starlette:
         routes=bare_routes(entries),
         exception_handlers={
             APIError: _on_api_error,
+            InputError: _on_input_error,
             HostError: on_host_error,
             HTTPException: _on_http_error,
         },
@@ -429,6 +431,11 @@ def _text(text: str, code: int = 200) -> Response:
 async def _on_api_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, APIError)
     return _text(error.message, error.code)
+
+
+async def _on_input_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, InputError)
+    return _text(str(error.faults[0]), BAD_REQUEST)
 
 
 async def _on_http_error(_request: Request, error: Exception) -> Response:

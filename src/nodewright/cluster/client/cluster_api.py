@@ -4,7 +4,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -78,6 +78,21 @@ class StatusObject(msgspec.Struct, frozen=True):
     message: str = ""
     reason: str = ""
     code: int = 0
+
+
+def api_path(root: str, *segments: str) -> str:
+    """The path below a root of the API, every segment quoted: all paths with names of others are built here.
+
+    Errors: ApiError with status 404 for a segment that leads elsewhere: an empty one, `.` and `..`.
+
+    >>> api_path("/api/v1", "namespaces", "shop", "pods", "a/b")
+    '/api/v1/namespaces/shop/pods/a%2Fb'
+    """
+    for segment in segments:
+        if segment in ("", ".", ".."):
+            error = f"{segment!r} is not the name of an object"
+            raise ApiError("GET", root, error, status=HTTPStatus.NOT_FOUND, reason="NotFound")
+    return "/".join((root, *(quote(segment, safe="") for segment in segments)))
 
 
 def with_query(path: str, query: Mapping[str, str]) -> str:

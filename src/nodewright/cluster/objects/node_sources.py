@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.cluster.client.cluster_api import ApiError
+from nodewright.cluster.client.cluster_api import ApiError, api_path
 from nodewright.cluster.objects.object_names import NODES, PODS
 from nodewright.cluster.objects.reader import (
     NOT_FOUND,
@@ -35,7 +35,6 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.quantity import Quantity
 
 _NRT_VERSIONS = ("v1alpha2", "v1alpha1")
-_NRT_PATH = "/apis/{group}/{version}/noderesourcetopologies/{name}"
 _READY = "Ready"
 API_PODS = "pods of the API"
 KUBELET_PODS, CONFIGZ = "/pods of the kubelet", "/configz of the kubelet"
@@ -286,7 +285,7 @@ async def _node_object(reader: ClusterReader, name: str) -> bytes:
 
 async def _topology_object(reader: ClusterReader, name: str) -> bytes:
     newest, older = (
-        _NRT_PATH.format(group=NRT_GROUP, version=version, name=name) for version in _NRT_VERSIONS
+        api_path(f"/apis/{NRT_GROUP}", version, "noderesourcetopologies", name) for version in _NRT_VERSIONS
     )
     try:
         return await reader.get(newest)

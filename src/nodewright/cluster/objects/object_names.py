@@ -1,10 +1,10 @@
 """Names of objects in a cluster as kubectl writes them: `pod/web-0`, `deploy/api`, `pods`, `deploy,sts`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from urllib.parse import quote
 
 import msgspec
 
+from nodewright.cluster.client.cluster_api import api_path
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
 
@@ -43,9 +43,8 @@ class ResourceKind(msgspec.Struct, frozen=True):
         '/apis/apps/v1/namespaces/shop/deployments/api'
         """
         root = "/api" if "/" not in self.group_version else "/apis"
-        scope = f"/namespaces/{quote(namespace, safe='')}" if self.is_namespaced and namespace else ""
-        tail = f"/{quote(name, safe='')}" if name else ""
-        return f"{root}/{self.group_version}{scope}/{self.plural}{tail}"
+        scope = ("namespaces", namespace) if self.is_namespaced and namespace else ()
+        return api_path(f"{root}/{self.group_version}", *scope, self.plural, *((name,) if name else ()))
 
 
 _TABLE = (

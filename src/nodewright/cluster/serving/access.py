@@ -7,7 +7,6 @@ import hmac
 import io
 import os
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -19,6 +18,7 @@ from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.serving.routes import AccessRole
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.values.bounded_cache import BoundedCache
 from nodewright.model.values.instant import Instant, InstantError
 
 
@@ -214,7 +214,7 @@ T = TypeVar("T")
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 REVIEW_TIMEOUT_S = 30.0
-MAX_ANSWERS = 8192
+MAX_ANSWERS, MAX_ANSWERS_BYTES = 8192, 16 << 20
 MAX_CACHED_KEY_BYTES = 10_000
 _FIRST_DELAY_S, _DELAY_FACTOR, _ATTEMPTS = 0.5, 1.5, 5
 _TRANSIENT_STATUSES = (429, 500, 504)
@@ -269,17 +269,16 @@ class _Answers(Generic[T]):
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._valid: OrderedDict[bytes, tuple[float, T]] = OrderedDict()
+        self._valid = BoundedCache[bytes, tuple[float, T]](MAX_ANSWERS_BYTES, MAX_ANSWERS)
         self._lookups: dict[bytes, asyncio.Task[T]] = {}
 
     async def answer(
         self, key: bytes, look_up: Callable[[], Awaitable[T]], lifetime_s: Callable[[T], float]
     ) -> T:
         """The answer; errors are those of the lookup."""
-        expiry_s, answer = self._valid.get(key, (0.0, None))
-        if answer is not None and self._clock() < expiry_s:
-            self._valid.move_to_end(key)
-            return answer
+        known = self._valid.get(key)
+        if known is not None and self._clock() < known[0]:
+            return known[1]
         lookup = self._lookups.get(key)
         if lookup is None:
             lookup = asyncio.ensure_future(self._look_up(key, look_up, lifetime_s))
@@ -294,9 +293,8 @@ class _Answers(Generic[T]):
     ) -> T:
         try:
             answer = await look_up()
-            self._valid[key] = (self._clock() + lifetime_s(answer), answer)
-            while len(self._valid) > MAX_ANSWERS:
-                self._valid.popitem(last=False)
+            valid = (self._clock() + lifetime_s(answer), answer)
+            self._valid.put(key, valid, len(msgspec.json.encode(answer)))
             return answer
         finally:
             del self._lookups[key]
@@ -422,7 +420,7 @@ class AccessReviews:
         key = msgspec.json.encode(spec)
         if len(key) > MAX_CACHED_KEY_BYTES:
             return await self._review(spec)
-        return await self._answers.answer(key, lambda: self._review(spec), self._lifetime_s)
+        return await self._answers.answer(sha256(key).digest(), lambda: self._review(spec), self._lifetime_s)
 
     def _lifetime_s(self, is_allowed: bool) -> float:  # noqa: FBT001 - an answer
         return self._times.authorized_s if is_allowed else self._times.unauthorized_s

@@ -12,6 +12,7 @@ import struct
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import h11
@@ -21,12 +22,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from nodewright.cluster.serving.middleware import (
     ABORT_CONNECTION,
     PEER_CERTIFICATE,
+    SEND_TIMEOUT_S,
     TAKE_OVER_CONNECTION,
     App,
     Receive,
     RefusalLog,
     Scope,
     Send,
+    allowed_s,
     run_bounded,
 )
 from nodewright.documents.output.terminal import print_log_line
@@ -39,7 +42,10 @@ _KEEPALIVE_S, _KEEPALIVE_PROBES = 15, 9
 
 
 class WaitingConnection(Protocol):
-    """A connection without a complete handshake or request, which may have to give way to another one."""
+    """A connection that waits for its client, and may have to give way to another one.
+
+    It has no complete handshake or request (headers and body), is idle, or its client does not read.
+    """
 
     source: str
     """The client's address."""
@@ -80,6 +86,9 @@ class HTTPConnection(H11Protocol):
         """Sets the server that counts the connection and records refusals, and the client's address."""
         self._owner, self.source = owner, source
         self._deadline: asyncio.TimerHandle | None = None
+        """When the headers must be complete."""
+        self._read_deadline: asyncio.TimerHandle | None = None
+        """When the client must have read the answer."""
         self._stream: asyncio.StreamReaderProtocol | None = None
         """What reads the bytes of a connection that has been taken over."""
         self.logger = logging.getLogger("nodewright.http")
@@ -105,21 +114,28 @@ class HTTPConnection(H11Protocol):
             self.transport.write(head)
 
     def data_received(self, data: bytes) -> None:
-        """Parses data. A request must be complete by its deadline, which partial data does not extend."""
+        """Parses data. Headers must be complete by their deadline, which partial data does not extend."""
         if self._stream is not None:
             self._stream.data_received(data)
             return
+        if not self.transport.get_write_buffer_size():
+            self._cancel_read_deadline()
         super().data_received(data)
         if self.cycle is None or self.cycle.response_complete:
             self._start_deadline()
         else:
-            self._cancel_deadline()
+            self._request_started()
 
     def on_response_complete(self) -> None:
-        """Cancels the deadline if the next request is already complete (pipelining)."""
+        """Starts the deadline by which the client must have read the answer; the connection may give way again."""
         super().on_response_complete()
         if self.cycle is not None and not self.cycle.response_complete:
-            self._cancel_deadline()
+            self._request_started()  # the next request has come already (pipelining)
+            return
+        self._owner.waiting[self] = None
+        unread = self.transport.get_write_buffer_size()
+        if unread and self._read_deadline is None and not self._owner.readers_may_pause:
+            self._read_deadline = self.loop.call_later(allowed_s(SEND_TIMEOUT_S, unread), self._abort_unread)
 
     def take_over(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """The bytes that follow the current request, which is complete, and a writer; HTTP ends here.
@@ -130,7 +146,7 @@ class HTTPConnection(H11Protocol):
         reader = asyncio.StreamReader(_STREAM_BUFFER_BYTES)
         self._stream = asyncio.StreamReaderProtocol(reader)
         self._stream.connection_made(self.transport)
-        self._cancel_deadline()
+        self._request_started()
         following, _ = self.conn.trailing_data
         reader.feed_data(following)
         if self.cycle.disconnected:
@@ -148,14 +164,17 @@ class HTTPConnection(H11Protocol):
             self._stream.eof_received()
 
     def pause_writing(self) -> None:
-        """Has writers wait."""
+        """Has writers wait; a client that does not read may have to give way."""
         super().pause_writing()
+        self._owner.waiting[self] = None
         if self._stream is not None:
             self._stream.pause_writing()
 
     def resume_writing(self) -> None:
         """Lets writers continue."""
         super().resume_writing()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._owner.waiting.pop(self, None)
         if self._stream is not None:
             self._stream.resume_writing()
 
@@ -167,8 +186,8 @@ class HTTPConnection(H11Protocol):
         super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancels the deadline, and counts the closed connection."""
-        self._cancel_deadline()
+        """Cancels the deadlines, and counts the closed connection."""
+        self._cancel_deadlines()
         if self._stream is not None:
             self._stream.connection_lost(exc)
         super().connection_lost(exc)
@@ -192,27 +211,47 @@ class HTTPConnection(H11Protocol):
 
     def abort(self) -> None:
         """Closes the connection at once."""
-        self._cancel_deadline()
+        self._cancel_deadlines()
         self.transport.abort()
 
     def _start_deadline(self) -> None:
         if self._deadline is None:
             self._deadline = self.loop.call_later(HEADERS_TIMEOUT_S, self._abort_slow_request)
-            self._owner.waiting[self] = None
+        self._owner.waiting[self] = None
 
-    def _cancel_deadline(self) -> None:
-        self._owner.waiting.pop(self, None)
+    def _request_started(self) -> None:
+        """Ends the deadline of the headers; the connection gives way to others until the body is complete."""
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+        if self.conn.their_state is h11.SEND_BODY:
+            self._owner.waiting[self] = None
+        else:
+            self._owner.waiting.pop(self, None)
+
+    def _cancel_read_deadline(self) -> None:
+        if self._read_deadline is not None:
+            self._read_deadline.cancel()
+            self._read_deadline = None
+
+    def _cancel_deadlines(self) -> None:
+        self._cancel_read_deadline()
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self._owner.waiting.pop(self, None)
 
     def _abort_slow_request(self) -> None:
-        self._cancel_deadline()
         if not self.transport.is_closing():
-            self._owner.record_refusal(
-                self.source, "slow", f"no complete request within {HEADERS_TIMEOUT_S:g} s"
-            )
-            self.transport.abort()
+            why = f"no complete request within {HEADERS_TIMEOUT_S:g} s"
+            self._owner.record_refusal(self.source, "slow", why)
+            self.abort()
+
+    def _abort_unread(self) -> None:
+        self._read_deadline = None
+        if self.transport.get_write_buffer_size():
+            self._owner.record_refusal(self.source, "slow", "the response was not received in time")
+            self.abort()
 
 
 def _send_keepalives(connection: socket.socket) -> None:
@@ -342,7 +381,9 @@ async def serve_unix_socket(app: App, listener: socket.socket, refusals: Refusal
             refusals.record("a client", "slow", f"the request for {scope['path']} was too large or too slow")
 
     listener.setblocking(False)
-    async with _NetworkServer(bounded_app, None, refusals).running(listener):
+    server = _NetworkServer(bounded_app, None, refusals)
+    server.readers_may_pause = True
+    async with server.running(listener):
         yield
 
 
@@ -385,7 +426,7 @@ class _Handshake:
 class _NetworkServer(EmbeddedServer):
     """A server that limits connections per client, and records failed handshakes with the client's address.
 
-    At the limit, a new connection replaces the one that has waited longest without a complete request.
+    At the limit, a new connection replaces the one that has waited longest for its client.
     """
 
     def __init__(self, app: App, context: TLSContextSource | None, refusals: RefusalLog) -> None:
@@ -398,7 +439,8 @@ class _NetworkServer(EmbeddedServer):
         self._connection_counts = Counter[str]()
         """By client address."""
         self.waiting: dict[WaitingConnection, None] = {}
-        """Handshakes, and connections without a complete request, the oldest first."""
+        """Handshakes, and connections that wait for their clients, the oldest first."""
+        self.readers_may_pause = False
         self.plain_headers: list[tuple[bytes, bytes]] = []
         """Headers of answers to requests that are no HTTP."""
         self._max_connections = connection_limit()
@@ -435,8 +477,7 @@ class _NetworkServer(EmbeddedServer):
                 self._refusals.record(
                     source, "crowd", f"{count} connections of this client are open, {total} in total"
                 )
-                longest = (protocol for protocol in self.waiting if is_full or protocol.source == source)
-                replaced = next(longest, None)
+                replaced = self._replaceable(source if not is_full else None)
                 if replaced is None:
                     connection.close()
                     continue
@@ -446,6 +487,17 @@ class _NetworkServer(EmbeddedServer):
             task = asyncio.create_task(self._connect(connection, source))
             self._handshake_tasks.add(task)
             task.add_done_callback(self._handshake_tasks.discard)
+
+    def _replaceable(self, source: str | None) -> WaitingConnection | None:
+        """The connection, of this source if there is one, that has waited longest for its client, or that is closing."""
+        connections = self.server_state.connections
+        closing = (
+            protocol
+            for protocol in connections
+            if isinstance(protocol, HTTPConnection) and protocol.transport.is_closing()
+        )
+        candidates = (held for held in chain(self.waiting, closing) if source in (None, held.source))
+        return next(candidates, None)
 
     async def _connect(self, connection: socket.socket, source: str) -> None:
         task = asyncio.current_task()

@@ -28,9 +28,10 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MAX_BODY_BYTES = 1 << 20
-BODY_TIMEOUT_S = 30.0
-SEND_TIMEOUT_S = 60.0
-"""Maximum time for a client to receive one part of a response."""
+BODY_TIMEOUT_S, SEND_TIMEOUT_S = 30.0, 60.0
+"""How long the server waits for a client altogether: for a whole body, and for one that does not read its answer."""
+MIN_BYTES_A_SECOND = 256 << 10
+"""What extends these times: a second for each so many bytes that have passed."""
 PEER_CERTIFICATE = "peer"
 """The key of the client's certificate in the state of a connection."""
 ABORT_CONNECTION = "hang_up"
@@ -219,6 +220,7 @@ class _LimitedBody:
     def __init__(self, receive: Receive, max_bytes: int) -> None:
         self._receive, self._max_bytes = receive, max_bytes
         self._size, self._is_complete = 0, False
+        self._started_s = asyncio.get_running_loop().time()
 
     @property
     def is_too_large(self) -> bool:
@@ -233,7 +235,7 @@ class _LimitedBody:
         if self._is_complete:
             return await self._receive()
         try:
-            async with asyncio.timeout(BODY_TIMEOUT_S):
+            async with asyncio.timeout_at(self._started_s + allowed_s(BODY_TIMEOUT_S, self._size)):
                 message = await self._receive()
         except TimeoutError:
             return {"type": "http.disconnect"}
@@ -248,15 +250,26 @@ class _SendTimeoutError(Exception):
     """The client does not receive the response."""
 
 
+def allowed_s(timeout_s: float, size: int) -> float:
+    """How long the server waits for a client while so many bytes pass."""
+    return timeout_s + size / MIN_BYTES_A_SECOND
+
+
 def _timed_send(send: Send) -> Send:
-    """Sends with a timeout, so that slow clients hold nothing up."""
+    """Sends with a limit for the time that all parts wait for the client, so that slow ones hold nothing up."""
+    clock = asyncio.get_running_loop().time
+    waited_s, size = 0.0, 0
 
     async def timed_send(message: Message) -> None:
+        nonlocal waited_s, size
+        size += len(message.get("body", b""))
+        started_s = clock()
         try:
-            async with asyncio.timeout(SEND_TIMEOUT_S):
+            async with asyncio.timeout(allowed_s(SEND_TIMEOUT_S, size) - waited_s):
                 await send(message)
         except TimeoutError:
             raise _SendTimeoutError from None
+        waited_s += clock() - started_s
 
     return timed_send
 

@@ -4,7 +4,7 @@ import copy
 import os
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from nodewright.documents.formats.kubectl_yaml import number_text
 from nodewright.model.errors import ENCODING_ERRORS, Fault
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.values.bounded_cache import cached_texts
 from nodewright.model.values.instant import Instant, InstantError
 from nodewright.model.values.quantity import INT64_MAX, INT64_MIN, Quantity, QuantityError
 
@@ -86,8 +87,8 @@ def _decode_custom_type(kind: type, value: Any) -> Any:
 
 
 # Both are immutable, and objects have many equal ones.
-_instant = lru_cache(maxsize=4096)(Instant.parse)
-_quantity = lru_cache(maxsize=4096)(parse_quantity)
+_instant = cached_texts(4096)(Instant.parse)
+_quantity = cached_texts(4096)(parse_quantity)
 
 
 KUBERNETES = "kubernetes-1.36"

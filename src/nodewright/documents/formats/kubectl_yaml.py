@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from yaml import events
 
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.patterns import lazy_pattern
+from nodewright.model.values.bounded_cache import cached_texts
 from nodewright.model.values.quantity import INT64_MAX, INT64_MIN
 
 CONSTANTS: dict[str, bool | None] = {
@@ -48,7 +48,7 @@ class NotJSONValueError(ValueError):
     """A scalar that has no JSON value."""
 
 
-@lru_cache(maxsize=16_384)
+@cached_texts(16_384)
 def resolve(text: str) -> str | int | float | bool | None:
     """The value of a plain scalar after kubectl has converted the YAML to JSON.
 
@@ -133,7 +133,7 @@ _TAG_OF_TYPE = {bool: "bool", int: "int", float: "float", type(None): "null", st
 _MERGE = object()
 
 
-@lru_cache(maxsize=4096)
+@cached_texts(4096)
 def _is_plain_key(text: str) -> bool:
     """Whether a plain scalar stands for its own text as a key; most keys occur very often."""
     return text[:1].isalpha() and text not in CONSTANTS
@@ -419,7 +419,7 @@ def _is_unusual(text: str) -> bool:
 
 _forms: dict[tuple[str, ...], tuple[Fill, int] | None] = {}
 """The forms that were seen in all files, by the rest of the part: the value, and its first line; None: seen once."""
-_MAX_FORMS = 4096
+_MAX_FORMS, _MAX_FORM_LENGTH = 4096, 16 << 10
 
 
 class _Parts:
@@ -466,6 +466,8 @@ class _Parts:
         if form is not None:
             return form[0](texts), form[1]
         parsed = self._parsed(part)
+        if len(part) > _MAX_FORM_LENGTH:
+            return parsed
         if rest in _forms and parsed is not None:
             self._add_form(rest, texts, parsed)
         if len(_forms) >= _MAX_FORMS:

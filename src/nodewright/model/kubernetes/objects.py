@@ -154,7 +154,7 @@ class Affinity(msgspec.Struct, frozen=True, rename="camel"):
     pod_anti_affinity: dict[str, Any] | None = None
 
 
-class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+class PodSpec(msgspec.Struct, frozen=True, rename="camel", weakref=True):
     """The desired state of a pod."""
 
     containers: tuple[Container, ...] = ()
@@ -284,7 +284,7 @@ class PodExtendedResourceClaimStatus(msgspec.Struct, frozen=True, rename="camel"
     request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
 
 
-class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
+class PodStatus(msgspec.Struct, frozen=True, rename="camel", weakref=True):
     """The observed state of a pod."""
 
     phase: str = ""

@@ -1,8 +1,7 @@
 """Kinds of resources by name, and amounts of resources in readable units."""
 
-from functools import lru_cache
-
 from nodewright.model.kubernetes.name_validation import is_label_key
+from nodewright.model.values.bounded_cache import cached_texts
 from nodewright.model.values.quantity import INT64_MAX, Quantity, QuantityError
 
 CPU = "cpu"
@@ -73,7 +72,7 @@ def is_native(name: str) -> bool:
     return "/" not in name or NATIVE_NAMESPACE in name
 
 
-@lru_cache(maxsize=4096)
+@cached_texts(4096)
 def is_extended(name: str) -> bool:
     """Whether the resource is extended, such as `nvidia.com/gpu`.
 
@@ -87,7 +86,7 @@ def is_extended(name: str) -> bool:
     return is_label_key(QUOTA_REQUESTS_PREFIX + name)
 
 
-@lru_cache(maxsize=4096)
+@cached_texts(4096)
 def is_scalar(name: str) -> bool:
     """Whether the scheduler counts the resource in whole pieces, besides cpu, memory and ephemeral-storage.
 

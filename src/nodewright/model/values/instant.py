@@ -1,8 +1,9 @@
 """Timestamps as Kubernetes writes them (`2026-01-31T12:00:00Z`), in whole nanoseconds since 1970."""
 
-from functools import lru_cache, total_ordering
+from functools import total_ordering
 
 from nodewright.model.patterns import lazy_pattern
+from nodewright.model.values.bounded_cache import cached_texts
 from nodewright.model.values.duration import Nanoseconds
 
 _TEXT = lazy_pattern(
@@ -77,7 +78,7 @@ def _is_leap(year: int) -> bool:
 
 
 # A live pod has a dozen timestamps, most of them within a few seconds of each other.
-@lru_cache(maxsize=1024)
+@cached_texts(1024)
 def _nanoseconds(text: str) -> int:
     match = _TEXT.fullmatch(text)
     if match is None:

@@ -22,6 +22,7 @@ from typing import Self, TypeAlias
 
 import msgspec
 
+from nodewright.model.values.bounded_cache import MAX_TEXT_LENGTH
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.subsets import Demand, minimum_size, nonempty_subsets, singletons
 
@@ -212,8 +213,8 @@ def resource_hint_lists(offers: Iterable[Offer]) -> list[ResourceHintList]:
         for resource, hints in sorted(offer.hints.items()):
             lists.append(
                 _without_opinion(offer.provider, resource)
-                if hints is None
-                else _list(offer.provider, resource, hints)
+                if hints is None and len(resource) <= MAX_TEXT_LENGTH
+                else _list(offer.provider, resource, NO_OPINION if hints is None else hints)
             )
     return lists
 

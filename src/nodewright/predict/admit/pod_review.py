@@ -1,6 +1,7 @@
 """Reviews pods that are being created: warns of those that no node can ever hold, however empty it is."""
 
-from collections import Counter, OrderedDict
+import hashlib
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -12,11 +13,12 @@ from nodewright.engine.node.step import Decision
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodePart, NodeProfile
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod
+from nodewright.model.values.bounded_cache import BoundedCache
 from nodewright.predict.node import Node
 
 API_VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
-MAX_REVIEWS = 1024
-"""How many pods' verdicts are remembered: controllers create many equal pods."""
+MAX_REVIEWS_BYTES = 8 << 20
+"""Of verdicts about pods that are remembered: controllers create many equal pods."""
 _PARTS_OF_PODS = (NodePart.PODS, NodePart.CPUS, NodePart.MEMORY)
 _MAX_REASONS = 3
 _MAX_WARNING_LENGTH = 250
@@ -60,6 +62,8 @@ def decode_review(body: bytes) -> PodReview:
     request = review.request
     if request.operation != "CREATE" or request.sub_resource or request.kind.get("kind") != "Pod":
         return PodReview(uid=request.uid, pod=None)
+    if not isinstance(request.object, dict):
+        raise InputError([Fault(path="request.object", value=request.object, rule="must be a Pod")])
     check = checked(request.object, "Pod")
     faults = [fault for fault in check.faults if not fault.rule.startswith("unknown field")]
     if faults:
@@ -82,9 +86,10 @@ class EmptyNodes:
 
     def __init__(self) -> None:
         self._shape_of_node: dict[str, bytes] = {}
+        """The digest of what decides about a node."""
         self._nodes: dict[bytes, Node] = {}
         self._unknown: set[str] = set()
-        self._refusals: OrderedDict[bytes, Counter[str] | None] = OrderedDict()
+        self._refusals = BoundedCache[bytes, tuple[Counter[str] | None]](MAX_REVIEWS_BYTES)
 
     def put(self, name: str, profile: NodeProfile | None) -> None:
         """Adds a node, or replaces it; None: what it can hold is not known.
@@ -99,7 +104,7 @@ class EmptyNodes:
         spec = replace(
             profile.spec, pods=(), allocations=None, taints=(), conditions=(), not_judged=unknown, sources=()
         )
-        shape = msgspec.json.encode(replace(spec, labels={}), enc_hook=str)
+        shape = _digest(replace(spec, labels={}))
         if self._shape_of_node.get(name) == shape:
             return
         if shape not in self._nodes:
@@ -126,12 +131,12 @@ class EmptyNodes:
         if self._unknown or is_mirror(pod):
             return None
         bare = _bare(pod)
-        key = msgspec.json.encode(bare, enc_hook=str)
-        if key not in self._refusals:
-            self._refusals[key] = self._reasons(bare)
-            if len(self._refusals) > MAX_REVIEWS:
-                self._refusals.popitem(last=False)
-        return self._refusals[key]
+        key = _digest(bare)
+        known = self._refusals.get(key)
+        if known is None:
+            known = (self._reasons(bare),)
+            self._refusals.put(key, known, sum(map(len, known[0] or ())))
+        return known[0]
 
     def _reasons(self, pod: Pod) -> Counter[str] | None:
         counts, reasons = Counter(self._shape_of_node.values()), Counter[str]()
@@ -162,6 +167,10 @@ def finding_text(refusals: Counter[str] | None) -> str:
     known = f"none of the {total} nodes" if total > 1 else "the only node"
     verb = "can" if total > 1 else "cannot"
     return f"{known} {verb} ever hold this pod, not even without other pods: {'; '.join(parts + rest)}"
+
+
+def _digest(value: object) -> bytes:
+    return hashlib.blake2b(msgspec.json.encode(value, enc_hook=str), digest_size=16).digest()
 
 
 def _bare(pod: Pod) -> Pod:

@@ -10,7 +10,7 @@ import msgspec
 
 from nodewright.cluster.client.access import AccessOptions
 from nodewright.cluster.client.api_client import ApiClient
-from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path
 from nodewright.cluster.client.kubeconfig import load_access
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.exports.export_feed import ExportFeed
@@ -123,7 +123,7 @@ class Publisher:
             return
         known = (node.get("metadata") or {}).get("annotations") or {}
         if any(known.get(key) != text for key, text in annotations.items()):
-            path = f"{NODES}/{node['metadata']['name']}"
+            path = api_path(NODES, node["metadata"]["name"])
             await self._api.patch(path, {"metadata": {"annotations": annotations}})
 
     async def _write_topology(self) -> None:
@@ -142,7 +142,7 @@ class Publisher:
         # With the Node its topology is deleted.
         owner = {"apiVersion": "v1", "kind": "Node", "name": metadata["name"], "uid": metadata["uid"]}
         topology["metadata"] = {"name": metadata["name"], "ownerReferences": [owner]}
-        path = f"{TOPOLOGIES}/{metadata['name']}"
+        path = api_path(TOPOLOGIES, metadata["name"])
         try:
             stored = await self._api.read(path, {})
         except ApiError as error:

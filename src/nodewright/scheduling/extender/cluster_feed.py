@@ -11,9 +11,12 @@ from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.exports.export_places import EXPORT_URL, ExportPlaces, NodeAddress
 from nodewright.cluster.objects.node_sources import NodeReading, cluster_node
 from nodewright.cluster.tasks.timing import Clock
+from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
-from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod, Taint, tolerates
+from nodewright.model.reasons.predicates import taint_text
+from nodewright.model.reasons.reason import sentence
 from nodewright.scheduling.verdicts.extender_protocol import decode_pod
 from nodewright.scheduling.verdicts.pod_queries import PodQuery, pod_query
 from nodewright.scheduling.verdicts.tracked_cluster import Basis, ClusterBudget, TrackedCluster
@@ -22,6 +25,8 @@ from nodewright.scheduling.verdicts.verdict_ledger import ComparedVerdict, Verdi
 NODES_PATH, PODS_PATH = "/api/v1/nodes", "/api/v1/pods"
 BUDGETS_PATH = "/apis/policy/v1/poddisruptionbudgets"
 _TERMINAL = ("Succeeded", "Failed")
+_REPELLING = ("NoSchedule", "NoExecute")
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 PREDICTION_BATCH_S, PREDICTION_PAUSE_S = 0.01, 0.05
 """How long predictions are computed without a pause for calls, and the pause."""
 
@@ -48,6 +53,8 @@ class ClusterFeed:
         self._bound: dict[str, str] = {}
         """The nodes of active pods, by uid."""
         self._node_names: dict[str, str] = {}
+        self._taints: dict[str, tuple[Taint, ...]] = {}
+        """The taints of the Nodes, by name, with that of a cordoned one."""
         self._outdated: dict[str, None] = {}
         """Nodes whose prediction is not up to date."""
         self.nodes.on_change, self.pods.on_change = self._node_changed, self._pod_changed
@@ -66,6 +73,23 @@ class ClusterFeed:
         """
         document = self.pods.objects.get(uid)
         return None if document is None else decode_pod(document)
+
+    def disagreement(self, name: str, pod: Pod) -> str:
+        """Why no scheduler binds the pod to this node, by what its Node shows; empty: nothing, or there is no Node."""
+        taints = self._taints.get(name)
+        if taints is None:
+            return ""
+        if pod.spec.scheduling_gates:
+            return "it has scheduling gates"
+        if not_tolerated := [
+            taint
+            for taint in taints
+            if taint.effect in _REPELLING
+            and not any(tolerates(toleration, taint, comparisons=True) for toleration in pod.spec.tolerations)
+        ]:
+            return f"not tolerated: {', '.join(map(taint_text, not_tolerated))}"
+        mismatch = affinity_mismatch(pod.spec, name, self._cluster.nodes[name].labels)
+        return "" if mismatch is None else sentence(mismatch)
 
     async def predict(self) -> None:
         """Predicts nodes without a fresh export until it is cancelled."""
@@ -105,12 +129,14 @@ class ClusterFeed:
             name = known.pop(changed, "") if document is None else str(document["metadata"]["name"])
             if document is None:
                 if name and name not in known.values():
+                    self._taints.pop(name, None)
                     self._cluster.remove_node(name)
                     self.on_node(name, "")
                 continue
             known[changed] = name
             meta = document["metadata"]
             self._cluster.set_labels(name, meta.get("labels") or {})
+            self._taints[name] = node_taints(document)
             try:
                 self.on_node(name, export_url(document, self.export_places))
             except InputError as error:
@@ -204,6 +230,17 @@ class ClusterFeed:
             return
         if comparison is not None:
             self.on_compared(comparison)
+
+
+def node_taints(document: Mapping[str, Any]) -> tuple[Taint, ...]:
+    """The taints of a Node; a cordoned one has another."""
+    spec = document.get("spec") or {}
+    cordoned = (Taint(key=UNSCHEDULABLE, effect=_REPELLING[0]),) if spec.get("unschedulable") else ()
+    try:
+        taints = msgspec.convert(spec.get("taints") or (), tuple[Taint, ...])
+    except msgspec.ValidationError:
+        return cordoned
+    return tuple(dict.fromkeys((*taints, *cordoned)))
 
 
 def trimmed_object(document: dict[str, Any]) -> dict[str, Any]:

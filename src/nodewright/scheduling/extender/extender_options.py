@@ -27,6 +27,7 @@ class ExtenderOptions(msgspec.Struct, frozen=True, kw_only=True):
     client_ca_file: Path | None
     token_auth_file: Path | None
     insecure_http: bool
+    scheduler_name: tuple[str, ...]
     export_port: int
     export_base: tuple[str, ...]
     export_ca_file: Path | None
@@ -56,15 +57,20 @@ _OPTIONS = (
     option("--tls-private-key-file FILE", "Its key.", type=_FILE),
     option(
         "--client-ca-file FILE",
-        "Authorities of client certificates; callers then need one, or a token.",
+        "Authorities of client certificates; callers then need one, or a token, and may bind pods.",
         type=_FILE,
     ),
     option(
         "--token-auth-file FILE",
-        "Bearer tokens, as of an API server; callers then need one, or a certificate.",
+        "Bearer tokens, as of an API server; callers then need one, or a certificate, and may bind pods.",
         type=_FILE,
     ),
     option("--insecure-http", "Serve without TLS, e.g. beside a scheduler in its pod."),
+    option(
+        "--scheduler-name NAME",
+        "Bind only pods whose spec.schedulerName this is. Repeatable. Default: every pod.",
+        multiple=True,
+    ),
     option(
         "--export-port",
         "Port of exporters at the addresses of their nodes; 0: there are none.",

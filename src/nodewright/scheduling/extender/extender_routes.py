@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from nodewright.cluster.serving.middleware import App, Receive, Scope, Send
 from nodewright.cluster.serving.routes import (
+    FORBIDDEN,
     INTERNAL_ERROR,
     APIError,
     AuthorizedRoute,
@@ -36,6 +37,7 @@ MAX_CALLS_BYTES = 512 << 20
 """What all large calls that are read or answered at the same time may have together."""
 _SMALL_CALL_BYTES = 1 << 20
 """So much of each call is not counted: calls with names of nodes are answered while others are large."""
+NO_BINDING = "pods are bound for authenticated callers only: start with --client-ca-file or --token-auth-file"
 _BAD_REQUEST, _TOO_LARGE, _INVALID, _UNAVAILABLE = 400, 413, 422, 503
 _ADMIT = msgspec.json.Decoder(AdmitRequest)
 
@@ -51,8 +53,9 @@ class VerbRoute(Route):
 class ExtenderRoutes:
     """Decodes requests, and encodes the service's answers."""
 
-    def __init__(self, service: ExtenderService) -> None:
-        self._service = service
+    def __init__(self, service: ExtenderService, *, binds: bool) -> None:
+        """``binds``: callers are authenticated, and may bind pods."""
+        self._service, self._binds = service, binds
         self._counted_bytes = 0
         """Of the calls that are being read or answered."""
 
@@ -63,13 +66,15 @@ class ExtenderRoutes:
             "filter": service.filter_after_exports,
             "prioritize": service.prioritize,
             "preempt": service.preempt,
-            "bind": service.bind,
         }
+        if self._binds:
+            verbs["bind"] = service.bind
         return (
             *(
                 AuthorizedRoute(VerbRoute(f"/{verb}", self._verb(verb, answer)))
                 for verb, answer in verbs.items()
             ),
+            *(() if self._binds else (AuthorizedRoute(VerbRoute("/bind", self.refused_binding)),)),
             AuthorizedRoute(Route(ADMIT_PATH, self.admit, methods=["POST"])),
             AuthorizedRoute(Route(OPENAPI_PATH, self.openapi)),
         )
@@ -137,6 +142,10 @@ class ExtenderRoutes:
             return status_response(_INVALID, str(error), error.faults)
         except NotReadyError as error:
             return status_response(_UNAVAILABLE, str(error))
+
+    async def refused_binding(self, _request: Request) -> Response:
+        """Refuses to bind for callers that are not authenticated."""
+        return status_response(FORBIDDEN, NO_BINDING)
 
     async def openapi(self, _request: Request) -> Response:
         """The OpenAPI document."""

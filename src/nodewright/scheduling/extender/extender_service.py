@@ -1,13 +1,14 @@
 """The verbs of the extender: filter, prioritize, preempt, bind, and admit."""
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 
 import msgspec
 
-from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path
 from nodewright.cluster.tasks.timing import Clock
+from nodewright.model.values.bounded_cache import BoundedCache
 from nodewright.scheduling.extender.cluster_feed import ClusterFeed
 from nodewright.scheduling.extender.extender_metrics import ExtenderMetrics
 from nodewright.scheduling.verdicts.admit_answer import AdmitAnswer, AdmitRequest, admit_answer
@@ -36,8 +37,10 @@ from nodewright.scheduling.verdicts.placement_decisions import (
 from nodewright.scheduling.verdicts.pod_queries import PodQuery, pod_query
 from nodewright.scheduling.verdicts.tracked_cluster import TrackedCluster
 
+DEFAULT_SCHEDULER = "default-scheduler"
 NOT_READY = "the extender has not read the cluster yet"
-_MAX_CALLS = 64
+_MAX_CALL_BYTES, _MAX_CALLS_BYTES = 1 << 20, 16 << 20
+"""Of a call that is remembered, and of all together."""
 EXPORT_WAIT_S, BIND_WAIT_S, _EXPORT_POLL_S = 0.3, 3.0, 0.01
 """How long filter and bind wait for the export that follows the end of a pod, and how often it is looked for.
 
@@ -57,6 +60,8 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     fails_open: bool = False
     """Whether nodes pass, and pods are bound unchecked, before the cluster has been read."""
     scorer: Scorer | None = None
+    scheduler_names: tuple[str, ...] = ()
+    """The schedulers whose pods are bound; none: those of all."""
 
 
 class ExtenderService:
@@ -79,7 +84,7 @@ class ExtenderService:
         self.has_settled: Callable[[], bool] = lambda: True
         """Whether the exports of all nodes have been read, or are known to be missing."""
         self._binder, self._clock = binder, clock
-        self._calls: OrderedDict[bytes, ExtenderCall] = OrderedDict()
+        self._calls = BoundedCache[bytes, ExtenderCall](_MAX_CALLS_BYTES)
 
     @property
     def is_ready(self) -> bool:
@@ -93,8 +98,9 @@ class ExtenderService:
         """
         call = self._decoded(body)
         if not self.is_ready:
-            return self.filter(body)
-        return self.filter(body, await self.exports_awaited(call.query, call.candidates.names, EXPORT_WAIT_S))
+            return self._filter(call)
+        soon = await self.exports_awaited(call.query, call.candidates.names, EXPORT_WAIT_S)
+        return self._filter(call, soon)
 
     async def exports_awaited(self, query: PodQuery, names: Sequence[str], limit_s: float) -> tuple[str, ...]:
         """Waits while only pods that have just ended keep all of these nodes from passing; those nodes at the limit."""
@@ -106,13 +112,16 @@ class ExtenderService:
             await self._clock.sleep(_EXPORT_POLL_S)
         return soon
 
-    def filter(self, body: bytes, soon: Sequence[str] = ()) -> bytes:
-        """The answer to filter; nodes that are expected to admit the pod ``soon`` pass if no other does.
+    def filter(self, body: bytes) -> bytes:
+        """The answer to filter at once.
 
         Errors: InputError.
         """
+        return self._filter(self._decoded(body))
+
+    def _filter(self, call: ExtenderCall, soon: Sequence[str] = ()) -> bytes:
+        """The answer to filter; nodes that are expected to admit the pod ``soon`` pass if no other does."""
         started_s = time.perf_counter()
-        call = self._decoded(body)
         if not self.is_ready:
             return self._unready_filter(call, started_s)
         answer = self.filtered(call.query, call.candidates.names, soon)
@@ -204,6 +213,11 @@ class ExtenderService:
         query = pod_query(pod) if pod is not None else await self._binder.query_of(call)
         if query is None:
             return f"pod {call.pod_namespace}/{call.pod_name} with uid {call.pod_uid} does not exist"
+        scheduler, names = query.pod.spec.scheduler_name or DEFAULT_SCHEDULER, self.options.scheduler_names
+        if names and scheduler not in names:
+            return f"pod {call.pod_namespace}/{call.pod_name} is of the scheduler {scheduler}"
+        if reason := self.feed.disagreement(call.node, query.pod):
+            return f"node {call.node}: {reason}"
         if self.is_ready:
             await self.exports_awaited(query, (call.node,), BIND_WAIT_S)
         # No other call is handled between the check and the reservation.
@@ -255,11 +269,13 @@ class ExtenderService:
 
     def _decoded(self, body: bytes) -> ExtenderCall:
         """The call; prioritize often follows with what filter has left, or with the same bytes."""
-        known = self._calls.get(body)
+        if len(body) > _MAX_CALL_BYTES:
+            return decode_call(body)
+        digest = sha256(body).digest()
+        known = self._calls.get(digest)
         if known is None:
-            known = self._calls[body] = decode_call(body)
-            if len(self._calls) > _MAX_CALLS:
-                self._calls.popitem(last=False)
+            known = decode_call(body)
+            self._calls.put(digest, known, len(body))
         return known
 
     def _record(self, verb: str, result: str, started_s: float) -> None:
@@ -310,4 +326,4 @@ class ApiBinder:
 
 
 def _pod_path(call: BindCall) -> str:
-    return f"/api/v1/namespaces/{call.pod_namespace}/pods/{call.pod_name}"
+    return api_path("/api/v1", "namespaces", call.pod_namespace, "pods", call.pod_name)

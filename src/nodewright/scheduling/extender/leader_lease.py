@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.values.instant import Instant, micro_time
 
@@ -54,7 +54,7 @@ class LeaderLease:
 
         Errors: ApiError.
         """
-        path = f"{self._collection}/{self._name}"
+        path = api_path(self._collection, self._name)
         try:
             lease = await self._api.read(path, {})
         except ApiError as error:

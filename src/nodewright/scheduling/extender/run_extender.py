@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nodewright.cluster.client.access import AccessOptions
 from nodewright.cluster.client.api_client import ApiClient
-from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.cluster_api import ClusterAPI, api_path
 from nodewright.cluster.client.kubeconfig import load_access
 from nodewright.cluster.client.tls import PeerAccess
 from nodewright.cluster.exports.export_places import ExportPlaces
@@ -37,6 +37,7 @@ from nodewright.scheduling.extender.export_followers import ExportFollowers
 from nodewright.scheduling.extender.extender_options import ExtenderOptions
 from nodewright.scheduling.extender.extender_routes import (
     MAX_CALL_BYTES,
+    NO_BINDING,
     ExtenderRoutes,
     extender_application,
 )
@@ -61,7 +62,12 @@ class ExtenderProcess:
         cluster = followers.cluster
         fails_open = options.fail == "open"
         scorer = scorer_of(options.scorer, options.policies, cluster)
-        service_options = ServiceOptions(strict=options.strict, fails_open=fails_open, scorer=scorer)
+        service_options = ServiceOptions(
+            strict=options.strict,
+            fails_open=fails_open,
+            scorer=scorer,
+            scheduler_names=options.scheduler_name,
+        )
         self.service = ExtenderService(cluster, feed, ApiBinder(api), clock, service_options)
         self.service.has_settled = lambda: followers.has_settled
         self.service.export_errors = followers.errors
@@ -134,7 +140,7 @@ def leader_lease(options: ExtenderOptions, api: ClusterAPI, clock: Clock) -> Lea
     if not options.leader_elect:
         return None
     namespace, _, name = options.lease.partition("/")
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+    path = api_path("/apis/coordination.k8s.io/v1", "namespaces", namespace, "leases", name)
     lease = LeaderLease(api, path, f"{platform.node()}_{os.getpid()}", clock)
     lease.log = print_log_line
     return lease
@@ -155,7 +161,10 @@ async def run_extender(options: ExtenderOptions) -> int:
         process = await open_process(stack, options, clock)
         bound = await serve_extender(stack, options, process.service, security)
         scheme = "http" if security[0] is None else "https"
-        print_log_line(f"schedulers call {scheme}://{bound}/filter, /prioritize, /preempt and /bind")
+        verbs = "/prioritize and /preempt" if security[1] is None else "/prioritize, /preempt and /bind"
+        print_log_line(f"schedulers call {scheme}://{bound}/filter, {verbs}")
+        if security[1] is None:
+            print_log_line(f"warning: {NO_BINDING}")
         async with running(process.tasks(), clock):
             await stop.wait()
     return YES
@@ -184,7 +193,8 @@ async def serve_extender(
     Errors: HostError if an address is in use.
     """
     tls, authorizer = security
-    routes, refusals = ExtenderRoutes(service), RefusalLog(print_log_line)
+    routes = ExtenderRoutes(service, binds=authorizer is not None)
+    refusals = RefusalLog(print_log_line)
 
     async def serve(
         entries: tuple[AuthorizedRoute, ...],
@@ -212,7 +222,7 @@ async def serve_extender(
 
 
 def call_authorizer(options: ExtenderOptions) -> Authorizer | None:
-    """Who may call; None: every client that reaches the port.
+    """Who may call; None: every client that reaches the port, but none may bind pods.
 
     Errors: InputError.
     """

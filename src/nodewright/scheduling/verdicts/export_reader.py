@@ -1,7 +1,6 @@
 """Reads the exports of one node, one after the other; what has not changed is neither checked nor decoded again."""
 
 import hashlib
-from collections import OrderedDict
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -21,9 +20,10 @@ from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.kubernetes.node_profile import ContainerAllocation, NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.bounded_cache import BoundedCache
 from nodewright.model.values.instant import Instant
 
-MAX_NODE_PARTS = 20_000
+MAX_NODE_PARTS_BYTES = 64 << 20
 
 
 class _Frame(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -61,17 +61,15 @@ class NodePartCache:
     """Checked profiles without pods, allocations and labels, by the digest of their JSON; equal nodes share them."""
 
     def __init__(self) -> None:
-        self._profiles: OrderedDict[bytes, NodeProfileSpec] = OrderedDict()
+        self._profiles = BoundedCache[bytes, NodeProfileSpec](MAX_NODE_PARTS_BYTES)
 
     def get(self, digest: bytes) -> NodeProfileSpec | None:
         """The part with this digest; None: none was checked."""
         return self._profiles.get(digest)
 
-    def put(self, digest: bytes, spec: NodeProfileSpec) -> None:
-        """Keeps a part that was checked."""
-        self._profiles[digest] = spec
-        while len(self._profiles) > MAX_NODE_PARTS:
-            self._profiles.popitem(last=False)
+    def put(self, digest: bytes, spec: NodeProfileSpec, size: int) -> None:
+        """Keeps a part that was checked, of so many bytes of JSON."""
+        self._profiles.put(digest, spec, size)
 
 
 class _UnusualExportError(Exception):
@@ -166,7 +164,7 @@ class ExportReader:
         allocations = []
         known, self._allocations = self._allocations, {}
         for content in contents:
-            digest = bytes(content)
+            digest = _digest(content)
             allocation = known.get(digest)
             if allocation is None:
                 document = msgspec.json.decode(content)
@@ -187,7 +185,7 @@ class ExportReader:
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return  # Nothing is spared then, as for an export that is written as YAML.
         spec = replace(export.profile.spec, labels={}, pods=(), allocations=None)
-        self._parts.put(items.rest, spec)
+        self._parts.put(items.rest, spec, sum(map(len, map(bytes, raw.values()))))
         self._node = items.rest, spec
         self._pods = dict(zip(map(_digest, items.pods), export.profile.spec.pods, strict=False))
 

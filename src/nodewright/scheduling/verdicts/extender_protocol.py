@@ -11,13 +11,15 @@ import msgspec
 
 from nodewright.documents.formats.decode import decode
 from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.instant import InstantError
 from nodewright.model.values.quantity import QuantityError
 from nodewright.scheduling.verdicts.placement_decisions import FilteredNodes, NodeScores, ProposedVictims
 from nodewright.scheduling.verdicts.pod_queries import PodQuery, pod_query
 
-MAX_CANDIDATES = 100_000
+MAX_CANDIDATES, MAX_POD_BYTES = 100_000, 3 << 20
+"""Of names of nodes, and of a pod: API servers take no larger object."""
 T = TypeVar("T")
 
 
@@ -152,13 +154,10 @@ def decode_binding(body: bytes) -> BindCall:
     Errors: InputError.
     """
     call = _decoded(_BINDING, body, "ExtenderBindingArgs")
-    fields = (
-        ("PodName", call.pod_name),
-        ("PodNamespace", call.pod_namespace),
-        ("PodUID", call.pod_uid),
-        ("Node", call.node),
-    )
-    if faults := [Fault(path=path, error="Required value", rule="") for path, value in fields if not value]:
+    faults = [] if call.pod_uid else [Fault(path="PodUID", error="Required value", rule="")]
+    for path, name in (("PodName", call.pod_name), ("PodNamespace", call.pod_namespace), ("Node", call.node)):
+        faults += [Fault(path=path, value=name, rule=rule) for rule in dns1123_subdomain_errors(name)]
+    if faults:
         raise InputError(faults)
     return call
 
@@ -180,6 +179,10 @@ def decode_sent_pod(content: msgspec.Raw) -> Pod:
 
     Errors: InputError.
     """
+    if len(bytes(content)) > MAX_POD_BYTES:
+        raise InputError(
+            [Fault(path="Pod", error="Too long", rule=f"must have at most {MAX_POD_BYTES} bytes")]
+        )
     try:
         document = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -31,6 +31,8 @@ class PodQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The pod as it is."""
     uid: str
     """The pod's uid."""
+    size: int
+    """The bytes of the pod as JSON."""
     selects_nodes: bool
     """Whether the labels of a node matter."""
 
@@ -50,7 +52,7 @@ _ENCODER = msgspec.json.Encoder(order="sorted", enc_hook=str)
 def pod_query(pod: Pod) -> PodQuery:
     """The question about a pod; its node, if it has one, does not matter."""
     anonymous = anonymous_pod(pod)
-    key = digest_of(anonymous)
+    key, _ = sized_digest(anonymous)
     # A custom policy sees labels and annotations as well.
     own = replace(
         anonymous,
@@ -60,17 +62,19 @@ def pod_query(pod: Pod) -> PodQuery:
     )
     return PodQuery(
         key=key,
-        own_key=key if own == anonymous else digest_of(own),
+        own_key=key if own == anonymous else sized_digest(own)[0],
         anonymous=anonymous,
         pod=pod,
         uid=pod.uid,
+        size=len(_ENCODER.encode(pod)),
         selects_nodes=selects_nodes(pod.spec),
     )
 
 
-def digest_of(value: object) -> str:
-    """A digest of the content of a value."""
-    return hashlib.blake2b(_ENCODER.encode(value), digest_size=16).hexdigest()
+def sized_digest(value: object) -> tuple[str, int]:
+    """A digest of the content of a value, and the bytes of its JSON."""
+    content = _ENCODER.encode(value)
+    return hashlib.blake2b(content, digest_size=16).hexdigest(), len(content)
 
 
 def anonymous_pod(pod: Pod) -> Pod:

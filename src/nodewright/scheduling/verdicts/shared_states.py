@@ -26,11 +26,15 @@ from nodewright.model.kubernetes.node_profile import (
 from nodewright.model.kubernetes.objects import ContainerState, ContainerStatus, ObjectMeta, Pod, PodStatus
 from nodewright.model.reasons.reason import Reason, kubelet_text, sentence
 from nodewright.model.releases.feature_gates import FeatureGates
+from nodewright.model.values.bounded_cache import ENTRY_BYTES, BoundedCache
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import state_with_pods
-from nodewright.scheduling.verdicts.pod_queries import NAMESPACE, PodQuery, anonymous_pod, digest_of
+from nodewright.scheduling.verdicts.pod_queries import NAMESPACE, PodQuery, anonymous_pod, sized_digest
 
-MAX_STATES, MAX_VERDICTS = 20_000, 400_000
+MAX_STATES, MAX_STATES_BYTES, MAX_PODS_BYTES = 20_000, 256 << 20, 64 << 20
+MAX_VERDICTS, MAX_VERDICTS_BYTES = 400_000, 256 << 20
+MAX_VERDICT_LENGTH = 1024
+"""Of a message and of a sentence: events of schedulers are not longer."""
 _NODE = "node"
 _NO_SPEC = NodeProfileSpec()
 _PER_POD = ("pods", "allocations", "labels", "sources")
@@ -97,7 +101,7 @@ class SharedState:
         verdict = self._verdicts.get(key)
         if verdict is None:
             verdict = self._verdicts[key] = self._decide(query)
-            self._pool.count_verdict(self)
+            self._pool.count_verdict(self, len(verdict.message) + len(verdict.sentence))
         else:
             self._pool.counts.shared += 1
         return verdict
@@ -110,7 +114,7 @@ class SharedState:
             result = self._step(query)
             is_placed = result.decision is not Decision.REFUSED
             known = self._after[key] = self._with(result.state) if is_placed else self
-            self._pool.count_verdict(self)
+            self._pool.count_verdict(self, query.size)
         return known
 
     def admits_in_any_order(self, queries: Sequence[PodQuery]) -> bool:
@@ -124,7 +128,7 @@ class SharedState:
                 and after.admits_in_any_order([*queries[:place], *queries[place + 1 :]])
                 for place in by_key.values()
             )
-            self._pool.count_verdict(self)
+            self._pool.count_verdict(self, 8 * len(key))
         return known
 
     def without(self, numbers: Collection[str]) -> "SharedState":
@@ -161,7 +165,8 @@ class SharedState:
 
     def _step(self, query: PodQuery) -> Step:
         pod = query.pod if self.has_own_policies else query.anonymous
-        stored = self._pool.stored_pod(self._key(query), pod, self.state.config.gates)
+        shared = AnonymousPod(query.pod, pod, self._key(query), query.size)
+        stored = self._pool.stored_pod(shared, self.state.config.gates)
         return step(self.state, PodAdded(named_pod(stored, int(last_number(self.state) or -1) + 1)))
 
     def _decide(self, query: PodQuery) -> NodeVerdict:
@@ -177,16 +182,20 @@ class SharedState:
         text = sentence(first) if result.decision is Decision.UNDECIDED and first is not None else ""
         return NodeVerdict(
             result.decision,
-            sentence=text,
+            sentence=text[:MAX_VERDICT_LENGTH],
             cost=self.layout.cost(result.state, uid, before=self.settled),
             preempts=result.victims is not None,
         )
 
 
 def _refusal(reason: Reason, *, is_unresolvable: bool) -> NodeVerdict:
-    text = kubelet_text(reason)
+    text, most = kubelet_text(reason), MAX_VERDICT_LENGTH
     return NodeVerdict(
-        Decision.REFUSED, text.reason, text.message, sentence(reason), is_unresolvable=is_unresolvable
+        Decision.REFUSED,
+        text.reason[:most],
+        text.message[:most],
+        sentence(reason)[:most],
+        is_unresolvable=is_unresolvable,
     )
 
 
@@ -202,6 +211,8 @@ class AnonymousPod(msgspec.Struct, frozen=True):
     pod: Pod
     key: str
     """Its digest."""
+    size: int
+    """The bytes of its JSON."""
 
 
 class AnonymousProfile(NamedTuple):
@@ -209,9 +220,13 @@ class AnonymousProfile(NamedTuple):
 
     key: str
     """Its digest."""
+    size: int
+    """The bytes of its JSON."""
     empty: NodeProfile
     """Without pods."""
     empty_key: str
+    empty_size: int
+    """The bytes of its JSON."""
     pods: Sequence[AnonymousPod]
     """The active pods, in order; their names are their places."""
     allocations: Sequence[ContainerAllocation] | None
@@ -231,7 +246,7 @@ class NodeNames:
 
     def __init__(self) -> None:
         self._before: NodeProfileSpec | None = None
-        self._empty, self._empty_key = NodeProfile(), ""
+        self._empty, self._empty_key, self._empty_size = NodeProfile(), "", 0
         self._ranks: dict[str, dict[str, str]] = {}
         self._pods: dict[str, AnonymousPod] = {}
 
@@ -248,13 +263,14 @@ class NodeNames:
         for index, pod in enumerate(active):
             numbers[pod.full_name] = numbers[pod.uid or pod.full_name] = pod_number(index)
         allocations = _anonymous_allocations(spec.allocations, numbers, self._ranks)
-        empty, empty_key = self._empty, self._empty_key
+        empty, empty_key, added = self._empty, self._empty_key, 0
         if spec.not_judged:
             unknown = tuple(_anonymous_part(part, numbers) for part in spec.not_judged)
             empty = replace(empty, spec=replace(empty.spec, not_judged=unknown))
-            empty_key = digest_of((empty_key, unknown))
-        key = digest_of((empty_key, [pod.key for pod in pods], allocations))
-        return AnonymousProfile(key, empty, empty_key, pods, allocations)
+            empty_key, added = sized_digest((empty_key, unknown))
+        key, size = sized_digest((empty_key, [pod.key for pod in pods], allocations))
+        total = size + self._empty_size + added + sum(pod.size for pod in pods)
+        return AnonymousProfile(key, total, empty, empty_key, self._empty_size + added, pods, allocations)
 
     def _take_node(self, spec: NodeProfileSpec) -> None:
         self._ranks, self._pods = _device_ranks(spec), {}
@@ -272,7 +288,7 @@ class NodeNames:
             gone_devices={name: _ranked(self._ranks, name, ids) for name, ids in spec.gone_devices.items()},
         )
         self._empty = NodeProfile(metadata=ObjectMeta(name=_NODE), spec=bare)
-        self._empty_key = digest_of(self._empty)
+        self._empty_key, self._empty_size = sized_digest(self._empty)
 
     def _anonymous_pod(self, pod: Pod) -> AnonymousPod:
         known = self._pods.get(pod.uid)
@@ -284,22 +300,22 @@ class NodeNames:
             labels, annotations = pod.metadata.labels, pod.metadata.annotations
             bare = replace(bare, metadata=replace(bare.metadata, labels=labels, annotations=annotations))
         bare = replace(bare, status=_bare_status(pod.status))
-        return AnonymousPod(pod, bare, digest_of(bare))
+        return AnonymousPod(pod, bare, *sized_digest(bare))
 
 
 class StatePool:
-    """The states of all nodes, each content once; bounded, the longest unused are dropped, one at a time."""
+    """The states of all nodes, each content once; bounded in bytes, the longest unused are dropped, one at a time."""
 
-    def __init__(self, *, max_states: int = MAX_STATES, max_verdicts: int = MAX_VERDICTS) -> None:
-        self._states: OrderedDict[str, SharedState] = OrderedDict()
-        self._started: OrderedDict[str, SharedState] = OrderedDict()
+    def __init__(self, *, max_verdicts: int = MAX_VERDICTS) -> None:
+        self._states = BoundedCache[str, SharedState](MAX_STATES_BYTES, MAX_STATES)
+        self._started = BoundedCache[str, SharedState](MAX_STATES_BYTES, MAX_STATES)
         """Nodes without pods, by the digest of their profiles."""
-        self._pods: OrderedDict[tuple[str, int], tuple[Pod, FeatureGates]] = OrderedDict()
+        self._pods = BoundedCache[tuple[str, int], tuple[Pod, FeatureGates]](MAX_PODS_BYTES, MAX_STATES)
         """Pods with their defaults."""
-        self._max_states, self._max_verdicts = max_states, max_verdicts
-        self._facts: OrderedDict[SharedState, int] = OrderedDict()
-        """The number of facts that a state remembers, by state; the one that has computed none for longest comes first."""
-        self._fact_count = 0
+        self._max_verdicts = max_verdicts
+        self._facts: OrderedDict[SharedState, tuple[int, int]] = OrderedDict()
+        """The number and bytes of the facts that a state remembers; the one that has computed none for longest comes first."""
+        self._fact_count = self._fact_bytes = 0
         self.counts = VerdictCounts()
 
     def state_of(self, profile: NodeProfile, names: NodeNames | None = None) -> SharedState:
@@ -312,13 +328,10 @@ class StatePool:
         if known is None:
             started = self._started_node(anonymous)
             gates = started.state.config.gates
-            stored = [self.stored_pod(pod.key, pod.pod, gates) for pod in anonymous.pods]
+            stored = [self.stored_pod(pod, gates) for pod in anonymous.pods]
             state, _ = state_with_pods(started.state, anonymous.spec(stored), "state", are_stored=True)
-            known = self._states[anonymous.key] = SharedState(state, started.layout, self)
-            while len(self._states) > self._max_states:
-                self._states.popitem(last=False)
-        else:
-            self._states.move_to_end(anonymous.key)
+            known = SharedState(state, started.layout, self)
+            self._states.put(anonymous.key, known, anonymous.size)
         return known
 
     def _started_node(self, anonymous: AnonymousProfile) -> SharedState:
@@ -329,31 +342,29 @@ class StatePool:
         known = self._started.get(anonymous.empty_key)
         if known is None:
             state = Node.from_profile(anonymous.empty, source="state").state
-            known = self._started[anonymous.empty_key] = SharedState(state, NUMALayout.of(state), self)
-            while len(self._started) > self._max_states:
-                self._started.popitem(last=False)
+            known = SharedState(state, NUMALayout.of(state), self)
+            self._started.put(anonymous.empty_key, known, anonymous.empty_size)
         return known
 
-    def stored_pod(self, key: str, pod: Pod, gates: FeatureGates) -> Pod:
+    def stored_pod(self, pod: AnonymousPod, gates: FeatureGates) -> Pod:
         """The pod with the defaults of an API server; pods with equal keys share it, and what is cached by its spec."""
-        known = self._pods.get((key, id(gates)))
+        known = self._pods.get((pod.key, id(gates)))
         if known is None:
             # The gates are kept, so that no others get their id.
-            known = pod_as_stored(with_canonical_quantities(pod), gates), gates
-            self._pods[key, id(gates)] = known
-            while len(self._pods) > self._max_states:
-                self._pods.popitem(last=False)
+            known = pod_as_stored(with_canonical_quantities(pod.pod), gates), gates
+            self._pods.put((pod.key, id(gates)), known, pod.size)
         return known[0]
 
-    def count_verdict(self, state: SharedState) -> None:
-        """Counts a fact that a state remembers; beyond the limit, states that have computed none for longest forget theirs."""
+    def count_verdict(self, state: SharedState, size: int) -> None:
+        """Counts a fact that a state remembers, and its bytes; beyond the limits, states that have computed none for longest forget theirs."""
         self.counts.computed += 1
-        self._facts[state] = self._facts.pop(state, 0) + 1
-        self._fact_count += 1
-        while self._fact_count > self._max_verdicts:
-            oldest, count = self._facts.popitem(last=False)
+        count, total = self._facts.pop(state, (0, 0))
+        self._facts[state] = count + 1, total + size + ENTRY_BYTES
+        self._fact_count, self._fact_bytes = self._fact_count + 1, self._fact_bytes + size + ENTRY_BYTES
+        while self._fact_count > self._max_verdicts or self._fact_bytes > MAX_VERDICTS_BYTES:
+            oldest, (count, total) = self._facts.popitem(last=False)
             oldest.forget()
-            self._fact_count -= count
+            self._fact_count, self._fact_bytes = self._fact_count - count, self._fact_bytes - total
 
 
 def _anonymous_part(part: UnknownNodePart, numbers: Mapping[str, str]) -> UnknownNodePart:

@@ -12,6 +12,7 @@ import pytest
 from tests.support.binding_cluster import BindingCluster, ExtenderBench
 from tests.support.deciding_nodes import DecidingNodes, served_exports
 from tests.support.json_schema import violations
+from tests.support.memory_cluster import PODS
 from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile
 
 from nodewright.cluster.client.tls import PeerAccess
@@ -49,6 +50,8 @@ class Caller:
 
     def __init__(self, address: ListenAddress, bench: ExtenderBench) -> None:
         self.address, self.bench = address, bench
+        self.headers: dict[str, str] = {}
+        self.is_tls = True
 
     async def post(self, path: str, document: Any, **headers: str) -> tuple[int, Any]:
         """The status and the answer."""
@@ -57,10 +60,10 @@ class Caller:
         is_streamed = isinstance(body, AsyncIterator)
         framing = "transfer-encoding: chunked" if is_streamed else f"content-length: {len(body)}"
         lines = [f"POST {path} HTTP/1.1", "host: a", framing, "connection: close"]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
+        lines += [f"{name}: {value}" for name, value in {**self.headers, **headers}.items()]
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        reader, writer = await asyncio.open_connection(*self.address, ssl=context)
+        reader, writer = await asyncio.open_connection(*self.address, ssl=context if self.is_tls else None)
         try:
             writer.write("\r\n".join((*lines, "", "")).encode())
             if is_streamed:
@@ -88,9 +91,16 @@ async def serving(**given: Any) -> AsyncIterator[Caller]:
         yield Caller(bound, bench)
 
 
-def test_calls_over_tls() -> None:
+def token_file(folder: Path) -> Path:
+    tokens = folder / "tokens.csv"
+    tokens.write_text("secret,scheduler,1\n", "utf-8")
+    return tokens
+
+
+def test_calls_over_tls(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with serving() as caller:
+        async with serving(token_auth_file=token_file(tmp_path)) as caller:
+            caller.headers = {"authorization": "Bearer secret"}
             pod = caller.bench.api.create_free_pod("first", 4)
             args = {"Pod": pod, "NodeNames": ["n1", "n2"]}
             status, answer = await caller.post("/filter", args)
@@ -144,7 +154,7 @@ def test_admit_answers_as_its_openapi_document_says() -> None:
     [
         ("/filter", b"{", 422, "not the expected JSON"),
         ("/filter", {"NodeNames": []}, 422, "missing required field `Pod`"),
-        ("/bind", {"PodName": "a", "PodNamespace": "b", "PodUID": "", "Node": "n"}, 422, "PodUID"),
+        ("/bind", {"PodName": "a", "PodNamespace": "b", "PodUID": "", "Node": "n"}, 403, "--client-ca-file"),
         ("/preempt", {"Pod": {}}, 422, "NodeNameToMetaVictims"),
         ("/v1/admit", b"nonsense", 400, "not the expected JSON"),
         ("/v1/admit", {"pod": {}}, 422, "pod.spec: Required value"),
@@ -224,9 +234,7 @@ def test_large_calls_at_the_same_time_share_a_limit(monkeypatch: pytest.MonkeyPa
 
 def test_callers_are_identified_by_token(tmp_path: Path) -> None:
     async def scenario() -> None:
-        tokens = tmp_path / "tokens.csv"
-        tokens.write_text("secret,scheduler,1\n", "utf-8")
-        async with serving(token_auth_file=tokens) as caller:
+        async with serving(token_auth_file=token_file(tmp_path)) as caller:
             args = {"Pod": {"spec": {}}, "NodeNames": []}
             with pytest.raises(msgspec.DecodeError):  # `Unauthorized`
                 await caller.post("/filter", args)
@@ -297,5 +305,23 @@ def test_exports_are_followed_and_lies_make_a_node_unknown(tmp_path: Path) -> No
             await until(lambda: bench.cluster.node("n1").basis is Basis.UNKNOWN)
             followers.follow("n1", "")
             followers.follow("n3", "")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("given", [{}, {"insecure_http": True}])
+def test_pods_are_bound_for_authenticated_callers_only(given: dict[str, Any]) -> None:
+    async def scenario() -> None:
+        async with serving(**given) as caller:
+            caller.is_tls = not given
+            caller.bench.api.create_free_pod("first", 4)
+            binding = {"PodName": "first", "PodNamespace": "default", "PodUID": "uid-first", "Node": "n1"}
+            answers = [
+                await caller.post("/bind", {**binding, **changed})
+                for changed in ({}, {"PodName": "none"}, {"PodUID": "none"}, {"Node": "none"}, {"Node": ""})
+            ]
+            assert [status for status, _ in answers] == [403] * 5
+            assert len({str(answer) for _, answer in answers}) == 1, "the answers tell pods apart"
+            assert not caller.bench.api.objects[f"{PODS}/first"]["spec"].get("nodeName")
 
     asyncio.run(scenario())

@@ -11,7 +11,7 @@ import pytest
 from tests.support.binding_cluster import BindingCluster, ExtenderBench
 from tests.support.deciding_nodes import DecidingNodes
 from tests.support.fake_clock import FakeClock
-from tests.support.memory_cluster import PODS
+from tests.support.memory_cluster import NODES, PODS
 from tests.support.small_nodes import a_numa_pod
 from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile, holds_nothing, with_pods
 
@@ -338,5 +338,65 @@ def test_a_refused_binding_to_an_unknown_node_leaves_nothing_behind() -> None:
                 bench.api.remove(f"{PODS}/{name}")
             await until(lambda: not bench.feed.pods.objects)
             assert holds_nothing(bench.cluster)
+
+    asyncio.run(scenario())
+
+
+TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+ON_ZONE = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}]
+        }
+    }
+}
+
+
+@pytest.mark.parametrize("is_exported", [True, False])
+@pytest.mark.parametrize(
+    ("spec", "node", "error"),
+    [
+        ({"nodeSelector": {"zone": "b"}}, {}, "zone"),
+        ({"affinity": ON_ZONE}, {}, "zone"),
+        ({}, {"taints": [TAINT]}, "gpu=yes:NoSchedule"),
+        ({}, {"taints": [{**TAINT, "effect": "NoExecute"}]}, "gpu=yes:NoExecute"),
+        ({}, {"unschedulable": True}, "node.kubernetes.io/unschedulable"),
+        ({"schedulingGates": [{"name": "a"}]}, {}, "scheduling gates"),
+        ({}, {"taints": [{**TAINT, "effect": "PreferNoSchedule"}]}, ""),
+        ({"tolerations": [{"key": "gpu", "operator": "Exists"}]}, {"taints": [TAINT]}, ""),
+        ({"nodeSelector": {"zone": "a"}}, {}, ""),
+    ],
+)
+def test_no_pod_is_bound_to_a_node_that_its_spec_does_not_admit(
+    spec: dict[str, Any], node: dict[str, Any], error: str, *, is_exported: bool
+) -> None:
+    async def scenario() -> None:
+        clock = FakeClock()
+        bench = ExtenderBench(BindingCluster(clock), clock)
+        metadata = {"name": "n1", "uid": "uid-of-n1", "labels": {"zone": "a"}}
+        bench.api.put(f"{NODES}/n1", {"metadata": metadata, "spec": node})
+        pod = bench.api.create_free_pod("first", 1, **spec)
+        if is_exported:
+            bench.put_export("n1", a_profile())
+        async with following(bench):
+            answer = await bench.bind(pod, "n1")
+            assert error in answer
+            assert bool(error) == bool(answer)
+            assert bench.api.pods()["first"]["spec"].get("nodeName", "") == ("" if error else "n1")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("spec", "error"), [({"schedulerName": "mine"}, ""), ({}, "default-scheduler")])
+def test_only_pods_of_the_named_schedulers_are_bound(spec: dict[str, Any], error: str) -> None:
+    async def scenario() -> None:
+        clock = FakeClock()
+        bench = ExtenderBench(BindingCluster(clock), clock, scheduler_names=("mine",))
+        pod = bench.api.create_free_pod("first", 1, **spec)
+        bench.put_export("n1", a_profile())
+        async with following(bench):
+            answer = await bench.bind(pod, "n1")
+            assert error in answer
+            assert bool(error) == bool(answer)
 
     asyncio.run(scenario())

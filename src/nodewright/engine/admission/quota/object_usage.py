@@ -1,7 +1,7 @@
 """What objects use of a quota: the evaluators of pods, ResourceClaims and PersistentVolumeClaims."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from types import MappingProxyType
 
 import msgspec
@@ -47,6 +47,7 @@ from nodewright.model.reasons.quota import Unspecified
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from nodewright.model.releases.release_rules import ReleaseRules
 from nodewright.model.releases.release_table import NEWEST
+from nodewright.model.values.bounded_cache import cached_texts
 from nodewright.model.values.instant import ZERO_TIME, Instant
 from nodewright.model.values.quantity import Quantity, wrap_int64
 
@@ -148,7 +149,7 @@ def is_charged(pod: Pod, now: Instant) -> bool:
     return now <= Instant(meta.deletion_timestamp.nanoseconds + grace_ns)
 
 
-@lru_cache(maxsize=4096)
+@cached_texts(4096)
 def is_pod_quota_resource(name: str) -> bool:
     """Whether pods may be charged for the resource.
 

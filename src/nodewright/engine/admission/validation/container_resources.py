@@ -1,7 +1,6 @@
 """Validation of requests, limits and overhead: names, amounts and their relations."""
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
 
 from nodewright.engine.admission.validation.violation import (
     ErrorType,
@@ -25,6 +24,7 @@ from nodewright.model.kubernetes.resource_names import (
     is_supported_pod_level,
     resource_sort_key,
 )
+from nodewright.model.values.bounded_cache import cached_texts
 from nodewright.model.values.quantity import INT64_MAX, Quantity, QuantityError, fits_int64
 
 NameRule = Callable[[str], tuple[tuple[ErrorType, str], ...]]
@@ -208,7 +208,7 @@ def _claim_violations(
 # ------------------------------------------------------------ names
 
 
-@lru_cache(maxsize=4096)
+@cached_texts(4096)
 def _container_name_rules(name: str) -> tuple[tuple[ErrorType, str], ...]:
     """The rules that the name breaks as a container's resource.
 
@@ -223,7 +223,7 @@ def _container_name_rules(name: str) -> tuple[tuple[ErrorType, str], ...]:
     return tuple(rules)
 
 
-@lru_cache(maxsize=4096)
+@cached_texts(4096)
 def _pod_level_name_rules(name: str) -> tuple[tuple[ErrorType, str], ...]:
     """The rules that the name breaks as a pod-level resource.
 

@@ -15,6 +15,7 @@ from nodewright.model.kubernetes.name_validation import (
     label_value_errors,
 )
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, PodSpec
+from nodewright.model.values.bounded_cache import MAX_TEXT_LENGTH, cached_texts
 
 
 class ErrorType(StrEnum):
@@ -187,7 +188,7 @@ def annotation_violations(annotations: Mapping[str, str], path: str) -> Iterator
         yield too_long(path, _MAX_ANNOTATIONS)
 
 
-@lru_cache(maxsize=4096)
+@cached_texts(4096)
 def _annotation_key_rules(key: str) -> tuple[str, ...]:
     return tuple(label_key_errors(key.lower()))
 
@@ -198,7 +199,8 @@ def label_violations(labels: Mapping[str, str], path: str) -> Iterator[Violation
     Follows: v1.36, apimachinery/pkg/apis/meta/v1/validation/validation.go, ValidateLabels.
     """
     for key, value in sorted(labels.items()):
-        for shown, rule in _label_rules(key, value):
+        is_short = len(key) + len(value) <= MAX_TEXT_LENGTH
+        for shown, rule in (_label_rules if is_short else _label_rules.__wrapped__)(key, value):
             yield invalid(path, shown, rule)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import StrEnum
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar, cast
+from weakref import ref
 
 import msgspec
 
@@ -478,6 +479,7 @@ def cached_by_spec(
     """Caches a function by the pod's spec and status and one more, hashable argument; its results are immutable.
 
     It must depend on nothing else. The key is the identity of both objects, because comparing them would cost more than most results.
+    A result is kept no longer than the spec, and no more than `_CACHE_SIZE` are.
 
     >>> from nodewright.model.kubernetes.objects import ObjectMeta
     >>> calls = []
@@ -487,7 +489,7 @@ def cached_by_spec(
     >>> count(first), count(second), len(calls)
     (0, 0, 1)
     """
-    cache: dict[tuple[Hashable, ...], tuple[PodSpec, PodStatus, R]] = {}
+    cache: dict[tuple[Hashable, ...], tuple[ref[PodSpec], ref[PodStatus], R]] = {}
     call: Callable[..., R] = function
 
     @wraps(function)
@@ -495,12 +497,12 @@ def cached_by_spec(
         spec, status = pod.spec, pod.status
         key = (id(spec), id(status), variant)
         entry = cache.get(key)
-        if entry is None:
+        # An id may be that of an object which is gone.
+        if entry is None or entry[0]() is not spec or entry[1]() is not status:
             if len(cache) >= _CACHE_SIZE:
                 cache.clear()
             result = call(pod) if variant is _DEFAULT else call(pod, variant)
-            # Spec and status are kept with the result, so that no other object gets their id.
-            entry = cache[key] = (spec, status, result)
+            entry = cache[key] = (ref(spec, lambda _: cache.pop(key, None)), ref(status), result)
         return entry[2]
 
     return cast("Callable[Concatenate[Pod, Variant], R]", cached)
