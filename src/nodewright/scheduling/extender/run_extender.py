@@ -100,6 +100,8 @@ async def open_process(stack: AsyncExitStack, options: ExtenderOptions, clock: C
     followers = await stack.enter_async_context(ExportFollowers(export_access(options), cluster, clock))
     followers.log = print_log_line
     feed = ClusterFeed(api, cluster, clock)
+    for reflector in feed.reflectors:
+        reflector.record_event = log_event
     return ExtenderProcess(options, api, followers, feed, clock)
 
 
