@@ -30,7 +30,9 @@ from nodewright.cluster.client.http_connections import (
 from nodewright.cluster.client.list_watch import ObjectPage, WatchEvent, decode_event, decode_page, lines_of
 from nodewright.cluster.client.request_credentials import RepeatedRequest, RequestCredentials
 from nodewright.cluster.client.tls import CurrentTLS
+from nodewright.documents.output.terminal import print_message
 from nodewright.model.errors import JSON_ERRORS, HostError
+from nodewright.model.printable import address_text
 from nodewright.version import __version__
 
 PAGE_SIZE = 500
@@ -40,6 +42,8 @@ JSON, STRATEGIC_MERGE = "application/json", "application/strategic-merge-patch+j
 _MAX_REQUESTS = 16
 """Requests at the same time, without watches."""
 _WATCH_GRACE_S = 30.0
+_WARNED = set[str]()
+"""Servers whose certificates are not verified: each is named once."""
 
 
 class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +77,10 @@ class ApiClient:
         """Gets the verb, the host, the status and the duration of each answer; status 0: there was none."""
 
     async def __aenter__(self) -> Self:
+        server = address_text(self.access.server)
+        if not self.access.tls.is_verified and server not in _WARNED:
+            _WARNED.add(server)
+            print_message(f"warning: insecure-skip-tls-verify: the certificate of {server} is not verified")
         return self
 
     async def __aexit__(

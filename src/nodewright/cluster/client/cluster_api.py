@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from nodewright.model.errors import JSON_ERRORS, HostError, shortened
-from nodewright.model.printable import printable
+from nodewright.model.printable import address_text, printable
 
 if TYPE_CHECKING:
     from nodewright.cluster.client.http_connections import AnswerHead
@@ -56,7 +56,7 @@ class ApiError(HostError):
         server: str = "",
         retry_after_s: float | None = None,
     ) -> None:
-        super().__init__(verb, printable(f"{server}{path}"), printable(shortened(error, 1_000)))
+        super().__init__(verb, printable(f"{address_text(server)}{path}"), printable(shortened(error, 1_000)))
         self.verb, self.path = verb, path
         self.status = status
         """The HTTP status; 0 if no answer was received."""
