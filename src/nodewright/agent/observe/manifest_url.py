@@ -67,7 +67,7 @@ class ManifestURL:
         try:
             request = HTTPRequest.from_url(self.url, self.headers)
         except ValueError as error:
-            return f"{address_text(self.url)}: {url_rule(self.url, error)}"
+            return f"{address_text(self.url)}: {url_rule(self.url, error) if '@' in self.url else error}"
         response = await http_get(request, _HTTP_TIMEOUT_S, MAX_MANIFEST_BYTES, ssl.create_default_context())
         if isinstance(response, HTTPFailure):
             return response.text(request)

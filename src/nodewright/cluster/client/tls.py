@@ -139,7 +139,9 @@ class PeerAccess(msgspec.Struct, frozen=True, kw_only=True):
         if self.authority is not None:
             return ""
         text = f"warning: without {option} the certificate of {server} is not verified"
-        return f"{text}: whoever answers in its place can read the token" if self.token_file else text
+        return (
+            f"{text}: any process that answers in its place can read the token" if self.token_file else text
+        )
 
     def tls(self) -> ssl.SSLContext:
         """The TLS context.

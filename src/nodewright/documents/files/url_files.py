@@ -3,6 +3,7 @@
 import base64
 from http.client import HTTPException, HTTPMessage
 from typing import IO, BinaryIO
+from urllib.error import HTTPError
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
@@ -38,6 +39,9 @@ def open_url(url: str, timeout_s: float) -> BinaryIO:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             request.add_header("Authorization", f"Basic {base64.b64encode(pair.encode()).decode()}")
         response: BinaryIO = build_opener(_SafeRedirects).open(request, timeout=timeout_s)
+    except HTTPError as error:
+        error.close()
+        raise
     except (HTTPException, ValueError):
         raise OSError("the URL, or that of a proxy, is malformed, or the answer is not HTTP") from None
     return response
