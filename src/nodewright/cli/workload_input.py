@@ -10,6 +10,7 @@ from typing import Self, TypedDict
 import click
 
 from nodewright.cli.options import ManifestOptions, NothingJudgedError
+from nodewright.documents.files.regular_files import MAX_FILE_BYTES
 from nodewright.documents.formats.documents import InputFile, skipped_text
 from nodewright.documents.formats.manifests import load_workloads
 from nodewright.documents.formats.object_selection import (
@@ -196,17 +197,16 @@ def built_kustomization(directory: str) -> InputFile:
 
 
 def _output(line: list[str]) -> bytes:
-    import subprocess  # noqa: PLC0415 - start-up time
+    from nodewright.documents.files.commands import CommandLimits, run_command  # noqa: PLC0415 - start-up time
 
+    place = "build", line[-1]
     try:
-        result = subprocess.run(  # noqa: S603 - a tool of the user, without a shell
-            line, capture_output=True, timeout=_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL
-        )
-    except subprocess.TimeoutExpired:
-        raise HostError("build", line[-1], f"{line[0]} has not ended after {_TIMEOUT_S} s") from None
-    if result.returncode != 0:
-        message = result.stderr.decode("utf-8", "replace").strip().splitlines()
+        result = run_command(line, CommandLimits(_TIMEOUT_S, MAX_FILE_BYTES), place)
+    except OSError as error:
+        raise HostError(*place, f"{line[0]}: {error.strerror or error}") from None
+    if result.exit_code != 0:
+        message = result.errors.decode("utf-8", "replace").strip().splitlines()
         raise HostError(
             "build", line[-1], f"{line[0]}: {message[-1] if message else 'failed without a message'}"
         )
-    return result.stdout
+    return result.output

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from nodewright.model.printable import printable
+from nodewright.model.printable import printable, without_passwords
 
 JSON_ERRORS = (msgspec.DecodeError, ValueError, RecursionError)
 """What decoding raises for bytes that are not the JSON that was expected, or that is nested too deeply."""
@@ -27,12 +27,20 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     """Kubernetes' name for the kind of fault, e.g. `Required value`; empty: `Invalid value` if there is a value."""
 
+    def __post_init__(self) -> None:
+        """Removes passwords of URLs: faults are printed as text and as JSON."""
+        for name in ("rule", "value", "source"):
+            text = getattr(self, name)
+            if isinstance(text, str) and "@" in text:
+                msgspec.structs.force_setattr(self, name, without_passwords(text))
+
     def __str__(self) -> str:
         has_value = self.value is not None
         value = shortened(_json_text(self.value)) if has_value else ""
         error = self.error or ("Invalid value" if has_value else "")
         parts = (self.source, self.path, error, value, self.rule)
-        return printable(": ".join(shortened(part, _MAX_PART_LENGTH) for part in parts if part))
+        text = ": ".join(shortened(part, _MAX_PART_LENGTH) for part in parts if part)
+        return printable(without_passwords(text))
 
 
 def _json_text(value: object) -> str:
@@ -83,5 +91,6 @@ class HostError(Exception):
     """A failed operation on the host: the operation, its path or address, and the system's error."""
 
     def __init__(self, operation: str, place: str, error: str) -> None:
+        place, error = without_passwords(place), without_passwords(error)
         super().__init__(f"{operation} {place}: {error}")
         self.operation, self.place, self.error = operation, place, error

@@ -59,6 +59,32 @@ def printable_text(text: str) -> str:
     return _CI_COMMANDS.sub(r"\\x23#", text) if "##" in text else text
 
 
+_USER_INFORMATION = re.compile(
+    r"""(?<=://)(?:[^/?#\s"'@:]{0,200}:(?!\d{1,5}(?:[/?#\s"']|$))[^\s"']{0,1000}|[^/?#\s"']{0,1000})@"""
+)
+
+
+def without_passwords(text: str) -> str:
+    """The text without user names and passwords of the URLs in it.
+
+    >>> without_passwords("read https://ann:secret@host:1/a@b: 'http://proxy:3128'")
+    "read https://host:1/a@b: 'http://proxy:3128'"
+    >>> without_passwords("https://ann:sec/ret@host")
+    'https://host'
+    """
+    return _USER_INFORMATION.sub("", text) if "@" in text else text
+
+
+def address_text(address: str) -> str:
+    """The address of a server or a proxy as it is printed: without user information, also where it is no URL.
+
+    >>> [address_text(text) for text in ("http://ann:1/2@host:1", "ann:secret@host", "http://host")]
+    ['http://host:1', 'host', 'http://host']
+    """
+    scheme, separator, rest = address.rpartition("://") if "@" not in address else address.partition("://")
+    return scheme + separator + rest.rpartition("@")[2] if separator else address.rpartition("@")[2]
+
+
 def needs_quotes(text: str) -> bool:
     r"""Whether `printable_text` may change a line that holds the text: formats with quotes then escape inside them.
 

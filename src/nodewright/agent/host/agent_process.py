@@ -4,13 +4,13 @@ import contextlib
 import os
 import resource
 import socket
-import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from nodewright.agent.host.host_errors import host_errors
 from nodewright.cluster.tasks.timing import Clock
+from nodewright.documents.files.commands import CommandLimits, run_command
 from nodewright.model.errors import HostError
 
 _SYSTEMD_DIRECTORY = Path("/run/systemd/system")
@@ -54,15 +54,11 @@ def is_shutting_down() -> bool:
     if not _SYSTEMD_DIRECTORY.is_dir():
         return False
     try:
-        result = subprocess.run(
-            ["systemctl", "is-system-running"],  # noqa: S607 - found in PATH
-            capture_output=True,
-            timeout=_SYSTEMCTL_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        command, place = ("systemctl", "is-system-running"), ("ask", "systemd")
+        result = run_command(command, CommandLimits(_SYSTEMCTL_TIMEOUT_S), place)
+    except (OSError, HostError):
         return False
-    return result.stdout.strip() == b"stopping"
+    return result.output.strip() == b"stopping"
 
 
 # ---------------------------------------------------------------- open files

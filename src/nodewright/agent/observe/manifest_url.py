@@ -8,6 +8,7 @@ from http import HTTPStatus
 
 from nodewright.agent.observe.manifest_sources import SourceListener, fault_text
 from nodewright.agent.state.agent_state import PodSource
+from nodewright.cluster.client.access import url_rule
 from nodewright.cluster.client.http_get import HTTPFailure, HTTPRequest, http_get
 from nodewright.documents.formats.pod_files import (
     MAX_MANIFEST_BYTES,
@@ -16,6 +17,7 @@ from nodewright.documents.formats.pod_files import (
     read_manifest,
 )
 from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.printable import address_text
 
 _HTTP_TIMEOUT_S = 10.0
 
@@ -50,7 +52,9 @@ class ManifestURL:
         if fault and fault != self._fault:
             self.listener.record_warning("ManifestsNotRead", fault.replace("\n", "; "))
         elif self._fault and not fault:
-            self.listener.record_event(RecordEvent.normal("ManifestsRead", f"{self.url}: read again"))
+            self.listener.record_event(
+                RecordEvent.normal("ManifestsRead", f"{address_text(self.url)}: read again")
+            )
         self._fault = fault
 
     async def _fetch(self) -> str:
@@ -58,24 +62,26 @@ class ManifestURL:
         try:
             request = HTTPRequest.from_url(self.url, self.headers)
         except ValueError as error:
-            return f"{self.url}: {error}"
+            return f"{address_text(self.url)}: {url_rule(self.url, error) if '@' in self.url else error}"
         response = await http_get(request, _HTTP_TIMEOUT_S, MAX_MANIFEST_BYTES, ssl.create_default_context())
         if isinstance(response, HTTPFailure):
             return response.text(request)
         if response.status != HTTPStatus.OK:
-            return f"{self.url}: {response.status} {_phrase(response.status)}".rstrip()
+            return f"{address_text(self.url)}: {response.status} {_phrase(response.status)}".rstrip()
         if not response.body:
             self._content = None
             await self.listener.set_pods(PodSource.HTTP, self.url, [])
-            return f"zero-length data received from {self.url}"
+            return f"zero-length data received from {address_text(self.url)}"
         if response.body == self._content:
             return self._fault
         self._content = response.body
         try:
-            manifest_source = ManifestSource(self.url, ManifestOrigin.HTTP, self.listener.node_name)
+            manifest_source = ManifestSource(
+                address_text(self.url), ManifestOrigin.HTTP, self.listener.node_name
+            )
             content = await asyncio.to_thread(read_manifest, response.body, manifest_source)
         except Exception as error:  # noqa: BLE001 - as for a file
-            return fault_text(error, self.url)
+            return fault_text(error, address_text(self.url))
         await self.listener.set_pods(PodSource.HTTP, self.url, [content])
         return ""
 

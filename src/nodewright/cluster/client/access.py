@@ -9,6 +9,7 @@ import msgspec
 
 from nodewright.documents.files.regular_files import read_bounded
 from nodewright.model.errors import Fault, InputError
+from nodewright.model.printable import address_text
 
 DEFAULT_TIMEOUT_S = 30.0
 MAX_CREDENTIAL_BYTES = 16 << 20
@@ -144,16 +145,18 @@ def environment_proxy(url: str, environment: Mapping[str, str]) -> str:
     proxy = proxy if "://" in proxy else f"http://{proxy}"
     if rule := proxy_rule(proxy):
         variable = next(name for name in names if environment.get(name))
-        raise InputError([Fault(source=f"${variable}", value=proxy, rule=rule)])
+        raise InputError([Fault(source=f"${variable}", value=address_text(proxy), rule=rule)])
     return proxy
 
 
 def proxy_address(proxy: str) -> str:
-    """The proxy without the password that its URL may have."""
-    try:
-        return urlsplit(proxy).netloc.rpartition("@")[2]
-    except ValueError:
-        return "of the environment, which is no URL"
+    """Host and port of the proxy, without the password that its URL may have."""
+    return address_text(proxy).partition("://")[2]
+
+
+def url_rule(url: str, error: ValueError) -> str:
+    """The rule of a text that is no URL; Python's error may quote a part of a password."""
+    return "must be a URL" if "@" in url else f"must be a URL: {error}"
 
 
 def proxy_rule(proxy: str) -> str:
@@ -162,7 +165,7 @@ def proxy_rule(proxy: str) -> str:
         parts = urlsplit(proxy)
         has_address = bool(parts.hostname) and parts.port != 0
     except ValueError as error:
-        return f"must be a URL: {error}"
+        return url_rule(proxy, error)
     if parts.scheme not in _PROXY_SCHEMES:
         supported = ", ".join(_PROXY_SCHEMES)
         return f"proxies of the scheme {parts.scheme or 'none'} are not supported; supported: {supported}"

@@ -12,6 +12,7 @@ import msgspec
 from nodewright.cluster.client.access import ClusterAccess
 from nodewright.cluster.client.cluster_api import (
     ApiError,
+    PageCount,
     answer_error,
     as_api_error,
     as_object,
@@ -29,7 +30,9 @@ from nodewright.cluster.client.http_connections import (
 from nodewright.cluster.client.list_watch import ObjectPage, WatchEvent, decode_event, decode_page, lines_of
 from nodewright.cluster.client.request_credentials import RepeatedRequest, RequestCredentials
 from nodewright.cluster.client.tls import CurrentTLS
+from nodewright.documents.output.terminal import print_message
 from nodewright.model.errors import JSON_ERRORS, HostError
+from nodewright.model.printable import address_text
 from nodewright.version import __version__
 
 PAGE_SIZE = 500
@@ -39,6 +42,8 @@ JSON, STRATEGIC_MERGE = "application/json", "application/strategic-merge-patch+j
 _MAX_REQUESTS = 16
 """Requests at the same time, without watches."""
 _WATCH_GRACE_S = 30.0
+_WARNED = set[str]()
+"""Servers whose certificates are not verified: each is named once."""
 
 
 class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +77,10 @@ class ApiClient:
         """Gets the verb, the host, the status and the duration of each answer; status 0: there was none."""
 
     async def __aenter__(self) -> Self:
+        server = address_text(self.access.server)
+        if not self.access.tls.is_verified and server not in _WARNED:
+            _WARNED.add(server)
+            print_message(f"warning: insecure-skip-tls-verify: the certificate of {server} is not verified")
         return self
 
     async def __aexit__(
@@ -103,7 +112,8 @@ class ApiClient:
         Follows: v1.36, client-go/tools/pager/pager.go, ListPager.list.
         """
         query = _selectors(label_selector, field_selector)
-        token, previous, is_restart = "", "", False
+        token, is_restart = "", False
+        count = PageCount(path, self.access.server)
         while True:
             paging = {} if is_restart else {"limit": str(page_size)}
             try:
@@ -117,10 +127,7 @@ class ApiClient:
                 page, token = decode_page(body, is_restart=is_restart)
             except JSON_ERRORS as error:
                 raise json_error("GET", path, self.access.server, error) from None
-            if token and token == previous:
-                text = "the list has no end: two pages name the same next page"
-                raise ApiError("GET", path, text, server=self.access.server)
-            previous = token
+            count.add(token, len(body))
             yield page
             if not token or is_restart:
                 return

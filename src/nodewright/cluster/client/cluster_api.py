@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from nodewright.model.errors import JSON_ERRORS, HostError, shortened
-from nodewright.model.printable import printable
+from nodewright.model.printable import address_text, printable
 
 if TYPE_CHECKING:
     from nodewright.cluster.client.http_connections import AnswerHead
@@ -56,7 +56,7 @@ class ApiError(HostError):
         server: str = "",
         retry_after_s: float | None = None,
     ) -> None:
-        super().__init__(verb, printable(f"{server}{path}"), printable(shortened(error, 1_000)))
+        super().__init__(verb, printable(f"{address_text(server)}{path}"), printable(shortened(error, 1_000)))
         self.verb, self.path = verb, path
         self.status = status
         """The HTTP status; 0 if no answer was received."""
@@ -69,6 +69,35 @@ class ApiError(HostError):
     def is_expired(self) -> bool:
         """Whether the resource version or the continue token is too old, so that a new list is needed."""
         return self.status == 410
+
+
+MAX_PAGES, MAX_LIST_BYTES = 4_000, 8 << 30
+"""Limits for a list: two million objects in pages of 500, which is ten times what Kubernetes supports."""
+
+
+class PageCount:
+    """The pages of one list as they are read: a server decides how many there are, so they are counted."""
+
+    def __init__(self, path: str, server: str = "") -> None:
+        self._path, self._server = path, server
+        self._token, self._pages, self._bytes = "", 0, 0
+
+    def add(self, next_token: str, size: int = 0) -> None:
+        """Takes a page of so many bytes, and the token of the next one.
+
+        Errors: ApiError for a list without end.
+        """
+        self._pages, self._bytes = self._pages + 1, self._bytes + size
+        if not next_token:
+            return
+        text = ""
+        if next_token == self._token:
+            text = "two pages name the same next page"
+        elif self._pages >= MAX_PAGES or self._bytes >= MAX_LIST_BYTES:
+            text = f"it has more than {MAX_PAGES} pages or {MAX_LIST_BYTES} bytes, which is the limit"
+        if text:
+            raise ApiError("GET", self._path, f"the list has no end: {text}", server=self._server)
+        self._token = next_token
 
 
 class StatusObject(msgspec.Struct, frozen=True):

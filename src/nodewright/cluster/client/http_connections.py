@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import h11
 import msgspec
 
-from nodewright.cluster.client.access import proxy_address
+from nodewright.cluster.client.access import proxy_address, url_rule
 
 MAX_IDLE_S = 60.0
 """API servers close connections without requests after 90 s."""
@@ -291,13 +291,17 @@ class HTTPConnections:
 
         Errors: ValueError for a server that is no URL.
         """
-        self._server = urlsplit(server)
+        try:
+            self._server = urlsplit(server)
+            port = self._server.port
+        except ValueError as error:
+            raise ValueError(url_rule(server, error)) from None
         if self._server.scheme not in ("http", "https") or not self._server.hostname:
             raise ValueError("a URL begins with http:// or https:// and names a host")
         self._proxy = urlsplit(proxy) if proxy else None
         self._through = f" through the proxy {proxy_address(proxy)}" if proxy else ""
         self._tls = tls if self._server.scheme == "https" else None
-        host, port = self._server.hostname, self._server.port
+        host = self._server.hostname
         self._server_name = server_name or host
         self._idle: list[ClientConnection] = []
         self.on_answer: Callable[[str, str, int, float], None] = lambda _verb, _host, _code, _duration_s: None

@@ -27,6 +27,7 @@ from nodewright.model.values.golang import quoted
 
 MAX_BODY_BYTES = 10 * 1024
 _MAX_REDIRECTS = 10
+_PUBLIC_HEADERS = ("user-agent", "accept")
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _UNESCAPED = "/?:@!$&'()*+,;=%~-._[]"
@@ -80,6 +81,11 @@ class HTTPRequest(msgspec.Struct, frozen=True):
         """The URL as Go prints it."""
         return f"{self.scheme}://{join_host_port(self.host, self.port)}{self.path}"
 
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        """Scheme, host and port."""
+        return self.scheme, self.host, self.port
+
     def unencrypted(self) -> "HTTPRequest":
         """The request over plain HTTP, without the Authorization header."""
         headers = tuple(header for header in self.headers if header[0].lower() != "authorization")
@@ -88,6 +94,8 @@ class HTTPRequest(msgspec.Struct, frozen=True):
     def redirected(self, location: str) -> "HTTPRequest | None":
         """The request that a redirect leads to; None if it leads to another host, which is not followed.
 
+        Another scheme or port of the host gets none of the headers that the request was made with but the client's name.
+
         Errors: ValueError for a location that is no URL.
         """
         parts = urlsplit(urljoin(self.url, location))
@@ -95,7 +103,10 @@ class HTTPRequest(msgspec.Struct, frozen=True):
             return None
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         port = parts.port or (443 if parts.scheme == "https" else 80)
-        return replace(self, scheme=parts.scheme, port=port, path=_path(path))
+        headers = self.headers
+        if (parts.scheme, port) != (self.scheme, self.port):
+            headers = tuple(header for header in headers if header[0].lower() in _PUBLIC_HEADERS)
+        return replace(self, scheme=parts.scheme, port=port, path=_path(path), headers=headers)
 
     def on_the_wire(self) -> WireRequest:
         """The request with the headers that every request has."""
@@ -133,7 +144,10 @@ async def http_get(
 ) -> HTTPResponse | HTTPFailure:
     """The response to a GET, after redirects to the same host; ``context`` verifies certificates, by default none.
 
+    With a context only redirects to the same scheme and port are followed: no other server is to be believed.
+
     Follows: v1.36, pkg/probe/http/http.go, DoHTTPProbe and RedirectChecker.
+    Departs: another scheme or port of the host does not get the headers of the request.
     """
     for name, value in request.headers:
         if not _HEADER_VALUE.fullmatch(value):
@@ -155,7 +169,7 @@ async def http_get(
                     return HTTPFailure(
                         f"failed to parse Location header {quoted(response.location)}: {fault}"
                     )
-                if redirect is None:
+                if redirect is None or (context is not None and redirect.origin != request.origin):
                     return response
                 request = redirect
     except TimeoutError:

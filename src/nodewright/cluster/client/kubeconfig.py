@@ -20,11 +20,13 @@ from nodewright.cluster.client.access import (
     UserCredentials,
     environment_proxy,
     proxy_rule,
+    url_rule,
 )
 from nodewright.documents.files.regular_files import read_bounded
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.formats.documents import parse_documents
 from nodewright.model.errors import Fault, InputError
+from nodewright.model.printable import address_text
 
 SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -416,9 +418,9 @@ def _cluster_faults(cluster: Located[ClusterSection]) -> list[Fault]:
     if not section.server:
         faults.append(cluster.fault("server", "must be set"))
     elif rule := _url_rule(section.server):
-        faults.append(cluster.fault("server", rule, section.server))
+        faults.append(cluster.fault("server", rule, address_text(section.server)))
     if section.proxy_url and (rule := proxy_rule(section.proxy_url)):
-        faults.append(cluster.fault("proxy-url", rule, section.proxy_url))
+        faults.append(cluster.fault("proxy-url", rule, address_text(section.proxy_url)))
     faults += _pem_faults(cluster, "certificate-authority", section.certificate_authority)
     has_authority = bool(section.certificate_authority or section.certificate_authority_data)
     if section.insecure_skip_tls_verify and has_authority:
@@ -435,7 +437,7 @@ def _url_rule(server: str) -> str:
         parts = urlsplit(_server_url(server))
         is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError as error:
-        return f"must be a URL: {error}"
+        return url_rule(server, error)
     return "" if is_valid else "must be a URL that begins with https:// or http:// and names a host"
 
 

@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -15,6 +14,7 @@ import msgspec
 
 from nodewright.cluster.client.access import MAX_CREDENTIAL_BYTES, ExecPlugin, Impersonation, UserCredentials
 from nodewright.cluster.client.cluster_api import ApiError
+from nodewright.documents.files.commands import CommandLimits, run_command_beside
 from nodewright.documents.files.regular_files import read_bounded
 from nodewright.model.errors import JSON_ERRORS, HostError
 from nodewright.model.values.instant import Instant, InstantError
@@ -22,6 +22,8 @@ from nodewright.model.values.instant import Instant, InstantError
 _TOKEN_FILE_PERIOD_S = 50.0
 """client-go reads a token file after a minute less ten seconds."""
 _MIN_PLUGIN_TIMEOUT_S = 60.0
+_MAX_PLUGIN_BYTES = 1 << 20
+_RUN_PLUGIN = "run the credential plugin"
 _MAX_RETRIES = 10
 _HEADER_NAME_CHARACTERS = "!#$&'*+-.^_`|~"
 _NANOSECONDS = 1_000_000_000
@@ -200,15 +202,14 @@ async def run_plugin(plugin: ExecPlugin, timeout_s: float) -> PluginCredentials:
     Units:   timeout_s in seconds, for a plugin that may not ask the user.
     Errors:  HostError with the plugin's command.
     Follows: v1.36, client-go/plugin/pkg/client/auth/exec/exec.go, refreshCredsLocked.
-    Departs: a plugin that may not ask the user has a time-out.
+    Departs: a plugin that may not ask the user has a time-out, and so has the output of any after its end; the output is
+             bounded.
     """
     is_terminal = sys.stdin is not None and sys.stdin.isatty()
     if plugin.interactive_mode == "Always" and not is_terminal:
         raise _plugin_error(plugin, "asks the user, but standard input is not a terminal")
     is_interactive = is_terminal and plugin.interactive_mode != "Never"
-    output = await _plugin_output(
-        plugin, None if is_interactive else timeout_s, is_interactive=is_interactive
-    )
+    output = await _plugin_output(plugin, timeout_s, is_interactive=is_interactive)
     try:
         credential = msgspec.json.decode(output, type=_ExecCredential)
     except JSON_ERRORS as error:
@@ -219,7 +220,7 @@ async def run_plugin(plugin: ExecPlugin, timeout_s: float) -> PluginCredentials:
     return _credentials_of(plugin, credential.status)
 
 
-async def _plugin_output(plugin: ExecPlugin, timeout_s: float | None, *, is_interactive: bool) -> bytes:
+async def _plugin_output(plugin: ExecPlugin, timeout_s: float, *, is_interactive: bool) -> bytes:
     information = {
         "kind": "ExecCredential",
         "apiVersion": plugin.api_version,
@@ -228,31 +229,17 @@ async def _plugin_output(plugin: ExecPlugin, timeout_s: float | None, *, is_inte
     }
     environment = os.environ | dict(plugin.environment)
     environment["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(information).decode()
+    limits = CommandLimits(timeout_s, _MAX_PLUGIN_BYTES, is_interactive=is_interactive)
+    command, place = (plugin.command, *plugin.arguments), (_RUN_PLUGIN, plugin.command)
     try:
-        process = await asyncio.create_subprocess_exec(
-            plugin.command,
-            *plugin.arguments,
-            stdin=None if is_interactive else asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            env=environment,
-        )
+        result = await run_command_beside(command, limits, place, environment=environment, shows_errors=True)
     except (OSError, ValueError) as error:
         text = getattr(error, "strerror", None) or str(error)
         hint = " ".join(plugin.install_hint.split())
         raise _plugin_error(plugin, f"{text}{f' ({hint})' if hint else ''}") from None
-    try:
-        async with asyncio.timeout(timeout_s):
-            output, _ = await process.communicate()
-    except TimeoutError:
-        raise _plugin_error(plugin, f"no answer within {timeout_s:g} s") from None
-    finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-    if process.returncode:
-        raise _plugin_error(plugin, f"failed with exit code {process.returncode}")
-    return output
+    if result.exit_code:
+        raise _plugin_error(plugin, f"failed with exit code {result.exit_code}")
+    return result.output
 
 
 def _credentials_of(plugin: ExecPlugin, status: _ExecStatus | None) -> PluginCredentials:
@@ -273,4 +260,4 @@ def _credentials_of(plugin: ExecPlugin, status: _ExecStatus | None) -> PluginCre
 
 
 def _plugin_error(plugin: ExecPlugin, text: str) -> HostError:
-    return HostError("run the credential plugin", plugin.command, text)
+    return HostError(_RUN_PLUGIN, plugin.command, text)

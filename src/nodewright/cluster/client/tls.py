@@ -134,6 +134,15 @@ class PeerAccess(msgspec.Struct, frozen=True, kw_only=True):
     token_file: Path | None = None
     """Read for each request, because service accounts' tokens change."""
 
+    def warning(self, server: str, option: str) -> str:
+        """What is not safe about connections to such servers, to be said at the start; empty: nothing."""
+        if self.authority is not None:
+            return ""
+        text = f"warning: without {option} the certificate of {server} is not verified"
+        return (
+            f"{text}: any process that answers in its place can read the token" if self.token_file else text
+        )
+
     def tls(self) -> ssl.SSLContext:
         """The TLS context.
 

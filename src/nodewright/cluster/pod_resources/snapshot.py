@@ -4,13 +4,14 @@ As a program: `python -m nodewright.cluster.pod_resources.snapshot SOCKET` print
 rarely save the memory of gRPC, which is half of theirs.
 """
 
-import asyncio
 import os
 import sys
 from pathlib import Path
 
 import msgspec
 
+from nodewright.documents.files.commands import CommandLimits, run_command_beside
+from nodewright.documents.files.regular_files import MAX_FILE_BYTES
 from nodewright.documents.output.terminal import print_message, print_text
 from nodewright.documents.profiles.capture.from_pod_resources import PodResourcesSnapshot
 from nodewright.model.errors import HostError
@@ -36,28 +37,17 @@ async def read_snapshot_apart(socket: Path) -> PodResourcesSnapshot:
     Errors: HostError.
     """
     operation = "ask PodResources at"
+    command = (sys.executable, "-m", "nodewright.cluster.pod_resources.snapshot", os.fspath(socket))
     try:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "nodewright.cluster.pod_resources.snapshot", os.fspath(socket)),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+        result = await run_command_beside(
+            command, CommandLimits(_LIMIT_S, MAX_FILE_BYTES), (operation, str(socket))
         )
     except OSError as error:
         raise HostError(operation, str(socket), error.strerror or str(error)) from None
-    try:
-        async with asyncio.timeout(_LIMIT_S):
-            output, errors = await process.communicate()
-    except TimeoutError:
-        raise HostError(operation, str(socket), f"no answer within {_LIMIT_S:g} s") from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode != 0:
-        lines = errors.decode("utf-8", "replace").strip().splitlines() or ["no answer"]
+    if result.exit_code != 0:
+        lines = result.errors.decode("utf-8", "replace").strip().splitlines() or ["no answer"]
         raise HostError(operation, str(socket), lines[-1])
-    return decode_snapshot(output)
+    return decode_snapshot(result.output)
 
 
 def encode_snapshot(snapshot: PodResourcesSnapshot) -> bytes:

@@ -7,12 +7,12 @@ import datetime as dt
 import ipaddress
 import os
 import ssl
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
 
+from nodewright.documents.files.commands import CommandLimits, run_command
 from nodewright.documents.files.file_store import write_atomically
 from nodewright.documents.files.root_directory import require_trusted
 from nodewright.model.errors import HostError
@@ -47,20 +47,22 @@ def ensure_key_pair(directory: Path, name: str, addresses: tuple[str, ...]) -> K
         name,
         *addresses,
     ]
+    place = "create a TLS key in", os.fspath(directory)
     try:
-        result = subprocess.run(  # noqa: S603 - runs this module
-            command, capture_output=True, text=True, timeout=_CREATION_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise HostError("create a TLS key in", os.fspath(directory), str(error)) from None
-    if result.returncode != 0:
-        error_text = (result.stderr.strip().splitlines() or ["the command failed without output"])[-1]
+        result = run_command(command, CommandLimits(_CREATION_TIMEOUT_S), place)
+    except OSError as error:
+        raise HostError(*place, str(error)) from None
+    if result.exit_code != 0:
+        error_text = (
+            result.errors.decode("utf-8", "replace").strip().splitlines()
+            or ["the command failed without output"]
+        )[-1]
         if "No module named 'cryptography'" in error_text:
             error_text = (
                 "the package cryptography is missing: run pip install 'nodewright[agent]', "
                 "or set tlsCertFile and tlsPrivateKeyFile"
             )
-        raise HostError("create a TLS key in", os.fspath(directory), error_text)
+        raise HostError(*place, error_text)
     return pair
 
 

@@ -29,6 +29,7 @@ from nodewright.documents.formats.kubectl_yaml import (
     read_documents,
 )
 from nodewright.model.errors import Fault, InputError, shortened
+from nodewright.model.printable import address_text
 
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -264,7 +265,7 @@ def read_file(path: str, *, max_bytes: int = MAX_YAML_BYTES, is_found: bool = Fa
     Units:  max_bytes in bytes of YAML; JSON may be larger.
     Errors: InputError with the system's error, or if a file that is not JSON exceeds the limit.
     """
-    source = "stdin" if path == STDIN else path
+    source = "stdin" if path == STDIN else address_text(path) if is_url(path) else path
     provided = provided_content(path)
     if provided is not None:
         return InputFile(source, provided)
@@ -298,10 +299,13 @@ def is_url(name: str) -> bool:
 
 
 def _opened_url(url: str) -> BinaryIO:
-    from urllib.request import urlopen  # noqa: PLC0415 - start-up time
+    """The content of a URL, whose user information is sent as kubectl does, to that origin only.
 
-    response: BinaryIO = urlopen(url, timeout=_URL_TIMEOUT_S)  # noqa: S310 - only http and https: is_url
-    return response
+    Errors: OSError, whose text has no part of the URL.
+    """
+    from nodewright.documents.files.url_files import open_url  # noqa: PLC0415 - start-up time
+
+    return open_url(url, _URL_TIMEOUT_S)
 
 
 def _content(file: BinaryIO, source: str, max_bytes: int) -> bytes:

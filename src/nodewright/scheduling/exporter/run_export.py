@@ -129,6 +129,10 @@ async def _exporter(
     Errors: InputError, HostError.
     """
     settings, endpoint = options.settings(), options.endpoint()
+    if endpoint is not None and (
+        warning := endpoint.peer.warning("the kubelet", "--kubelet-certificate-authority")
+    ):
+        print_log_line(warning)
     kubelet = KubeletClient(endpoint) if endpoint is not None else None
     feed = ExportFeed(clock)
     async with AsyncExitStack() as stack:

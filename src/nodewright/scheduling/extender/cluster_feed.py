@@ -60,6 +60,12 @@ class ClusterFeed:
         self.nodes.on_change, self.pods.on_change = self._node_changed, self._pod_changed
         self.budgets.on_change = self._budget_changed
         self.nodes.reduce = self.pods.reduce = trimmed_object
+        self.budgets.reduce = checked_budget
+
+    @property
+    def reflectors(self) -> tuple[Reflector, ...]:
+        """What follows the objects."""
+        return self.nodes, self.pods, self.budgets
 
     @property
     def has_listed(self) -> bool:
@@ -160,6 +166,8 @@ class ClusterFeed:
             self._cluster.put_prediction(name, profile, note=note, now_s=now_s)
         except InputError as error:
             self._cluster.mark_unknown(name, str(error.faults[0]))
+        except Exception as error:  # noqa: BLE001 - one odd object must not end the predictions of the other nodes
+            self._cluster.mark_unknown(name, f"the Node or a pod cannot be read: {error}")
 
     def _predicted_profile(self, name: str, exported: NodeProfile | None) -> NodeProfile:
         """The last exported machine and configuration, or what the Node object shows, with the pods of the API server.
@@ -248,6 +256,12 @@ def trimmed_object(document: dict[str, Any]) -> dict[str, Any]:
     metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
     status = {key: value for key, value in (document.get("status") or {}).items() if key != "images"}
     return {**document, "metadata": metadata, "status": status}
+
+
+def checked_budget(document: dict[str, Any]) -> dict[str, Any]:
+    """The object, if it is a PodDisruptionBudget; any error otherwise."""
+    ClusterBudget.of(document)
+    return document
 
 
 def _node_of(document: Mapping[str, Any]) -> str:

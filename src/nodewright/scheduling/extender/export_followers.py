@@ -21,6 +21,7 @@ from nodewright.cluster.client.tls import PeerAccess
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.profiles.node_export import MAX_EXPORT_BYTES, NodeExport
 from nodewright.model.errors import Fault, HostError, InputError
+from nodewright.model.printable import address_text
 from nodewright.scheduling.verdicts.export_reader import ExportReader, NodePartCache
 from nodewright.scheduling.verdicts.tracked_cluster import TrackedCluster
 
@@ -121,7 +122,7 @@ class ExportFollowers:
                 kind = "content" if is_content else "transport" if is_transport else "internal"
                 self.errors[kind] += 1
                 description = error_text(error) if isinstance(error, OSError) else str(error)
-                text = f"{exporter.url}: {description or type(error).__name__}"
+                text = f"{address_text(exporter.url)}: {description or type(error).__name__}"
                 if not is_failing or is_content:
                     self.log(f"node {name}: {text}")
                 is_failing = True

@@ -49,6 +49,9 @@ _COMPARED = _family(
 )
 _WRONG = _family("wrong_verdicts_total", MetricType.COUNTER, "Compared verdicts that were wrong.", "basis")
 _EXPORT_ERRORS = _family("export_errors_total", MetricType.COUNTER, "Exports that were of no use.", "kind")
+_UNREADABLE = _family(
+    "unreadable_objects_total", MetricType.COUNTER, "Objects of the API server that cannot be read.", "path"
+)
 
 
 class ExtenderMetrics:
@@ -75,11 +78,11 @@ class ExtenderMetrics:
         self,
         cluster: TrackedCluster,
         ledger: VerdictLedger,
-        export_errors: Mapping[str, int],
+        errors: tuple[Mapping[str, int], Mapping[str, int]],
         *,
         now_s: float,
     ) -> str:
-        """All metrics: the calls so far, the nodes as they are, and what became of bound pods."""
+        """All metrics: the calls so far, the nodes as they are, and what became of bound pods; useless exports and objects."""
         histograms = [
             MetricHistogram((verb,), _BOUNDS, tuple(buckets.counts), buckets.total)
             for verb, buckets in sorted(self.durations.items())
@@ -104,7 +107,8 @@ class ExtenderMetrics:
                     _samples({(basis, outcome): n for (outcome, basis), n in ledger.counts.items()}),
                 ),
                 family_text(_WRONG, _samples(wrong)),
-                family_text(_EXPORT_ERRORS, _samples(export_errors)),
+                family_text(_EXPORT_ERRORS, _samples(errors[0])),
+                family_text(_UNREADABLE, _samples(errors[1])),
             )
         )
 

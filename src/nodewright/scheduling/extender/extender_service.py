@@ -253,7 +253,8 @@ class ExtenderService:
     def metrics_text(self) -> str:
         """All metrics in the Prometheus text format."""
         now_s = self._clock.monotonic_s()
-        return self.metrics.text(self.cluster, self.feed.ledger, self.export_errors, now_s=now_s)
+        errors = self.export_errors, {each.path: each.unreadable for each in self.feed.reflectors}
+        return self.metrics.text(self.cluster, self.feed.ledger, errors, now_s=now_s)
 
     @property
     def not_ready_reason(self) -> str:

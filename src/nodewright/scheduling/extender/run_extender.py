@@ -106,6 +106,8 @@ async def open_process(stack: AsyncExitStack, options: ExtenderOptions, clock: C
     followers = await stack.enter_async_context(ExportFollowers(export_access(options), cluster, clock))
     followers.log = print_log_line
     feed = ClusterFeed(api, cluster, clock)
+    for reflector in feed.reflectors:
+        reflector.record_event = log_event
     return ExtenderProcess(options, api, followers, feed, clock)
 
 
@@ -120,10 +122,8 @@ def export_access(options: ExtenderOptions) -> PeerAccess:
 
 
 def token_warning(options: ExtenderOptions) -> str:
-    """What is not safe about the token for exporters; empty: nothing."""
-    if options.export_token_file is None or options.export_ca_file is not None:
-        return ""
-    return "warning: without --export-ca-file any node can read the token of --export-token-file"
+    """What is not safe about the connections to exporters; empty: nothing."""
+    return export_access(options).warning("exporters", "--export-ca-file")
 
 
 async def open_api(stack: AsyncExitStack, options: ExtenderOptions) -> ApiClient:

@@ -15,7 +15,7 @@ from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_
 from nodewright.agent.member.pod_informer import PodInformer
 from nodewright.agent.member.service_account_tokens import _issued
 from nodewright.agent.rules.value_sources import TokenSpec
-from nodewright.cluster.client import api_client, list_watch
+from nodewright.cluster.client import api_client, cluster_api, list_watch
 from nodewright.cluster.client.access import AccessOptions, ClusterAccess, PEMSource
 from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.client.cluster_api import ApiError
@@ -56,10 +56,18 @@ def test_an_answer_that_is_nested_very_deeply_is_an_error(server: FakeApiServer,
     assert isinstance(error(access_to(server)), ApiError)
 
 
-def test_a_list_whose_pages_go_round_in_circles_is_an_error(server: FakeApiServer) -> None:
-    page = {"kind": "NodeList", "items": [], "metadata": {"continue": "again"}}
-    server.canned[NODES] += [CannedAnswer(200, msgspec.json.encode(page))] * 9
+@pytest.mark.parametrize("tokens", [["again"] * 18, [str(number) for number in range(18)]])
+def test_a_list_whose_pages_do_not_end_is_an_error(
+    server: FakeApiServer, tokens: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_api, "MAX_PAGES", 6)
+    for token in tokens:
+        page = {"kind": "NodeList", "items": [], "metadata": {"continue": token}}
+        server.canned[NODES].append(CannedAnswer(200, msgspec.json.encode(page)))
     assert "the list has no end" in str(error(access_to(server)))
+    monkeypatch.setattr(cluster_api, "MAX_LIST_BYTES", 100)
+    assert "the list has no end" in str(error(access_to(server)))
+    assert len(server.requests) <= 8
 
     async def followed(client: ApiClient) -> None:
         async with ApiClient(client.access) as api:

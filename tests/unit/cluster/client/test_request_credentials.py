@@ -223,6 +223,12 @@ def test_a_plugin_that_never_ends_is_ended(plugin: Callable[..., ExecPlugin], tm
         assert not Path(f"/proc/{counter.read_text('utf-8')}").exists()
 
 
+def test_the_output_of_a_plugin_is_bounded(plugin: Callable[..., ExecPlugin]) -> None:
+    made = plugin("while True: sys.stdout.write('x' * 65536)")
+    with pytest.raises(HostError, match=r"run the credential plugin .*: it prints more than 1048576 bytes"):
+        asyncio.run(run_plugin(made, 60))
+
+
 # ---------------------------------------------------------------- with a server
 
 
