@@ -228,7 +228,12 @@ def _other_lines(fleet: list[bytes]) -> Iterable[tuple[str, tuple[bytes, ...]]]:
 def objects() -> tuple[bytes, ...]:
     """Objects: full ones, a cluster, examples."""
     kinds = (*KINDS, "Node", "PodDisruptionBudget")
-    examples = [*_files("manifests/*"), *_files("quota/**/*.yaml"), *_files("fleet/*.yaml"), *_files("failed/*.yaml")]
+    examples = [
+        *_files("manifests/*"),
+        *_files("quota/**/*.yaml"),
+        *_files("fleet/*.yaml"),
+        *_files("failed/*.yaml"),
+    ]
     return (POD, cluster(), cluster(), cluster(), *(_written(full_object(kind)) for kind in kinds), *examples)
 
 
@@ -252,8 +257,18 @@ def cluster() -> bytes:
     del waiting["spec"]["nodeName"]
     debugged = json.loads(json.dumps(pod))
     debugged["metadata"]["name"] = "debugged"
-    debugged["spec"]["ephemeralContainers"] = [{"name": "debugger", "image": "a", "targetContainerName": "main"}]
-    kinds = ("Node", "PodDisruptionBudget", "ResourceQuota", "LimitRange", "Service", "PersistentVolumeClaim", "Deployment")
+    debugged["spec"]["ephemeralContainers"] = [
+        {"name": "debugger", "image": "a", "targetContainerName": "main"}
+    ]
+    kinds = (
+        "Node",
+        "PodDisruptionBudget",
+        "ResourceQuota",
+        "LimitRange",
+        "Service",
+        "PersistentVolumeClaim",
+        "Deployment",
+    )
     items = [*map(full_object, kinds), pod, ended, waiting, debugged]
     return _written({"apiVersion": "v1", "kind": "List", "items": items})
 
@@ -261,7 +276,11 @@ def cluster() -> bytes:
 @cache
 def journal() -> bytes:
     """A journal of a replay."""
-    with tempfile.TemporaryDirectory() as directory, contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         path = Path(directory, "journal.yaml")
         run(["replay", str(ROOT / _E / "scenarios/pressure.yaml"), "--journal", str(path), "-oname"])
         return path.read_bytes()
@@ -269,7 +288,11 @@ def journal() -> bytes:
 
 @cache
 def _baseline() -> bytes:
-    with tempfile.TemporaryDirectory() as directory, contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         path = Path(directory, "baseline.json")
         run(["lint", "-f", str(ROOT / _E / "lint/shop.yaml"), "--write-baseline", str(path), "--quiet"])
         return path.read_bytes() if path.exists() else b"{}"
@@ -281,7 +304,7 @@ def _vectors() -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
     samples = list[bytes]()
     for path in sorted((ROOT / "tests/conformance/vectors").glob("*.jsonl.gz")):
         with gzip.open(path) as lines:
-            samples += [line for line in itertools.islice(lines, 3) if len(line) < 20_000]  # noqa: PLR2004 - quick
+            samples += [line for line in itertools.islice(lines, 3) if len(line) < 20_000]
     machines = json.loads((ROOT / "src/nodewright/documents/profiles/data/machines.json").read_bytes())
     return tuple(samples), (json.dumps(machines).encode()[:200_000],)
 

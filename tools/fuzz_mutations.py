@@ -188,7 +188,9 @@ def _with_odd_cells(sample: bytes, chance: random.Random) -> bytes:
                 row[chance.randrange(len(row))] = chance.choice(TOKENS)
             case _:
                 value = chance.choice(ODD_VALUES)
-                row[chance.randrange(len(row))] = (value if isinstance(value, str) else json.dumps(value)).encode()
+                row[chance.randrange(len(row))] = (
+                    value if isinstance(value, str) else json.dumps(value)
+                ).encode()
     return b"\n".join(b",".join(row) for row in rows)
 
 
@@ -265,7 +267,9 @@ def _holder(value: Any, path: tuple[Any, ...]) -> Any:
             value = value[key]
         except (KeyError, IndexError, TypeError):
             return None
-    is_there = path[-1] in value if isinstance(value, dict) else isinstance(value, list) and path[-1] < len(value)
+    is_there = (
+        path[-1] in value if isinstance(value, dict) else isinstance(value, list) and path[-1] < len(value)
+    )
     return value if is_there else None
 
 

@@ -16,7 +16,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
-    def do_GET(self) -> None:  # noqa: N802 - as the library calls it
+    def do_GET(self) -> None:
         """Answers."""
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         body = answer(AnsweringServer.content, urlsplit(self.path).path)
@@ -41,7 +41,7 @@ class _Handler(BaseHTTPRequestHandler):
 def answer(content: bytes, path: str) -> bytes | None:
     """The body for the path; None: there is no such object."""
     words = path.strip("/").split("/")
-    if words[-1] in ("api", "apis", "v1") or len(words) <= 3 and words[0] == "apis":  # noqa: PLR2004 - a group and version
+    if words[-1] in ("api", "apis", "v1") or (len(words) <= 3 and words[0] == "apis"):
         return None
     try:
         document = json.loads(content)
@@ -56,8 +56,12 @@ def answer(content: bytes, path: str) -> bytes | None:
         return json.dumps(plurals[words[-2]][0]).encode()
     named = plurals.get(words[-1], [])
     if words[-1] == "configz":
-        return json.dumps({"kubeletconfig": {"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "1"}}}).encode()
-    return json.dumps({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": named}).encode()
+        return json.dumps(
+            {"kubeletconfig": {"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "1"}}}
+        ).encode()
+    return json.dumps(
+        {"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": named}
+    ).encode()
 
 
 class AnsweringServer:

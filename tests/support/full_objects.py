@@ -116,7 +116,7 @@ def field_table() -> Mapping[str, tuple[Field, ...]]:
         name, _, members = line.partition(":")
         words = [word.split() for word in members.split(",")]
         table[name] = tuple(
-            Field(parts[0], parts[1].rstrip("!")) if len(parts) == 2 else Field(parts[0], "")  # noqa: PLR2004 - name, type
+            Field(parts[0], parts[1].rstrip("!")) if len(parts) == 2 else Field(parts[0], "")
             for parts in words
             if parts and parts[0] != "..."
         )
@@ -243,7 +243,10 @@ def full_object(kind: str) -> dict[str, Any]:
         value["spec"] = _never_restarted(value["spec"])
     if kind == "CronJob":
         template = value["spec"]["jobTemplate"]
-        value["spec"] = {**value["spec"], "jobTemplate": {**template, "spec": _never_restarted(template["spec"])}}
+        value["spec"] = {
+            **value["spec"],
+            "jobTemplate": {**template, "spec": _never_restarted(template["spec"])},
+        }
     return value
 
 
@@ -264,12 +267,23 @@ def live_pod() -> dict[str, Any]:
 
 def _container_status(status: dict[str, Any], name: str) -> dict[str, Any]:
     ended = full_value("ContainerStateTerminated") | {"reason": "OOMKilled", "exitCode": 137, "signal": 9}
-    return {**status, "name": name, "state": {"running": {"startedAt": _TIME}}, "lastState": {"terminated": ended}}
+    return {
+        **status,
+        "name": name,
+        "state": {"running": {"startedAt": _TIME}},
+        "lastState": {"terminated": ended},
+    }
 
 
 def node() -> dict[str, Any]:
     """A Node with all that a kubelet reports."""
-    amounts = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110", "hugepages-2Mi": "0"}
+    amounts = {
+        "cpu": "16",
+        "memory": "64Gi",
+        "ephemeral-storage": "100Gi",
+        "pods": "110",
+        "hugepages-2Mi": "0",
+    }
     return {
         "apiVersion": "v1",
         "kind": "Node",
