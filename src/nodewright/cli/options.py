@@ -360,12 +360,19 @@ def _plain(_context: click.Context, _option: click.Parameter, name: str | None) 
     return name
 
 
+def _namespace(_context: click.Context, _option: click.Parameter, namespace: str) -> str:
+    if not namespace.isprintable():
+        raise click.BadParameter(f"{namespace!r} cannot be a namespace")
+    return namespace
+
+
 namespace_option = click.option(
     "-n",
     "--namespace",
     envvar="NODEWRIGHT_NAMESPACE",
     default="default",
     show_default=True,
+    callback=_namespace,
     help="Namespace of objects that specify none.",
 )
 strict_option = click.option(
