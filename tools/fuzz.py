@@ -26,7 +26,7 @@ from pathlib import Path
 
 from nodewright.cli.app import run
 from nodewright.documents.files.process_tuning import COMMAND_THRESHOLDS
-from nodewright.documents.output.terminal import ERROR, USAGE
+from nodewright.documents.output import terminal
 from nodewright.documents.profiles.catalogue import recorded_machines
 from nodewright.model.errors import HostError, InputError
 from nodewright.model.values.idset import CPUSet, IdSetError
@@ -327,10 +327,10 @@ def _check_answer(words: Sequence[str], code: int, printed: str, messages: str) 
         raise ValueError(f"exit code {code}")
     if "Traceback (most recent call last)" in messages:
         raise ValueError(f"a traceback is printed: {messages.splitlines()[-1]}")
-    if code in (ERROR, USAGE) and not printed.strip() and not messages.strip():
+    if code in (terminal.ERROR, terminal.USAGE) and not printed.strip() and not messages.strip():
         raise ValueError(f"exit code {code} without a message")
     is_json = words[-1] == "-ojson" or words[-2:] == ["-o", "json"]
-    if is_json and code not in (ERROR, USAGE) and printed.strip():
+    if is_json and code not in (terminal.ERROR, terminal.USAGE) and printed.strip():
         json.loads(printed, parse_constant=_refuse_constant)
 
 
