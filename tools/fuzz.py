@@ -32,7 +32,7 @@ from nodewright.model.errors import HostError, InputError
 from nodewright.model.values.idset import CPUSet, IdSetError
 from nodewright.model.values.quantity import Quantity, QuantityError
 from tools.agent_figures import Totals, Trial
-from tools.fuzz_commands import command_targets, kubeconfig
+from tools.fuzz_commands import cluster, command_targets, kubeconfig
 from tools.fuzz_mutations import damaged, smaller
 from tools.fuzz_server import AnsweringServer, server_of_process
 from tools.fuzz_targets import CONFIGURATION, LSCPU, POD, PROFILE, USAGE, cluster_targets, file_targets
@@ -161,15 +161,20 @@ def _tried(target: Target, content: bytes) -> str:
     return f"took {took_s:.1f} s" if took_s > SLOW_S else ""
 
 
+def _kind(trouble: str) -> str:
+    """The exception and its place, without its text."""
+    return trouble.partition(": ")[0]
+
+
 def _minimal(finding: Finding) -> bytes:
     """Less input with the same kind of finding, in the same place."""
-    kind = finding.trouble.partition(": ")[0]
+    kind = _kind(finding.trouble)
 
     def still_fails(content: bytes) -> bool:
         # Which of the alternatives of a line is taken depends on the content.
         line = chosen_line(targets()[finding.target].line, finding.content)
         other = _tried(Target(reader_of(line), ()) if line else targets()[finding.target], content)
-        return other.partition(": ")[0] == kind
+        return _kind(other) == kind
 
     if not finding.trouble.partition(" ")[0].endswith("Error") or "TimeoutError" in kind:
         return finding.content
@@ -220,8 +225,8 @@ def _tried_inputs(name: str, seed: int, seconds: float, count: int) -> Trial:
     end_s, number = time.monotonic() + seconds, 0
     for number, content in enumerate(inputs(name, seed), 1):
         finding = tried(name, number, content)
-        if finding and finding.trouble not in findings:
-            findings.add(finding.trouble)
+        if finding and _kind(finding.trouble) not in findings:
+            findings.add(_kind(finding.trouble))
             line = chosen_line(targets()[name].line, content)
             print(f"{name}, seed {seed}, input {number}: {finding.trouble}\n  {line}", flush=True)
             print(f"  {_minimal(finding)[:2000]!r}", flush=True)
@@ -371,7 +376,7 @@ def _argument(word: str, content: bytes, other: bytes) -> str:
 
 def _server_argument(word: str, content: bytes) -> str:
     server = server_of_process(os.getpid(), _directory())
-    AnsweringServer.content = content
+    AnsweringServer.content = cluster() if word == "SOCKET" else content
     if word == "SOCKET":
         return str(server.socket)
     path = _directory() / "kubeconfig"

@@ -1,7 +1,7 @@
 """All commands with all their options of output and good input for each: `tools.fuzz` damages it.
 
 A line is a command line. FILE, TABLE and TREE stand for the damaged input as in `tools.fuzz`; WORD is its text, KUBE a
-kubeconfig and SOCKET an agent, whose answers are made of it. Of words with `|` one is taken, which the input chooses.
+kubeconfig of a server whose answers are made of it, and SOCKET an agent's. Of words with `|` one is taken, which the input chooses.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ _NONE = "256.0.0.1:1"
 
 MANIFESTS = (
     f"requests --node vm-4 -f FILE |--explain {_ALL}",
-    f"admit --node vm-4|--shape=1x2x8x2|--node={_E}/resize/node.yaml -f FILE |--replicas|--resize {_ALL}|-ogithub",
+    f"admit --node=vm-4|--shape=1x2x8x2|--node={_E}/resize/node.yaml -f FILE |--replicas|--resize {_ALL}|-ogithub",
     "explain |--node=vm-4|--shape=2x1x8x2 -f FILE |--replicas |-ojson|-oyaml|-owide",
     "explain --node vm-4 --pod FILE |-ojson|-oyaml|-owide",
     f"preempt --node {_E}/preemption/node.yaml -f FILE |--optimal|--exact {_ALL}",
@@ -78,16 +78,20 @@ CLUSTER = (
     f"upgrade --kubeconfig KUBE --nodes nodes --from 1.33 {_TWO}",
     "fleet run --kubeconfig KUBE |-ojson|-oyaml|-owide",
     "fleet capacity|minimise --kubeconfig KUBE |-ojson|-oyaml",
-    "run -f examples/agent/web.yaml --socket SOCKET",
-    f"get pods|node|events --socket SOCKET -A {_ALL}",
-    f"describe pod|node --socket SOCKET {_TWO}",
-    f"describe pod web -n shop --socket SOCKET {_TWO}",
-    f"top pods|node --socket SOCKET |--containers {_TWO}",
-    "logs web -n shop --socket SOCKET |--timestamps|--tail=1",
-    "delete pod web -n shop --no-wait --socket SOCKET",
-    f"node export --socket SOCKET --nrt|--node-name=x {_TWO}",
 )  # fmt: skip
-"""Commands on what an API server or an agent answers."""
+"""Commands on what an API server answers."""
+AGENT = (
+    "run -f examples/agent/web.yaml --socket SOCKET -n WORD",
+    f"get pods|node|events --socket SOCKET |-A|--namespace=WORD {_ALL}",
+    f"get pods|node --socket SOCKET WORD {_ALL}",
+    f"describe pod|node --socket SOCKET |--namespace=WORD {_TWO}",
+    f"describe pod WORD -n shop --socket SOCKET {_TWO}",
+    f"top pods|node --socket SOCKET |--containers|--namespace=WORD {_TWO}",
+    "logs WORD -n shop --socket SOCKET |--timestamps|--tail=WORD|--since=WORD",
+    "delete pod WORD -n shop --no-wait --socket SOCKET",
+    f"node export --socket SOCKET --nrt|--node-name=WORD {_TWO}",
+)
+"""Commands that talk to an agent, whose answers are trusted; the words are not."""
 
 NODES = (
     f"node show --node FILE |--ascii {_TWO}",
@@ -183,6 +187,7 @@ def command_targets() -> Mapping[str, tuple[bytes, ...]]:
             for state in _STATES
         ),
         ((line, tuple(text.encode() for text in texts)) for line, texts in _TEXTS.items()),
+        ((line, (b"web", b"shop", b"worker-3", b"5m")) for line in AGENT),
         _other_lines(fleet),
     )  # fmt: skip
     return dict(lines)
@@ -234,7 +239,8 @@ def objects() -> tuple[bytes, ...]:
         *_files("fleet/*.yaml"),
         *_files("failed/*.yaml"),
     ]
-    return (POD, cluster(), cluster(), cluster(), *(_written(full_object(kind)) for kind in kinds), *examples)
+    often = 8 * (POD, cluster(), _written(full_object("Pod")), _written(full_object("PodDisruptionBudget")))
+    return (*often, *(_written(full_object(kind)) for kind in kinds), *examples)
 
 
 @cache
@@ -243,7 +249,7 @@ def cluster() -> bytes:
     pod: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web"}},
+        "metadata": {"name": "web", "namespace": "shop", "uid": "1", "labels": {"app": "web"}},
         "spec": {
             "nodeName": "worker-3",
             "containers": [{"name": "main", "image": "a", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}],

@@ -54,6 +54,8 @@ def answer(content: bytes, path: str) -> bytes | None:
         plurals.setdefault(plural, []).append(item)
     if len(words) > 1 and words[-2] in plurals and words[-1] != "namespaces":
         return json.dumps(plurals[words[-2]][0]).encode()
+    if words[-1] in ("usage", "why", "log", "profile"):
+        return None  # of an agent alone
     named = plurals.get(words[-1], [])
     if words[-1] == "configz":
         return json.dumps(

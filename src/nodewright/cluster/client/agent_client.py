@@ -86,12 +86,12 @@ class AgentClient:
     ) -> tuple["_Connection", http.client.HTTPResponse]:
         """The response to a request, if it is a success."""
         connection = _Connection(self.path, self._timeout_s)
-        target = "/" + "/".join(quote(part, safe="/") for part in route)
+        target = "/" + "/".join(quote(part, safe="/", errors="surrogateescape") for part in route)
         parameters = {
             key: _text(value) for key, value in query.items() if value is not None and value is not False
         }
         if parameters:
-            target += "?" + urlencode(parameters)
+            target += "?" + urlencode(parameters, errors="surrogateescape")
         try:
             connection.request(method, target, None if body is None else json.dumps(body))
             response = connection.getresponse()
