@@ -129,6 +129,12 @@ CONFIGURATIONS = (
     f"export --once --node-name a --pod-resources none --kubelet-root {_W3}/kubelet --kubelet-config FILE",
     "agent --dry-run --node vm-4 --config FILE",
 )  # fmt: skip
+_FRACTIONS = b"""apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cpuManagerPolicy: static
+kubeReserved: {cpu: 250m, memory: 1Gi}
+systemReserved: {cpu: 500m}
+"""
 _TREE = f"TREE:{_W3}/kubelet"
 STATES = (
     f"rehearse --node {_E}/rehearsal/worker-3.yaml --kubelet-root {_TREE}:STATE {_ALL}",
@@ -180,7 +186,7 @@ def command_targets() -> Mapping[str, tuple[bytes, ...]]:
     lines = itertools.chain(
         ((line, objects()) for line in (*MANIFESTS, *CLUSTER)),
         ((line, (PROFILE, *_files("nodes/*.yaml"), *_files("numa/*node.yaml"), *_files("rehearsal/*.yaml"))) for line in NODES),
-        ((line, (CONFIGURATION, *_files("kubelet/*.yaml"), *_files("worker-3/configz.json"))) for line in CONFIGURATIONS),
+        ((line, (CONFIGURATION, _FRACTIONS, *_files("kubelet/*.yaml"), *_files("worker-3/configz.json"))) for line in CONFIGURATIONS),
         (
             (line.replace("STATE", state), _files(f"worker-3/kubelet/{state}") or _files("worker-3/kubelet/allocated_pods_state"))
             for line in STATES
@@ -202,6 +208,9 @@ def _other_lines(fleet: list[bytes]) -> Iterable[tuple[str, tuple[bytes, ...]]]:
     used = ((ROOT / _E / "eviction/summary.json").read_bytes(), USAGE)
     return {
         f"node capture {_CAPTURE} --node-object FILE {_TWO}": (_written(full_object("Node")), *_files("worker-3/node.json")),
+        f"node capture --configz {_W3}/configz.json --node-object FILE {_TWO}": (
+            _written(full_object("Node")), *_files("worker-3/node.json"),
+        ),
         f"node capture {_CAPTURE} --nrt FILE {_TWO}": _files("worker-3/topology.yaml"),
         f"fleet run --nodes TABLE {_PODS} {table}": (nodes,),
         f"fleet run {_NODES} --pods TABLE {table}": (pods,),

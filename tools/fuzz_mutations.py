@@ -102,6 +102,8 @@ def _places_below(value: Any, type_name: str) -> Iterator[_Place]:
     if type_name.startswith(("[", "{")):
         inner = type_name[1:-1]
         members = value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
+        if isinstance(value, dict):
+            yield from (_Place(value, Field(key, inner)) for key in value)
         for member in members:
             yield from _places_below(member, inner)
         return

@@ -13,6 +13,18 @@ _SCALARS: Mapping[str, Any] = {
     "condition": "MemoryPressure",
 }  # fmt: skip
 
+_MORE_TYPES = """
+PodDisruptionBudget: apiVersion str, kind str, metadata ObjectMeta, spec PodDisruptionBudgetSpec
+PodDisruptionBudgetSpec: minAvailable intstr, maxUnavailable intstr, selector LabelSelector
+Node: apiVersion str, kind str, metadata ObjectMeta, spec NodeSpec, status NodeStatus
+NodeSpec: podCIDR str, unschedulable bool, taints [Taint]
+NodeStatus: capacity {quantity}, allocatable {quantity}, conditions [PodCondition], nodeInfo {str}
+KubeletConfiguration: apiVersion str, kind str, kubeReserved {quantity}, systemReserved {quantity}, evictionHard {str},
+  evictionSoft {str}, evictionMinimumReclaim {str}, reservedSystemCPUs str, cpuManagerPolicy str, maxPods int32,
+  topologyManagerPolicy str, topologyManagerScope str, cpuManagerPolicyOptions {str}, featureGates {bool}
+"""
+"""Parts of objects that the package reads without a table, in the notation of the tables."""
+
 ALTERNATIVES: Mapping[str, tuple[str, ...]] = {
     "Volume": ("name",),
     "VolumeProjection": (),
@@ -109,7 +121,7 @@ class Field(NamedTuple):
 @cache
 def field_table() -> Mapping[str, tuple[Field, ...]]:
     """The fields of each type of both tables."""
-    text = "\n".join(path.read_text("utf-8") for path in sorted(_TABLES.glob("*.txt")))
+    text = "\n".join([*(path.read_text("utf-8") for path in sorted(_TABLES.glob("*.txt"))), _MORE_TYPES])
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     table = dict[str, tuple[Field, ...]]()
     for line in re.split(r"\n(?=\S)", "\n".join(lines)):
@@ -212,7 +224,7 @@ KINDS = tuple(
     name
     for name, fields in field_table().items()
     if Field("metadata", "ObjectMeta") in fields and Field("kind", "str") in fields
-    and name not in ("AnyObject", "NodeProfile", "Scenario", "NodeUsage", "UsageForecast")
+    and name not in ("AnyObject", "NodeProfile", "Scenario", "NodeUsage", "UsageForecast", "Node", "PodDisruptionBudget")
 )  # fmt: skip
 """Kinds of objects of Kubernetes in the field tables."""
 
