@@ -37,10 +37,37 @@ def damaged(samples: tuple[bytes, ...], chance: random.Random) -> bytes:
             copies = json.loads(json.dumps(kept))
             for _ in range(chance.choice((1, 1, 1, 2, 4))):
                 _damage(copies, chance)
+            if chance.random() < 0.3:
+                return _in_blocks(copies)
             return b"\n---\n".join(json.dumps(document).encode() for document in copies)
         if b"," in sample and b"\n" in sample.strip():
             return _with_odd_cells(sample, chance)
     return _with_damaged_bytes(sample, samples, chance)
+
+
+def _in_blocks(documents: list[Any]) -> bytes:
+    """The objects as YAML documents, as in a file of manifests; alike ones differ in few lines."""
+    items = [item for _, item in _objects(documents)] or documents
+    return b"---\n".join("".join(_block_lines(item)).encode("utf-8", "surrogatepass") for item in items)
+
+
+def _block_lines(item: Any) -> Iterator[str]:
+    if not isinstance(item, dict):
+        yield f"{json.dumps(item)}\n"
+        return
+    for key, value in item.items():
+        if isinstance(value, dict) and value:
+            yield f"{json.dumps(key) if not key.isalnum() else key}:\n"
+            yield from (
+                f"  {json.dumps(name) if not name.isalnum() else name}: {_scalar(below)}\n"
+                for name, below in value.items()
+            )
+        else:
+            yield f"{json.dumps(key) if not key.isalnum() else key}: {_scalar(value)}\n"
+
+
+def _scalar(value: Any) -> str:
+    return value if isinstance(value, str) and value.isalpha() and value.isascii() else json.dumps(value)
 
 
 def _damage(documents: list[Any], chance: random.Random) -> None:
@@ -74,7 +101,7 @@ def _add_alike_objects(holder: list[Any], item: dict[str, Any], chance: random.R
     for number in range(chance.choice((1, 2, 3))):
         copy = json.loads(json.dumps(item))
         if isinstance(copy.get("metadata"), dict):
-            copy["metadata"]["name"] = f"alike-{number}"
+            copy["metadata"]["name"] = f"alike{'abc'[number]}"
         if copy["kind"] == "Pod" and chance.random() < 0.8:
             status = copy.setdefault("status", {})
             if isinstance(status, dict):
