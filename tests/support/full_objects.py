@@ -166,7 +166,7 @@ def _items(type_name: str, field: str) -> Iterator[Any]:
     common = ALTERNATIVES.get(type_name)
     if common is None:
         item = full_value(type_name)
-        if field in _CONTAINER_NAMES and isinstance(item, dict):
+        if field in _CONTAINER_NAMES and type_name in ("Container", "EphemeralContainer"):
             item = _container(item, field)
         yield item
         return
