@@ -18,21 +18,23 @@ import sys
 import tempfile
 import time
 import traceback
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from nodewright.cli.app import run
 from nodewright.documents.files.process_tuning import COMMAND_THRESHOLDS
-from nodewright.documents.formats.documents import parse_documents
-from nodewright.documents.output.terminal import ERROR
+from nodewright.documents.output import terminal
 from nodewright.documents.profiles.catalogue import recorded_machines
 from nodewright.model.errors import HostError, InputError
 from nodewright.model.values.idset import CPUSet, IdSetError
 from nodewright.model.values.quantity import Quantity, QuantityError
 from tools.agent_figures import Totals, Trial
+from tools.fuzz_commands import cluster, command_targets, kubeconfig
+from tools.fuzz_mutations import damaged, smaller
+from tools.fuzz_server import AnsweringServer, server_of_process
 from tools.fuzz_targets import CONFIGURATION, LSCPU, POD, PROFILE, USAGE, cluster_targets, file_targets
 from tools.source import ROOT
 
@@ -40,19 +42,6 @@ SLOW_S = 20.0
 """CPU time of one input."""
 MORE_BYTES = 1 << 30
 """What an input may need beside what the process has already."""
-
-TOKENS = (
-    b"[", b"{", b"]", b"}", b"&a ", b"*a", b"<<: ", b"- ", b": ", b"? ", b"---\n", b"...\n", b"!!python/name:os ",
-    b"!!binary ", b"!!set ", b"| \n", b">\n", b'"', b"'", b"#", b"%", b"\t", b"\x00", b"\xff", b"\xef\xbb\xbf",
-    b"\xed\xa0\x80", b"\r", b"\n  ", b"1e999", b"-1", b"0x1F", b"0o17", b"1_000", b".inf", b".nan", b"null", b"~",
-    b"yes", b"1GB2", b"9" * 40, b"2026-01-01", b"22:22", b"\\u0000", b"[" * 300, b"[" * 3000, b"{a: " * 200, b"a: &a [*a]\n",
-)  # fmt: skip
-
-ODD_VALUES: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, -(2**63) - 1, 10**30, 0.5, 1e300, "", " ", "0", "-1", "1GB2",
-    "1e30", "9Ei", "100m", "0.1n", "NaN", "0-3", "3-0", "a/b/c", "../x", "x" * 300, "\u0000", "\ud7ff", "default",
-    "Always", "cpu", "hugepages-2Mi", "hugepages-0", "static", "9" * 4400, "v1." + "9" * 4400, "9" * 4400 + "%", [], [None], [[]], {}, {"": ""}, {"cpu": None}, {"cpu": "1"}, [1, "a"],
-)  # fmt: skip
 
 Reader = Callable[[bytes], object]
 
@@ -64,6 +53,8 @@ class Target:
     read: Reader
     samples: tuple[bytes, ...]
     refusals: tuple[type[Exception], ...] = ()
+    line: str = ""
+    """The command line, if it is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +74,11 @@ def targets() -> Mapping[str, Target]:
     pods, profiles = (POD, *_files("examples/**/*.yaml")), (PROFILE, *_files("examples/nodes/*.yaml"))
     machine = json.dumps(recorded_machines()["1s-2n-4c-smt2"]).encode()
     return {
-        **{name: Target(reader_of(line), samples) for name, (line, samples) in file_targets().items()},
+        **{
+            name: Target(reader_of(line), samples, line=line)
+            for name, (line, samples) in file_targets().items()
+        },
+        **{line: Target(reader_of(line), samples, line=line) for line, samples in command_targets().items()},
         **{
             name: Target(read, samples, (InputError, HostError))
             for name, (read, samples) in cluster_targets().items()
@@ -129,80 +124,6 @@ def targets() -> Mapping[str, Target]:
     }
 
 
-def damaged(samples: tuple[bytes, ...], chance: random.Random) -> bytes:
-    """A sample with some damage to its bytes or to its values."""
-    sample = chance.choice(samples)
-    if chance.random() < 0.7:
-        documents = _documents(sample)
-        if documents and isinstance(documents[0], dict | list):
-            document = json.loads(json.dumps(chance.choice(documents)))
-            for _ in range(chance.choice((1, 1, 1, 2, 4))):
-                values = (*ODD_VALUES, *(_some_value(document, chance) for _ in range(10)))
-                _change_a_value(document, values, chance)
-            return json.dumps(document).encode()
-    return _with_damaged_bytes(sample, samples, chance)
-
-
-def _some_value(document: Any, chance: random.Random) -> Any:
-    """A value of the document, on any level."""
-    while isinstance(document, dict | list) and document and chance.random() < 0.8:
-        document = chance.choice(list(document.values()) if isinstance(document, dict) else document)
-    return document
-
-
-def _change_a_value(document: Any, values: Sequence[Any], chance: random.Random) -> None:
-    """Go down to some member or item, and remove, replace, repeat or misspell it."""
-    while isinstance(document, dict | list) and document:
-        keys: list[Any] = list(document) if isinstance(document, dict) else list(range(len(document)))
-        key = chance.choice(keys)
-        below = document[key]
-        if isinstance(below, dict | list) and below and chance.random() < 0.85:
-            document = below
-            continue
-        other = json.loads(json.dumps(chance.choice(values)))
-        match chance.randrange(7):
-            case 0:
-                del document[key]
-            case 1 if isinstance(document, dict):
-                document[f"{key}{chance.choice(('s', ' ', '.', '/'))}"] = document.pop(key)
-            case 2 if isinstance(document, list):
-                document.append(below)
-            case 3 if isinstance(document, list):
-                document.extend(document * chance.choice((1, 5, 50)))
-            case _:
-                document[key] = other
-        return
-
-
-def _with_damaged_bytes(sample: bytes, samples: tuple[bytes, ...], chance: random.Random) -> bytes:
-    content = bytearray(sample)
-    for _ in range(chance.choice((1, 1, 2, 3, 8))):
-        at, end = sorted(chance.randrange(len(content) + 1) for _ in range(2))
-        match chance.randrange(6):
-            case 0:
-                content[at:at] = chance.choice(TOKENS)
-            case 1:
-                content[at : min(end, at + 20)] = chance.choice(TOKENS)
-            case 2:
-                del content[at:end]
-            case 3:
-                content[at:at] = content[at:end]
-            case 4:
-                other = chance.choice(samples)
-                content[at:at] = other[chance.randrange(len(other) + 1) :][:200]
-            case _:
-                content[at : at + 1] = bytes([chance.randrange(256)])
-    return bytes(content)
-
-
-@cache
-def _documents(sample: bytes) -> list[Any]:
-    try:
-        return [document.value for document in parse_documents(sample, "sample")]
-    except InputError:
-        return []
-
-
 def _text(content: bytes) -> str:
     return content.decode("utf-8", "surrogateescape")
 
@@ -221,7 +142,11 @@ def inputs(name: str, seed: int) -> Iterator[bytes]:
 
 def tried(name: str, number: int, content: bytes) -> Finding | None:
     """What is wrong with how the target reads the input; None: nothing."""
-    target = targets()[name]
+    trouble = _tried(targets()[name], content)
+    return Finding(name, number, content, trouble) if trouble else None
+
+
+def _tried(target: Target, content: bytes) -> str:
     began_s = time.process_time()
     try:
         with _limited_time():
@@ -231,9 +156,29 @@ def tried(name: str, number: int, content: bytes) -> Finding | None:
     except Exception as error:  # noqa: BLE001 - anything else is what we look for
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(place.filename).name}:{place.lineno}"
-        return Finding(name, number, content, f"{type(error).__name__} at {where}: {error}"[:300])
+        return f"{type(error).__name__} at {where}: {error}"[:300]
     took_s = time.process_time() - began_s
-    return Finding(name, number, content, f"took {took_s:.1f} s") if took_s > SLOW_S else None
+    return f"took {took_s:.1f} s" if took_s > SLOW_S else ""
+
+
+def _kind(trouble: str) -> str:
+    """The exception and its place, without its text."""
+    return trouble.partition(": ")[0]
+
+
+def _minimal(finding: Finding) -> bytes:
+    """Less input with the same kind of finding, in the same place."""
+    kind = _kind(finding.trouble)
+
+    def still_fails(content: bytes) -> bool:
+        # Which of the alternatives of a line is taken depends on the content.
+        line = chosen_line(targets()[finding.target].line, finding.content)
+        other = _tried(Target(reader_of(line), ()) if line else targets()[finding.target], content)
+        return _kind(other) == kind
+
+    if not finding.trouble.partition(" ")[0].endswith("Error") or "TimeoutError" in kind:
+        return finding.content
+    return smaller(finding.content, still_fails)
 
 
 @contextlib.contextmanager
@@ -280,9 +225,11 @@ def _tried_inputs(name: str, seed: int, seconds: float, count: int) -> Trial:
     end_s, number = time.monotonic() + seconds, 0
     for number, content in enumerate(inputs(name, seed), 1):
         finding = tried(name, number, content)
-        if finding and finding.trouble not in findings:
-            findings.add(finding.trouble)
-            print(f"{name}, seed {seed}, input {number}: {finding.trouble}\n  {content[:2000]!r}", flush=True)
+        if finding and _kind(finding.trouble) not in findings:
+            findings.add(_kind(finding.trouble))
+            line = chosen_line(targets()[name].line, content)
+            print(f"{name}, seed {seed}, input {number}: {finding.trouble}\n  {line}", flush=True)
+            print(f"  {_minimal(finding)[:2000]!r}", flush=True)
         if time.monotonic() > end_s or number == count:
             break
     print(f"{name}: {number} inputs, seed {seed}, {len(findings)} findings", flush=True)
@@ -336,22 +283,76 @@ def main(arguments: list[str]) -> int:
     return 1 if failed else 0
 
 
+EXIT_CODES = (0, 1, 2, 3)
+"""What `nodewright.cli.app` documents."""
+
+
 def reader_of(line: str, other: bytes = b"") -> Reader:
     """Runs the command on a file with the content; its output is dropped."""
 
     def read(content: bytes) -> None:
-        arguments = [_argument(word, content, other) for word in line.split()]
-        printed, dropped = io.StringIO(), io.StringIO()
+        words = chosen_line(line, content).split()
+        arguments = [_argument(word, content, other) for word in words]
+        printed, messages = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
         with (
             contextlib.redirect_stdout(printed),
-            contextlib.redirect_stderr(dropped),
+            contextlib.redirect_stderr(messages),
             contextlib.chdir(ROOT),
+            _ending(),
         ):
             code = run(arguments)
-        if line.endswith("-o json") and code != ERROR:
-            json.loads(printed.getvalue(), parse_constant=_refuse_constant)
+        _check_answer(words, code, *(_content(stream) for stream in (printed, messages)))
 
     return read
+
+
+def _content(stream: io.TextIOWrapper) -> str:
+    stream.seek(0)
+    return stream.read()
+
+
+def chosen_line(line: str, content: bytes) -> str:
+    """The line with one of the alternatives of each word, which the content chooses.
+
+    >>> chosen_line("requests |--explain", b"1")
+    'requests --explain'
+    """
+    number = zlib.crc32(content)
+    words = list[str]()
+    for word in line.split():
+        choices = word.split("|")
+        number, index = divmod(number, len(choices))
+        words.append(choices[index])
+    return " ".join(filter(None, words))
+
+
+def _check_answer(words: Sequence[str], code: int, printed: str, messages: str) -> None:
+    """Errors: ValueError for an answer that the documentation does not allow."""
+    if code not in EXIT_CODES:
+        raise ValueError(f"exit code {code}")
+    if "Traceback (most recent call last)" in messages:
+        raise ValueError(f"a traceback is printed: {messages.splitlines()[-1]}")
+    if code in (terminal.ERROR, terminal.USAGE) and not printed.strip() and not messages.strip():
+        raise ValueError(f"exit code {code} without a message")
+    is_json = words[-1] == "-ojson" or words[-2:] == ["-o", "json"]
+    if is_json and code not in (terminal.ERROR, terminal.USAGE) and printed.strip():
+        json.loads(printed, parse_constant=_refuse_constant)
+
+
+@contextlib.contextmanager
+def _ending() -> Iterator[None]:
+    """Within this context, TimeoutError is raised after a while, also of a command that waits."""
+
+    def end(_number: int, _frame: object) -> None:
+        raise TimeoutError("the command does not end")
+
+    previous = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, 3 * SLOW_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
 
 
 def _argument(word: str, content: bytes, other: bytes) -> str:
@@ -361,11 +362,25 @@ def _argument(word: str, content: bytes, other: bytes) -> str:
         tree = _tree(source, file)
         (tree / file).write_bytes(content)
         return str(tree)
+    if "WORD" in word:
+        return word.replace("WORD", _text(content).replace("\0", ""))
+    if word in ("KUBE", "SOCKET"):
+        return _server_argument(word, content)
     name = {"FILE": "in.json", "TABLE": "in.csv", "OTHER": "other.json"}.get(word)
     if name is None:
         return word
     path = _directory() / name
     path.write_bytes(other if word == "OTHER" else content)
+    return str(path)
+
+
+def _server_argument(word: str, content: bytes) -> str:
+    server = server_of_process(os.getpid(), _directory())
+    AnsweringServer.content = cluster() if word == "SOCKET" else content
+    if word == "SOCKET":
+        return str(server.socket)
+    path = _directory() / "kubeconfig"
+    path.write_bytes(kubeconfig(server.url))
     return str(path)
 
 

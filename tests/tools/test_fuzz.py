@@ -4,12 +4,15 @@ from itertools import islice
 import pytest
 
 from tools.fuzz import inputs, targets, tried
+from tools.fuzz_commands import command_targets
 from tools.fuzz_targets import cluster_targets, file_targets
 
 SEED = int(os.environ.get("FAULT_SEED") or 20260101)
 """The seed that `make test` prints, and `make test SEED=` repeats."""
-WHOLE_COMMANDS = {*file_targets(), *cluster_targets()}
+WHOLE_COMMANDS = {*file_targets(), *cluster_targets(), *command_targets()}
 """And whole clusters: they take longer than a parser."""
+SAMPLES = 4
+"""For each of the command lines, which have the same samples; `test_full_objects` tries all."""
 COUNT = int(os.environ.get("FUZZ_INPUTS") or 300)
 
 
@@ -18,7 +21,7 @@ COUNT = int(os.environ.get("FUZZ_INPUTS") or 300)
 def test_readers_take_or_refuse_what_is_damaged(target: str) -> None:
     findings = [
         tried(target, number, content)
-        for number, content in enumerate(islice(inputs(target, SEED), 8 if target in WHOLE_COMMANDS else 50))
+        for number, content in enumerate(islice(inputs(target, SEED), 4 if target in WHOLE_COMMANDS else 50))
     ]
     assert not any(findings), (SEED, [finding for finding in findings if finding])
 
@@ -27,7 +30,7 @@ def test_readers_take_or_refuse_what_is_damaged(target: str) -> None:
 @pytest.mark.parametrize("target", targets())
 def test_readers_take_or_refuse_much_that_is_damaged(target: str) -> None:
     # Whole commands take longer: `make fuzz` tries them for as long as it is told to.
-    contents = islice(inputs(target, SEED + 1), 25 if target in WHOLE_COMMANDS else COUNT)
+    contents = islice(inputs(target, SEED + 1), 8 if target in WHOLE_COMMANDS else COUNT)
     findings = [tried(target, number, content) for number, content in enumerate(contents)]
     assert not any(findings), (SEED + 1, [finding for finding in findings if finding])
 
@@ -35,5 +38,7 @@ def test_readers_take_or_refuse_much_that_is_damaged(target: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("target", targets())
 def test_readers_take_what_is_whole(target: str) -> None:
-    for sample in targets()[target].samples:
+    for sample in islice(
+        dict.fromkeys(targets()[target].samples), SAMPLES if target in command_targets() else None
+    ):
         targets()[target].read(sample)

@@ -337,11 +337,18 @@ def _plain(_context: click.Context, _option: click.Parameter, name: str | None) 
     return name
 
 
+def _namespace(_context: click.Context, _option: click.Parameter, namespace: str) -> str:
+    if not namespace.isprintable():
+        raise click.BadParameter(f"{namespace!r} cannot be a namespace")
+    return namespace
+
+
 namespace_option = option(
     "-n, --namespace TEXT",
     "Namespace of objects that specify none.",
     envvar="NODEWRIGHT_NAMESPACE",
     default="default",
+    callback=_namespace,
 )
 strict_option = option(
     "--strict/--no-strict",

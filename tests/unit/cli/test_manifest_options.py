@@ -226,3 +226,8 @@ def test_one_object_that_a_selector_leaves_out_is_counted_as_one(
 ) -> None:
     assert run(["requests", "-f", ",".join(write(tmp_path, "web", "db")), "-l", "app=web"]) == YES
     assert capsys.readouterr().err == "skipped: 1 object that -l does not select\n"
+
+
+def test_a_namespace_that_is_no_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["requests", "--node", "vm-4", "-f", "examples/agent/web.yaml", "-n", "a\udcff"]) == USAGE
+    assert "cannot be a namespace" in capsys.readouterr().err

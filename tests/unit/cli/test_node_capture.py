@@ -31,6 +31,17 @@ def captured(capsys: Captured, *arguments: str) -> tuple[NodeProfile, str]:
     return profile_from_bytes(printed.out.encode(), "stdout"), printed.err
 
 
+def test_a_node_without_cpus_is_captured_without_a_comparison_of_its_allocatable(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    # Its static policy does not start, so there is no allocatable to compare with.
+    node = json.loads((EXAMPLE / "node.json").read_bytes())
+    del node["status"]["capacity"]["cpu"]
+    (tmp_path / "node.json").write_text(json.dumps(node))
+    _, messages = captured(capsys, *OF_CLUSTER, "--node-object", str(tmp_path / "node.json"))
+    assert "the kubelet sees no CPU; its static CPU policy does not start" in messages
+
+
 def parts(profile: NodeProfile) -> list[str]:
     return [unknown_node_part.part for unknown_node_part in profile.spec.not_judged]
 

@@ -85,13 +85,13 @@ class AgentClient:
         self, method: str, route: tuple[str, ...], query: dict[str, object], body: Any = None
     ) -> tuple["_Connection", http.client.HTTPResponse]:
         """The response to a request, if it is a success."""
+        target = "/" + "/".join((route[0], *map(_quoted_name, route[1:])))
         connection = _Connection(self.path, self._timeout_s)
-        target = "/" + "/".join(quote(part, safe="/") for part in route)
         parameters = {
             key: _text(value) for key, value in query.items() if value is not None and value is not False
         }
         if parameters:
-            target += "?" + urlencode(parameters)
+            target += "?" + urlencode(parameters, errors="surrogateescape")
         try:
             connection.request(method, target, None if body is None else json.dumps(body))
             response = connection.getresponse()
@@ -153,6 +153,13 @@ def _connection_error_text(error: Exception) -> str:
     if isinstance(error, PermissionError):
         return "permission denied: run as root, or as a member of the agent's --socket-group"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _quoted_name(name: str) -> str:
+    """A name in a path. Errors: InputError for one that would lead to another object."""
+    if name in ("", ".", "..") or "/" in name:
+        raise InputError([Fault(value=name, rule="is not a name")])
+    return quote(name, safe="", errors="surrogateescape")
 
 
 def _text(value: object) -> str:

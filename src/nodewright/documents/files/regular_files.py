@@ -6,8 +6,12 @@ A copied directory can hold a FIFO that nobody writes to, a link to a device tha
 import errno
 import io
 import os
+import select
 import stat
+import sys
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+
+from nodewright.model.printable import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,6 +86,33 @@ def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     raise _not_regular(path)
+
+
+PIPE_NOTICE_MS = 5000
+"""After so long without data, users are told which pipe is waited for."""
+
+
+def open_named_file(path: str) -> BinaryIO:
+    """A file that a user names, open for reading: of any kind, also a pipe such as a shell's `<(command)`.
+
+    A pipe is waited for; one line on stderr states which, when nothing has been written for some seconds.
+    Errors: OSError and ValueError as `open`.
+    """
+    if not stat.S_ISFIFO(os.stat(path).st_mode):  # noqa: PTH116 - pathlib takes long to import
+        return open(path, "rb")  # noqa: PTH123 - as above
+    descriptor = os.open(path, os.O_RDONLY | _NEVER_WAITING)
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        if not poll.poll(PIPE_NOTICE_MS):
+            sys.stderr.write(f"{printable(path)}: a named pipe; waiting for its content\n")
+            sys.stderr.flush()
+            poll.poll()
+        os.set_blocking(descriptor, True)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 def _not_regular(path: "str | Path") -> FileRefusedError:

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 from nodewright.documents.files.regular_files import (
     is_directory,
     is_there,
+    open_named_file,
     read_bounded,
     read_regular_file,
 )
@@ -277,7 +278,7 @@ def read_file(path: str, *, max_bytes: int = MAX_YAML_BYTES, is_found: bool = Fa
                 return InputFile(source, _content(response, source, max_bytes))
         if is_found:
             return InputFile(source, _content(io.BytesIO(read_regular_file(path)), source, max_bytes))
-        with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes long to import
+        with open_named_file(path) as file:
             return InputFile(source, _content(file, source, max_bytes))
     except OSError as error:
         rule = f"cannot be read: {error.strerror or getattr(error, 'reason', None) or error}"

@@ -273,7 +273,7 @@ def shape_profile(shape: str, memory_bytes: int | None = None) -> NodeProfile:
     if more or not rule.shape or rule.cpus is not None:
         rule_text = "must be SOCKETSxNUMAxCORESxTHREADS or a name of `nodewright node catalogue`"
         raise InputError([Fault(source=_SHAPE_OPTION, value=shape, rule=rule_text)])
-    profile = catalogue_profile(shape) if shape in catalogue() else _plain_profile(shape)
+    profile = catalogue_profile(rule.shape) if rule.shape in catalogue() else _plain_profile(rule.shape)
     machine = profile.spec.machine_info
     if memory_bytes is None:
         return profile

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from nodewright.documents.formats.decode import type_faults
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.fleet.workload import DisruptionBudget, IntOrPercent
 from nodewright.model.errors import Fault
@@ -92,8 +93,7 @@ def _faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
         if _share(spec[key]) is None:
             rule = "must be a whole number or a percentage, 0 or more"
             yield Fault(path=f"spec.{key}", value=spec[key], rule=rule)
-    if not isinstance(spec.get("selector", {}), dict | None):
-        yield Fault(path="spec.selector", value=spec["selector"], rule="must be a label selector")
+    yield from type_faults({"spec": {"selector": spec.get("selector")}}, "Deployment")
 
 
 def _share(value: Any) -> IntOrPercent | None:

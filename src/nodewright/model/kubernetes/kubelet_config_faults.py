@@ -5,6 +5,8 @@ from enum import StrEnum
 
 import msgspec
 
+from nodewright.model.errors import Fault, InputError
+
 
 class ConfigStage(StrEnum):
     """When the kubelet finds a fault: it stops at the first stage with one."""
@@ -31,9 +33,8 @@ class ConfigFault(msgspec.Struct, frozen=True, kw_only=True):
     """The value of the field; None: not shown."""
 
 
-class KubeletConfigError(ValueError):
+class KubeletConfigError(InputError):
     """A configuration with which the kubelet does not start, with all its faults."""
 
     def __init__(self, faults: Sequence[ConfigFault]) -> None:
-        super().__init__("; ".join(fault.text for fault in faults))
-        self.faults = tuple(faults)
+        super().__init__([Fault(path=fault.path, value=fault.value, rule=fault.text) for fault in faults])

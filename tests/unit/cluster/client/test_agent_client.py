@@ -8,7 +8,7 @@ import pytest
 
 from nodewright.cluster.client import agent_client
 from nodewright.cluster.client.agent_client import AgentClient
-from nodewright.model.errors import HostError
+from nodewright.model.errors import HostError, InputError
 
 
 def test_an_agent_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
@@ -62,3 +62,14 @@ def test_an_answer_without_end_is_an_error(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(HostError, match="more than 1000 bytes"):
             AgentClient(tmp_path / "agent.sock").get("api/v1/nodes")
         server.join()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../secrets/foo"])
+def test_a_name_leads_to_no_other_object(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="is not a name"):
+        AgentClient(tmp_path / "socket").get("api/v1/namespaces", "shop", "pods", name)
+
+
+def test_a_name_of_any_bytes_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(HostError):  # nobody answers
+        AgentClient(tmp_path / "socket").get("api/v1/nodes", "a\udcff", namespace="\udcff")

@@ -1,11 +1,15 @@
 """Files of others are read if they are regular and not too large."""
 
+import io
 import os
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from nodewright.documents.files.regular_files import FileRefusedError, read_regular_file
+from nodewright.documents.files import regular_files
+from nodewright.documents.files.regular_files import FileRefusedError, open_named_file, read_regular_file
 
 
 def test_a_regular_file_is_read_whole(tmp_path: Path) -> None:
@@ -49,3 +53,47 @@ def test_names_that_no_file_can_have_are_system_errors(tmp_path: Path, name: str
     with pytest.raises(OSError, match=r".") as error:
         read_regular_file(f"{tmp_path}/{name}")
     assert error.value.strerror
+
+
+class _WritingStderr(io.StringIO):
+    """Standard error; its first line lets the other side write to the pipe."""
+
+    def __init__(self, pipe: Path) -> None:
+        super().__init__()
+        self.pipe = pipe
+
+    def write(self, text: str) -> int:
+        threading.Thread(target=self.pipe.write_bytes, args=(b"kind: Pod",)).start()
+        return super().write(text)
+
+
+def test_a_named_pipe_is_waited_for_and_after_a_while_a_line_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "pods.json"
+    os.mkfifo(pipe)
+    stderr = _WritingStderr(pipe)
+    monkeypatch.setattr(regular_files, "PIPE_NOTICE_MS", 1)
+    monkeypatch.setattr(sys, "stderr", stderr)
+    with open_named_file(str(pipe)) as file:
+        assert file.read() == b"kind: Pod"
+    assert stderr.getvalue() == f"{pipe}: a named pipe; waiting for its content\n"
+
+
+def test_a_pipe_that_is_closed_without_content_is_empty() -> None:
+    reading, writing = os.pipe()
+    os.close(writing)
+    with open_named_file(f"/dev/fd/{reading}") as file:
+        assert file.read() == b""
+    os.close(reading)
+
+
+def test_a_pipe_is_read_to_its_end_however_late_the_parts_are(tmp_path: Path) -> None:
+    pipe = tmp_path / "pods.json"
+    os.mkfifo(pipe)
+    content = os.urandom(300_000)  # beyond what a pipe holds
+    writer = threading.Thread(target=pipe.write_bytes, args=(content,))
+    writer.start()
+    with open_named_file(str(pipe)) as file:
+        assert file.read() == content
+    writer.join()

@@ -119,6 +119,11 @@ def test_a_shape_is_a_node() -> None:
     assert {node.memory for node in machine.topology} == {64 << 30}
 
 
+def test_blanks_around_a_shape_are_ignored() -> None:
+    assert shape_profile(" vm-4\n") == shape_profile("vm-4")
+    assert shape_profile("\r1x1x4x2") == shape_profile("1x1x4x2")
+
+
 def test_the_default_memory_is_that_of_common_servers() -> None:
     assert shape_profile("1x1x4x2").spec.machine_info.memory_capacity == 32 << 30
     named = shape_profile("xeon-8480-2s").spec.machine_info

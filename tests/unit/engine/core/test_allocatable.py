@@ -117,7 +117,7 @@ def test_reserved_cpus_by_number_replace_both_amounts_of_cpu() -> None:
 def test_reserved_cpus_must_be_there(cpus: str, online: MachineInfo, text: str) -> None:
     with pytest.raises(KubeletConfigError) as refused:
         node_resources(online, 0, KubeletConfiguration(reserved_system_cpus=cpus))
-    assert [fault.text for fault in refused.value.faults] == [text]
+    assert [fault.rule for fault in refused.value.faults] == [text]
 
 
 def test_allocatable_is_never_below_zero_and_the_excess_is_told() -> None:

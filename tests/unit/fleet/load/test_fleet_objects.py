@@ -212,7 +212,15 @@ WRONG = [
         "maxUnavailable: true",
         "spec.maxUnavailable: Invalid value: true: must be a whole number or a percentage",
     ),
-    ("maxUnavailable: 1, selector: web", 'spec.selector: Invalid value: "web": must be a label selector'),
+    ("maxUnavailable: 1, selector: web", 'spec.selector: Invalid value: "web": must be a mapping'),
+    (
+        "maxUnavailable: 1, selector: {matchLabels: 5}",
+        "spec.selector.matchLabels: Invalid value: 5: must be a mapping",
+    ),
+    (
+        "maxUnavailable: 1, selector: {matchExpressions: [{key: a, values: 7}]}",
+        "spec.selector.matchExpressions[0].values: Invalid value: 7: must be a list",
+    ),
 ]
 
 

@@ -64,6 +64,8 @@ CONFIGURATIONS = """
     cpuManagerPolicy: static, systemReserved: {cpu: 500m}  | -    | NW307       | systemReserved[cpu]: "1"
     cpuManagerPolicy: static, kubeReserved: {cpu: 250m}, systemReserved: {cpu: 500m} | - | NW307 | kubeReserved[cpu]: 500m
     cpuManagerPolicy: static, kubeReserved: {cpu: 250m}, systemReserved: {cpu: 750m} | - | -
+    cpuManagerPolicy: static, kubeReserved: {cpu: 500mX}, systemReserved: {cpu: 500m} | - | NW301 |
+    cpuManagerPolicy: static, kubeReserved: {cpu: 500m}, systemReserved: {cpu: 500mX} | vm-4 | NW301 |
     cpuManagerPolicy: static, kubeReserved: {cpu: "1"}, cpuManagerPolicyOptions: {full-pcpus-only: "true"} | vm-4 | NW308 |
     cpuManagerPolicy: static, kubeReserved: {cpu: "2"}, cpuManagerPolicyOptions: {full-pcpus-only: "true"} | vm-4 | - |
     cpuManagerPolicy: static, kubeReserved: {cpu: "1"}, cpuManagerPolicyOptions: {full-pcpus-only: "true"} | kunpeng-920-2s | - |

@@ -32,7 +32,7 @@ from nodewright.documents.profiles.kubelet_config_files import ConfigHost, kubel
 from nodewright.documents.profiles.kubelet_root import KubeletRoot
 from nodewright.engine.core.allocatable import node_resources
 from nodewright.model.errors import InputError
-from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration, parse_reservations
 from nodewright.model.kubernetes.node_profile import (
     Device,
     NodePart,
@@ -352,7 +352,8 @@ def _differences(
     sources: NodeSources, spec: NodeProfileSpec, kubelet: KubeletConfiguration
 ) -> list[_Difference]:
     """The amounts that differ; extended resources do not, as they are read from the Node object."""
-    if sources.node is None:
+    # With a configuration with which the kubelet does not start there is nothing to compare with.
+    if sources.node is None or parse_reservations(kubelet, spec.machine_info).faults:
         return []
     resources = node_resources(spec.machine_info, spec.root_fs_capacity, kubelet, pid_max=spec.pid_max)
     return [

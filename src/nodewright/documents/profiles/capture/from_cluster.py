@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from nodewright.documents.formats.decode import decode, parse_quantity
+from nodewright.documents.formats.decode import decode, parse_quantity, type_faults
 from nodewright.documents.formats.documents import InputFile, parse_documents, read_file
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
@@ -100,12 +101,15 @@ def read_node(path: Path | InputFile) -> ReportedNode:
     node = document.only("v1", "Node")
     status, spec, meta = (document.part(node, name) for name in ("status", "spec", "metadata"))
     info = document.part(status, "nodeInfo", "status.nodeInfo")
+    taint_faults = type_faults({"spec": {"taints": spec.get("taints")}}, "FleetNode")
+    document.faults += [replace(fault, source=document.source) for fault in taint_faults]
+    taints = () if taint_faults else spec.get("taints") or ()
     reported = ReportedNode(
         name=document.node_name(meta),
         version=str(info.get("kubeletVersion") or ""),
         architecture=str(info.get("architecture") or ""),
         labels={name: str(value) for name, value in document.part(meta, "labels", "metadata.labels").items()},
-        taints=tuple(decode(taint, Taint) for taint in spec.get("taints") or () if isinstance(taint, dict)),
+        taints=tuple(decode(taint, Taint) for taint in taints if taint is not None),
         capacity=document.amounts(status, "status.capacity"),
         allocatable=document.amounts(status, "status.allocatable"),
         conditions=_pressure(document.items(status, "conditions", "status")),

@@ -16,7 +16,7 @@ from nodewright.engine.core.memory.memory_state import PodMemoryDemand
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.hardware import Core, HugePages, MachineInfo, NUMANode
-from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration, parse_reservations
 from nodewright.model.kubernetes.node_profile import ContainerAllocation, Device, MemoryBlock
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, huge_page_bytes, is_extended, is_huge_page
@@ -333,10 +333,10 @@ class _ZoneAllocator:
 
 def _reserved_cpus(kubelet: KubeletConfiguration, machine: MachineInfo) -> CPUSet:
     """The reserved CPUs of the static policy; none if it would not start."""
-    resources = node_resources(machine, 0, kubelet)
     topology = discover(machine)
-    if isinstance(topology, Refused):
+    if isinstance(topology, Refused) or parse_reservations(kubelet, machine).faults:
         return CPUSet()
+    resources = node_resources(machine, 0, kubelet)
     settings = CPUSettings(
         policy=kubelet.cpu_manager_policy,
         reservation=resources.total_reserved.get(CPU),

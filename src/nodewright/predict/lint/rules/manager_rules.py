@@ -342,6 +342,8 @@ def _parts_of_cpus_reserved(config: ConfigSubject, _context: LintContext) -> Ite
     """
     if not config.is_static_cpu or _cpu_reason(config) is not None:
         return
+    if parse_reservations(config.config, config.machine).faults:
+        return  # NW301
     amount = _reservation(config).get(CPU, ZERO)
     if amount.milli_value() % 1000:
         kube = Quantity.parse(str(config.config.kube_reserved.get(CPU, "0")))

@@ -154,6 +154,22 @@ def test_other_documents_than_a_node_are_rejected(tmp_path: Path) -> None:
     assert [fault.path for fault in raised.value.faults] == ["metadata", "status.capacity[cpu]"]
 
 
+@pytest.mark.parametrize(
+    ("taints", "path"),
+    [
+        (1.5, "spec.taints"),
+        ([{"key": {}}], "spec.taints[0].key"),
+        ([5], "spec.taints[0]"),
+        ("a", "spec.taints"),
+    ],
+)
+def test_taints_of_a_wrong_type_are_rejected(tmp_path: Path, taints: object, path: str) -> None:
+    bad = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "spec": {"taints": taints}}
+    with pytest.raises(InputError) as raised:
+        read_node(a_file(tmp_path, bad))
+    assert [fault.path for fault in raised.value.faults] == [path]
+
+
 def test_configz_holds_the_configuration(tmp_path: Path) -> None:
     typed = {"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1", "maxPods": 50}
     assert read_configz(a_file(tmp_path, {"kubeletconfig": typed})) == {"maxPods": 50}
