@@ -180,8 +180,8 @@ def test_kinds_of_the_same_name_in_other_groups_are_ignored(
         "apiVersion: example.com/v1\nkind: KubeletConfiguration\nmetadata: {name: a}\n---\n"
         "apiVersion: example.com/v1\nkind: NodeProfile\nmetadata: {name: a}\n"
     )
-    assert run(["lint", "-f", str(other)]) == YES
-    assert capsys.readouterr().out == "no findings in 0 objects\n"
+    assert run(["lint", "-f", str(other)]) == ERROR
+    assert "nothing here is judged: 1 KubeletConfiguration, 1 NodeProfile" in capsys.readouterr().err
 
 
 def test_nothing_but_broken_files_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import io
 import os
 import select
 import stat
-import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from nodewright.model.printable import printable
@@ -92,10 +92,20 @@ PIPE_NOTICE_MS = 5000
 """After so long without data, users are told which pipe is waited for."""
 
 
+class Waiting:
+    """Where it is reported that a file is waited for; commands print it."""
+
+    def __init__(self) -> None:
+        self.report: Callable[[str], None] = lambda _line: None
+
+
+waiting = Waiting()
+
+
 def open_named_file(path: str) -> BinaryIO:
     """A file that a user names, open for reading: of any kind, also a pipe such as a shell's `<(command)`.
 
-    A pipe is waited for; one line on stderr states which, when nothing has been written for some seconds.
+    A pipe is waited for; one line states which, when nothing has been written for some seconds.
     Errors: OSError and ValueError as `open`.
     """
     if not stat.S_ISFIFO(os.stat(path).st_mode):  # noqa: PTH116 - pathlib takes long to import
@@ -105,8 +115,7 @@ def open_named_file(path: str) -> BinaryIO:
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
         if not poll.poll(PIPE_NOTICE_MS):
-            sys.stderr.write(f"{printable(path)}: a named pipe; waiting for its content\n")
-            sys.stderr.flush()
+            waiting.report(f"{printable(path)}: a named pipe; waiting for its content")
             poll.poll()
         os.set_blocking(descriptor, True)
         return os.fdopen(descriptor, "rb")

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, TextIO
 
+from nodewright.documents.files.regular_files import waiting
 from nodewright.model.errors import shortened
 from nodewright.model.patterns import lazy_pattern
 from nodewright.model.printable import printable, printable_text
@@ -46,6 +47,9 @@ def print_workflow_commands(commands: "Iterable[WorkflowCommand]") -> None:
 def print_message(message: str) -> None:
     """Prints a message on stderr, in one line; of one that is very long, its beginning and its end."""
     print_text(f"{printable(shortened(message, _MAX_MESSAGE_LENGTH))}\n", to_stderr=True)
+
+
+waiting.report = print_message
 
 
 def print_log_line(line: str) -> None:

@@ -72,7 +72,9 @@ def cached_texts(max_entries: int) -> Callable[[Callable[[str], Value]], Callabl
 
         @wraps(function)
         def value_of(text: str) -> Value:
-            return cached(text) if len(text) <= MAX_TEXT_LENGTH else function(text)
+            # Amounts may be numbers.
+            is_long = isinstance(text, str) and len(text) > MAX_TEXT_LENGTH
+            return function(text) if is_long else cached(text)
 
         return value_of
 
