@@ -1,5 +1,6 @@
 """Runs a command in a process of its own with bounds on its memory and its CPU time."""
 
+import gc
 import os
 import resource
 import sys
@@ -45,6 +46,8 @@ def run_limited(arguments: Sequence[str], output: Path) -> LimitedRun:
     if pid == 0:
         code = TRACEBACK
         try:
+            # The objects of thousands of tests are none of the command's: its collections would search them all.
+            gc.freeze()
             descriptor = os.open(output, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
             os.dup2(descriptor, 1)
             os.dup2(descriptor, 2)
