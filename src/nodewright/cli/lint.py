@@ -170,7 +170,8 @@ def command(**parameters: Any) -> int:
     if query.strict or not query.quiet:
         print_warnings(lint_input.warnings, strict=query.strict)
     result = query.accepted(lint_result(lint_input, selection))
-    if not query.quiet or not result.subjects:
+    # A finding may be about the file alone: a comment that ignores nothing.
+    if not result.findings and (not query.quiet or not result.subjects):
         judged = {location for _, location in result.subjects}
         print_unjudged((entry.manifest.kind, entry.location in judged) for entry in inventory.objects)
     if query.written_baseline is not None:
