@@ -171,7 +171,7 @@ def command(**parameters: Any) -> int:
         print_warnings(lint_input.warnings, strict=query.strict)
     result = query.accepted(lint_result(lint_input, selection))
     # A finding may be about the file alone: a comment that ignores nothing.
-    if not result.findings and (not query.quiet or not result.subjects):
+    if not query.quiet if result.subjects else not result.findings:
         judged = {location for _, location in result.subjects}
         print_unjudged((entry.manifest.kind, entry.location in judged) for entry in inventory.objects)
     if query.written_baseline is not None:
