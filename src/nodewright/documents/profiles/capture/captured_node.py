@@ -357,7 +357,12 @@ def _differences(
         return []
     resources = node_resources(spec.machine_info, spec.root_fs_capacity, kubelet, pid_max=spec.pid_max)
     return [
-        _Difference(is_allocatable=is_allocatable, name=name, reported=amounts[name], computed=computed[name])
+        _Difference(
+            is_allocatable=is_allocatable,
+            name=name,
+            reported=amounts[name],
+            computed=computed.get(name, ZERO),
+        )
         for is_allocatable, amounts, computed in (
             (False, sources.node.capacity, resources.capacity),
             (True, sources.node.allocatable, resources.allocatable),
