@@ -103,7 +103,7 @@ def command(  # noqa: PLR0913 - one argument an option
     expansion = ExpansionOptions(
         nodes=nodes,
         surge=surge,
-        from_status=from_status or current_session().lists_whole,
+        from_status=from_status,
         gates=default_gates(rules.table),
     )
     needs_position = output in ("junit", "sarif", "github")

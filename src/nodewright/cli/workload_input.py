@@ -117,11 +117,10 @@ def print_unjudged(is_judged_by_kind: Iterable[tuple[str, bool]]) -> None:
     """
     entries = tuple(is_judged_by_kind)
     unjudged = Counter(kind for kind, is_judged in entries if not is_judged)
-    kinds = ", ".join(f"{count} {kind}" for kind, count in unjudged.items())
     if unjudged.total() == len(entries):
-        raise NothingJudgedError([Fault(rule=f"nothing here is judged: {kinds}")])
+        raise NothingJudgedError([Fault(rule=f"nothing here is judged: {skipped_text(unjudged)}")])
     if unjudged:
-        print_message(f"not judged: {kinds}")
+        print_message(f"not judged: {skipped_text(unjudged)}")
 
 
 def print_skipped(skipped: Mapping[str, int]) -> None:

@@ -14,9 +14,7 @@ from nodewright.model.errors import HostError
 from nodewright.model.values.path_component import PathComponent, PathComponentError
 
 # Commands that need no Linux write files on systems without these flags.
-_NOFOLLOW, _CLOEXEC, _NONBLOCK, _BINARY = (
-    getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK", "O_BINARY")
-)
+_NOFOLLOW, _CLOEXEC, _BINARY = (getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_CLOEXEC", "O_BINARY"))
 _LONGEST_PREFIX = 150
 """Characters of a name that its temporary file repeats: file systems bound the bytes of a name to 255."""
 

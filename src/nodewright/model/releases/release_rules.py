@@ -6,12 +6,13 @@ feature gate alone is no rule: decisions look at the gate, as the kubelet does.
 The feature gates of a release have stage, default, lock and dependencies, as changes to the release before.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import partial
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.model.releases.cpu_policy_options import cpu_option_stages
 
@@ -212,8 +213,6 @@ _TOPOLOGY_OPTIONS: OptionStages = {"prefer-closest-numa-nodes": "", "max-allowab
 class ReleaseChange(msgspec.Struct, frozen=True, kw_only=True):
     """A change of what the kubelet or the API server does, with the rules and gates that make it, so that it can be made alone."""
 
-    since: str
-    """The first release with it."""
     now: str
     before: str
     rules: tuple[str, ...] = ()
@@ -225,6 +224,8 @@ class ReleaseChange(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = "nothing; the value is the new kubelet's"
     back: str = ""
     """The remedy of a downgrade; empty: not to rely on the change any more."""
+    since: str = ""
+    """The first release with it, which the release's table states."""
 
 
 REMEDY_IN_PLACE = (
@@ -236,9 +237,10 @@ class RemovedFlag(msgspec.Struct, frozen=True, kw_only=True):
     """A flag of the kubelet's command line that a release no longer has."""
 
     name: str
-    since: str
     reference: str = ""
     remedy: str
+    since: str = ""
+    """As of a change."""
 
 
 class ReleaseTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,3 +254,21 @@ class ReleaseTable(msgspec.Struct, frozen=True, kw_only=True):
     """What the kubelet and the API server do since this release, each with what they did before."""
     removed_flags: tuple[RemovedFlag, ...] = ()
     """Flags of the kubelet that this release no longer has."""
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        gates: GateTable,
+        rules: ReleaseRules,
+        changes: Iterable[ReleaseChange] = (),
+        removed_flags: Iterable[RemovedFlag] = (),
+    ) -> "ReleaseTable":
+        """The table, whose changes and flags name it as their release."""
+        return cls(
+            name=name,
+            gates=gates,
+            rules=rules,
+            changes=tuple(replace(change, since=name) for change in changes),
+            removed_flags=tuple(replace(flag, since=name) for flag in removed_flags),
+        )

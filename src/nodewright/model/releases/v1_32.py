@@ -89,7 +89,7 @@ GATES = gates_after(
 )
 """Every gate of 1.32 by name, in order."""
 
-RELEASE = ReleaseTable(
+RELEASE = ReleaseTable.of(
     name="1.32",
     gates=GATES,
     rules=RULES,

@@ -86,7 +86,6 @@ GATES = gates_after(
 
 CHANGES = (
     ReleaseChange(
-        since="1.33",
         now="a container with exclusive CPUs has no CFS quota",
         before="a container with exclusive CPUs has a CFS quota",
         gates=("DisableCPUQuotaWithExclusiveCPUs",),
@@ -94,7 +93,6 @@ CHANGES = (
         remedy="nothing; `DisableCPUQuotaWithExclusiveCPUs: false` keeps the quota",
     ),
     ReleaseChange(
-        since="1.33",
         now="pods are resized in place, and the resources in a pod's status count",
         before="resources in a pod's status do not count",
         rules=("resize_in_conditions",),
@@ -103,7 +101,6 @@ CHANGES = (
         remedy=REMEDY_IN_PLACE,
     ),
     ReleaseChange(
-        since="1.33",
         now="the CPU and memory managers read `allocatedResources` of sidecars, too",
         before="the CPU and memory managers read `allocatedResources` of regular containers only",
         rules=("allocated_in_status",),
@@ -111,7 +108,6 @@ CHANGES = (
         remedy=REMEDY_IN_PLACE,
     ),
     ReleaseChange(
-        since="1.33",
         now="full-pcpus-only is stable, distribute-cpus-across-numa and strict-cpu-reservation are beta",
         before="full-pcpus-only is beta, distribute-cpus-across-numa and strict-cpu-reservation are alpha",
         rules=("cpu_options",),
@@ -119,14 +115,12 @@ CHANGES = (
         remedy="before 1.33 these alpha options need the gate CPUManagerPolicyAlphaOptions",
     ),
     ReleaseChange(
-        since="1.33",
         now="a topology manager option that is not enabled is named in lower case",
         before="a topology manager option that is not enabled is named with capitals",
         rules=("topology_options_lower_case",),
         remedy="nothing; only the text differs",
     ),
     ReleaseChange(
-        since="1.33",
         now="the kubelet knows mergeDefaultEvictionSettings, imagePullCredentialsVerificationPolicy and userNamespaces",
         before="the kubelet ignores mergeDefaultEvictionSettings, imagePullCredentialsVerificationPolicy and "
         "userNamespaces",
@@ -135,14 +129,12 @@ CHANGES = (
         remedy="check these fields: what was ignored takes effect, or the reverse",
     ),
     ReleaseChange(
-        since="1.33",
         now="`showHiddenMetricsForVersion` may name 1.32",
         before="`showHiddenMetricsForVersion` may name 1.31",
         rules=("previous_minor",),
         remedy="remove `showHiddenMetricsForVersion`, or name the release before the new one",
     ),
     ReleaseChange(
-        since="1.33",
         now="`containerLogMaxFiles` must be greater than 1",
         before="`containerLogMaxFiles` is not checked",
         rules=("container_log_files_checked",),
@@ -150,14 +142,12 @@ CHANGES = (
         remedy="set `containerLogMaxFiles` to 2 or more",
     ),
     ReleaseChange(
-        since="1.33",
         now="huge pages are resources of the pod level, with defaults from the containers",
         before="huge pages at the pod level are ignored",
         rules=("pod_level_huge_pages", "huge_page_defaults"),
         reference="KEP-2837, PR 130577",
     ),
     ReleaseChange(
-        since="1.33",
         now="the vendored runc converts CPU shares to weights by a quadratic formula",
         before="the vendored runc converts CPU shares to weights linearly",
         rules=("runc_quadratic_weight",),
@@ -165,7 +155,6 @@ CHANGES = (
         remedy="the weights of containers depend on the runtime's version, not on the kubelet's",
     ),
     ReleaseChange(
-        since="1.33",
         now="a pod that needs `supplementalGroupsPolicy: Strict` is refused where the runtime lacks it",
         before="`supplementalGroupsPolicy` is not checked",
         rules=("supplemental_groups_checked",),
@@ -173,7 +162,6 @@ CHANGES = (
         remedy="upgrade the runtime before the kubelet",
     ),
     ReleaseChange(
-        since="1.33",
         now="host ports of sidecars count",
         before="host ports of sidecars do not count",
         rules=("sidecar_host_ports",),
@@ -181,7 +169,6 @@ CHANGES = (
         remedy="give sidecars host ports that no other pod of the node has",
     ),
     ReleaseChange(
-        since="1.33",
         now="quotas charge updates in full, changes of the Terminating scope and of a claim's status",
         before="quotas charge the increase of an update",
         rules=(
@@ -194,7 +181,6 @@ CHANGES = (
         remedy="compare the usage of quotas with scopes after the upgrade",
     ),
     ReleaseChange(
-        since="1.33",
         now="the kubelet's API has permissions for each endpoint",
         before="most of the kubelet's API needs the permission nodes/proxy",
         gates=("KubeletFineGrainedAuthz",),
@@ -203,7 +189,7 @@ CHANGES = (
 )
 """What the kubelet and the API server do since 1.33, each with what they did before and the remedy of an upgrade."""
 
-RELEASE = ReleaseTable(
+RELEASE = ReleaseTable.of(
     name="1.33",
     gates=GATES,
     rules=RULES,

@@ -76,7 +76,6 @@ GATES = gates_after(
 
 CHANGES = (
     ReleaseChange(
-        since="1.34",
         now="pod-level resources count: QoS class, requests, limits, cgroups, oom_score_adj",
         before="pod-level resources are dropped, and the containers' own resources count",
         gates=("PodLevelResources",),
@@ -84,7 +83,6 @@ CHANGES = (
         remedy="compare `spec.resources` with the containers' sums in manifests that have both",
     ),
     ReleaseChange(
-        since="1.34",
         now="the CPU and memory managers ignore pods with pod-level resources",
         before="containers of pods with pod-level resources get exclusive CPUs and memory by their own requests",
         rules=("pod_level_placement",),
@@ -93,7 +91,6 @@ CHANGES = (
         remedy="remove `spec.resources` from pods that need exclusive CPUs or memory",
     ),
     ReleaseChange(
-        since="1.34",
         now="huge pages of the pod level default to those of the containers, which get its limits",
         before="huge pages of the pod level have other defaults, and containers do not get its limits",
         rules=("huge_page_defaults", "huge_page_limits_from_pod_level"),
@@ -101,7 +98,6 @@ CHANGES = (
         reference="KEP-2837, PR 131089",
     ),
     ReleaseChange(
-        since="1.34",
         now="pods with pod-level resources are refused while the gate PodLevelResources is off",
         before="pods with pod-level resources run without them while the gate PodLevelResources is off",
         rules=("pod_features_checked",),
@@ -109,7 +105,6 @@ CHANGES = (
         remedy="remove `featureGates.PodLevelResources`, or `spec.resources` from the pods",
     ),
     ReleaseChange(
-        since="1.34",
         now="preemption and eviction count a pod's requests as the scheduler does: sidecars and the pod level included",
         before="preemption and eviction compare the containers' sum with each init container; sidecars do not add",
         rules=("reclaimable_as_scheduled",),
@@ -117,14 +112,12 @@ CHANGES = (
         remedy="check which pods exceed their requests: `nodewright evict --release`",
     ),
     ReleaseChange(
-        since="1.34",
         now="an eviction's message names usage and request of the pod level, and lists are printed as JSON",
         before="an eviction's message names the containers only",
         rules=("eviction_names_pod_level", "lists_printed_as_json"),
         remedy="adapt what parses these messages",
     ),
     ReleaseChange(
-        since="1.34",
         now="prefer-align-cpus-by-uncorecache is beta, and rounds an odd request up to whole cores",
         before="prefer-align-cpus-by-uncorecache is alpha, and rounds an odd request down to whole cores",
         rules=("cpu_options", "uncore_cores_rounded_up"),
@@ -132,7 +125,6 @@ CHANGES = (
         remedy="before 1.34 the option needs the gate CPUManagerPolicyAlphaOptions",
     ),
     ReleaseChange(
-        since="1.34",
         now="other defaults: claims in predicates, metrics, pressure stalls, PodResources, volume attributes classes",
         before="these features are off",
         rules=("claimed_in_predicates", "previous_minor"),
@@ -143,16 +135,15 @@ CHANGES = (
 """What the kubelet and the API server do since 1.34, each with what they did before and the remedy of an upgrade."""
 
 REMOVED_FLAGS = (
-    RemovedFlag(name="cloud-config", since="1.34", remedy="remove the flag"),
+    RemovedFlag(name="cloud-config", remedy="remove the flag"),
     RemovedFlag(
         name="register-schedulable",
-        since="1.34",
         remedy="use `registerWithTaints` of the KubeletConfiguration",
     ),
 )
 """Flags of the kubelet that 1.34 no longer has."""
 
-RELEASE = ReleaseTable(
+RELEASE = ReleaseTable.of(
     name="1.34",
     gates=GATES,
     rules=RULES,

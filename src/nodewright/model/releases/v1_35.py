@@ -114,7 +114,6 @@ GATES = gates_after(
 
 CHANGES = (
     ReleaseChange(
-        since="1.35",
         now="the kubelet does not start on cgroup v1, unless `failCgroupV1: false` is set",
         before="the kubelet starts on cgroup v1",
         rules=("fails_on_cgroup_v1",),
@@ -122,7 +121,6 @@ CHANGES = (
         remedy="move the node to cgroup v2, or set `failCgroupV1: false` until then",
     ),
     ReleaseChange(
-        since="1.35",
         now="the CPU and memory managers read requests from the spec only",
         before="the CPU and memory managers read `allocatedResources` in the status instead of the spec",
         rules=("allocated_in_status",),
@@ -130,21 +128,18 @@ CHANGES = (
         remedy=REMEDY_IN_PLACE,
     ),
     ReleaseChange(
-        since="1.35",
         now="strict-cpu-reservation and max-allowable-numa-nodes are stable",
         before="strict-cpu-reservation and max-allowable-numa-nodes are beta",
         rules=("cpu_options", "topology_options"),
         reference="KEP-4540, PR 134388, KEP-4622, PR 134614",
     ),
     ReleaseChange(
-        since="1.35",
         now="the restart of a crashing container waits at most as long as `crashLoopBackOff` says",
         before="`crashLoopBackOff` has no effect",
         gates=("KubeletCrashLoopBackOffMax",),
         reference="KEP-4603",
     ),
     ReleaseChange(
-        since="1.35",
         now="the kubelet checks that a pod may use an image that is already on the node",
         before="an image that is on the node needs no credentials",
         gates=("KubeletEnsureSecretPulledImages",),
@@ -153,7 +148,6 @@ CHANGES = (
         "`imagePullCredentialsVerificationPolicy: NeverVerify`",
     ),
     ReleaseChange(
-        since="1.35",
         now="the device manager leaves out what a claim provides, and quotas charge extended resources of claims",
         before="the device manager allocates every requested device",
         rules=(
@@ -165,14 +159,12 @@ CHANGES = (
         reference="KEP-5004",
     ),
     ReleaseChange(
-        since="1.35",
         now="the node is fetched again where only its labels fail a pod",
         before="a pod that the node's labels fail is rejected at once",
         rules=("refetches_node",),
         reference="PR 134445",
     ),
     ReleaseChange(
-        since="1.35",
         now="texts: the log query error names enableSystemLogQuery, `showHiddenMetricsForVersion` may name 1.34",
         before="texts: the log query error names enableSystemLogHandler, `showHiddenMetricsForVersion` may name 1.33",
         rules=("log_query_error_names_query", "previous_minor"),
@@ -184,14 +176,13 @@ CHANGES = (
 REMOVED_FLAGS = (
     RemovedFlag(
         name="pod-infra-container-image",
-        since="1.35",
         reference="PR 133779",
         remedy="remove the flag; the runtime configures the sandbox image",
     ),
 )
 """Flags of the kubelet that 1.35 no longer has."""
 
-RELEASE = ReleaseTable(
+RELEASE = ReleaseTable.of(
     name="1.35",
     gates=GATES,
     rules=RULES,

@@ -108,7 +108,6 @@ GATES = gates_after(
 
 CHANGES = (
     ReleaseChange(
-        since="1.36",
         now="`cpuCFSQuotaPeriod` may differ from 100ms and takes effect",
         before="`cpuCFSQuotaPeriod` other than 100ms needs the gate CustomCPUCFSQuotaPeriod",
         gates=("CustomCPUCFSQuotaPeriod",),
@@ -116,7 +115,6 @@ CHANGES = (
         back="remove `cpuCFSQuotaPeriod` first",
     ),
     ReleaseChange(
-        since="1.36",
         now="MemoryQoS protects memory as `memoryReservationPolicy` says: by default not at all",
         before="MemoryQoS protects every memory request with memory.min",
         rules=("memory_reservation_policy", "missing_config_fields"),
@@ -125,7 +123,6 @@ CHANGES = (
         "memory.low for Burstable",
     ),
     ReleaseChange(
-        since="1.36",
         now="device hints combine only NUMA nodes that have such devices",
         before="device hints combine all NUMA nodes",
         rules=("device_hints_from_hosts_only",),
@@ -133,7 +130,6 @@ CHANGES = (
         remedy="compare the placement of pods with devices: `nodewright explain --release`",
     ),
     ReleaseChange(
-        since="1.36",
         now="pods with pod-level resources get exclusive CPUs and memory with the gate PodLevelResourceManagers only",
         before="pods with pod-level resources get exclusive CPUs and memory while PodLevelResources is off",
         rules=("pod_level_placement", "pods_without_memory_have_no_hints"),
@@ -141,7 +137,6 @@ CHANGES = (
         remedy="remove `spec.resources` from pods that need exclusive CPUs or memory, or enable PodLevelResourceManagers",
     ),
     ReleaseChange(
-        since="1.36",
         now="state files may have entries of the pod level; the newest format is tried first",
         before="state files with entries of the pod level are corrupted; the oldest format is tried first",
         rules=("pod_entries_in_state_files",),
@@ -150,7 +145,6 @@ CHANGES = (
         back="drain the node, stop the kubelet and delete cpu_manager_state and memory_manager_state",
     ),
     ReleaseChange(
-        since="1.36",
         now="`imageMinimumGCAge` must not be negative",
         before="`imageMinimumGCAge` may be negative",
         rules=("image_minimum_age_checked",),
@@ -158,20 +152,17 @@ CHANGES = (
         remedy="set `imageMinimumGCAge` to 0 or more",
     ),
     ReleaseChange(
-        since="1.36",
         now="`showHiddenMetricsForVersion` may name 1.35",
         before="`showHiddenMetricsForVersion` may name 1.34",
         rules=("previous_minor",),
         remedy="remove `showHiddenMetricsForVersion`, or name the release before the new one",
     ),
     ReleaseChange(
-        since="1.36",
         now="prefer-align-cpus-by-uncorecache is stable",
         before="prefer-align-cpus-by-uncorecache is beta",
         rules=("cpu_options",),
     ),
     ReleaseChange(
-        since="1.36",
         now="extended resources that a claim provides are not requested of the node",
         before="extended resources that a claim provides are requested of the node as well",
         rules=("claimed_in_predicates",),
@@ -179,7 +170,6 @@ CHANGES = (
         reference="KEP-5004, PR 135725",
     ),
     ReleaseChange(
-        since="1.36",
         now="pod-level resources and init containers are resized in place, and the status of the pod level counts",
         before="pod-level resources and init containers are not resized",
         gates=("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers"),
@@ -187,7 +177,6 @@ CHANGES = (
         remedy=REMEDY_IN_PLACE,
     ),
     ReleaseChange(
-        since="1.36",
         now="a pod's status names the health of its devices",
         before="a pod's status does not name the health of its devices",
         gates=("ResourceHealthStatus",),
@@ -196,7 +185,7 @@ CHANGES = (
 )
 """What the kubelet and the API server do since 1.36, each with what they did before and the remedy of an upgrade."""
 
-RELEASE = ReleaseTable(
+RELEASE = ReleaseTable.of(
     name="1.36",
     gates=GATES,
     rules=RULES,

@@ -27,7 +27,6 @@ TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 DIGEST_ANNOTATION = "nodewright.dev/export-digest"
 MIN_WRITE_PERIOD_S = 5.0
 _LONGEST_RETRY_S = 300.0
-_CHANGE_DEBOUNCE_S = 0.005
 
 
 class ClusterPods:
