@@ -95,7 +95,7 @@ def running(folder: Path, *options: str) -> Iterator[tuple[int, AgentClient]]:
     with log.open("wb") as out, subprocess.Popen(command, stderr=out) as agent:
         client = AgentClient(socket)
         try:
-            _until(lambda: _answers(client))
+            _wait_for_answer(client, agent, log)
             yield agent.pid, client
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -113,12 +113,25 @@ def _until(holds: Any) -> None:
         time.sleep(0.2)
 
 
-def _answers(client: AgentClient) -> bool:
+def _wait_for_answer(client: AgentClient, agent: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Waits until the agent answers.
+
+    Raises: AssertionError, with what the agent has logged, if it ends or does not answer in time.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
+    while unanswered := _error_of(client):
+        waits = agent.poll() is None and time.monotonic() < deadline
+        assert waits, f"{unanswered}; exit code {agent.poll()}\n{log.read_text('utf-8', 'replace')}"
+        time.sleep(0.2)
+
+
+def _error_of(client: AgentClient) -> str:
+    """Why the agent does not answer; empty if it does."""
     try:
         client.get("api/v1/nodes")
-    except HostError:
-        return False
-    return True
+    except HostError as error:
+        return str(error)
+    return ""
 
 
 def count_running(client: AgentClient) -> int:
