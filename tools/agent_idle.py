@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -92,7 +93,9 @@ def running(folder: Path, *options: str) -> Iterator[tuple[int, AgentClient]]:
     command = [sys.executable, "-m", "nodewright", "agent", "--root-dir", str(folder / "root")]
     command += ["--socket", str(socket), "--cgroup-root", group, "--drain-on-exit", *options]
     log = folder / "agent.log"
-    with log.open("wb") as out, subprocess.Popen(command, stderr=out) as agent:
+    # The stacks of all threads are in the log after SIGABRT.
+    environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}
+    with log.open("wb") as out, subprocess.Popen(command, stderr=out, env=environment) as agent:
         client = AgentClient(socket)
         try:
             _wait_for_answer(client, agent, log)
@@ -116,12 +119,17 @@ def _until(holds: Any) -> None:
 def _wait_for_answer(client: AgentClient, agent: "subprocess.Popen[bytes]", log: Path) -> None:
     """Waits until the agent answers.
 
-    Raises: AssertionError, with what the agent has logged, if it ends or does not answer in time.
+    Raises: AssertionError, with the agent's log and the stacks of its threads, if it ends or does not answer in time.
     """
     deadline = time.monotonic() + _PATIENCE_S
     while unanswered := _error_of(client):
-        waits = agent.poll() is None and time.monotonic() < deadline
-        assert waits, f"{unanswered}; exit code {agent.poll()}\n{log.read_text('utf-8', 'replace')}"
+        exit_code = agent.poll()
+        if exit_code is not None or time.monotonic() > deadline:
+            with contextlib.suppress(ProcessLookupError):
+                agent.send_signal(signal.SIGABRT)
+            agent.wait(_PATIENCE_S)
+            text = log.read_text("utf-8", "replace")
+            raise AssertionError(f"{unanswered}; exit code {exit_code}\n{text}")
         time.sleep(0.2)
 
 
