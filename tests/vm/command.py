@@ -87,7 +87,7 @@ class Agent:
         deadline = time.monotonic() + PATIENCE_S
         while not holds():
             assert time.monotonic() < deadline, (self.folder / "agent.log").read_text()[-3000:]
-            time.sleep(0.1)
+            time.sleep(0.5)  # each question costs an emulated CPU a tenth of a second
 
     def _below(self, path: str) -> list[str]:
         return [path, *(text for below in self.cgroups.children(path) for text in self._below(below))]
