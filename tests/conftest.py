@@ -29,14 +29,7 @@ settings.load_profile("desk")
 TESTS = Path(__file__).parent
 LONG = tuple(TESTS / each for each in ("vm", "live", "simulation", "laws", "conformance", "tools"))
 """Where tests wait or compute for seconds, in the order in which they begin; others take milliseconds."""
-MEASURED = (
-    *(
-        path
-        for path in (TESTS / "unit").iterdir()
-        if path.name not in {"cluster", "testing"} and path.is_dir()
-    ),
-    *(TESTS / "conformance", TESTS / "golden"),
-)
+MEASURED = (TESTS / "unit", TESTS / "conformance", TESTS / "golden")
 
 # What a user who has only pytest and hypothesis may lack; tests that need one of these are skipped with the reason.
 OPTIONAL = frozenset(
@@ -165,8 +158,8 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deals long tests to the workers, and measures the coverage of some tests only.
 
-    Fast tests of the wings that use the pure layers, golden explanations, a sample of recorded decisions and doctests
-    cover those layers by themselves; measuring doubles the time of all others.
+    Fast unit tests, golden explanations, a sample of recorded decisions and doctests cover the pure layers by themselves;
+    measuring doubles the time of laws and simulations.
     """
     if hasattr(config, "workerinput"):
         items[:] = dealt(items, config.workerinput["workercount"])

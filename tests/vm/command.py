@@ -38,7 +38,7 @@ while True:
     time.sleep(0.25)
 """
 """It notes SIGTERM and continues to grow; in steps so small that an emulated CPU runs the handler within the grace period."""
-PATIENCE_S = 180
+PATIENCE_S = 300
 
 
 class Agent:
