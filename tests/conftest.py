@@ -7,7 +7,9 @@
 import gc
 import signal
 import sys
-from collections.abc import Generator, Iterable
+from collections import defaultdict
+from collections.abc import Generator, Iterable, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,6 +27,8 @@ settings.register_profile("soak", PATIENT, max_examples=10_000)
 settings.load_profile("desk")
 
 TESTS = Path(__file__).parent
+LONG = tuple(TESTS / each for each in ("vm", "live", "simulation", "laws", "conformance", "tools"))
+"""Where tests wait or compute for seconds, in the order in which they begin; others take milliseconds."""
 MEASURED = (TESTS / "unit", TESTS / "conformance", TESTS / "golden")
 
 # What a user who has only pytest and hypothesis may lack; tests that need one of these are skipped with the reason.
@@ -152,15 +156,42 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Runs the virtual machine first, and measures the coverage of some tests only.
+    """Deals long tests to the workers, and measures the coverage of some tests only.
 
-    The machine takes minutes, so that no worker is left alone with it in the end. Fast unit tests, golden explanations, a
-    sample of recorded decisions and doctests cover the pure layers by themselves; measuring doubles the time of laws and simulations.
+    Fast unit tests, golden explanations, a sample of recorded decisions and doctests cover the pure layers by themselves;
+    measuring doubles the time of laws and simulations.
     """
-    items.sort(key=lambda item: TESTS / "vm" not in item.path.parents)
+    if hasattr(config, "workerinput"):
+        items[:] = dealt(items, config.workerinput["workercount"])
     if not config.pluginmanager.hasplugin("_cov"):
         return
     for item in items:
-        is_measured = any(place in item.path.parents for place in MEASURED) and "slow" not in item.keywords
-        if TESTS in item.path.parents and not is_measured:
+        is_measured = is_below(item.path, MEASURED) and "slow" not in item.keywords
+        if is_below(item.path, (TESTS,)) and not is_measured:
             item.add_marker("no_cover")
+
+
+def dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
+    """The tests in an order in which each worker's share begins with as many modules of long tests as the others'.
+
+    `--dist worksteal` gives each worker one share of the order, of equal counts, and moves tests from the end of a share
+    to a worker that has none left. So those that wait run beside those that compute, and what is moved takes milliseconds.
+    """
+    modules = defaultdict[Path, list[pytest.Item]](list)
+    for item in items:
+        modules[item.path].append(item)
+    long = [modules.pop(path) for place in LONG for path in sorted(modules) if is_below(path, (place,))]
+    quick = [item for module in modules.values() for item in module]
+    order: list[pytest.Item] = []
+    for worker in range(workers):
+        share = [item for module in long[worker::workers] for item in module]
+        fill = max(0, len(items) // workers - len(share)) if worker < workers - 1 else len(quick)
+        order += [*share, *quick[:fill]]
+        del quick[:fill]
+    return order
+
+
+@cache
+def is_below(path: Path, places: tuple[Path, ...]) -> bool:
+    """Whether a file is in one of the directories; the tests of a file share its path."""
+    return any(place in path.parents for place in places)

@@ -181,7 +181,7 @@ def _damage(found: dict[str, Any] | None) -> str:
     if found is None:
         return ""
     rows = "\n".join(
-        f"| {run['seed']} | {run['cycles']} | {sum(run['damages'].values())} | {run['damages']['full disk']} |"
+        f"| {run['seed']} | {run['cycles']} | {sum(run['damages'].values())} | {run['damages'].get('full disk', 0)} |"
         for run in found["runs"]
     )
     kinds = ", ".join(found["runs"][0]["damages"])

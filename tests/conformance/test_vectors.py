@@ -9,15 +9,16 @@ from zlib import crc32
 
 import pytest
 
+from nodewright.model.errors import Fault
 from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES
 from nodewright.testing.conformance.vector_run import ConformanceReport, run_vectors
 from nodewright.testing.conformance.vectors import (
     FAMILIES,
     Vector,
+    answered_by_release,
     read_machines,
     read_vectors,
     recorded_sample,
-    vectors_of_release,
 )
 
 HERE = Path(__file__).parent
@@ -47,8 +48,11 @@ def machines() -> Mapping[str, Any]:
 
 def recorded(family: str, release: str) -> list[Vector]:
     """The vectors of a family and a release that a rule can answer, as many as the shares say."""
-    files = [VECTORS / f"{family}.jsonl.gz", RELEASES / "extra" / f"{family}.jsonl.gz"]
-    result = list(vectors_of_release([str(file) for file in files if file.exists()], release))
+    result = [
+        vector
+        for path, vectors in vectors_by_file(family).items()
+        for vector in answered_by_release(path, vectors, release)
+    ]
     vectors = [vector for vector in result if isinstance(vector, Vector) and vector.family == family]
     assert len(result) == len(vectors) >= 400
     return [
@@ -71,8 +75,17 @@ def in_share(vector: Vector, share: int) -> bool:
 
 
 @lru_cache(maxsize=1)
+def vectors_by_file(family: str) -> Mapping[str, list[Vector | Fault]]:
+    """The family's vectors by the file that has them, which are read once for all releases."""
+    files = [VECTORS / f"{family}.jsonl.gz", RELEASES / "extra" / f"{family}.jsonl.gz"]
+    first_places: dict[tuple[str, str], str] = {}
+    return {str(file): list(read_vectors([str(file)], first_places)) for file in files if file.exists()}
+
+
+@lru_cache(maxsize=1)
 def newest_answers(family: str) -> Mapping[str, Any]:
-    vectors = vectors_of_release([str(VECTORS / f"{family}.jsonl.gz")], NEWEST.name)
+    path = str(VECTORS / f"{family}.jsonl.gz")
+    vectors = answered_by_release(path, vectors_by_file(family)[path], NEWEST.name)
     return {vector.id: vector.expect for vector in vectors if isinstance(vector, Vector)}
 
 

@@ -31,7 +31,7 @@ KINDS = {
     "Job": "apis/batch/v1",
 }
 PATHS = {**KINDS, "CronJob": "apis/batch/v1"}
-_SETTLED_S, _MOST_S = 1.5, 30
+_SETTLED_S, _MOST_S = 1.5, 60
 
 
 @pytest.fixture(scope="module")
@@ -108,11 +108,11 @@ def odd_workload(draw: Random, kind: str = "") -> dict[str, Any]:
 
 
 def odd_cron_job(draw: Random) -> dict[str, Any]:
-    """A CronJob that is due every minute."""
+    """A CronJob that is due every minute and has one Job, as long as that Job's pods do not end."""
     job = odd_workload(draw, "Job")
     job["spec"]["completionMode"] = draw.choice(("Indexed", "NonIndexed"))
     spec = {"schedule": "* * * * *", "suspend": draw.random() < 0.2, "jobTemplate": {"spec": job["spec"]}}
-    return {**job, "kind": "CronJob", "spec": spec}
+    return {**job, "kind": "CronJob", "spec": {**spec, "concurrencyPolicy": "Forbid"}}
 
 
 def create_all(server: RealAPIServer, objects: list[dict[str, Any]], namespace: str) -> str:
@@ -136,7 +136,7 @@ def create_all(server: RealAPIServer, objects: list[dict[str, Any]], namespace: 
 
 
 def settled_pods(server: RealAPIServer, namespace: str, wanted: int) -> list[dict[str, Any]]:
-    """The pods once there are as many as wanted, or no more come; pods are made ready, so that others follow."""
+    """The pods once there are as many as wanted and no more come; pods are made ready, so that others follow."""
     begun, seen, changed = time.monotonic(), -1, time.monotonic()
     while True:
         now = time.monotonic()
@@ -149,8 +149,7 @@ def settled_pods(server: RealAPIServer, namespace: str, wanted: int) -> list[dic
             for pod in pods:
                 path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}/status"
                 server.request("PATCH", path, {"status": {"phase": "Running", "conditions": ready}})
-        quiet_s = _SETTLED_S if seen >= wanted else 3 * _SETTLED_S
-        if now - changed > quiet_s or now - begun > _MOST_S:
+        if (seen >= wanted and now - changed > _SETTLED_S) or now - begun > _MOST_S:
             return pods
         time.sleep(0.1)
 
@@ -260,7 +259,7 @@ def test_cron_jobs_have_the_same_pods(server: RealAPIServer) -> None:
         wanted[namespace] = own_pods(apply(manifests, ExpansionOptions(nodes=NODES)))
     # Those that are suspended never run, and those whose pods are refused have a Job without pods.
     due = [name for name in wanted if not drawn[name][-1]["spec"]["suspend"]]
-    deadline = time.monotonic() + _MINUTE_S
+    deadline = time.monotonic() + _DUE_S
     while not all(_jobs(server, name) for name in due):
         assert time.monotonic() < deadline
         time.sleep(0.5)
@@ -269,12 +268,14 @@ def test_cron_jobs_have_the_same_pods(server: RealAPIServer) -> None:
             "PATCH", f"/apis/batch/v1/namespaces/{namespace}/cronjobs/web", {"spec": {"suspend": True}}
         )
         pods = settled_pods(server, namespace, count)
-        assert len(pods) == count * len(_jobs(server, namespace)), namespace
+        assert len(_jobs(server, namespace)) == (namespace in due), namespace
+        assert len(pods) == count, namespace
         if first is not None:
             assert {comparable_spec(pod["spec"]) for pod in pods} == {comparable_spec(own_spec(first))}
 
 
-_MINUTE_S = 90
+_DUE_S = 180
+"""They are due within a minute; a loaded machine takes longer to create their Jobs."""
 
 
 def _jobs(server: RealAPIServer, namespace: str) -> list[dict[str, Any]]:

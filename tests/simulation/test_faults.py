@@ -11,7 +11,7 @@ from tests.simulation.day import MOST_FAILURES, PROFILE, SCRIPTS, SEED, a_day, n
 from tests.support.agent_restarts import AgentRestarts
 from tests.support.fault_injection import Fault, FaultInjector
 
-FAULTS = int(os.environ.get("FAULT_POINTS") or 8)
+FAULTS = int(os.environ.get("FAULT_POINTS") or 4)
 SLACK_S = 200
 """What takes two minutes to be given up on, and is tried again, is done by then."""
 

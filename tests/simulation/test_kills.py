@@ -19,7 +19,7 @@ from nodewright.agent.state.agent_state import PodSource
 from nodewright.testing.objects import a_pod
 
 KILLS = (Fault.KILLED_BEFORE, Fault.KILLED_WITHIN, Fault.KILLED_AFTER)
-COUNT = int(os.environ.get("KILL_POINTS") or 20)
+COUNT = int(os.environ.get("KILL_POINTS") or 10)
 
 
 @cache

@@ -38,7 +38,7 @@ while True:
     time.sleep(0.25)
 """
 """It notes SIGTERM and continues to grow; in steps so small that an emulated CPU runs the handler within the grace period."""
-PATIENCE_S = 180
+PATIENCE_S = 300
 
 
 class Agent:
@@ -87,7 +87,7 @@ class Agent:
         deadline = time.monotonic() + PATIENCE_S
         while not holds():
             assert time.monotonic() < deadline, (self.folder / "agent.log").read_text()[-3000:]
-            time.sleep(0.1)
+            time.sleep(0.5)  # each question costs an emulated CPU a tenth of a second
 
     def _below(self, path: str) -> list[str]:
         return [path, *(text for below in self.cgroups.children(path) for text in self._below(below))]

@@ -25,6 +25,8 @@ from nodewright.model.kubernetes.node_profile import Device, NodeProfile, NodePr
 from nodewright.model.kubernetes.objects import ObjectMeta
 
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+_MAX_NAME_LENGTH = 100
+"""Longer names are not looked for: no machine has one."""
 SOURCES_ANNOTATION = "nodewright.dev/sources"
 
 
@@ -145,7 +147,7 @@ def recorded_machines() -> dict[str, dict[str, Any]]:
 
 def catalogue_machine(name: str) -> CatalogueMachine | None:
     """The machine of that name, equal to that of `catalogue`, of which it reads no more than needed; None: there is none."""
-    entry = _real_machine(name)
+    entry = _real_machine(name) if len(name) <= _MAX_NAME_LENGTH else None
     return CatalogueMachine(name, entry) if entry is not None or name in recorded_machines() else None
 
 
@@ -158,7 +160,7 @@ def catalogue_profile(name: str) -> NodeProfile:
     if machine is None:
         from difflib import get_close_matches  # noqa: PLC0415 - start-up time
 
-        matches = get_close_matches(name, catalogue(), n=3)
+        matches = get_close_matches(name[:_MAX_NAME_LENGTH], catalogue(), n=3)
         hint = f" (similar names: {', '.join(matches)})" if matches else ""
         rule = f"neither a file nor a name of `nodewright node catalogue`{hint}"
         raise InputError([Fault(source="--node", value=name, rule=rule)])

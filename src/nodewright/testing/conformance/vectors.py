@@ -229,29 +229,36 @@ def vectors_of_release(paths: Iterable[str], release: str) -> Iterator[Vector | 
 
     Errors: InputError for recorded vectors that have no folder of this release beside them.
     """
-    answers: dict[Path, RecordedRelease] = {}
     first_places: dict[tuple[str, str], str] = {}
     for path in paths:
-        folder = None if release == NEWEST.name else _folder(path, release)
-        for vector in read_vectors([path], first_places):
-            if isinstance(vector, Fault):
+        yield from answered_by_release(path, read_vectors([path], first_places), release)
+
+
+def answered_by_release(
+    path: str, vectors: Iterable[Vector | Fault], release: str
+) -> Iterator[Vector | Fault]:
+    """The vectors of the file that are for this release, with its answers; it is `vectors_of_release` for vectors already read.
+
+    Errors: InputError for recorded vectors that have no folder of this release beside them.
+    """
+    folder = None if release == NEWEST.name else _folder(path, release)
+    recorded: RecordedRelease | None = None
+    for vector in vectors:
+        if isinstance(vector, Fault):
+            yield vector
+        elif vector.release:
+            if vector.release == release:
                 yield vector
-            elif vector.release:
-                if vector.release == release:
-                    yield vector
-            elif release == NEWEST.name or not vector.is_recorded:
-                yield msgspec.structs.replace(vector, release=release)
-            elif folder is None:
-                rule = f"no folder releases/{release} beside it or one folder up: its answers are those of {NEWEST.name}"
-                raise InputError([Fault(source=path, rule=rule)])
-            else:
-                recorded = answers.setdefault(folder, RecordedRelease(folder))
-                if vector.id not in recorded.skipped:
-                    yield msgspec.structs.replace(
-                        vector,
-                        release=release,
-                        expect=recorded.answers(vector.family).get(vector.id, vector.expect),
-                    )
+        elif release == NEWEST.name or not vector.is_recorded:
+            yield msgspec.structs.replace(vector, release=release)
+        elif folder is None:
+            rule = f"no folder releases/{release} beside it or one folder up: its answers are those of {NEWEST.name}"
+            raise InputError([Fault(source=path, rule=rule)])
+        else:
+            recorded = recorded or RecordedRelease(folder)
+            if vector.id not in recorded.skipped:
+                expect = recorded.answers(vector.family).get(vector.id, vector.expect)
+                yield msgspec.structs.replace(vector, release=release, expect=expect)
 
 
 class RecordedRelease:
