@@ -32,6 +32,7 @@ from nodewright.engine.admission.api_server.pod_creation import (
 )
 from nodewright.engine.admission.limit_ranger import DefaultedByLimitRange
 from nodewright.engine.admission.validation.violation import ErrorType, Violation, violation_fault
+from nodewright.engine.core.requests.qos_and_priority import is_static
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.errors import ENCODING_ERRORS, Fault
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
@@ -195,8 +196,9 @@ class UnadmittedWorkload(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_new(self) -> bool:
-        """Whether the object does not exist yet: no API server has given it a uid."""
-        return not self.is_stored and not (self.value.get("metadata") or {}).get("uid")
+        """Whether an API server has yet to create the object: it has no uid, and is no static pod."""
+        exists = self.is_stored or (self.value.get("metadata") or {}).get("uid")
+        return not exists and not is_static(self.workload.pod)
 
 
 def terminating_namespace(value: Mapping[str, Any]) -> str:
@@ -220,7 +222,7 @@ def created_pods(workloads: Sequence[UnadmittedWorkload], cluster: ClusterObject
             is_stored=read.is_stored,
             valid=read.valid,
         )
-        if read.alike is None or not read.is_accepted
+        if read.alike is None or not read.is_accepted or is_static(read.workload.pod)
         else _shared_creation(read.alike.shared, cluster, shared)
         for read in workloads
     )

@@ -79,7 +79,6 @@ def all_container_violations(
 
     ``valid``: a spec without violations of which this one is made: fields that it shares are not checked again.
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateContainers and validateInitContainers.
-    Departs: a container without an image is accepted, because no decision here depends on images.
     """
     claims = claim_names(spec)
     scope = _Scope(
@@ -341,8 +340,6 @@ def _ephemeral_violations(spec: PodSpec, scope: _Scope, path: str) -> Iterator[V
     for index, container in enumerate(spec.ephemeral_containers):
         container_path = f"{path}[{index}]"
         yield from _common_violations(container, container_path, scope, _NOTHING_CHECKED)
-        if not container.image:
-            yield required(f"{container_path}.image")
         yield from image_space_violations((container,), path, index)
         if container.name in names:
             yield duplicate(f"{container_path}.name", container.name)
@@ -396,6 +393,8 @@ def _common_violations(
 ) -> Iterator[Violation]:
     """The violations in fields of any container, but for those that are the same objects as in ``checked``."""
     yield from name_violations(f"{path}.name", container.name, dns1123_label_errors)
+    if not container.image:
+        yield required(f"{path}.image")
     policy = container.termination_message_policy or None
     yield from unless_supported(f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES)
     if container.ports is not checked.ports:

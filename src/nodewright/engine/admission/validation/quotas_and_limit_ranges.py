@@ -75,7 +75,7 @@ def quota_violations(quota: ResourceQuota) -> tuple[Violation, ...]:
     >>> [(violation.path, violation.value, violation.rule) for violation in quota_violations(quota)]
     [('spec.scopes', ('BestEffort', 'NotBestEffort'), 'conflicting scopes')]
     """
-    violations = list(metadata_violations(quota.metadata))
+    violations = list(metadata_violations(quota.metadata, keeps_generation=True))
     violations.extend(_quota_amount_violations(quota.spec.hard, "spec.hard"))
     violations.extend(_scope_violations(quota.spec))
     if quota.spec.scope_selector is not None:
@@ -193,7 +193,7 @@ def limit_range_violations(limit_range: LimitRange) -> tuple[Violation, ...]:
     >>> [(violation.path, violation.value, violation.rule) for violation in limit_range_violations(limit_range)]
     [('spec.limits[0].default[cpu]', '1', 'default value 2 is greater than max value 1')]
     """
-    violations = list(metadata_violations(limit_range.metadata))
+    violations = list(metadata_violations(limit_range.metadata, keeps_generation=True))
     seen: set[str] = set()
     for index, item in enumerate(limit_range.spec.limits):
         path = f"spec.limits[{index}]"
