@@ -114,7 +114,7 @@ def test_pods_have_claims_of_ephemeral_volumes() -> None:
     entry = inventory_from_bytes(text, "database.yaml").objects[-1]
     assert entry.manifest.controller is not None
     assert [claim.metadata.name for claim in entry.manifest.controller.volume_claims] == ["data"]
-    assert entry.manifest.controller.is_ordered_ready
+    assert entry.manifest.controller.max_batch == 1
     volume = "{name: scratch, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 5Gi}}}}}}"
     spec = f"{{containers: [{{name: a}}], volumes: [{{name: plain}}, {volume}]}}"
     (entry,) = entries(f"{{apiVersion: v1, kind: Pod, metadata: {{name: a}}, spec: {spec}}}")
