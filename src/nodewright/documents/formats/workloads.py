@@ -1,6 +1,6 @@
 """The workloads of manifests, and what the API server makes of them once the objects of all files are known."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, assert_never
 
 import msgspec
@@ -380,18 +380,58 @@ def release_warnings(rules: AppliedRules, workloads: Iterable[Workload] = ()) ->
 def ignored_field_warnings(
     workloads: Iterable[Workload], gates: FeatureGates, release: str
 ) -> tuple[str, ...]:
-    """Warnings of pods with pod-level resources that API server and kubelet drop because the gate is off.
+    """Warnings of fields and values that the API server drops or refuses because their gate is off, or unknown.
 
-    Later kubelets refuse such pods, which is their verdict.
+    Later kubelets refuse pods with pod-level resources themselves, which is their verdict.
     """
-    if gates["PodLevelResources"] or gates.rules.pod_features_checked:
-        return ()
+    absent = [
+        (gate, field, uses)
+        for gate, (field, uses) in _GATED_FIELDS.items()
+        if not gates[gate] and not (gate == _POD_LEVEL and gates.rules.pod_features_checked)
+    ]
     return tuple(
-        f"{workload.kind} {workload.namespace}/{workload.name}: spec.resources of the pod is dropped: the feature "
-        f"gate PodLevelResources is off in {release}"
+        f"{workload.kind} {workload.namespace}/{workload.name}: {field} of the pod is dropped: the feature gate "
+        f"{gate} is off in {release}"
         for workload in workloads
-        if workload.pod.spec.resources is not None
+        for gate, field, uses in absent
+        if uses(workload.pod.spec)
     )
+
+
+def _containers(spec: PodSpec) -> tuple[Container, ...]:
+    return (*spec.containers, *spec.init_containers, *spec.ephemeral_containers)
+
+
+def _has_rules(spec: PodSpec) -> bool:
+    of_regular = any(container.restart_policy is not None for container in spec.containers)
+    return of_regular or any(container.restart_policy_rules for container in _containers(spec))
+
+
+_POD_LEVEL = "PodLevelResources"
+_GATED_FIELDS: Mapping[str, tuple[str, Callable[[PodSpec], bool]]] = {
+    _POD_LEVEL: ("spec.resources", lambda spec: spec.resources is not None),
+    "ContainerRestartRules": ("a restart rule", _has_rules),
+    "EnvFiles": (
+        "a fileKeyRef",
+        lambda spec: any(
+            "fileKeyRef" in (variable.value_from or {})
+            for container in _containers(spec)
+            for variable in container.env
+        ),
+    ),
+    "HostnameOverride": ("spec.hostnameOverride", lambda spec: spec.hostname_override is not None),
+    "ImageVolume": ("an image volume", lambda spec: any("image" in volume for volume in spec.volumes)),
+    "SELinuxChangePolicy": (
+        "spec.securityContext.seLinuxChangePolicy",
+        lambda spec: bool(spec.security_context and spec.security_context.se_linux_change_policy),
+    ),
+    "SupplementalGroupsPolicy": (
+        "spec.securityContext.supplementalGroupsPolicy",
+        lambda spec: bool(spec.security_context and spec.security_context.supplemental_groups_policy),
+    ),
+    "UserNamespacesSupport": ("spec.hostUsers", lambda spec: spec.host_users is not None),
+}
+"""The fields of a pod that came with a feature gate which a release with rules has off, or does not have."""
 
 
 _MAX_KEPT = 4096

@@ -167,7 +167,9 @@ def test_a_parallel_stateful_set_tries_twice_as_many_pods_until_one_is_refused(
 
 
 def test_all_claims_of_a_stateful_sets_pod_are_tried_and_the_pod_needs_each() -> None:
-    claim = "{metadata: {name: %s}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: %s}}}}"
+    claim = (
+        "{metadata: {name: %s}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: %s}}}}"
+    )
     claims = f"volumeClaimTemplates: [{claim % ('big', '5Gi')}, {claim % ('small', '1Gi')}], "
     quota = QUOTA % "pods: 9, requests.storage: 2Gi"
     applied = apply(manifests(pods_of("StatefulSet", f"replicas: 2, {claims}"), quota), ExpansionOptions())
