@@ -81,14 +81,7 @@ def all_container_violations(
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateContainers and validateInitContainers.
     Departs: a pod of which no container names an image is accepted as a sketch, because no decision depends on images.
     """
-    claims = claim_names(spec)
-    scope = _Scope(
-        _Names(claims, volumes),
-        spec.restart_policy,
-        spec.host_users is not False,
-        _grace_period_s(spec),
-        any(container.image for container in (*spec.containers, *spec.init_containers)),
-    )
+    scope = _scope(spec, volumes)
     checked, checked_init = _checked_containers(spec, valid)
     if not spec.containers:
         yield required(f"{path}.containers")
@@ -329,6 +322,16 @@ class _Scope(NamedTuple):
     grace_period_s: int
     has_images: bool
     """Whether any container names an image, so that all must."""
+
+
+def _scope(spec: PodSpec, volumes: Mapping[str, Fields]) -> _Scope:
+    return _Scope(
+        _Names(claim_names(spec), volumes),
+        spec.restart_policy,
+        spec.host_users is not False,
+        _grace_period_s(spec),
+        any(container.image for container in (*spec.containers, *spec.init_containers)),
+    )
 
 
 def _grace_period_s(spec: PodSpec) -> int:
