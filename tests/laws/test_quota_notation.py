@@ -53,7 +53,9 @@ class Mutable:
 
     def exceeds(self, other: Self) -> bool:
         scale = min(self.scale, other.scale)
-        return self.number * 10 ** (self.scale - scale) > other.number * 10 ** (other.scale - scale)
+        own: int = self.number * 10 ** (self.scale - scale)
+        compared: int = other.number * 10 ** (other.scale - scale)
+        return own > compared
 
     def copy(self) -> "Mutable":
         return Mutable(self.value())
