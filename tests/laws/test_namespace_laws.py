@@ -225,7 +225,7 @@ def test_sets_made_at_once_are_as_sets_made_one_after_the_other(
                         break
                     now = verdict.quotas
                     counts[at] += 1
-                if plan.stops_on_failure and counts[0] > counts[-1]:
+                if plan.max_batch and counts[0] > counts[-1]:
                     break
             # What is refused between an object and its pods has no children.
             has_children &= plan.pod is not None or min(counts) == plan.count

@@ -326,3 +326,36 @@ def test_a_text_that_is_no_release_is_refused(tmp_path: Path, capsys: pytest.Cap
     manifests.write_text(POD_LEVEL)
     assert run(["quota", "-f", str(manifests), "--release", "new"]) == ERROR
     assert capsys.readouterr().err.startswith('error: --release: Invalid value: "new": ')
+
+
+def test_a_scope_exists_only_in_releases_that_know_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hard = 'persistentvolumeclaims: "1"}, scopes: [VolumeAttributesClass'
+    quota = file(tmp_path, (QUOTA % (hard, "")).replace("}}}", "]}}"))
+    assert run(["quota", "--release", "1.32", quota]) == ERROR
+    assert (
+        'spec.scopes: Invalid value: ["VolumeAttributesClass"]: unsupported scope' in capsys.readouterr().err
+    )
+    text(capsys, "--release", "1.33", quota)
+
+
+def test_fields_whose_gate_a_release_has_off_are_dropped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod = (
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {hostUsers: false, hostnameOverride: b, "
+        "securityContext: {supplementalGroupsPolicy: Merge, seLinuxChangePolicy: Recursive}, "
+        "volumes: [{name: i, image: {reference: r}}], containers: [{name: c, image: x, restartPolicy: Never, "
+        "restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}], "
+        "env: [{name: E, valueFrom: {fileKeyRef: {volumeName: d, path: p, key: k}}}]}]}}"
+    ).replace("volumes: [", "volumes: [{name: d, emptyDir: {}}, ")
+    path = file(tmp_path, pod)
+    assert run(["quota", "--release", "1.32", path]) == YES
+    gates = re.findall("the feature gate ([A-Za-z]+) is off in 1.32", capsys.readouterr().err)
+    assert gates == [
+        "ContainerRestartRules", "EnvFiles", "HostnameOverride", "ImageVolume", "SELinuxChangePolicy",
+        "SupplementalGroupsPolicy", "UserNamespacesSupport",
+    ]  # fmt: skip
+    assert run(["quota", "--release", "1.36", path]) == YES
+    assert "is off" not in capsys.readouterr().err

@@ -4,7 +4,7 @@ Maps kinds to resources: their plural, and whether they are namespaced.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from nodewright.engine.admission.validation.quotas_and_limit_ranges import (
     quota_violations,
 )
 from nodewright.engine.admission.validation.violation import Violation, metadata_violations
+from nodewright.engine.admission.validation.volumes import template_metadata_violations
 from nodewright.model.errors import Fault
 from nodewright.model.kubernetes.api_request import APIObject, GroupResource
 from nodewright.model.kubernetes.cluster_objects import (
@@ -32,6 +33,11 @@ from nodewright.model.kubernetes.cluster_objects import (
     ResourceClaimTemplate,
     ResourceQuota,
     Service,
+)
+from nodewright.model.kubernetes.name_validation import (
+    dns1123_label_errors,
+    dns1123_subdomain_errors,
+    path_segment_errors,
 )
 from nodewright.model.kubernetes.objects import ObjectMeta
 
@@ -131,9 +137,8 @@ class APIKind(NamedTuple):
     type_name: str
     type: type[Any]
     stored: Callable[[Any], Any] = lambda item: item
-    violations: Callable[[Any], tuple[Violation, ...]] = lambda item: tuple(
-        metadata_violations(item.metadata)
-    )
+    violations: Callable[[Any], tuple[Violation, ...]] | None = None
+    """None: those in the metadata."""
 
 
 API_KINDS = {
@@ -154,7 +159,21 @@ API_KINDS = {
 }
 _VERSIONS = {(version.rpartition("/")[0], kind): version for version, kind in API_KINDS}
 _ANY_KIND = APIKind("AnyObject", PartialObjectMetadata)
-_GROUPS_WITH_FREE_NAMES = ("rbac.authorization.k8s.io",)  # e.g. system:node
+_NAME_ERRORS: dict[tuple[str, str], Callable[[str], Sequence[str]]] = {
+    ("", "Namespace"): dns1123_label_errors,
+    ("", "Service"): dns1123_label_errors,
+    ("rbac.authorization.k8s.io", ""): path_segment_errors,  # e.g. system:node
+}
+"""The rules of groups and kinds for names; other names are DNS subdomains."""
+_KEEP_GENERATION = frozenset(
+    {"", "autoscaling", "certificates.k8s.io", "coordination.k8s.io", "node.k8s.io"}
+    | {"rbac.authorization.k8s.io", "storage.k8s.io"}
+)
+_WITH_KNOWN_FINALIZERS = _KEEP_GENERATION - {"coordination.k8s.io", "node.k8s.io"} | {
+    "apps", "batch", "discovery.k8s.io", "flowcontrol.apiserver.k8s.io", "networking.k8s.io", "resource.k8s.io",
+    "scheduling.k8s.io",
+}  # fmt: skip
+"""The groups whose validation is that of the core; of others finalizers may have any qualified name."""
 _CUSTOM_RESOURCE_DEFINITION = ("apiextensions.k8s.io", "CustomResourceDefinition")
 
 
@@ -210,7 +229,8 @@ class OtherObjects:
         self.objects.append(LoadedObject(valid_value, location, item))
         if is_custom and not check.faults and valid_value.get("spec"):
             self._define(valid_value["spec"])
-        return [*check.faults, *(api_kind.violations(item) if group not in _GROUPS_WITH_FREE_NAMES else ())]
+        violations = api_kind.violations
+        return [*check.faults, *(violations(item) if violations else _violations(item, group, kind))]
 
     def add_loaded(self, value: dict[str, Any], location: ObjectLocation, item: APIObject | int) -> None:
         """Adds an object that `manifests` has loaded: the object itself, or its index among the workloads."""
@@ -220,6 +240,21 @@ class OtherObjects:
         group, names = spec["group"], spec["names"]
         resource = GroupResource(names["plural"], group)
         self.custom_resources[group, names["kind"]] = RESTMapping(resource, spec["scope"] != "Cluster")
+
+
+def _violations(item: APIObject, group: str, kind: str) -> Iterator[Violation]:
+    """The violations in the metadata of an object, and in that of the claims which it is a template of."""
+    name_errors = _NAME_ERRORS.get((group, kind)) or _NAME_ERRORS.get((group, "")) or dns1123_subdomain_errors
+    yield from metadata_violations(
+        item.metadata,
+        name_errors=name_errors,
+        keeps_generation=group in _KEEP_GENERATION or kind.startswith("ResourceClaim"),
+        names_finalizers_freely=group not in _WITH_KNOWN_FINALIZERS,
+    )
+    if isinstance(item, ResourceClaimTemplate):
+        written = msgspec.to_builtins(item.spec.metadata)
+        fields = {name: value for name, value in written.items() if value}
+        yield from template_metadata_violations(fields, "spec.metadata")
 
 
 def with_namespace(item: APIObject, namespace: str) -> APIObject:
@@ -233,7 +268,7 @@ def with_namespace(item: APIObject, namespace: str) -> APIObject:
 
 
 def _without_status(value: dict[str, Any], api_kind: APIKind) -> dict[str, Any]:
-    """The object as a new one, without status; that of a quota holds the usage, that of a namespace its end."""
-    if api_kind.type in (ResourceQuota, Namespace):
+    """A new object without status, which a stored one keeps; that of a quota holds the usage, that of a namespace its end."""
+    if api_kind.type in (ResourceQuota, Namespace) or (value.get("metadata") or {}).get("uid"):
         return value
     return {key: item for key, item in value.items() if key != "status"}

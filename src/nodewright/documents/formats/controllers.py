@@ -98,7 +98,8 @@ def controller_of(value: dict[str, Any], pod: Pod) -> WorkloadController | None:
             volume_claims=tuple(
                 decode({**template, "status": None}, PersistentVolumeClaim) for template in templates
             ),
-            is_ordered_ready=spec.get("podManagementPolicy") != "Parallel",
+            # OrderedReady waits for each pod to be ready. Follows: stateful_set_control.go, runForAll and MaxBatchSize.
+            max_batch=500 if spec.get("podManagementPolicy") == "Parallel" else 1,
         )
     return WorkloadController(pod=pod, replicas=replicas)
 

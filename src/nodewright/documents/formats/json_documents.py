@@ -1,4 +1,7 @@
-"""Parses JSON as the API machinery does: several values in a text, whole numbers as integers, no duplicate keys."""
+"""Parses JSON as the API machinery does: several values in a text, no duplicate keys.
+
+A number with a fraction or an exponent is no integer, where YAML's `1.0` and `1e3` become integers on their way to JSON.
+"""
 
 import math
 from collections import Counter
@@ -10,7 +13,6 @@ import msgspec
 from nodewright.documents.formats.kubectl_yaml import (
     MAX_DEPTH,
     YAMLDocument,
-    as_integer_if_whole,
     read_documents,
 )
 from nodewright.model.errors import JSON_ERRORS, Fault, InputError
@@ -153,11 +155,11 @@ class _NotFiniteError(ArithmeticError):
     pass
 
 
-def _number(text: str) -> int | float:
+def _number(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
         raise _NotFiniteError(f"the number {text} is too large")
-    return as_integer_if_whole(value)
+    return value
 
 
 def _reject_constant(name: str) -> None:

@@ -442,7 +442,9 @@ def runtime_class_violations(runtime_class: RuntimeClass) -> Iterator[Violation]
 
     Follows: v1.36, pkg/apis/node/validation/validation.go, ValidateRuntimeClass.
     """
-    yield from metadata_violations(runtime_class.metadata)
+    yield from metadata_violations(
+        runtime_class.metadata, keeps_generation=True, names_finalizers_freely=True
+    )
     scheduling = runtime_class.scheduling
     spec = PodSpec(
         overhead=None if runtime_class.overhead is None else runtime_class.overhead.pod_fixed,

@@ -16,6 +16,7 @@ from nodewright.engine.admission.api_server.pod_creation import (
     PodCreation,
     rejection_error,
 )
+from nodewright.engine.core.requests.qos_and_priority import is_static
 from nodewright.model.kubernetes.api_request import APIObject, Manifest
 
 
@@ -49,7 +50,9 @@ def with_quota_refusals(
 
 
 def _with_outcome(workload: Workload, outcomes: Sequence[ApplyOutcome]) -> Workload:
-    """The workload without its pod if none is admitted."""
+    """The workload without its pod if none is admitted; a static pod runs even without its mirror pod."""
+    if is_static(workload.pod):
+        return workload
     quotas = dict.fromkeys(f"ResourceQuota {name}" for outcome in outcomes for name, _ in outcome.charge)
     workload = replace(workload, applied=(*workload.applied, *quotas))
     if workload.refusal is not None:

@@ -1,6 +1,6 @@
 """The workloads of manifests, and what the API server makes of them once the objects of all files are known."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, assert_never
 
 import msgspec
@@ -32,6 +32,7 @@ from nodewright.engine.admission.api_server.pod_creation import (
 )
 from nodewright.engine.admission.limit_ranger import DefaultedByLimitRange
 from nodewright.engine.admission.validation.violation import ErrorType, Violation, violation_fault
+from nodewright.engine.core.requests.qos_and_priority import is_static
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.errors import ENCODING_ERRORS, Fault
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
@@ -195,8 +196,9 @@ class UnadmittedWorkload(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_new(self) -> bool:
-        """Whether the object does not exist yet: no API server has given it a uid."""
-        return not self.is_stored and not (self.value.get("metadata") or {}).get("uid")
+        """Whether an API server has yet to create the object: it has no uid, and is no static pod."""
+        exists = self.is_stored or (self.value.get("metadata") or {}).get("uid")
+        return not exists and not is_static(self.workload.pod)
 
 
 def terminating_namespace(value: Mapping[str, Any]) -> str:
@@ -220,7 +222,7 @@ def created_pods(workloads: Sequence[UnadmittedWorkload], cluster: ClusterObject
             is_stored=read.is_stored,
             valid=read.valid,
         )
-        if read.alike is None or not read.is_accepted
+        if read.alike is None or not read.is_accepted or is_static(read.workload.pod)
         else _shared_creation(read.alike.shared, cluster, shared)
         for read in workloads
     )
@@ -378,18 +380,58 @@ def release_warnings(rules: AppliedRules, workloads: Iterable[Workload] = ()) ->
 def ignored_field_warnings(
     workloads: Iterable[Workload], gates: FeatureGates, release: str
 ) -> tuple[str, ...]:
-    """Warnings of pods with pod-level resources that API server and kubelet drop because the gate is off.
+    """Warnings of fields and values that the API server drops or refuses because their gate is off, or unknown.
 
-    Later kubelets refuse such pods, which is their verdict.
+    Later kubelets refuse pods with pod-level resources themselves, which is their verdict.
     """
-    if gates["PodLevelResources"] or gates.rules.pod_features_checked:
-        return ()
+    absent = [
+        (gate, field, uses)
+        for gate, (field, uses) in _GATED_FIELDS.items()
+        if not gates[gate] and not (gate == _POD_LEVEL and gates.rules.pod_features_checked)
+    ]
     return tuple(
-        f"{workload.kind} {workload.namespace}/{workload.name}: spec.resources of the pod is dropped: the feature "
-        f"gate PodLevelResources is off in {release}"
+        f"{workload.kind} {workload.namespace}/{workload.name}: {field} of the pod is dropped: the feature gate "
+        f"{gate} is off in {release}"
         for workload in workloads
-        if workload.pod.spec.resources is not None
+        for gate, field, uses in absent
+        if uses(workload.pod.spec)
     )
+
+
+def _containers(spec: PodSpec) -> tuple[Container, ...]:
+    return (*spec.containers, *spec.init_containers, *spec.ephemeral_containers)
+
+
+def _has_rules(spec: PodSpec) -> bool:
+    of_regular = any(container.restart_policy is not None for container in spec.containers)
+    return of_regular or any(container.restart_policy_rules for container in _containers(spec))
+
+
+_POD_LEVEL = "PodLevelResources"
+_GATED_FIELDS: Mapping[str, tuple[str, Callable[[PodSpec], bool]]] = {
+    _POD_LEVEL: ("spec.resources", lambda spec: spec.resources is not None),
+    "ContainerRestartRules": ("a restart rule", _has_rules),
+    "EnvFiles": (
+        "a fileKeyRef",
+        lambda spec: any(
+            "fileKeyRef" in (variable.value_from or {})
+            for container in _containers(spec)
+            for variable in container.env
+        ),
+    ),
+    "HostnameOverride": ("spec.hostnameOverride", lambda spec: spec.hostname_override is not None),
+    "ImageVolume": ("an image volume", lambda spec: any("image" in volume for volume in spec.volumes)),
+    "SELinuxChangePolicy": (
+        "spec.securityContext.seLinuxChangePolicy",
+        lambda spec: bool(spec.security_context and spec.security_context.se_linux_change_policy),
+    ),
+    "SupplementalGroupsPolicy": (
+        "spec.securityContext.supplementalGroupsPolicy",
+        lambda spec: bool(spec.security_context and spec.security_context.supplemental_groups_policy),
+    ),
+    "UserNamespacesSupport": ("spec.hostUsers", lambda spec: spec.host_users is not None),
+}
+"""The fields of a pod that came with a feature gate which a release with rules has off, or does not have."""
 
 
 _MAX_KEPT = 4096

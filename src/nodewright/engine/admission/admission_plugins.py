@@ -8,6 +8,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.engine.core.requests.qos_and_priority import is_static
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.kubernetes.cluster_objects import PriorityClass, RuntimeClass, RuntimeScheduling
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors, path_segment_errors
@@ -158,7 +159,7 @@ def defaulted_pod(
 
 
 def mutated_pod(pod: Pod, classes: Iterable[PriorityClass], runtimes: Iterable[RuntimeClass]) -> DefaultedPod:
-    """The pod after the plugins Priority, DefaultTolerationSeconds and RuntimeClass.
+    """The pod after the plugins Priority, DefaultTolerationSeconds and RuntimeClass, which a static pod never passes.
 
     Follows: v1.36, plugin/pkg/admission/priority/admission.go, Plugin.admitPod;
         plugin/pkg/admission/defaulttolerationseconds/admission.go, Plugin.Admit;
@@ -166,6 +167,8 @@ def mutated_pod(pod: Pod, classes: Iterable[PriorityClass], runtimes: Iterable[R
     Departs: an unknown class counts as priority 0, an unknown runtime class is ignored, and a contradiction is a
         warning and a `refusal`; the API server rejects all of these.
     """
+    if is_static(pod):
+        return DefaultedPod(pod)
     spec, priority_warnings = _with_priority(pod.spec, classes)
     spec, runtime_warnings = with_runtime_class(_with_tolerations(spec), runtimes)
     return DefaultedPod(replace(pod, spec=spec), (*priority_warnings, *runtime_warnings))
@@ -204,12 +207,14 @@ def without_cluster_fields(pod: Pod, spec: PodSpec | None = None) -> Pod:
 
 
 def with_canonical_quantities(pod: Pod) -> Pod:
-    """The pod with its quantities in the canonical form that the API server stores.
+    """The pod with its quantities in the canonical form that the API server stores; a static pod as it is.
 
     The form matters: a kubelet that reads `1.5Gi` from a file gets no integer of bytes; from the API server it
     gets `1536Mi`.
     Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, Quantity.MarshalJSON.
     """
+    if is_static(pod):
+        return pod
     spec = pod.spec
     parts = {
         "containers": _unless_equal(spec.containers, tuple(map(_stored_container, spec.containers))),

@@ -84,8 +84,8 @@ class WorkloadController(msgspec.Struct, frozen=True, kw_only=True):
     ControllerRevision."""
     volume_claims: tuple[PersistentVolumeClaim, ...] = ()
     """Claims to volumes that each of its pods gets (StatefulSet); their names are those of the templates."""
-    is_ordered_ready: bool = False
-    """Whether it waits for each pod to be ready before it creates the next."""
+    max_batch: int = 0
+    """As of `ExpansionPlan`."""
     rolling_update: RollingUpdate | None = None
     """How it replaces its pods; None: it deletes them before it creates others."""
 

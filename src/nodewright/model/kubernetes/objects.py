@@ -51,6 +51,7 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
     resource_version: str = ""
     generation: int = 0
     """Which version of the spec it is; 0: the object is not from an API server."""

@@ -244,7 +244,10 @@ class Quantity:
         >>> Quantity.parse("1.5Gi").as_int64(), Quantity.parse("1.5Gi").as_stored().as_int64()
         (None, 1610612736)
         """
-        return Quantity.parse(str(self))
+        try:
+            return Quantity.parse(str(self))
+        except QuantityError:  # Its text is beyond the bounds of what is read.
+            return self
 
     # ------------------------------------------------------------ arithmetic
 

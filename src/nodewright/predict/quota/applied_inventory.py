@@ -15,8 +15,11 @@ from nodewright.engine.admission.api_server.charges import NamespacePolicy
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
 from nodewright.engine.admission.api_server.pod_creation import ObjectRejection, rejection_error
 from nodewright.engine.admission.limit_ranger import FilledIn
+from nodewright.engine.admission.validation.quotas_and_limit_ranges import unknown_scopes
+from nodewright.engine.admission.validation.violation import violation_fault
 from nodewright.engine.core.requests.effective_resources import ResourceField
 from nodewright.engine.core.requests.resource_breakdown import ResourceDerivation, resource_derivations
+from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.api_request import GroupResource
 from nodewright.model.kubernetes.cluster_objects import ResourceQuota
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod, ResourceList
@@ -75,7 +78,18 @@ class AppliedInventory(msgspec.Struct, frozen=True, kw_only=True):
 def applied_inventory(
     inventory: Inventory, expansion: ExpansionOptions, rules: AppliedRules, *, needs_position: bool
 ) -> AppliedInventory:
-    """The objects of the manifests under the quotas and limit ranges of their namespaces, with what still fits and fixes."""
+    """The objects of the manifests under the quotas and limit ranges of their namespaces, with what still fits and fixes.
+
+    Errors: InputError for what an API server of the release refuses, where that of the newest one does not.
+    """
+    faults = [
+        entry.location.locate(violation_fault(violation))
+        for entry in inventory.objects
+        if isinstance(quota := entry.manifest.object, ResourceQuota)
+        for violation in unknown_scopes(quota, rules.table.rules)
+    ]
+    if faults:
+        raise InputError(faults)
     manifests = [entry.manifest for entry in inventory.objects]
     applied = apply(manifests, expansion)
     return AppliedInventory(

@@ -16,7 +16,11 @@ from nodewright.engine.admission.api_server.apply import (
     apply,
     initial_namespaces,
 )
-from nodewright.engine.admission.api_server.charges import NamespacePolicy, ObjectCharge
+from nodewright.engine.admission.api_server.charges import (
+    VOLUME_CLAIM_RESOURCE,
+    NamespacePolicy,
+    ObjectCharge,
+)
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions, ExpansionPlan
 from nodewright.engine.admission.api_server.pod_creation import ObjectRejection
 from nodewright.engine.admission.quota.quota_admission import QuotaDelta, combined_delta, max_repetitions
@@ -234,8 +238,10 @@ class _ChargeTotals:
         self, index: int, plan: ExpansionPlan, namespace: NamespacePolicy
     ) -> tuple[QuotaDelta, int]:
         """The charge of each set of the plan, and the number of sets."""
-        deltas, count = [], plan.count
+        deltas, count, is_made = [], plan.count, True
         for planned in plan.objects:
+            if not is_made and planned.resource != VOLUME_CLAIM_RESOURCE:
+                break
             meta = planned.object.metadata
             key = (index, str(planned.resource), meta.name or meta.generate_name)
             object_charge = self.object_charges.get(key)
@@ -247,8 +253,7 @@ class _ChargeTotals:
             if object_charge.delta is not None:
                 deltas.append(object_charge.delta)
             elif planned.is_required:
-                count = 1 if plan.stops_on_failure else count
-                break
+                count, is_made = plan.batch_end(0), False
         return combined_delta(deltas), count
 
     @staticmethod

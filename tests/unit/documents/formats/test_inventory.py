@@ -114,7 +114,7 @@ def test_pods_have_claims_of_ephemeral_volumes() -> None:
     entry = inventory_from_bytes(text, "database.yaml").objects[-1]
     assert entry.manifest.controller is not None
     assert [claim.metadata.name for claim in entry.manifest.controller.volume_claims] == ["data"]
-    assert entry.manifest.controller.is_ordered_ready
+    assert entry.manifest.controller.max_batch == 1
     volume = "{name: scratch, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 5Gi}}}}}}"
     spec = f"{{containers: [{{name: a}}], volumes: [{{name: plain}}, {volume}]}}"
     (entry,) = entries(f"{{apiVersion: v1, kind: Pod, metadata: {{name: a}}, spec: {spec}}}")
@@ -189,3 +189,73 @@ def test_rolling_updates_must_be_possible(line: str) -> None:
     spec = f"{field}: {{rollingUpdate: {{{update}}}}}, {SELECTING}"
     (fault,) = faults(f"{{apiVersion: apps/v1, kind: {kind}, metadata: {{name: a}}, spec: {{{spec}}}}}")
     assert f"spec.{field}.rollingUpdate.{rule}" in fault
+
+
+ONE_OF = "{apiVersion: %s, kind: %s, metadata: {name: %s, %s}}"
+FREE = "finalizers: [mine]"
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "name", "fields", "is_refused"),
+    [
+        ("v1", "ConfigMap", "a", FREE, True),
+        ("batch/v1", "CronJob", "a", "ownerReferences: [{}]", True),
+        ("apps/v1", "Deployment", "a", FREE, True),
+        ("scheduling.k8s.io/v1", "PriorityClass", "a", FREE, True),
+        ("rbac.authorization.k8s.io/v1", "Role", '"a:b"', FREE, True),
+        ("rbac.authorization.k8s.io/v1", "Role", '"a:b"', "labels: {a: b}", False),
+        ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "a", FREE, False),
+        ("coordination.k8s.io/v1", "Lease", "a", FREE, False),
+        ("shop.example/v1", "Gateway", "a", FREE, False),
+        ("shop.example/v1", "Gateway", "a", "finalizers: [-]", True),
+        ("shop.example/v1", "Gateway", "a", "generation: -1", False),
+        ("v1", "ConfigMap", "a", "generation: -1", True),
+        ("v1", "Namespace", "a.b", "labels: {a: b}", True),
+        ("v1", "Service", "a.b", "labels: {a: b}", True),
+        ("v1", "ConfigMap", "a.b", "labels: {a: b}", False),
+    ],
+)
+def test_metadata_is_judged_as_its_kind_is(
+    version: str, kind: str, name: str, fields: str, *, is_refused: bool
+) -> None:
+    text = ONE_OF % (version, kind, name, fields)
+    found = [fault for fault in faults(text) if "metadata." in fault] if is_refused else entries(text)
+    assert bool(found)
+
+
+def test_only_labels_and_annotations_of_a_claim_template_can_be_set() -> None:
+    text = (
+        "{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: gpu}, "
+        "spec: {metadata: {labels: {a: b}, finalizers: [example.com/a]}, spec: {}}}"
+    )
+    (fault,) = faults(text)
+    assert fault.endswith("spec.metadata.finalizers: Forbidden: cannot be set")
+
+
+@pytest.mark.parametrize(("uid", "target"), [("uid: u", "gold"), ("labels: {}", None)])
+def test_only_an_object_that_is_stored_has_a_status(uid: str, target: str | None) -> None:
+    text = (
+        f"{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: c, {uid}}}, "
+        "status: {modifyVolumeStatus: {targetVolumeAttributesClassName: gold}}}"
+    )
+    claim = entries(text)[0].manifest.object
+    assert isinstance(claim, PersistentVolumeClaim)
+    change = claim.status.modify_volume_status
+    assert (change and change.target_volume_attributes_class_name) == target
+
+
+@pytest.mark.parametrize("number", ["1.0", "1e1", "1.5"])
+def test_json_numbers_with_a_fraction_are_no_integers(number: str) -> None:
+    text = (
+        '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"activeDeadlineSeconds": %s, '
+        '"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": %s}}}]}}'
+    )
+    (fault,) = faults(text % (number, number))
+    assert "spec.activeDeadlineSeconds: Invalid value" in fault
+    assert "must be a 64-bit integer" in fault
+
+
+def test_whole_yaml_numbers_become_integers_on_their_way_to_json() -> None:
+    pod = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {activeDeadlineSeconds: %s, containers: [{name: c}]}}"
+    assert entries(pod % "1.0")
+    assert "must be a 64-bit integer" in faults(pod % "1.5")[0]

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.admission.api_server.charges import (
+    VOLUME_CLAIM_RESOURCE,
     ChargeCache,
     NamespacePolicy,
     ObjectCharge,
@@ -236,16 +237,17 @@ class _PlanRun:
 
     def run(self) -> None:
         """Applies as many sets as possible."""
-        count = self.plan.count
-        for number in range(self._apply_complete_sets(count), count):
+        end = self.plan.count
+        number = self._apply_complete_sets(end)
+        while number < end:
             before = self.quotas
             counts_before = [(counts.admitted, counts.refused) for counts in self.counts_by_object]
-            is_made = self._apply_set(number)
-            if not is_made and self.plan.stops_on_failure:
-                return
+            if not self._apply_set(number):
+                end = self.plan.batch_end(number)
+            number += 1
             if self.quotas == before:
                 # The outcome is the same for all further sets.
-                remaining = count - number - 1
+                remaining = end - number
                 for counts, (admitted, refused) in zip(self.counts_by_object, counts_before, strict=True):
                     counts.admitted += remaining * (counts.admitted - admitted)
                     counts.refused += remaining * (counts.refused - refused)
@@ -265,8 +267,16 @@ class _PlanRun:
         return times
 
     def _apply_set(self, number: int) -> bool:
-        """Applies one set as far as possible; whether all required objects are admitted."""
+        """Applies one set as far as possible; whether all required objects are admitted.
+
+        All claims of a StatefulSet's pod are tried before the pod, which needs each of them.
+        Follows: v1.36, pkg/controller/statefulset/stateful_pod_control.go, createPersistentVolumeClaims.
+        """
+        is_made = True
         for counts, delta in zip(self.counts_by_object, self._deltas, strict=True):
+            is_claim = counts.planned.resource == VOLUME_CLAIM_RESOURCE
+            if not is_made and not is_claim:
+                return False
             because = counts.charge.because
             if delta is not None:
                 verdict = with_delta(delta, self.quotas)
@@ -282,9 +292,8 @@ class _PlanRun:
                 counts.refusal = RefusedObject(
                     metadata=self.plan.object_metadata(counts.planned, number), because=because
                 )
-            if counts.planned.is_required:
-                return False
-        return True
+            is_made &= not counts.planned.is_required
+        return is_made
 
 
 # ---------------------------------------------------------------- initial state

@@ -50,10 +50,27 @@ class ExpansionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The pod after which the objects of a set are named; None: the names are fixed."""
     first_ordinal: int = 0
     """Ordinal of the first pod."""
-    stops_on_failure: bool = False
-    """Whether no further set is tried after a failure."""
+    max_batch: int = 0
+    """The most sets that are tried whatever becomes of the others: batches double from one set up to it, and none
+    follows a batch with a failure; 0: all sets are tried."""
     is_surge: bool = False
     """Whether these are the surge pods of a rolling update."""
+
+    def batch_end(self, number: int) -> int:
+        """The number of the first set that is not tried if the set with this number, from 0, fails.
+
+        Follows: v1.36, pkg/controller/statefulset/stateful_set_control.go, slowStartBatch.
+
+        >>> [ExpansionPlan(objects=(), count=9, max_batch=size).batch_end(3) for size in (0, 1, 2, 500)]
+        [9, 4, 5, 7]
+        """
+        if not self.max_batch:
+            return self.count
+        size = end = 1
+        while end <= number and size < self.max_batch:
+            size = min(2 * size, self.max_batch)
+            end += size
+        return min(self.count, end + max(0, -(-(number - end + 1) // size)) * size)
 
     def object_metadata(self, planned: PlannedObject, number: int) -> ObjectMeta:
         """The metadata of an object in the set with that number, from 0."""
@@ -105,7 +122,7 @@ class ManifestExpander(msgspec.Struct, frozen=True):
                 objects=self.replica_objects(manifest, controller),
                 count=count,
                 pod=controller.pod,
-                stops_on_failure=controller.is_ordered_ready,
+                max_batch=controller.max_batch,
             )
 
     def surge_plans(self, manifest: Manifest, replicas: int | None = None) -> Iterator[ExpansionPlan]:

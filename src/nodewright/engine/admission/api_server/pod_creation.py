@@ -28,6 +28,7 @@ from nodewright.engine.admission.limit_ranger import (
 )
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.admission.validation.violation import Violation, violation_fault
+from nodewright.engine.core.requests.qos_and_priority import is_static
 from nodewright.model.kubernetes.api_request import GroupResource
 from nodewright.model.kubernetes.cluster_objects import LimitRange, PriorityClass, RuntimeClass
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod
@@ -104,7 +105,7 @@ def created_pod(
     is_stored: bool = False,
     valid: Pod | None = None,
 ) -> PodCreation:
-    """The pod after its creation, without the quotas of its namespace.
+    """The pod after its creation, without the quotas of its namespace; a static pod is only validated, by its kubelet.
 
     ``submitted``: the pod with its own defaults, if they are known; ``is_stored``: an API server has accepted it, so no
     limit range and no plugin refuses it again; ``valid``: the submitted pod, or its template, if its validation has
@@ -117,7 +118,8 @@ def created_pod(
     """
     if submitted is None:
         submitted = with_default_ports(pod_as_stored(pod, cluster.gates))
-    ranges = () if is_stored else cluster.limit_ranges.get(pod.metadata.namespace, ())
+    is_admitted = is_stored or is_static(pod)
+    ranges = () if is_admitted else cluster.limit_ranges.get(pod.metadata.namespace, ())
     changed, filled = with_all_limit_range_defaults(submitted, ranges)
     defaulted = mutated_pod(changed, cluster.priority_classes, cluster.runtime_classes)
     refusal: PodRefusal | None = None if is_stored else defaulted.refusal
@@ -126,7 +128,7 @@ def created_pod(
         refusal = InvalidPod(violations=violations) if violations else None
     if refusal is None and (violated := violated_limit_range(defaulted.pod, ranges, cluster.gates)):
         refusal = LimitRangeViolation(limit_range=violated[0], because=violated[1])
-    if refusal is None and not is_stored:
+    if refusal is None and not is_admitted:
         refusal = overhead_refusal(defaulted.pod.spec, cluster.runtime_classes)
     return PodCreation(
         defaulted=defaulted.pod,
@@ -135,7 +137,7 @@ def created_pod(
         filled=filled,
         warnings=_open_warnings(pod, defaulted.warnings, is_stored=is_stored),
         refusal=refusal,
-        applied=tuple(_applied(defaulted.pod, cluster, filled, is_stored=is_stored)),
+        applied=tuple(_applied(defaulted.pod, cluster, filled, is_stored=is_admitted)),
     )
 
 

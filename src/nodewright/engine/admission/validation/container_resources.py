@@ -25,7 +25,7 @@ from nodewright.model.kubernetes.resource_names import (
     resource_sort_key,
 )
 from nodewright.model.values.bounded_cache import cached_texts
-from nodewright.model.values.quantity import INT64_MAX, Quantity, QuantityError, fits_int64
+from nodewright.model.values.quantity import Quantity, QuantityError
 
 NameRule = Callable[[str], tuple[tuple[ErrorType, str], ...]]
 
@@ -59,8 +59,6 @@ _STANDARD = (
     }
 )
 _PLAIN = frozenset({CPU, MEMORY})
-_MOST_PLAIN = INT64_MAX // 1000
-"""In thousandths of a CPU, too, this many units or less fit into 64 bits."""
 _QUOTA_HUGE_PAGES_PREFIX = f"requests.{HUGE_PAGES_PREFIX}"
 
 
@@ -95,11 +93,8 @@ def _violations(
 
 
 def _are_plain(amounts: ResourceList) -> bool:
-    """Whether all amounts are of resources without special rules, and neither negative nor large; most are."""
-    return all(
-        name in _PLAIN and 0 <= amount.unscaled <= _MOST_PLAIN and amount.scale <= 0
-        for name, amount in amounts.items()
-    )
+    """Whether all amounts are of resources without special rules, and not negative; most are."""
+    return all(name in _PLAIN and amount.unscaled >= 0 for name, amount in amounts.items())
 
 
 def _are_within(requests: ResourceList, limits: ResourceList) -> bool:
@@ -128,23 +123,6 @@ def _amount_violations(name: str, amount: Quantity, path: str, name_rules: NameR
         yield invalid(path, str(amount), "must be an integer")
     if is_huge_page(name) and not _is_whole_pages(name, amount):
         yield invalid(path, str(amount), f"{amount} is not positive integer multiple of {name}")
-    yield from _overflow(name, amount, path)
-
-
-def _overflow(name: str, amount: Quantity, path: str) -> Iterator[Violation]:
-    """An amount that the kubelet cannot count.
-
-    Departs: the API server accepts such amounts; the kubelet and the scheduler then calculate with their
-        remainder in 64 bits, which may be anything.
-    """
-    power, unit = (3, "thousandths of a CPU") if name == CPU else (0, "whole units")
-    power += amount.scale
-    exact = amount.unscaled * 10**power if power >= 0 else -(-amount.unscaled // 10**-power)
-    if exact <= 0 or fits_int64(exact):
-        return
-    counted = amount.milli_value() if name == CPU else amount.value()
-    rule = f"is too large: Kubernetes counts {unit} in 64 bits, where this becomes {counted}"
-    yield invalid(path, str(amount), rule)
 
 
 def _request_limit_violations(

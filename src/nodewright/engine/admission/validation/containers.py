@@ -79,12 +79,9 @@ def all_container_violations(
 
     ``valid``: a spec without violations of which this one is made: fields that it shares are not checked again.
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateContainers and validateInitContainers.
-    Departs: a container without an image is accepted, because no decision here depends on images.
+    Departs: a pod of which no container names an image is accepted as a sketch, because no decision depends on images.
     """
-    claims = claim_names(spec)
-    scope = _Scope(
-        _Names(claims, volumes), spec.restart_policy, spec.host_users is not False, _grace_period_s(spec)
-    )
+    scope = _scope(spec, volumes)
     checked, checked_init = _checked_containers(spec, valid)
     if not spec.containers:
         yield required(f"{path}.containers")
@@ -323,6 +320,18 @@ class _Scope(NamedTuple):
     pod_restart_policy: str
     uses_host_users: bool
     grace_period_s: int
+    has_images: bool
+    """Whether any container names an image, so that all must."""
+
+
+def _scope(spec: PodSpec, volumes: Mapping[str, Fields]) -> _Scope:
+    return _Scope(
+        _Names(claim_names(spec), volumes),
+        spec.restart_policy,
+        spec.host_users is not False,
+        _grace_period_s(spec),
+        any(container.image for container in (*spec.containers, *spec.init_containers)),
+    )
 
 
 def _grace_period_s(spec: PodSpec) -> int:
@@ -340,9 +349,9 @@ def _ephemeral_violations(spec: PodSpec, scope: _Scope, path: str) -> Iterator[V
     names = set(targets)
     for index, container in enumerate(spec.ephemeral_containers):
         container_path = f"{path}[{index}]"
-        yield from _common_violations(container, container_path, scope, _NOTHING_CHECKED)
-        if not container.image:
-            yield required(f"{container_path}.image")
+        yield from _common_violations(
+            container, container_path, scope._replace(has_images=True), _NOTHING_CHECKED
+        )
         yield from image_space_violations((container,), path, index)
         if container.name in names:
             yield duplicate(f"{container_path}.name", container.name)
@@ -396,6 +405,8 @@ def _common_violations(
 ) -> Iterator[Violation]:
     """The violations in fields of any container, but for those that are the same objects as in ``checked``."""
     yield from name_violations(f"{path}.name", container.name, dns1123_label_errors)
+    if scope.has_images and not container.image:
+        yield required(f"{path}.image")
     policy = container.termination_message_policy or None
     yield from unless_supported(f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES)
     if container.ports is not checked.ports:

@@ -76,9 +76,9 @@ def pod_setting_violations(spec: PodSpec, path: str) -> Iterator[Violation]:
     yield from unless_supported(f"{path}.dnsPolicy", spec.dns_policy or None, _DNS_POLICIES)
     if spec.security_context is not None:
         yield from _security_context_violations(spec, spec.security_context, f"{path}.securityContext")
-        if spec.share_process_namespace and spec.host_pid:
-            rule = "ShareProcessNamespace and HostPID cannot both be enabled"
-            yield invalid(f"{path}.securityContext.shareProcessNamespace", value=True, rule=rule)
+    if spec.share_process_namespace and spec.host_pid:
+        rule = "ShareProcessNamespace and HostPID cannot both be enabled"
+        yield invalid(f"{path}.securityContext.shareProcessNamespace", value=True, rule=rule)
     if spec.dns_config is not None or spec.dns_policy == "None":
         yield from _dns_violations(spec, f"{path}.dnsConfig")
     yield from _hostname_violations(spec, path)

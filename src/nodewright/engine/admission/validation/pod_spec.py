@@ -97,7 +97,7 @@ def pod_violations(
     pod whose spec is the same but for its node and its token's volume has no violations, so that only what depends on
     more than the spec is checked.
     Follows: v1.36, pkg/apis/core/validation/validation.go, ValidatePodCreate; default feature gates.
-    Departs: a container without an image is accepted, and the options of security modules are not checked. Amounts that do not fit into 64 bits are refused. The order is fixed where the API server walks maps.
+    Departs: the options of security modules are not checked. The order is fixed where the API server walks maps.
 
     >>> from nodewright.model.kubernetes.objects import Container, ObjectMeta
     >>> from nodewright.model.values.quantity import Quantity

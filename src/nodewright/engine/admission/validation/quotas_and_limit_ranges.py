@@ -37,12 +37,14 @@ from nodewright.model.kubernetes.resource_names import (
     is_native,
     resource_sort_key,
 )
+from nodewright.model.releases.release_rules import ReleaseRules
 from nodewright.model.values.quantity import INT64_MAX, Quantity
 
 _POD_RESOURCES = frozenset(
     {PODS, *(prefix + name for prefix in ("", "requests.", "limits.") for name in (CPU, MEMORY))}
 )
 _CLAIM_RESOURCES = frozenset({"persistentvolumeclaims", "requests.storage"})
+_ATTRIBUTES_CLASS, _UNSUPPORTED = "VolumeAttributesClass", "unsupported scope"
 _RESOURCES_BY_SCOPE = {
     "Terminating": _POD_RESOURCES,
     "NotTerminating": _POD_RESOURCES,
@@ -50,7 +52,7 @@ _RESOURCES_BY_SCOPE = {
     "PriorityClass": _POD_RESOURCES,
     "CrossNamespacePodAffinity": _POD_RESOURCES,
     "BestEffort": frozenset({PODS}),
-    "VolumeAttributesClass": _CLAIM_RESOURCES,
+    _ATTRIBUTES_CLASS: _CLAIM_RESOURCES,
 }
 """For each scope, the compute resources that a quota with this scope may name."""
 _EXISTS_ONLY = frozenset(
@@ -61,6 +63,19 @@ _EXISTS_RULE = (
     "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
     "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
 )
+
+
+def unknown_scopes(quota: ResourceQuota, rules: ReleaseRules) -> Iterator[Violation]:
+    """The scopes that the API server of a release does not know yet."""
+    if rules.attributes_class_scope:
+        return
+    if _ATTRIBUTES_CLASS in quota.spec.scopes:
+        yield invalid("spec.scopes", quota.spec.scopes, _UNSUPPORTED)
+    selector = quota.spec.scope_selector
+    for term in () if selector is None else selector.match_expressions:
+        if term.scope_name == _ATTRIBUTES_CLASS:
+            path = "spec.scopeSelector.matchExpressions.scopeName"
+            yield invalid(path, term.scope_name, _UNSUPPORTED)
 
 
 def quota_violations(quota: ResourceQuota) -> tuple[Violation, ...]:
@@ -75,7 +90,7 @@ def quota_violations(quota: ResourceQuota) -> tuple[Violation, ...]:
     >>> [(violation.path, violation.value, violation.rule) for violation in quota_violations(quota)]
     [('spec.scopes', ('BestEffort', 'NotBestEffort'), 'conflicting scopes')]
     """
-    violations = list(metadata_violations(quota.metadata))
+    violations = list(metadata_violations(quota.metadata, keeps_generation=True))
     violations.extend(_quota_amount_violations(quota.spec.hard, "spec.hard"))
     violations.extend(_scope_violations(quota.spec))
     if quota.spec.scope_selector is not None:
@@ -114,7 +129,7 @@ def _scope_violations(spec: ResourceQuotaSpec) -> Iterator[Violation]:
     path, written = "spec.scopes", spec.scopes
     for scope in spec.scopes:
         if scope not in _RESOURCES_BY_SCOPE:
-            yield invalid(path, written, "unsupported scope")
+            yield invalid(path, written, _UNSUPPORTED)
         for _ in _misplaced_resources(scope, spec):
             yield invalid(path, written, "unsupported scope applied to resource")
     for _ in _conflicts(spec.scopes):
@@ -129,7 +144,7 @@ def _selector(spec: ResourceQuotaSpec, selector: ScopeSelector) -> Iterator[Viol
     path = "spec.scopeSelector.matchExpressions"
     for term in selector.match_expressions:
         if term.scope_name not in _RESOURCES_BY_SCOPE:
-            yield invalid(f"{path}.scopeName", term.scope_name, "unsupported scope")
+            yield invalid(f"{path}.scopeName", term.scope_name, _UNSUPPORTED)
         for _ in _misplaced_resources(term.scope_name, spec):
             yield invalid(path, _as_printed(selector), "unsupported scope applied to resource")
         yield from _term(term, path)
@@ -193,7 +208,7 @@ def limit_range_violations(limit_range: LimitRange) -> tuple[Violation, ...]:
     >>> [(violation.path, violation.value, violation.rule) for violation in limit_range_violations(limit_range)]
     [('spec.limits[0].default[cpu]', '1', 'default value 2 is greater than max value 1')]
     """
-    violations = list(metadata_violations(limit_range.metadata))
+    violations = list(metadata_violations(limit_range.metadata, keeps_generation=True))
     seen: set[str] = set()
     for index, item in enumerate(limit_range.spec.limits):
         path = f"spec.limits[{index}]"

@@ -14,7 +14,7 @@ from nodewright.model.kubernetes.name_validation import (
     label_key_errors,
     label_value_errors,
 )
-from nodewright.model.kubernetes.objects import Container, ObjectMeta, PodSpec
+from nodewright.model.kubernetes.objects import Container, ObjectMeta, OwnerReference, PodSpec
 from nodewright.model.values.bounded_cache import MAX_TEXT_LENGTH, cached_texts
 
 
@@ -153,10 +153,17 @@ def metadata_violations(
     meta: ObjectMeta,
     path: str = "metadata",
     name_errors: Callable[[str], Sequence[str]] = dns1123_subdomain_errors,
+    *,
+    keeps_generation: bool = False,
+    names_finalizers_freely: bool = False,
 ) -> Iterator[Violation]:
     """The violations in the metadata; ``name_errors`` is the rule for names of the kind.
 
-    Follows: v1.36, apimachinery/pkg/api/validation/objectmeta.go, ValidateObjectMetaWithOpts.
+    ``keeps_generation``: the kind's generation is stored as written, where that of others begins at 1;
+    ``names_finalizers_freely``: finalizers without a domain need not be Kubernetes' own.
+    Follows: v1.36, apimachinery/pkg/api/validation/objectmeta.go, ValidateObjectMeta;
+        pkg/apis/core/validation/validation.go, ValidateObjectMeta.
+    Departs: `managedFields` are not checked; the API server drops entries that it cannot read.
     """
     if meta.generate_name:
         errors = prefix_errors(meta.generate_name, name_errors)
@@ -164,9 +171,66 @@ def metadata_violations(
     if meta.name or not meta.generate_name:
         yield from name_violations(f"{path}.name", meta.name, name_errors, "name or generateName is required")
     yield from optional_name_violations(f"{path}.namespace", meta.namespace or None, dns1123_label_errors)
+    if keeps_generation and meta.generation < 0:
+        yield invalid(f"{path}.generation", meta.generation, "must be greater than or equal to 0")
     yield from label_violations(meta.labels, f"{path}.labels")
     if meta.annotations:
         yield from annotation_violations(meta.annotations, f"{path}.annotations")
+    if meta.owner_references:
+        yield from _owner_violations(meta.owner_references, f"{path}.ownerReferences")
+    if meta.finalizers:
+        yield from _finalizer_violations(meta.finalizers, f"{path}.finalizers")
+        for index, name in enumerate(() if names_finalizers_freely else meta.finalizers):
+            if "/" not in name and name not in _FINALIZERS:
+                rule = "name is neither a standard finalizer name nor is it fully qualified"
+                yield invalid(f"{path}.finalizers[{index}]", name, rule)
+
+
+_ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
+_FINALIZERS = ("kubernetes", _ORPHAN, _FOREGROUND)
+
+
+def _owner_violations(owners: Sequence[OwnerReference], path: str) -> Iterator[Violation]:
+    """The violations in the references to owners.
+
+    Follows: v1.36, apimachinery/pkg/api/validation/objectmeta.go, ValidateOwnerReferences.
+    """
+    controller = ""
+    for owner in owners:
+        slashes, version = owner.api_version.count("/"), owner.api_version.rpartition("/")[2]
+        if slashes > 1 or not version:
+            yield invalid(f"{path}.apiVersion", owner.api_version, "version must not be empty")
+        for field, text in (("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)):
+            if not text:
+                yield invalid(f"{path}.{field}", text, "must not be empty")
+        if owner.api_version in ("v1", "/v1") and owner.kind == "Event":
+            yield invalid(path, _owner_as_go(owner), "/v1, Kind=Event is disallowed from being an owner")
+        if not owner.controller:
+            continue
+        if controller:
+            rule = (
+                'Only one reference can have Controller set to true. Found "true" in references for '
+                f"{controller} and {owner.kind}/{owner.name}"
+            )
+            yield invalid(path, [_owner_as_go(each) for each in owners], rule)
+        controller = controller or f"{owner.kind}/{owner.name}"
+
+
+def _owner_as_go(owner: OwnerReference) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(owner)
+    return {name: value for name, value in fields.items() if name != "controller" or value}
+
+
+def _finalizer_violations(finalizers: tuple[str, ...], path: str) -> Iterator[Violation]:
+    """The violations in finalizers of any kind.
+
+    Follows: v1.36, apimachinery/pkg/api/validation/objectmeta.go, ValidateFinalizers.
+    """
+    for name in finalizers:
+        yield from each_invalid(path, name, label_key_errors(name))
+    if {_ORPHAN, _FOREGROUND} <= set(finalizers):
+        rule = f"finalizer {_ORPHAN} and {_FOREGROUND} cannot be both set"
+        yield invalid(path, finalizers, rule)
 
 
 def prefix_errors(

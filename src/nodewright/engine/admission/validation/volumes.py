@@ -550,13 +550,22 @@ def claim_template_violations(template: Fields, path: str) -> Iterator[Violation
 
     Follows: v1.36, pkg/apis/core/validation/validation.go, ValidatePersistentVolumeClaimTemplate.
     """
-    meta, spec = template.get("metadata") or {}, template.get("spec") or {}
-    yield from annotation_violations(meta.get("annotations") or {}, f"{path}.metadata.annotations")
-    yield from label_violations(meta.get("labels") or {}, f"{path}.metadata.labels")
+    yield from template_metadata_violations(template.get("metadata") or {}, f"{path}.metadata")
+    yield from claim_spec_violations(template.get("spec") or {}, f"{path}.spec")
+
+
+def template_metadata_violations(meta: Fields, path: str) -> Iterator[Violation]:
+    """The violations in the metadata of a claim's template, of which only labels and annotations can be set.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateTemplateObjectMeta.
+    """
+    yield from annotation_violations(meta.get("annotations") or {}, f"{path}.annotations")
+    yield from label_violations(meta.get("labels") or {}, f"{path}.labels")
     for field in sorted(meta):
-        if field not in _OF_METADATA and meta[field]:
-            yield forbidden(f"{path}.metadata.{'uID' if field == 'uid' else field}", "cannot be set")
-    yield from claim_spec_violations(spec, f"{path}.spec")
+        # A grace period of 0 is set, as is a list without items.
+        is_set = meta[field] not in (None, "", 0) or (meta[field] == 0 and field.endswith("Seconds"))
+        if field not in _OF_METADATA and is_set:
+            yield forbidden(f"{path}.{'uID' if field == 'uid' else field}", "cannot be set")
 
 
 def claim_spec_violations(spec: Fields, spec_path: str) -> Iterator[Violation]:

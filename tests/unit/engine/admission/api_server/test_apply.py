@@ -136,19 +136,44 @@ def test_claims_keep_to_limit_ranges_and_a_pod_is_not_made_without_its_claim() -
     ]
 
 
+CLAIMS = "volumeClaimTemplates: [{metadata: {name: d}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}], "
+
+
 def test_a_stateful_set_stops_at_the_first_pod_that_is_refused_and_its_claim_stays() -> None:
-    claims = "volumeClaimTemplates: [{metadata: {name: d}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}], "
     quota = QUOTA % "limits.cpu: 1, requests.storage: 9Gi"
-    ordered = apply(manifests(pods_of("StatefulSet", f"replicas: 4, {claims}"), quota), ExpansionOptions())
+    ordered = apply(manifests(pods_of("StatefulSet", f"replicas: 4, {CLAIMS}"), quota), ExpansionOptions())
     assert used(ordered) == {"limits.cpu": "1", "requests.storage": "2Gi"}
     assert outcome_lines(ordered)[-1] == "pods statefulset-0 1/4 (1 refused)"
-    parallel = f"replicas: 4, podManagementPolicy: Parallel, {claims}"
-    assert (
-        used(apply(manifests(pods_of("StatefulSet", parallel), quota), ExpansionOptions()))[
-            "requests.storage"
-        ]
-        == "4Gi"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "most", "claims", "pods"),
+    [
+        (2, 0, "1", "0/2 (1 refused)"),
+        (9, 1, "3", "1/9 (2 refused)"),
+        (9, 3, "7", "3/9 (4 refused)"),
+        (5, 3, "5", "3/5 (2 refused)"),
+        (5, 5, "5", "5/5"),
+    ],
+)
+def test_a_parallel_stateful_set_tries_twice_as_many_pods_until_one_is_refused(
+    replicas: int, most: int, claims: str, pods: str
+) -> None:
+    settings = f"replicas: {replicas}, podManagementPolicy: Parallel, {CLAIMS}"
+    quota = QUOTA % f"pods: {most}, persistentvolumeclaims: 99"
+    applied = apply(manifests(pods_of("StatefulSet", settings), quota), ExpansionOptions())
+    assert used(applied)["persistentvolumeclaims"] == claims
+    assert outcome_lines(applied)[-1] == f"pods statefulset-0 {pods}"
+
+
+def test_all_claims_of_a_stateful_sets_pod_are_tried_and_the_pod_needs_each() -> None:
+    claim = (
+        "{metadata: {name: %s}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: %s}}}}"
     )
+    claims = f"volumeClaimTemplates: [{claim % ('big', '5Gi')}, {claim % ('small', '1Gi')}], "
+    quota = QUOTA % "pods: 9, requests.storage: 2Gi"
+    applied = apply(manifests(pods_of("StatefulSet", f"replicas: 2, {claims}"), quota), ExpansionOptions())
+    assert used(applied) == {"pods": "0", "requests.storage": "1Gi"}
 
 
 def test_claims_for_pods_are_created_after_them() -> None:

@@ -202,3 +202,39 @@ def test_pods_of_stateful_sets_have_the_host_names_of_their_set() -> None:
     assert (accepted.pod.spec.hostname, accepted.pod.spec.subdomain) == ("web-0", "")
     with pytest.raises(InputError, match=r'spec.serviceName: Invalid value: "a\.b": must not'):
         created(owner.replace("replicas: 2", "replicas: 2, serviceName: a.b"))
+
+
+STATIC = (
+    "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: default, annotations: {kubernetes.io/config.source: file}}, "
+    "spec: {%s, runtimeClassName: r, containers: [{name: a, image: a, resources: {requests: {memory: 1.5Gi}}}]}}\n"
+)
+CLUSTER = (
+    DEFAULT,
+    QUOTA % "pods: 0",
+    "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: c}, value: 5, globalDefault: true}\n",
+    "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: r}, handler: r, overhead: {podFixed: {cpu: 1}}}\n",
+    "{apiVersion: v1, kind: Namespace, metadata: {name: default}, status: {phase: Terminating}}\n",
+)
+
+
+@pytest.mark.parametrize(
+    "field", ["priorityClassName: system-node-critical", "priorityClassName: absent", "overhead: {cpu: 2}"]
+)
+def test_a_static_pod_passes_no_plugin_of_the_api_server(field: str) -> None:
+    text = STATIC % field
+    (pod,) = created(text, *CLUSTER)
+    (alone,) = created(text)
+    assert (pod.pod, pod.refusal, pod.applied, pod.not_judged) == (alone.pod, None, (), ())
+    spec = pod.pod.spec
+    assert (spec.priority, spec.preemption_policy, spec.tolerations) == (None, None, ())
+    amounts = spec.containers[0].resources
+    assert (str(amounts.requests["memory"]), amounts.requests["memory"].as_int64(), amounts.limits) == (
+        "1536Mi", None, {},
+    )  # fmt: skip
+
+
+def test_a_static_pod_keeps_its_priority_and_preempts_by_it() -> None:
+    (pod,) = created(STATIC % "priority: 2000001000, priorityClassName: system-node-critical")
+    assert pod.pod.spec.priority == 2000001000
+    with pytest.raises(InputError, match=r"spec\.restartPolicy"):
+        created(STATIC % "restartPolicy: Sometimes")

@@ -40,8 +40,12 @@ CONTAINERS: list[tuple[dict[str, Any], list[str]]] = [
     ({"containers": [{}]}, ["containers[0].name Required value"]),
     ({"containers": [{"name": "a.b"}]}, ["containers[0].name Invalid value a.b: must not contain dots"]),
     ({"containers": [MAIN, MAIN]}, ["containers[1].name Duplicate value main"]),
-    ({"initContainers": [{"image": "x"}, {"image": "x"}]},
+    ({"initContainers": [{}, {}]},
      ["initContainers[0].name Required value", "initContainers[1].name Required value"]),
+    ({"containers": [{"name": "a", "image": "x"}, {"name": "b"}], "initContainers": [{"name": "c"}]},
+     ["containers[1].image Required value", "initContainers[0].image Required value"]),
+    ({"shareProcessNamespace": True, "hostPID": True},
+     ["securityContext.shareProcessNamespace Invalid value True: ShareProcessNamespace and HostPID cannot both be enabled"]),
     ({"initContainers": [MAIN, {"name": "a"}, {"name": "a"}]},
      ["initContainers[0].name Duplicate value main", "initContainers[2].name Duplicate value a"]),
     ({"containers": [{**MAIN, "restartPolicy": "Maybe"}]},
@@ -196,6 +200,48 @@ def metadata(**fields: Any) -> list[str]:
     return [
         f"{violation.path} {violation.type}" for violation in metadata_violations(decode(fields, ObjectMeta))
     ]
+
+
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a", "uid": "u"}
+UNQUALIFIED = "name is neither a standard finalizer name nor is it fully qualified"
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        ({"finalizers": ["example.com/a", "orphan", "kubernetes"]}, []),
+        ({"finalizers": ["example.com/a", "mine"]}, [f"metadata.finalizers[1] Invalid value mine: {UNQUALIFIED}"]),
+        ({"finalizers": ["orphan", "foregroundDeletion"]},
+         [("metadata.finalizers Invalid value ('orphan', 'foregroundDeletion'): finalizer orphan and foregroundDeletion "
+          "cannot be both set")]),
+        ({"ownerReferences": [{**OWNER, "blockOwnerDeletion": False}, {**OWNER, "controller": True}]}, []),
+        ({"ownerReferences": [{}]},
+         ["metadata.ownerReferences.apiVersion Invalid value : version must not be empty",
+          *(f"metadata.ownerReferences.{field} Invalid value : must not be empty" for field in ("kind", "name", "uid"))]),
+        ({"ownerReferences": [{**OWNER, "apiVersion": "a/b/c"}, {**OWNER, "apiVersion": "apps/"}]},
+         [f"metadata.ownerReferences.apiVersion Invalid value {text}: version must not be empty" for text in ("a/b/c", "apps/")]),
+        ({"ownerReferences": [{**OWNER, "apiVersion": "v1", "kind": "Event"}]},
+         [("metadata.ownerReferences Invalid value {'apiVersion': 'v1', 'kind': 'Event', 'name': 'a', 'uid': 'u'}: "
+          "/v1, Kind=Event is disallowed from being an owner")]),
+        ({"generation": -1}, []),
+    ],
+)  # fmt: skip
+def test_metadata_is_judged_as_a_whole(fields: dict[str, Any], wanted: list[str]) -> None:
+    assert violations_of({}, {**META, **fields}) == wanted
+    assert violations_of({}, {**META, **fields}, is_template=True) == []
+
+
+def test_an_object_has_one_controller() -> None:
+    owners = [{**OWNER, "controller": True}, {**OWNER, "name": "b", "controller": True}]
+    (violation,) = violations_of({}, {**META, "ownerReferences": owners})
+    assert violation.endswith(
+        'Only one reference can have Controller set to true. Found "true" in references for ReplicaSet/a and ReplicaSet/b'
+    )
+
+
+def test_an_unqualified_finalizer_is_no_name() -> None:
+    (first, _) = violations_of({}, {**META, "finalizers": ["-"]})
+    assert first.startswith("metadata.finalizers Invalid value -: name part must consist of")
 
 
 def test_names_and_namespaces_have_their_form() -> None:
