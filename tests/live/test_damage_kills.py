@@ -190,7 +190,6 @@ class Machine:
         for pattern in (
             "pods/*.json",
             "containers/[!.]*",
-            "containers/.gone/*",
             "volumes/*",
             "logs/*",
             "**/.*.tmp",

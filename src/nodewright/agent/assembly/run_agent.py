@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.agent.assembly.agent_node import (
     WATCHED_SOURCES,
@@ -280,6 +281,7 @@ async def _assembled_parts(
     pressure = PressureMonitor(loop, monitored_parts, POLICIES[settings.eviction_policy])
     event_recorder.on_reclaim = pressure.reclaim
     agent = _agent_interface(settings, loop, runtime_parts, event_recorder, object_cache, system_info)
+    agent = replace(agent, deletion_error=lambda: opened_store.store.deletion_error)
     return AgentParts(
         settings=settings,
         loop=loop,
