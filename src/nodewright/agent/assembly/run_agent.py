@@ -315,7 +315,8 @@ def _create_loop(
     prober = HostProber(runtime, clock)
     effect_runner = EffectRunner(runtime, cgroups, runtime_parts.config_builder, prober, clock)
     effect_runner.log_links = runtime_parts.log_links
-    constants = AgentConstants(started_ns=system_info.started_ns, host_ip=system_info.host_ip)
+    config = opened_store.state.node.config
+    constants = AgentConstants.of(config, system_info.started_ns, system_info.host_ip)
     return AgentLoop(opened_store.state, effect_runner, opened_store.store, event_recorder, clock, constants)
 
 
