@@ -248,6 +248,7 @@ class PodRoutes:
         while not self._agent.event_recorder.is_closed:
             change_signal = self._agent.event_recorder.change_signal()
             now: dict[str, tuple[PodRecord, Any]] = {}
+            lines = []
             for record in self._agent.pods(namespace):
                 previous = before.get(record.pod.uid)
                 if previous is not None and previous[0] is record:
@@ -256,9 +257,10 @@ class PodRoutes:
                 document = self._object(record)
                 now[record.pod.uid] = (record, document)
                 if previous is None or previous[1] != document:
-                    yield _line("ADDED" if previous is None else "MODIFIED", document)
-            for uid in before.keys() - now.keys():
-                yield _line("DELETED", before[uid][1])
+                    lines.append(_line("ADDED" if previous is None else "MODIFIED", document))
+            lines += [_line("DELETED", before[uid][1]) for uid in before.keys() - now.keys()]
+            if lines:
+                yield b"".join(lines)
             before = now
             try:
                 async with asyncio.timeout(_HEARTBEAT_S):
