@@ -36,7 +36,7 @@ def test_many_short_lines_are_few_blocks(log: Path) -> None:
 
 def test_output_of_one_stream_is_attached_to_in_blocks(log: Path) -> None:
     async def attached() -> list[tuple[int, bytes]]:
-        is_written, blocks = False, []
+        is_written = False
 
         def is_over() -> bool:
             nonlocal is_written
@@ -48,9 +48,7 @@ def test_output_of_one_stream_is_attached_to_in_blocks(log: Path) -> None:
                 return False
             return True
 
-        async for block in follow_streams(log, is_over):
-            blocks.append(block)
-        return blocks
+        return [block async for block in follow_streams(log, is_over)]
 
     blocks = asyncio.run(attached())
     assert len(blocks) < 2 * FEW

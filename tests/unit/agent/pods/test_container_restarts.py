@@ -12,6 +12,7 @@ from nodewright.agent.runtimes.simulated import ContainerScript
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.observations import PodStatusObserved, SourcePodsListed
 from nodewright.cluster.tasks.timing import monotonic_ns
+from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, ContainerStatus, PodStatus
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod
@@ -67,6 +68,25 @@ def test_a_back_off_holds_and_ends_when_the_clock_is_set(jump_s: int) -> None:
             assert restarts() == 2
             await bench.clock.advance(4)
             assert restarts() == 3
+
+    run(scenario())
+
+
+def test_attempts_that_do_not_start_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with AgentBench() as bench:
+
+            async def fail(container_id: str) -> None:
+                raise HostError("run", container_id, "executable file not found in $PATH")
+
+            monkeypatch.setattr(bench.runtime, "start_container", fail)
+            await bench.add_pods(a_pod())
+            for _ in range(10):
+                await bench.clock.advance(10)
+            runtime_status = bench.record("web").runtime_status
+            assert runtime_status is not None
+            attempts = [container.attempt for container in runtime_status.containers]
+            assert attempts == [10]
 
     run(scenario())
 
