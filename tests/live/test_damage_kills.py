@@ -190,6 +190,7 @@ class Machine:
         for pattern in (
             "pods/*.json",
             "containers/[!.]*",
+            "containers/.gone/*",
             "volumes/*",
             "logs/*",
             "**/.*.tmp",

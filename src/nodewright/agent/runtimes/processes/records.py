@@ -40,7 +40,7 @@ from nodewright.model.kubernetes.runtime_status import (
 
 T = TypeVar("T")
 
-_POD_RECORD, _CONTAINER_RECORD = "pod.json", "created.json"
+_TRASH = ".gone"
 _LOCK = "lock"
 _FLOCK = "hhqqi"
 """struct flock."""
@@ -143,6 +143,11 @@ class RecordDirectory:
         if not is_ours:
             os.close(self._lock)
             raise HostError("use", str(directory), "another agent uses it") from None
+        # Made while there is room: on a full disk a directory can be renamed into it, but it could not be made.
+        with contextlib.suppress(OSError):
+            (directory / _TRASH).mkdir(mode=0o700, exist_ok=True)
+            for removed in (directory / _TRASH).iterdir():
+                shutil.rmtree(removed, ignore_errors=True)
 
     def close(self) -> None:
         """Releases the directory."""
@@ -155,18 +160,18 @@ class RecordDirectory:
     def pod_uids(self) -> list[str]:
         """The uids of all pods."""
         with host_errors("list", self._root):
-            return sorted(path.parent.name for path in self._root.glob(f"*/{_POD_RECORD}"))
+            return sorted(path.parent.name for path in self._root.glob("*/pod.json"))
 
     def sandbox_record(self, uid: str) -> SandboxRecord | None:
         """The record of a pod's sandbox; None: no such pod."""
-        return _read(self._pod_directory(uid) / _POD_RECORD, SandboxRecord)
+        return _read(self._pod_directory(uid) / "pod.json", SandboxRecord)
 
     def save_sandbox(self, uid: str, record: SandboxRecord) -> None:
         """Writes the record of a sandbox."""
         path = self._pod_directory(uid)
         with host_errors("make", path):
             path.mkdir(mode=0o711, exist_ok=True)
-        _write(path / _POD_RECORD, record)
+        _write(path / "pod.json", record)
 
     def delete_sandbox(self, uid: str) -> None:
         """Removes all records of a pod."""
@@ -196,7 +201,7 @@ class RecordDirectory:
         """The containers of a pod, by name, the newest attempt first."""
         pod_directory = self._pod_directory(uid)
         with host_errors("list", pod_directory):
-            directories = [path.parent for path in pod_directory.glob(f"*/*/{_CONTAINER_RECORD}")]
+            directories = [path.parent for path in pod_directory.glob("*/*/created.json")]
         ids = [
             ContainerId(uid, directory.parent.name, int(directory.name))
             for directory in directories
@@ -223,7 +228,7 @@ class RecordDirectory:
 
     def container_record(self, id_: ContainerId) -> ContainerRecord | None:
         """The record of a container; None: no such container."""
-        return _read(self.container_directory(id_) / _CONTAINER_RECORD, ContainerRecord)
+        return _read(self.container_directory(id_) / "created.json", ContainerRecord)
 
     def start_record(self, id_: ContainerId) -> StartRecord | None:
         """The shim's record of the start; empty if the file is incomplete."""
@@ -241,7 +246,7 @@ class RecordDirectory:
             path.mkdir(mode=0o711, parents=True, exist_ok=True)
             self.termination_log(id_).touch()
             self.termination_log(id_).chmod(0o666)
-        _write(path / _CONTAINER_RECORD, record)
+        _write(path / "created.json", record)
 
     def record_exit(self, id_: ContainerId, exit_record: ExitRecord) -> bool:
         """Records the end of a container without a shim; whether it has none, so that it will not start or run on.
@@ -262,14 +267,17 @@ class RecordDirectory:
             return is_ours
 
     def _remove_directory(self, path: Path) -> None:
-        """Removes a directory, its record first: an interrupted removal leaves nothing that looks like a new container."""
+        """Removes a directory by renaming it first: an interrupted removal leaves nothing that looks like a new container."""
+        trash = self._root / _TRASH
+        if not os.path.lexists(path):
+            return
         with host_errors("remove", path), contextlib.suppress(FileNotFoundError):
-            if not path.is_dir() or path.is_symlink():
-                path.unlink()
-                return
-            for name in (_POD_RECORD, _CONTAINER_RECORD):
-                (path / name).unlink(missing_ok=True)
-            shutil.rmtree(path)
+            trash.mkdir(mode=0o700, exist_ok=True)
+            removed = path.rename(trash / str(time.monotonic_ns()))
+            if removed.is_dir():
+                shutil.rmtree(removed)
+            else:
+                removed.unlink()
 
     # ------------------------------------------------------------ shims
 

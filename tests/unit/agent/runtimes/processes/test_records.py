@@ -151,6 +151,6 @@ def test_an_interrupted_removal_leaves_nothing_that_looks_like_a_pod_or_a_contai
             with pytest.raises(KeyboardInterrupt):
                 remove()
     assert (records.container_ids("u_1"), records.pod_uids()) == ([], [])
-    records.remove_remains(())
-    assert sorted(place.name for place in tmp_path.iterdir()) == [".lock"]
     records.close()
+    RecordDirectory(tmp_path).close()
+    assert sorted(str(place.relative_to(tmp_path)) for place in tmp_path.rglob("*")) == [".gone", ".lock"]
