@@ -1,10 +1,11 @@
 """The real command where its files cannot be written, or are damaged: nothing starts that would be forgotten, nothing is overwritten."""
 
+import itertools
 import os
 import resource
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import yaml
 from tests.support.agent_command import AgentCommand
 from tests.support.live_agent import private_cgroups
 
+from nodewright.agent.host.cgroupfs import CgroupFS
 from nodewright.cluster.client.agent_client import AgentStatusError
 
 pytestmark = pytest.mark.live
@@ -145,28 +147,92 @@ def test_a_damaged_record_of_a_pod_is_set_aside_and_the_others_run_on(agent: Age
     agent.wait_until(lambda: phases(agent) == {"first": "Running", "second": "Running"})
 
 
-def test_an_agent_starts_on_a_full_disk_and_stores_its_state_once_there_is_room(agent: AgentCommand) -> None:
+@contextmanager
+def small_root(agent: AgentCommand) -> Iterator[Path]:
+    """The agent's root directory on a disk of its own, of a megabyte and few files."""
     root = agent.folder / "root"
     root.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=0711", "nodewright-full", root], check=True)
+    options = "size=1m,nr_inodes=400,mode=0711"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "nodewright-full", root], check=True)
     try:
+        yield root
+    finally:
+        agent.stop()
+        subprocess.run(["umount", "--lazy", root], check=True)
+
+
+def fill(root: Path) -> None:
+    """Leaves room for neither a byte nor a file."""
+    with suppress(OSError), (root / "filler").open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+    with suppress(OSError):
+        for number in itertools.count():
+            (root / f"filler-{number}").touch()
+
+
+def is_full(root: Path) -> bool:
+    return os.statvfs(root).f_bavail == 0
+
+
+FILLS = ("head -c 100M /dev/zero > {path}/file; exec sleep 1000", "yes & exec sleep 1000", "exec sleep 1000")
+
+
+@pytest.mark.parametrize(
+    ("command", "is_killed"),
+    [*zip(FILLS, (False, False, True), strict=True), (FILLS[1], True)],
+    ids=["emptyDir", "log", "another process, killed", "log, killed"],
+)
+def test_pods_are_deleted_on_a_disk_that_is_full(
+    agent: AgentCommand, command: str, *, is_killed: bool
+) -> None:
+    with small_root(agent) as root:
+        agent.start()
+        agent.wait_until(agent.is_ready)
+        path = root / "volumes" / "filling" / "volumes" / "kubernetes.io~empty-dir" / "data"
+        pod = yaml.safe_load(POD.format(name="full"))
+        container = {**pod["spec"]["containers"][0], "command": ["sh", "-c", command.format(path=path)]}
+        if "{path}" in command:
+            # The path of the volume has the pod's uid, which a manifest may choose.
+            pod["metadata"]["uid"] = "filling"
+            pod["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}]
+            container["volumeMounts"] = [{"name": "data", "mountPath": str(path)}]
+        pod["spec"]["containers"] = [container]
+        if "{path}" in command:
+            (agent.folder / "pods" / "full.yaml").write_text(yaml.safe_dump(pod))
+        else:
+            agent.client.post("api", "v1", "namespaces", "default", "pods", body=pod)
+        agent.wait_until(lambda: phases(agent) == {"full": "Running"})
+        if command is not FILLS[-1]:
+            agent.wait_until(lambda: is_full(root))
+        fill(root)
+        if "{path}" in command:
+            (agent.folder / "pods" / "full.yaml").unlink()
+        else:
+            agent.client.delete("api", "v1", "namespaces", "default", "pods", "full")
+        if is_killed:
+            agent.kill()
+            agent.start()
+        agent.wait_until(lambda: agent.is_ready() and phases(agent) == {})
+        assert CgroupFS(agent.group).processes(agent.group) == ()
+        assert not path.exists()
+
+
+def test_an_agent_starts_on_a_full_disk_and_stores_its_state_once_there_is_room(agent: AgentCommand) -> None:
+    with small_root(agent) as root:
         agent.start()
         want(agent, "first")
         agent.wait_until(lambda: phases(agent) == {"first": "Running"})
         agent.kill()
         (root / "changes.log").write_bytes(b"")
-        with suppress(OSError), (root / "filler").open("wb", buffering=0) as file:
-            while True:
-                file.write(b"x" * 4096)
+        fill(root)
         agent.start()
         agent.wait_until(lambda: phases(agent) == {"first": "Running"})
         assert "StateNotKept" in agent.log_tail()
-        (root / "filler").unlink()
+        for filler in root.glob("filler*"):
+            filler.unlink()
         want(agent, "second")
         agent.wait_until(lambda: phases(agent) == {"first": "Running", "second": "Running"})
         agent.kill()
         agent.start()
         agent.wait_until(lambda: phases(agent) == {"first": "Running", "second": "Running"})
-    finally:
-        agent.stop()
-        subprocess.run(["umount", "--lazy", root], check=True)

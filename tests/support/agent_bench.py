@@ -311,7 +311,7 @@ class AgentBench:
 
     def _loop(self, state: AgentState) -> AgentLoop:
         effect_runner = EffectRunner(self.runtime, self.cgroups, FakeConfigBuilder(), self.prober, self.clock)
-        constants = AgentConstants(started_ns=self.clock.now_ns())
+        constants = AgentConstants.of(state.node.config, self.clock.now_ns())
         loop = CheckedLoop(state, effect_runner, self.store, self.event_recorder, self.clock, constants)
         loop.write_queue.run_in_thread = run_inline
         return loop

@@ -171,7 +171,7 @@ class AgentRestarts:
             self.prober,
             self.clock,
         )
-        constants = AgentConstants(started_ns=self.clock.now_ns())
+        constants = AgentConstants.of(start.value.state.node.config, self.clock.now_ns())
         self.loop = CheckedLoop(
             start.value.state, effect_runner, start.value.store, self.event_recorder, self.clock, constants
         )

@@ -204,7 +204,7 @@ class AgentRaceBench(RaceBench):
         config = Node.from_profile(self._profile()).state
         composer = self.config_builder(directory)
         performer = EffectRunner(self.runtime, self.cgroups, composer, FakeProber(), self.clock)
-        rules = AgentConstants(started_ns=self.clock.now_ns())
+        rules = AgentConstants.of(config.config, self.clock.now_ns())
         self.loop = AgentLoop(AgentState(node=config), performer, FakeStore(), self.ears, self.clock, rules)
         parts = MonitoredParts.of_this_host(config.config, directory, lambda _: PodDirectories())
         self._alarms = parts.alarms

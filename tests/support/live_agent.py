@@ -197,8 +197,8 @@ async def live_agent(configuration: Mapping[str, Any]) -> AsyncIterator[LiveAgen
         performer = EffectRunner(
             runtime, cgroups, CommandConfigBuilder(directory / "logs"), FakeProber(), clock
         )
-        rules = AgentConstants(started_ns=clock.now_ns())
         mind = AgentState(node=Node.from_profile(captured.profile).state)
+        rules = AgentConstants.of(mind.node.config, clock.now_ns())
         loop = AgentLoop(mind, performer, FakeStore(), ears, clock, rules)
         task = asyncio.create_task(loop.run())
         try:

@@ -45,7 +45,7 @@ async def dry_run(settings: AgentSettings, node: Node) -> int:
     clock = HostClock()
     runtime, cgroups = FakeRuntime(clock), FakeCgroups(node.config.facts.cgroup_version)
     effect_runner = EffectRunner(runtime, cgroups, _DryRunConfigBuilder(), _PassingProber(), clock)
-    constants = AgentConstants(started_ns=clock.now_ns())
+    constants = AgentConstants.of(node.config, clock.now_ns())
     state = AgentState(node=node.state, unready_sources=WATCHED_SOURCES)
     event_recorder = EventRecorder(state, clock)
     event_recorder.on_result = _print_effects

@@ -57,7 +57,7 @@ from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes
 from nodewright.agent.serving.pod_routes import ProfileRoutes
 from nodewright.agent.state.agent_state import AgentConstants, PodSource, PodStage
 from nodewright.agent.state.effects import event_line
-from nodewright.agent.store.agent_store import OpenedStore, open_store
+from nodewright.agent.store.agent_store import AgentStore, OpenedStore, open_store
 from nodewright.agent.store.store_files import JOURNAL
 from nodewright.cluster.serving.http_server import log_to_stderr
 from nodewright.cluster.serving.routes import AuthorizedRoute
@@ -272,14 +272,14 @@ async def _assembled_parts(
     _report_limitations(event_recorder, runtime_facts.limitations)
     system_info = node_system_info(started_ns, runtime_facts, config.release.rules_of, node_address(settings))
     loop = _create_loop(opened_store, event_recorder, runtime_parts, cgroups, system_info)
-    plugin_endpoints = create_plugin_endpoints(settings, loop, event_recorder)
     storage_paths, image_manager = runtime_parts.config_builder.storage_paths, runtime_parts.image_manager
     monitored_parts = MonitoredParts.of_this_host(
         config, settings.root_dir, storage_paths, image_fs_path, image_manager
     )
     pressure = PressureMonitor(loop, monitored_parts, POLICIES[settings.eviction_policy])
     event_recorder.on_reclaim = pressure.reclaim
-    agent = _agent_interface(settings, loop, runtime_parts, event_recorder, object_cache, system_info)
+    recording = (event_recorder, opened_store.store)
+    agent = _agent_interface(settings, loop, runtime_parts, recording, object_cache, system_info)
     return AgentParts(
         settings=settings,
         loop=loop,
@@ -290,7 +290,7 @@ async def _assembled_parts(
         runtime_parts=runtime_parts,
         log_rotate_policy=log_rotate_policy(config.parts.kubelet),
         profile=agent_node.profile,
-        plugin_endpoints=plugin_endpoints,
+        plugin_endpoints=create_plugin_endpoints(settings, loop, event_recorder),
         dashboard=AgentView(agent, pressure.gauges, cgroups),
     )
 
@@ -313,7 +313,8 @@ def _create_loop(
     prober = HostProber(runtime, clock)
     effect_runner = EffectRunner(runtime, cgroups, runtime_parts.config_builder, prober, clock)
     effect_runner.log_links = runtime_parts.log_links
-    constants = AgentConstants(started_ns=system_info.started_ns, host_ip=system_info.host_ip)
+    config = opened_store.state.node.config
+    constants = AgentConstants.of(config, system_info.started_ns, system_info.host_ip)
     return AgentLoop(opened_store.state, effect_runner, opened_store.store, event_recorder, clock, constants)
 
 
@@ -321,10 +322,11 @@ def _agent_interface(
     settings: AgentSettings,
     loop: AgentLoop,
     runtime_parts: RuntimeParts,
-    event_recorder: EventRecorder,
+    recording: tuple[EventRecorder, AgentStore],
     object_cache: ConfigObjectCache,
     system_info: NodeSystemInfo,
 ) -> AgentInterface:
+    event_recorder, store = recording
     return AgentInterface(
         event_recorder=event_recorder,
         observe=loop.observe,
@@ -336,6 +338,7 @@ def _agent_interface(
         log_root=log_root(settings, loop.state.node.config),
         runtime_classes=object_cache.runtime_classes,
         storage_error=lambda: loop.write_queue.error,
+        deletion_error=lambda: store.deletion_error,
         metric_sources=[runtime_parts.calls.text],
     )
 

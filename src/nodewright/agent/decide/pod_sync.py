@@ -217,13 +217,16 @@ def _apply_back_off(
     rule, wall_ns = iteration.constants.back_off, iteration.now.wall_ns
     containers_to_start, waiting = [], dict(record.container_waiting)
     back_offs, delays_ns = dict(record.back_offs), []
+    due_ns = record.next_sync_at_ns
+    has_waited = due_ns is not None and due_ns <= iteration.now.monotonic_ns
     for name in plan.containers_to_start:
         ended = _last_end(record, name)
         if ended is None:
             containers_to_start.append(name)
             continue
         left_ns = rule.remaining_ns(back_offs.get(name), ended.finished_ns, wall_ns)
-        if left_ns == 0:
+        # Where the clock was set back, the end is in the future: the delay that has passed counts.
+        if left_ns == 0 or (has_waited and wall_ns < ended.finished_ns):
             back_offs[name] = rule.next(back_offs.get(name), ended.finished_ns, wall_ns)
             containers_to_start.append(name)
             continue

@@ -57,6 +57,8 @@ class CgroupFS:
         self.unsupported: set[str] = set()
         self.on_operation: Callable[[str, float], None] = lambda _name, _duration_s: None
         """Gets the kubelet's name and the duration of each operation: `create`, `update`, `destroy`."""
+        self._exec_directories: list[Path] = []
+        """The directories of commands that have ended, in which processes were left."""
 
     def lock(self) -> None:
         """Holds the root until the process ends: it belongs to one agent, which ends processes that it does not know.
@@ -184,8 +186,10 @@ class CgroupFS:
         try:
             yield ExecCgroup(procs_files, (str(exec_directory),))
         finally:
-            with contextlib.suppress(OSError):
-                exec_directory.rmdir()
+            # A command may leave processes behind: its directory is removed after one of the next commands.
+            self._exec_directories = [
+                left for left in (*self._exec_directories, exec_directory) if not _is_removed(left)
+            ]
 
     # ------------------------------------------------------------ paths
 
@@ -321,6 +325,13 @@ def _write(path: Path, file: CgroupFile) -> str | None:
 def _text(path: Path) -> str | None:
     text = file_text(str(path))
     return None if text is None else text.strip()
+
+
+def _is_removed(directory: Path) -> bool:
+    """Whether a directory is gone, which is removed if nothing is in it."""
+    with contextlib.suppress(OSError):
+        directory.rmdir()
+    return not directory.exists()
 
 
 def _child_names(directory: Path) -> list[str]:

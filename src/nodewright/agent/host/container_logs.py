@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
+from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -27,14 +28,15 @@ class LogOptions(NamedTuple):
 
 
 def read_log(path: Path, options: LogOptions) -> Iterator[bytes]:
-    """The text of the log as it is now, line by line.
+    """The text of the log as it is now, in blocks of many lines: each of them costs a switch of threads and a chunk.
 
     Errors: HostError where it cannot be read.
     """
     with _open(path) as file:
         _seek_tail(file, options.tail_lines)
-        for line in file:
-            yield line_text(line, options)
+        while lines := file.readlines(_BLOCK_BYTES):
+            if text := b"".join(line_text(line, options) for line in lines):
+                yield text
 
 
 async def follow_log(path: Path, options: LogOptions, is_over: Callable[[], bool]) -> AsyncIterator[bytes]:
@@ -54,9 +56,9 @@ async def follow_streams(path: Path, is_over: Callable[[], bool]) -> AsyncIterat
     """
     async with aclosing(_followed_lines(path, 0, is_over)) as blocks:
         async for lines in blocks:
-            for line in lines:
-                is_error = line.split(b" ", 2)[1:2] == [b"stderr"]
-                yield STDERR if is_error else STDOUT, line_text(line, LogOptions())
+            for is_error, group in groupby(lines, lambda line: line.split(b" ", 2)[1:2] == [b"stderr"]):
+                text = b"".join(line_text(line, LogOptions()) for line in group)
+                yield STDERR if is_error else STDOUT, text
 
 
 async def _followed_lines(
@@ -119,17 +121,14 @@ def _seek_tail(file: BinaryIO, tail: int | None) -> None:
     """Seeks to the start of the last ``tail`` lines; the parts of a split line count as one."""
     if tail is None:
         return
-    end = file.seek(0, 2)
-    at, text = end, b""
-    while at > 0:
-        start = max(0, at - _BLOCK_BYTES)
-        file.seek(start)
-        text = file.read(at - start) + text
-        at = start
-        starts = _line_starts(text, is_whole=start == 0)
-        if len(starts) > tail:
-            break
-    starts = _line_starts(text, is_whole=at == 0)
+    at = end = file.seek(0, 2)
+    size, starts = _BLOCK_BYTES, list[int]()
+    while at > 0 and len(starts) <= tail:
+        # Twice as much each time: the time is proportional to the part that is read.
+        at = max(0, end - size)
+        file.seek(at)
+        starts = _line_starts(file.read(end - at), is_whole=at == 0)
+        size *= 2
     if tail == 0:
         file.seek(end)
     elif len(starts) > tail:

@@ -43,10 +43,15 @@ def write_volume_files(directory: Path, files: Mapping[str, FileContent], group:
     must_write = old_version is None or not _has_content(old_version, files)
     if must_write:
         new_version = Path(tempfile.mkdtemp(prefix="..", dir=directory))
-        new_version.chmod(0o755)
-        for path, content in files.items():
-            write_beneath(new_version, path, content.data, content.mode, (content.owner, group))
-        _replace_link(directory / _DATA_LINK, new_version.name)
+        try:
+            new_version.chmod(0o755)
+            for path, content in files.items():
+                write_beneath(new_version, path, content.data, content.mode, (content.owner, group))
+            _replace_link(directory / _DATA_LINK, new_version.name)
+        except BaseException:
+            # It is tried again, with another directory.
+            shutil.rmtree(new_version, ignore_errors=True)
+            raise
     top_names = {path.partition("/")[0] for path in files}
     for name in sorted(top_names):
         if not (directory / name).is_symlink():

@@ -143,7 +143,20 @@ class ContainerStarter:
     async def _start(
         self, container: Container, sandbox_id: str, runtime_status: RuntimePodStatus
     ) -> EffectFailure | None:
-        """Starts one container with its hook, and removes its outdated attempts."""
+        """Starts one container with its hook; its outdated attempts are removed, also where it does not start."""
+        failure = await self._start_attempt(container, sandbox_id, runtime_status)
+        try:
+            for old in _outdated_attempts(runtime_status, container.name):
+                await self._dependencies.runtime.remove_container(old.id)
+        except Exception as error:  # noqa: BLE001 - as below
+            return failure or EffectFailure(
+                reason=REMOVE_ERROR, message=error_text(error), container=container.name
+            )
+        return failure
+
+    async def _start_attempt(
+        self, container: Container, sandbox_id: str, runtime_status: RuntimePodStatus
+    ) -> EffectFailure | None:
         pod, name, runtime = self._effect.pod, container.name, self._dependencies.runtime
         step, resources = CONFIG_ERROR, self._target_resources[name]
         try:
@@ -161,9 +174,6 @@ class ContainerStarter:
             if self._dependencies.log_links is not None:
                 self._dependencies.log_links.add(config, id_)
             await self._run_post_start(container, id_, runtime_status)
-            step = REMOVE_ERROR
-            for old in _outdated_attempts(runtime_status, name):
-                await runtime.remove_container(old.id)
         except HookError as error:
             return EffectFailure(reason=HOOK_ERROR, message=str(error), container=name)
         except DeviceAllocationError as error:

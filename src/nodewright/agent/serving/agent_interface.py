@@ -35,6 +35,8 @@ class AgentInterface(msgspec.Struct, frozen=True, kw_only=True):
     """The known RuntimeClasses, by name."""
     storage_error: Callable[[], str] = str
     """Why the agent's state cannot be written at the moment; empty: it can."""
+    deletion_error: Callable[[], str] = str
+    """Why deletions cannot be stored at the moment, which need no space; empty: they can."""
     pod_resources_calls: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
     """The calls of PodResources by version, and by `requests` or `errors` with the method."""
     metric_sources: list[Callable[[], str]] = msgspec.field(default_factory=list)

@@ -1,6 +1,7 @@
 """Routes of containers: logs, as in the API server and in the kubelet, and commands."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from nodewright.cluster.serving.routes import (
     integer_parameter,
 )
 from nodewright.documents.files.regular_files import open_regular_file
-from nodewright.model.errors import HostError
+from nodewright.model.errors import Fault, HostError
 from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
 from nodewright.model.values.golang import quoted
 from nodewright.model.values.instant import Instant, InstantError
@@ -65,7 +66,7 @@ class LogRoutes:
     def _since(self, seconds: int | None) -> bytes:
         if seconds is None:
             return b""
-        return str(Instant(self._agent.clock.now_ns() - seconds * 10**9)).encode()
+        return str(Instant(max(0, self._agent.clock.now_ns() - seconds * 10**9))).encode()
 
 
 def has_log_ended(agent: AgentInterface, uid: str, status: RuntimeContainerStatus) -> bool:
@@ -148,8 +149,8 @@ def check_readable(path: Path) -> None:
 
 RUN_TIMEOUT_S = 60.0
 _TRUE, _FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")
-_UNREADABLE = APIError(BAD_REQUEST, '{"message": "Unable to decode query."}')
-_INVALID = APIError(INVALID, '{"message": "Invalid request."}')
+_MAX_INT64 = (1 << 63) - 1
+_TWO_STARTS = Fault(path="sinceTime", rule="may not be specified together with sinceSeconds")
 
 
 class ContainerRoutes:
@@ -263,7 +264,7 @@ class _Options:
         self.max_bytes = self._number("limitBytes", 1)
         self.since = self._moment("sinceTime")
         if self.since is not None and self.since_s is not None:
-            raise _INVALID
+            raise _query_error(INVALID, _TWO_STARTS)
         stream = self._query.get("stream", "All")
         if stream != "All":
             gate = "Please enable PodLogsQuerySplitStreams feature gate in kubelet"
@@ -273,25 +274,26 @@ class _Options:
         """The log options."""
         since = self.since
         if self.since_s is not None:
-            since = Instant(now_ns - self.since_s * 10**9)
+            since = Instant(max(0, now_ns - self.since_s * 10**9))
         text = b"" if since is None else str(since).encode()
         return LogOptions(tail_lines=self.tail, since_time=text, timestamps=self.has_times)
 
     def _flag(self, name: str) -> bool:
         text = self._query.get(name, "")
         if text and text not in (*_TRUE, *_FALSE):
-            raise _UNREADABLE
+            raise _query_error(BAD_REQUEST, Fault(path=name, value=text, rule="must be true or false"))
         return text in _TRUE
 
     def _number(self, name: str, least: int) -> int | None:
         text = self._query.get(name, "")
         if not text:
             return None
+        fault = Fault(path=name, value=text, rule=f"must be a whole number from {least} to {_MAX_INT64}")
         digits = text.removeprefix("-")
-        if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
-            raise _UNREADABLE
+        if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or int(digits) > _MAX_INT64:
+            raise _query_error(BAD_REQUEST, fault)
         if int(text) < least:
-            raise _INVALID
+            raise _query_error(INVALID, fault)
         return int(text)
 
     def _moment(self, name: str) -> Instant | None:
@@ -299,7 +301,14 @@ class _Options:
         try:
             return Instant.parse(text) if text else None
         except InstantError:
-            raise _UNREADABLE from None
+            rule = "must be a time such as 2026-01-31T12:00:00Z"
+            raise _query_error(BAD_REQUEST, Fault(path=name, value=text, rule=rule)) from None
+
+
+def _query_error(code: int, fault: Fault) -> APIError:
+    """The kubelet's message about a query, and the parameter, its value and the rule, which the kubelet does not name."""
+    text = "Invalid request." if code == INVALID else "Unable to decode query."
+    return APIError(code, json.dumps({"message": f"{text} {fault}"}))
 
 
 def _names(record: PodRecord) -> set[str]:

@@ -13,6 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from nodewright.agent.decide.pod_resize import differs_only_in_resources
+from nodewright.agent.decide.termination import COUNTED_STAGES, is_shorter_grace
 from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.serving.api_objects import event_list, node_object, pod_list, pod_object
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
@@ -113,7 +114,7 @@ class PodRoutes:
         )
         pod = with_defaults(replace(pod, metadata=metadata, spec=self._with_runtime(pod)))
         self._agent.observe(PodApplied(PodSource.API, pod))
-        record = await self._decided_record(pod.uid, lambda _: True)
+        record = await self._decided_record(pod.uid, lambda known: known)
         if error := self._agent.storage_error():
             # A client relies on the answer: a pod that the next agent would not know is withdrawn.
             self._agent.observe(PodDeletionRequested(pod.uid, 0))
@@ -143,20 +144,20 @@ class PodRoutes:
         if rejection is not None:
             code = INVALID if isinstance(rejection, ResizeInvalid) else FORBIDDEN
             raise APIError(code, resize_api_error(rejection, name))
+
+        def resized(known: PodRecord | None) -> PodRecord | None:
+            specs = (known.pod.spec, known.resizing.desired and known.resizing.desired.spec) if known else ()
+            return known if pod.spec in specs else None
+
         self._agent.observe(PodApplied(PodSource.API, pod))
-        record = await self._decided_record(
-            pod.uid,
-            lambda decided: (
-                pod.spec in (decided.pod.spec, decided.resizing.desired and decided.resizing.desired.spec)
-            ),
-        )
+        record = await self._decided_record(pod.uid, resized)
         if error := self._agent.storage_error():
             message = f'pods "{name}" is resized, but this cannot be stored, and ends with the agent: {error}'
             raise APIError(INTERNAL_ERROR, message)
         return json_response(self._object(record))
 
     async def delete(self, request: Request) -> Response:
-        """Deletes a pod."""
+        """Deletes a pod; the response is sent once the next agent would end it, too."""
         record = self._record(request)
         if record.source in (PodSource.FILE, PodSource.HTTP, PodSource.WORKLOAD):
             source = "URL" if record.source is PodSource.HTTP else "directory"
@@ -164,9 +165,21 @@ class PodRoutes:
             name = record.pod.metadata.name
             message = f'pods "{name}" is forbidden: it is {kind}; to delete it, remove it from its {source}'
             raise APIError(FORBIDDEN, message)
-        self._agent.observe(
-            PodDeletionRequested(record.pod.uid, integer_parameter(request, "gracePeriodSeconds"))
-        )
+        grace_period_s = integer_parameter(request, "gracePeriodSeconds")
+
+        def deleted(known: PodRecord | None) -> PodRecord | None:
+            is_pending = known is not None and (
+                known.is_in_source
+                or (known.stage in COUNTED_STAGES and is_shorter_grace(known, grace_period_s))
+            )
+            return None if is_pending else known or record
+
+        self._agent.observe(PodDeletionRequested(record.pod.uid, grace_period_s))
+        record = await self._decided_record(record.pod.uid, deleted)
+        if error := self._agent.deletion_error():
+            name = record.pod.metadata.name
+            message = f'pods "{name}" is deleted, but this cannot be stored, and ends with the agent: {error}'
+            raise APIError(INTERNAL_ERROR, message)
         return json_response(self._object(record))
 
     async def placement_reason(self, request: Request) -> Response:
@@ -216,12 +229,14 @@ class PodRoutes:
             raise APIError(NOT_FOUND, f'pods "{name}" not found')
         return record
 
-    async def _decided_record(self, uid: str, is_decided: Callable[[PodRecord], bool]) -> PodRecord:
-        """The record of a pod, after the agent's decision about a request."""
+    async def _decided_record(
+        self, uid: str, decided: Callable[[PodRecord | None], PodRecord | None]
+    ) -> PodRecord:
+        """The record that ``decided`` makes of a pod's, once the agent has decided on a request and stored that."""
         recorder = self._agent.event_recorder
         try:
             async with asyncio.timeout(_DECISION_TIMEOUT_S):
-                while (record := recorder.state.pods.get(uid)) is None or not is_decided(record):
+                while (record := decided(recorder.state.pods.get(uid))) is None:
                     await recorder.change_signal().wait()
         except TimeoutError:
             raise APIError(INTERNAL_ERROR, "the agent did not decide in time") from None
@@ -233,6 +248,7 @@ class PodRoutes:
         while not self._agent.event_recorder.is_closed:
             change_signal = self._agent.event_recorder.change_signal()
             now: dict[str, tuple[PodRecord, Any]] = {}
+            lines = []
             for record in self._agent.pods(namespace):
                 previous = before.get(record.pod.uid)
                 if previous is not None and previous[0] is record:
@@ -241,9 +257,10 @@ class PodRoutes:
                 document = self._object(record)
                 now[record.pod.uid] = (record, document)
                 if previous is None or previous[1] != document:
-                    yield _line("ADDED" if previous is None else "MODIFIED", document)
-            for uid in before.keys() - now.keys():
-                yield _line("DELETED", before[uid][1])
+                    lines.append(_line("ADDED" if previous is None else "MODIFIED", document))
+            lines += [_line("DELETED", before[uid][1]) for uid in before.keys() - now.keys()]
+            if lines:
+                yield b"".join(lines)
             before = now
             try:
                 async with asyncio.timeout(_HEARTBEAT_S):

@@ -13,6 +13,7 @@ from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, PlannedCgroup
 from nodewright.engine.core.devices.device_state import DevicePluginError
 from nodewright.engine.core.eviction.eviction_state import EvictionState
 from nodewright.engine.core.memory.memory_state import MemoryState
+from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState
 from nodewright.model.kubernetes.objects import ContainerStateWaiting, Pod, PodStatus
 from nodewright.model.kubernetes.runtime_status import (
@@ -166,12 +167,18 @@ class PodIndex(msgspec.Struct, frozen=True, kw_only=True):
 class AgentConstants(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that are constant while the agent runs."""
 
-    back_off: BackOffRule = BackOffRule()
+    back_off: BackOffRule
     host_ip: str = ""
     retry_ns: int = 10 * 10**9
     """Delay before a failed operation is repeated."""
     started_ns: int = 0
     """When the agent started, since 1970: pods that ran before are adopted."""
+
+    @classmethod
+    def of(cls, config: NodeConfig, started_ns: int, host_ip: str = "") -> "AgentConstants":
+        """The settings of a node."""
+        back_off = BackOffRule.of(config.parts.kubelet, config.parts.gates)
+        return cls(back_off=back_off, started_ns=started_ns, host_ip=host_ip)
 
 
 class AgentState(msgspec.Struct, frozen=True, kw_only=True):

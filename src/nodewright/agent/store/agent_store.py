@@ -59,6 +59,8 @@ _STATE_FILE_NAMES = {
     StateFile.DEVICES: f"device-plugins/{StateFile.DEVICES}",
 }
 SET_ASIDE_SUFFIX = ".damaged"
+ENDING_SUFFIX = ".ending"
+"""Of the files of pods that were deleted on a full disk."""
 T = TypeVar("T")
 
 
@@ -104,6 +106,10 @@ class AgentStore:
         """Changes of the log that could not be applied when the store was opened, on a full disk."""
         self._initial: tuple[AgentState, Mapping[str, PodRecord]] | None = None
         """The state to start with, and the pods on the disk, until it is written."""
+        self._ending: set[str] = set()
+        """The uids of the pods whose files are named as those of ended pods."""
+        self.deletion_error = ""
+        """Why the last deletions could not be stored; empty: they are."""
 
     @classmethod
     def open(cls, disk: FileStore, node: NodeState, settings: StoreSettings) -> Verdict[OpenedStore]:
@@ -137,7 +143,29 @@ class AgentStore:
         return Granted(OpenedStore(store, state, (*store._events_of_opening, *restored.value.events)))
 
     def write(self, changes: StateChanges) -> None:
-        """Persists all of the changes or none of them, as `StateWriter`."""
+        """Persists all of the changes or none of them, as `StateWriter`; but for deletions, which need no space."""
+        try:
+            self._write(changes)
+        except HostError:
+            self._name_ending_pods(changes)
+            raise
+        self._ending -= changes.pods.keys()
+        self.deletion_error = ""
+
+    def _name_ending_pods(self, changes: StateChanges) -> None:
+        """Gives the files of deleted pods another name: the next agent ends the pods, also where the disk is full."""
+        try:
+            for uid, record in changes.pods.items():
+                if record is None or not record.is_in_source:
+                    name = f"{store_files.PODS}/{uid}.json"
+                    self._disk.rename(name, f"{name}{ENDING_SUFFIX}")
+                    self._disk.sync(f"{name}{ENDING_SUFFIX}")
+                    self._ending.add(uid)
+            self.deletion_error = ""
+        except HostError as error:
+            self.deletion_error = str(error)
+
+    def _write(self, changes: StateChanges) -> None:
         self._write_initial_files()
         if self._journal_end - self._journal_begin > self._settings.max_journal_bytes:
             self._start_journal()
@@ -163,6 +191,8 @@ class AgentStore:
             f"{store_files.PODS}/{uid}.json": None if record is None else store_files.pod_file(record)
             for uid, record in changes.pods.items()
         }
+        for uid in self._ending.intersection(changes.pods):
+            files[f"{store_files.PODS}/{uid}.json{ENDING_SUFFIX}"] = None
         if changes.deferred is not None:
             files[store_files.DEFERRED] = store_files.deferred_file(changes.deferred)
         if changes.have_allocations_changed:
@@ -274,17 +304,19 @@ class AgentStore:
         pods: dict[str, PodRecord] = {}
         faults: list[Fault] = []
         for name in sorted({*self._disk.names(store_files.PODS), *self._unapplied}):
-            if not (name.startswith(f"{store_files.PODS}/") and name.endswith(".json")):
+            pod_name = name.removesuffix(ENDING_SUFFIX)
+            if not (name.startswith(f"{store_files.PODS}/") and pod_name.endswith(".json")):
                 continue
             try:
                 record = self._read_record(name, store_files.read_pod_file)
             except InputError as error:
                 faults += error.faults
                 continue
-            if record is not None and name != f"{store_files.PODS}/{record.pod.uid}.json":
+            if record is not None and pod_name != f"{store_files.PODS}/{record.pod.uid}.json":
                 self._set_aside(name, f"{self._displayed_path(name)}: it is the file of {record.pod.uid}")
             elif record is not None:
-                pods[record.pod.uid] = record
+                pods[record.pod.uid] = record if name == pod_name else _deleted(record)
+                self._ending |= {record.pod.uid} if name != pod_name else set()
         if faults:
             raise InputError(faults)
         return pods
@@ -455,6 +487,12 @@ def restored_state(parts: NodeParts, saved: SavedState) -> Verdict[RestoredState
 def _counts(record: PodRecord) -> bool:
     """Whether the pod counts for the node's resources."""
     return record.stage in COUNTED_STAGES and not record.is_preempted and not record.cgroup
+
+
+def _deleted(record: PodRecord) -> PodRecord:
+    """The record of a pod whose deletion is stored as the name of its file."""
+    stage = PodStage.TERMINATING if record.stage in COUNTED_STAGES else record.stage
+    return replace(record, stage=stage, is_in_source=False, waits_for=frozenset())
 
 
 def _is_forgotten(record: PodRecord) -> bool:

@@ -100,7 +100,7 @@ def integer_parameter(request: Request, name: str) -> int | None:
     if text is None:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 9:
-        fault = Fault(path=name, value=text, rule="must be a whole number, 0 or more")
+        fault = Fault(path=name, value=text, rule="must be a whole number from 0 to 999999999")
         raise APIError(BAD_REQUEST, str(fault), (fault,))
     return int(text)
 

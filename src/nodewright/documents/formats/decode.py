@@ -3,6 +3,7 @@
 import copy
 import os
 import re
+from _thread import allocate_lock
 from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from typing import Any, TypeAlias, TypeVar
@@ -27,7 +28,22 @@ def decode(document: Any, kind: type[T]) -> T:
         faults at once (`schema`).
     """
     plain = without_nulls(document) if _may_have_nulls(document) else document
-    return msgspec.convert(plain, kind, dec_hook=_decode_custom_type)
+    return msgspec.convert(plain, examined(kind), dec_hook=_decode_custom_type)
+
+
+_EXAMINATION = allocate_lock()
+
+
+@cache
+def examined(kind: type[T]) -> type[T]:
+    """The kind, after msgspec has examined its fields, in one thread at a time.
+
+    msgspec examines a kind at its first use. Another thread that uses it meanwhile finds it half examined and ends the
+    process with SIGSEGV.
+    """
+    with _EXAMINATION:
+        msgspec.json.Decoder(kind)
+    return kind
 
 
 def _may_have_nulls(document: Any) -> bool:
@@ -44,7 +60,7 @@ def decode_json(content: bytes, kind: type[T]) -> T:
     Errors: msgspec.DecodeError.
     """
     try:
-        return msgspec.json.decode(content, type=kind, dec_hook=_decode_custom_type)
+        return msgspec.json.decode(content, type=examined(kind), dec_hook=_decode_custom_type)
     except msgspec.ValidationError:  # As of a null that means "absent".
         return decode(msgspec.json.decode(content), kind)
 

@@ -116,3 +116,15 @@ def test_a_missing_cgroup_has_no_files_and_can_be_removed(tmp_path: Path) -> Non
     assert cgroups.processes("/ours/b") == ()
     cgroups.kill("/ours/b")
     cgroups.remove("/ours/b")
+
+
+def test_the_cgroup_of_a_command_that_left_a_process_is_removed_after_a_later_one(tmp_path: Path) -> None:
+    cgroups = a_tree_of_version_2(tmp_path)
+    container = tmp_path / "ours" / "a"
+    for number in range(3):
+        with cgroups.exec_cgroup("/ours/a", f"exec-{number}"):
+            (container / f"exec-{number}" / "process").touch()
+    (container / "exec-1" / "process").unlink()
+    with cgroups.exec_cgroup("/ours/a", "exec-3"):
+        pass
+    assert sorted(path.name for path in container.glob("exec-*")) == ["exec-0", "exec-2"]

@@ -68,6 +68,17 @@ def test_files_are_replaced_atomically(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 4
 
 
+@pytest.mark.parametrize("path", ["a/../../b", "a" * 300])
+def test_an_attempt_that_fails_leaves_nothing_and_the_version_before_stays(tmp_path: Path, path: str) -> None:
+    write_volume_files(tmp_path, files(a="1"))
+    before = sorted(entry.name for entry in tmp_path.iterdir())
+    for _ in range(3):
+        with pytest.raises((OSError, ValueError)):
+            write_volume_files(tmp_path, {**files(b="2"), path: files(x="")["x"]})
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == before
+    assert volume_contents(tmp_path) == {"a": "1"}
+
+
 def test_unchanged_files_are_not_written(tmp_path: Path) -> None:
     write_volume_files(tmp_path, files(a="1"))
     (tmp_path / "a").unlink()

@@ -12,7 +12,9 @@ from nodewright.agent.runtimes.simulated import ContainerScript
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.observations import PodStatusObserved, SourcePodsListed
 from nodewright.cluster.tasks.timing import monotonic_ns
+from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, ContainerStatus, PodStatus
+from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod
 
 
@@ -30,6 +32,61 @@ def test_a_container_with_another_image_starts_without_the_back_off_of_the_one_b
             spec = replace(pod.spec, containers=(replace(main, image="app:2"),))
             await listed(bench, replace(pod, spec=spec))
             assert bench.record("web").status.container_statuses[0].restart_count == count + 1
+
+    run(scenario())
+
+
+@async_test
+async def test_the_longest_back_off_is_that_of_the_configuration() -> None:
+    profile = a_profile(crashLoopBackOff={"maxContainerRestartPeriod": "2s"})
+    async with AgentBench(profile, main=ContainerScript(runs_for_s=1, exit_code=1)) as bench:
+        await bench.add_pods(a_pod())
+        for _ in range(20):
+            await bench.clock.advance(1)
+        assert "back-off 2s restarting failed" in bench.record("web").container_waiting["main"].message
+        # One start at the beginning, the first restart at once, then one each three seconds.
+        assert bench.record("web").status.container_statuses[0].restart_count == 7
+
+
+@pytest.mark.parametrize("jump_s", [60 * 365 * 86400, -60 * 365 * 86400, -100])
+def test_a_back_off_holds_and_ends_when_the_clock_is_set(jump_s: int) -> None:
+    async def scenario() -> None:
+        async with AgentBench(main=ContainerScript(runs_for_s=1, exit_code=1)) as bench:
+
+            def restarts() -> int:
+                return bench.record("web").status.container_statuses[0].restart_count
+
+            await bench.add_pods(a_pod())
+            for _ in range(4):
+                await bench.clock.advance(1)
+            assert restarts() == 1
+            bench.clock.jump(jump_s)
+            await bench.clock.advance(9)
+            assert restarts() == 2
+            # The next delay has twice the length.
+            await bench.clock.advance(18)
+            assert restarts() == 2
+            await bench.clock.advance(4)
+            assert restarts() == 3
+
+    run(scenario())
+
+
+def test_attempts_that_do_not_start_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with AgentBench() as bench:
+
+            async def fail(container_id: str) -> None:
+                raise HostError("run", container_id, "executable file not found in $PATH")
+
+            monkeypatch.setattr(bench.runtime, "start_container", fail)
+            await bench.add_pods(a_pod())
+            for _ in range(10):
+                await bench.clock.advance(10)
+            runtime_status = bench.record("web").runtime_status
+            assert runtime_status is not None
+            attempts = [container.attempt for container in runtime_status.containers]
+            assert attempts == [10]
 
     run(scenario())
 

@@ -164,12 +164,17 @@ async def test_parts_of_logs_can_be_requested(node: HTTPSAgent) -> None:
     assert (await node.request(f"{base}?timestamps=true&tailLines=1")).text == "2026-01-31T12:00:03Z line 3\n"
     assert (await node.request(f"{base}?sinceTime=2026-01-31T12:00:02Z")).text == "line 2\nline 3\n"
     assert (await node.request(f"{base}?limitBytes=9")).text == "line 0\nli"
+    largest = "&".join(f"{name}={2**63 - 1}" for name in ("tailLines", "sinceSeconds", "limitBytes"))
+    assert (await node.request(f"{base}?{largest}")).text.count("\n") == 4
     for query, status, said in (
-        ("tailLines=-1", 422, "Invalid request."),
-        ("sinceSeconds=0", 422, "Invalid request."),
-        ("sinceSeconds=1&sinceTime=2026-01-31T12:00:02Z", 422, "Invalid request."),
-        ("tailLines=some", 400, "Unable to decode query."),
-        ("follow=perhaps", 400, "Unable to decode query."),
+        ("tailLines=-1", 422, "Invalid request. tailLines:"),
+        ("sinceSeconds=0", 422, "whole number from 1 to 9223372036854775807"),
+        ("sinceSeconds=1&sinceTime=2026-01-31T12:00:02Z", 422, "Invalid request. sinceTime: may not be"),
+        ("sinceTime=soon", 400, "must be a time such as 2026"),
+        ("tailLines=some", 400, "Unable to decode query. tailLines:"),
+        ("limitBytes=9223372036854775808", 400, "9223372036854775808"),
+        (f"sinceSeconds={'9' * 5000}", 400, "must be a whole number from 1 to"),
+        ("follow=perhaps", 400, "perhaps"),
         ("stream=Stdout", 400, "PodLogsQuerySplitStreams"),
         ("previous=true", 400, 'previous terminated container "main" in pod "web" not found'),
     ):

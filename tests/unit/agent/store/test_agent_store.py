@@ -418,3 +418,46 @@ async def test_a_static_pod_that_was_turned_away_is_tried_again() -> None:
     async with await follower(disk, first, "first") as second:
         await second.set_source_pods(a_static_pod("big", "cpu=1"), source=PodSource.FILE)
         assert second.phase("big") == "Running"
+
+
+class FullDisk(FakeDisk):
+    """A disk that may be full: names of files can be changed, files can not."""
+
+    is_full = False
+
+    def write(self, name: str, content: bytes) -> None:
+        """Writes a file, if there is room."""
+        if self.is_full:
+            raise HostError("write", name, "No space left on device")
+        super().write(name, content)
+
+    def write_at(self, name: str, at: int, content: bytes) -> None:
+        """Writes a part of a file, if there is room."""
+        if self.is_full:
+            raise HostError("write", name, "No space left on device")
+        super().write_at(name, at, content)
+
+
+@async_test
+async def test_a_deletion_on_a_full_disk_outlives_the_agent() -> None:
+    disk = FullDisk()
+    start = opened(disk)
+    bench = AgentBench(PROFILE)
+    bench.replace_state(start.state, start.store)
+    async with bench:
+        await bench.add_pods(a_pod("web"), a_pod("other"))
+        disk.is_full = True
+        await bench.remove_pod("web", 0)
+        assert start.store.deletion_error == ""
+        assert set(disk.names("pods")) == {"pods/other.json", "pods/web.json.ending"}
+        disk.is_full = False
+        after = opened(disk)
+    web, other = after.state.pods["web"], after.state.pods["other"]
+    assert (web.stage, web.is_in_source) == (PodStage.TERMINATING, False)
+    assert (other.stage, other.is_in_source) == (PodStage.ACTIVE, True)
+    last = AgentBench(PROFILE)
+    last.replace_state(after.state, after.store)
+    async with last:
+        await last.clock.advance(1)
+        assert set(last.loop.state.pods) == {"other"}
+    assert disk.names("pods") == ("pods/other.json",)

@@ -1,6 +1,7 @@
 """A container runtime of plain processes. All state is on disk; each container has a shim as its parent process."""
 
 import asyncio
+import contextlib
 import itertools
 import os
 import time
@@ -129,13 +130,14 @@ class ProcessRuntime:
         return _sandbox_id(uid, record)
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
-        """Kills what runs in a sandbox, and marks it as not ready."""
+        """Kills what runs in a sandbox, and marks it as not ready, if the disk has room for that."""
         uid, record = self._sandbox(sandbox_id)
         if record is None:
             return
         await asyncio.gather(*(self.stop_container(str(id_), 0) for id_ in self._records.container_ids(uid)))
         if record.is_ready:
-            self._records.save_sandbox(uid, replace(record, is_ready=False))
+            with contextlib.suppress(HostError):
+                self._records.save_sandbox(uid, replace(record, is_ready=False))
 
     async def remove_sandbox(self, sandbox_id: str) -> None:
         """Removes a sandbox and its records."""

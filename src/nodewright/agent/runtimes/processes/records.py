@@ -27,6 +27,7 @@ from nodewright.agent.rules.container_security import container_privileges, effe
 from nodewright.documents.files.file_store import try_flock, write_atomically
 from nodewright.documents.files.openat2 import path_beneath
 from nodewright.documents.files.regular_files import FileRefusedError, read_regular_file
+from nodewright.documents.formats.decode import examined
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.pod_spec_fields import PodSecurityContext
@@ -143,7 +144,11 @@ class RecordDirectory:
         if not is_ours:
             os.close(self._lock)
             raise HostError("use", str(directory), "another agent uses it") from None
-        shutil.rmtree(directory / _TRASH, ignore_errors=True)
+        # Made while there is room: on a full disk a directory can be renamed into it, but it could not be made.
+        with contextlib.suppress(OSError):
+            (directory / _TRASH).mkdir(mode=0o700, exist_ok=True)
+            for removed in (directory / _TRASH).iterdir():
+                shutil.rmtree(removed, ignore_errors=True)
 
     def close(self) -> None:
         """Releases the directory."""
@@ -344,7 +349,7 @@ class RecordDirectory:
 
 def _read(path: Path, kind: type[T]) -> T | None:
     try:
-        return msgspec.json.decode(read_regular_file(path, _MAX_RECORD_BYTES), type=kind)
+        return msgspec.json.decode(read_regular_file(path, _MAX_RECORD_BYTES), type=examined(kind))
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, FileRefusedError):
         return None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

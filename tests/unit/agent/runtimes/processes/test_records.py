@@ -1,7 +1,9 @@
 """What the runtime keeps on the disk is there whole or not at all."""
 
+import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -134,7 +136,21 @@ def test_an_end_is_written_once(tmp_path: Path) -> None:
     records.close()
 
 
-def test_remains_of_interrupted_removals_are_deleted(tmp_path: Path) -> None:
-    (tmp_path / ".gone" / "1").mkdir(parents=True)
+def test_an_interrupted_removal_leaves_nothing_that_looks_like_a_pod_or_a_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_path: Path) -> None:
+        raise KeyboardInterrupt
+
+    records = RecordDirectory(tmp_path)
+    records.save_sandbox("u_1", POD)
+    records.save_container(ID, APP)
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", interrupted)
+        for remove in (partial(records.delete_container, ID), partial(records.delete_sandbox, "u_1")):
+            with pytest.raises(KeyboardInterrupt):
+                remove()
+    assert (records.container_ids("u_1"), records.pod_uids()) == ([], [])
+    records.close()
     RecordDirectory(tmp_path).close()
-    assert sorted(place.name for place in tmp_path.iterdir()) == [".lock"]
+    assert sorted(str(place.relative_to(tmp_path)) for place in tmp_path.rglob("*")) == [".gone", ".lock"]
