@@ -9,6 +9,7 @@ from typing import Self, TypedDict
 
 import click
 
+from nodewright.cli.cluster.cluster_session import SESSION_KEY
 from nodewright.cli.options import ManifestOptions, NothingJudgedError
 from nodewright.documents.files.regular_files import MAX_FILE_BYTES
 from nodewright.documents.formats.documents import InputFile, skipped_text
@@ -103,8 +104,13 @@ def print_input_notes(loaded: LoadedWorkloads, warnings: Sequence[str], *, stric
 
 
 def nothing_found(kind: str, skipped: Mapping[str, int]) -> NothingJudgedError:
-    """The error for manifests without such objects, in kubectl's words if they are empty."""
-    command = click.get_current_context().info_name
+    """The error for manifests or a cluster without such objects, in kubectl's words if manifests are empty."""
+    context = click.get_current_context()
+    command, session = context.info_name, context.meta.get(SESSION_KEY)
+    if session is not None and session.names and not skipped:
+        words = ", ".join(sorted({name.word for name in session.names}))
+        where = "any namespace" if session.options.all_namespaces else f"namespace {session.namespace}"
+        return NothingJudgedError([Fault(source=session.place, rule=f"there are no {words} in {where}")])
     return NothingJudgedError(
         [Fault(rule=f"no {kind} found" if skipped else f"no objects passed to {command}")]
     )

@@ -10,14 +10,14 @@ from nodewright.documents.formats.workloads import release_warnings
 from nodewright.documents.output.ci_formats import SourcePosition
 from nodewright.documents.output.request_sentences import deciding_text, derivation_lines, derivation_summary
 from nodewright.documents.output.text_layout import table
-from nodewright.engine.admission.api_server.apply import ApplyOutcome, ApplyResult, RefusedObject, apply
+from nodewright.engine.admission.api_server.apply import ApplyOutcome, ApplyResult, RefusedObject, apply, unknown_usage
 from nodewright.engine.admission.api_server.charges import NamespacePolicy
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
 from nodewright.engine.admission.api_server.pod_creation import ObjectRejection, rejection_error
 from nodewright.engine.admission.limit_ranger import FilledIn
 from nodewright.engine.core.requests.effective_resources import ResourceField
 from nodewright.engine.core.requests.resource_breakdown import ResourceDerivation, resource_derivations
-from nodewright.model.kubernetes.api_request import GroupResource
+from nodewright.model.kubernetes.api_request import GroupResource, Manifest
 from nodewright.model.kubernetes.cluster_objects import ResourceQuota
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod, ResourceList
 from nodewright.model.printable import printable_line, printable_lines
@@ -86,9 +86,16 @@ def applied_inventory(
         rules_of=rules.rules_of,
         warnings=(
             *inventory.warnings,
+            *(_unknown_usage(manifests) if expansion.from_status else ()),
             *release_warnings(rules, (entry.workload for entry in inventory.objects if entry.workload)),
         ),
     )
+
+
+def _unknown_usage(manifests: Sequence[Manifest]) -> Iterator[str]:
+    quotas = (manifest.object for manifest in manifests)
+    for text in filter(None, (unknown_usage(quota) for quota in quotas if isinstance(quota, ResourceQuota))):
+        yield f"{text}; the API server enforces them only when the quota controller has set it"
 
 
 def _subject(entry: InventoryObject, *, needs_position: bool) -> AppliedObject:
@@ -173,9 +180,12 @@ def _quotas(report: AppliedInventory) -> str:
 
 
 def _quota_rows(quota_before: ResourceQuota, quota: ResourceQuota) -> Iterator[tuple[object, ...]]:
-    for resource in sorted(quota.status.hard):
-        hard, used = quota.status.hard[resource], quota.status.used[resource]
-        yield resource, hard, quota_before.status.used[resource], used, hard - used
+    for resource, hard in sorted(quota.spec.hard.items()):
+        used = quota.status.used.get(resource)
+        if used is None:
+            yield resource, hard, "unknown", "unknown", "unknown"
+        else:
+            yield resource, hard, quota_before.status.used[resource], used, hard - used
 
 
 # ---------------------------------------------------------------- objects

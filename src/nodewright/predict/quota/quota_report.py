@@ -49,7 +49,7 @@ class ReportedSubject(Inlined, frozen=True, kw_only=True):
 
 
 class QuotaUse(Report, frozen=True, kw_only=True):
-    """A quota and what is charged to it."""
+    """A quota and what is charged to it; the used amounts do not have resources whose usage is unknown."""
 
     name: str
     hard: Mapping[str, Quantity]
@@ -197,7 +197,7 @@ def _namespaces(report: AppliedInventory) -> Iterator[QuotaNamespace]:
             quotas=tuple(
                 QuotaUse(
                     name=quota.name,
-                    hard=quota.status.hard,
+                    hard=quota.spec.hard,
                     used_before=quota_before.status.used,
                     used=quota.status.used,
                     wanted=full.status.used,
