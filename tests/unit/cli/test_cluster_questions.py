@@ -151,6 +151,7 @@ def test_a_pod_without_a_node_is_explained_on_all_of_them(
     run(["explain", "pod/waiting", "-o", "json"])
     (waiting,) = report(capsys)["pods"]
     assert waiting["observed"]
+    assert not any("being deleted" in text for text in waiting["observed"])
     assert sum(len(group["nodes"]) for group in waiting["groups"]) == 2
 
 
@@ -162,7 +163,7 @@ def test_pods_with_and_without_a_node_are_explained_each_in_its_way(
     add_pod(server, pod)
     run(["explain", "pods"])
     printed = capsys.readouterr().out
-    assert "runs on worker-3; if it arrived again" in printed
+    assert "runs on worker-3; if it arrived now" in printed
     assert "shop/waiting: " in printed
 
 

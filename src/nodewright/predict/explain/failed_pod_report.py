@@ -4,11 +4,14 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Literal
 
+from msgspec.structs import replace
+
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.node.step import Decision
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import PODS, readable_amount
+from nodewright.model.reasons.cpu import NotWholeCores
 from nodewright.model.reasons.predicates import InsufficientResource
 from nodewright.model.reasons.status_evidence import (
     FailureCause,
@@ -16,6 +19,7 @@ from nodewright.model.reasons.status_evidence import (
     StatusFact,
 )
 from nodewright.predict.explain.explained_decision import ExplainedDecision
+from nodewright.predict.explain.explanation import Explanation
 from nodewright.predict.reported import reported
 
 
@@ -32,6 +36,20 @@ class VerdictChange(StrEnum):
     UNDECIDED = "undecided now"
     ENDED_LATER = "ended later"
     """The pod had been admitted, so there is no refusal to compare with."""
+
+
+def with_cores_of_status(explanation: Explanation, proof: StatusEvidence | None) -> Explanation:
+    """The explanation, refused where the layout of cores is unknown and the status shows that whole cores do not fit it.
+
+    ``proof`` is of a pod of the same node: the machine has the same number of CPUs per core as then.
+    """
+    policy = explanation.step.state.config.managers.static_cpu_policy
+    fact = next((fact for fact in proof.facts if isinstance(fact, NotWholeCores)), None) if proof else None
+    is_open = explanation.verdict is Decision.UNDECIDED and policy and policy.options.full_pcpus_only
+    if fact is None or not is_open:
+        return explanation
+    refused = replace(explanation.step, because=(fact,), decision=Decision.REFUSED)
+    return replace(explanation, step=refused, refusals=(fact,), placement=None)
 
 
 def failed_pod_lines(proof: StatusEvidence, current: ExplainedDecision) -> Iterator[str]:
@@ -87,7 +105,8 @@ def proof_lines(proof: StatusEvidence) -> Iterator[str]:
     status = ": ".join(part for part in (proof.reason, proof.message) if part)
     if proof.has_ended:
         yield f"status: {status or 'no reason and no message'}"
-    yield _ENDINGS[proof.cause]
+    is_bare = proof.cause is FailureCause.UNKNOWN and not status
+    yield "it does not show what failed the pod" if is_bare else _ENDINGS[proof.cause]
     when = "then: " if proof.has_ended else ""
     yield from (f"{when}{fact.sentence()}" for fact in proof.facts)
 
