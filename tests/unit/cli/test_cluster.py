@@ -140,7 +140,11 @@ def test_a_running_pod_is_explained_with_its_place_in_evictions(
     ("status", "meta", "headline"),
     [
         ({"phase": "Running"}, {}, "runs on worker-3; if it arrived now: undecided"),
-        ({"phase": "Running"}, {"deletionTimestamp": "2026-05-04T09:00:00Z"}, "is being deleted on worker-3; if "),
+        (
+            {"phase": "Running"},
+            {"deletionTimestamp": "2026-05-04T09:00:00Z"},
+            "is being deleted on worker-3; if ",
+        ),
         ({"phase": "Pending"}, {}, "is assigned to worker-3; if it arrived now: undecided"),
         ({}, {}, "is assigned to worker-3; if it arrived now: undecided"),
         ({"phase": "Succeeded"}, {}, "has succeeded; if it arrived now: undecided"),

@@ -20,7 +20,10 @@ from tests.support.fake_api_server import CannedAnswer, FakeApiServer
 from nodewright.cli.app import run
 from nodewright.documents.output.terminal import ERROR, NO, USAGE, YES
 
-RESTARTED = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}}}]}
+RESTARTED = {
+    "restartPolicy": "Never",
+    "containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}}}],
+}
 NEW_PODS = "examples/worker-3/new-pods.yaml"
 
 

@@ -8,9 +8,10 @@ from msgspec import UNSET, UnsetType
 
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.documents.output.text_layout import table, wrapped_text
+from nodewright.engine.core.eviction.eviction_manager import exceeded_limit
 from nodewright.engine.core.eviction.eviction_order import RankChange, RankKey, deciding_key
 from nodewright.engine.core.eviction.eviction_policy import ForecastEviction
-from nodewright.engine.core.eviction.eviction_ranking import Amount, EvictionCandidate
+from nodewright.engine.core.eviction.eviction_ranking import Amount, EvictionCandidate, stats_by_uid
 from nodewright.engine.core.eviction.eviction_state import (
     MetThreshold,
     NodeReclaim,
@@ -18,6 +19,7 @@ from nodewright.engine.core.eviction.eviction_state import (
     reclaim_steps,
 )
 from nodewright.engine.core.eviction.eviction_thresholds import (
+    NodeFilesystems,
     SignalObservation,
     signal_observations,
     threshold_amount,
@@ -327,7 +329,7 @@ def _reported_eviction(forecast: ForecastEviction) -> ReportedEviction:
     return ReportedEviction(
         pod=referenced_pod(eviction.active_pod.pod),
         at_seconds=forecast.at_s,
-        grace_period_seconds=eviction.grace_period_s,
+        grace_period_seconds=eviction.termination_s,
         status=EvictedStatus(message=text),
         disruption_target=eviction.is_disruption,
         why=reason.sentence(),
@@ -554,19 +556,21 @@ def ranking_key_text(
 
 def _evictions(forecast: NodeEvictionForecast, *, wide: bool) -> Iterator[str]:
     evictions = forecast.outlook.evictions
+    for text in _kept_pods(forecast):
+        yield from wrapped_text(text, _WIDTH)
     if not evictions:
         if forecast.outlook.first_acting_pass.relieved_by_reclaim:
             return
         if forecast.outlook.first_acting_pass.target is None:
             yield "No pod is evicted."
         else:
-            yield "No pod can be evicted: all remaining pods are critical."
+            yield f"No pod can be evicted: {_remaining(forecast)}."
         return
     shown = evictions if wide else evictions[:MAX_SHOWN_PODS]
     yield _count(forecast)
     for forecast_eviction in shown:
         eviction = forecast_eviction.eviction
-        grace = f"{eviction.grace_period_s} s to terminate"
+        grace = f"{eviction.termination_s} s to terminate"
         yield f"- {eviction.active_pod.pod.full_name}, {eviction_time_text(forecast_eviction)}, with {grace}{_effect(forecast_eviction)}"
         yield from wrapped_text(f"why: {eviction.because.sentence()}", _WIDTH, "  ")
         yield from wrapped_text(
@@ -574,6 +578,27 @@ def _evictions(forecast: NodeEvictionForecast, *, wide: bool) -> Iterator[str]:
         )
     if len(shown) < len(evictions):
         yield f"- and {len(evictions) - len(shown)} more (-o wide)"
+
+
+def _kept_pods(forecast: NodeEvictionForecast) -> Iterator[str]:
+    """Why pods that exceed a limit on local storage are not evicted for it."""
+    evicted = {eviction.eviction.active_pod.uid for eviction in forecast.outlook.evictions}
+    stats = stats_by_uid(forecast.usage)
+    for active_pod in forecast.claims:
+        pod_stats = stats.get(active_pod.uid)
+        # As if all file systems were one, so that everything that the containers write counts.
+        excess = exceeded_limit(active_pod, pod_stats, NodeFilesystems()) if pod_stats else None
+        if excess is None or active_pod.uid in evicted:
+            continue
+        if not forecast.config.eviction.local_storage_isolation:
+            why = "`localStorageCapacityIsolation` is false, so the kubelet does not enforce limits on local storage"
+        elif active_pod.is_critical:
+            why = "it is critical, so the kubelet does not evict it"
+        elif forecast.filesystems.dedicated_image_fs:
+            why = "what containers write is on the image file system, and only their logs count there"
+        else:
+            continue
+        yield f"{active_pod.pod.full_name} stays, though {excess.sentence()}: {why}."
 
 
 def _count(forecast: NodeEvictionForecast) -> str:
@@ -587,7 +612,13 @@ def _count(forecast: NodeEvictionForecast) -> str:
     if last.stopped is not None:
         return f"{pods} evicted before the kubelet's eviction manager stops:"
     signals = ", ".join(dict.fromkeys(met.threshold.signal for met in last.met))
-    return f"{pods} evicted, and {signals} is still too low: all remaining pods are critical:"
+    return f"{pods} evicted, and {signals} is still too low: {_remaining(forecast)}:"
+
+
+def _remaining(forecast: NodeEvictionForecast) -> str:
+    """Why no further pod is evicted."""
+    has_critical = any(candidate.active_pod.is_critical for candidate in forecast.ranking)
+    return "all remaining pods are critical" if has_critical else "no pod remains"
 
 
 def _effect(forecast: ForecastEviction) -> str:

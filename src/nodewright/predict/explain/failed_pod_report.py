@@ -9,8 +9,10 @@ from msgspec.structs import replace
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.node.step import Decision
+from nodewright.model.kubernetes.eviction_thresholds import SIGNAL_RESOURCES
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import PODS, readable_amount
+from nodewright.model.reasons.container_evidence import LowOnResource
 from nodewright.model.reasons.cpu import NotWholeCores
 from nodewright.model.reasons.predicates import InsufficientResource
 from nodewright.model.reasons.status_evidence import (
@@ -55,6 +57,7 @@ def with_cores_of_status(explanation: Explanation, proof: StatusEvidence | None)
 def failed_pod_lines(proof: StatusEvidence, current: ExplainedDecision) -> Iterator[str]:
     """What the status proves and how the current decision differs, one sentence a line."""
     yield from proof_lines(proof)
+    yield from _thresholds_now(proof, current)
     yield verdict_change_text(proof, current)
     for then, now in _shortages_then_and_now(proof, current):
         name = then.resource
@@ -65,6 +68,18 @@ def failed_pod_lines(proof: StatusEvidence, current: ExplainedDecision) -> Itera
         ):
             if was != is_now:
                 yield f"{name}: {amount} {readable_amount(name, was)} then, {readable_amount(name, is_now)} now"
+
+
+def _thresholds_now(proof: StatusEvidence, current: ExplainedDecision) -> Iterator[str]:
+    """The thresholds in percent of a resource that the node was short of: the message has the amount only."""
+    short = {fact.resource for fact in proof.facts if isinstance(fact, LowOnResource) and fact.threshold}
+    texts = [
+        f"{threshold.signal}<{threshold.value.text}"
+        for threshold in current.step.state.config.eviction.thresholds
+        if SIGNAL_RESOURCES[threshold.signal] in short and threshold.value.quantity is None
+    ]
+    if texts:
+        yield f"the node as described evicts with {', '.join(dict.fromkeys(texts))}"
 
 
 def verdict_change(proof: StatusEvidence, current: ExplainedDecision) -> VerdictChange:

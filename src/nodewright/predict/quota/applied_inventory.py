@@ -10,7 +10,13 @@ from nodewright.documents.formats.workloads import release_warnings
 from nodewright.documents.output.ci_formats import SourcePosition
 from nodewright.documents.output.request_sentences import deciding_text, derivation_lines, derivation_summary
 from nodewright.documents.output.text_layout import table
-from nodewright.engine.admission.api_server.apply import ApplyOutcome, ApplyResult, RefusedObject, apply, unknown_usage
+from nodewright.engine.admission.api_server.apply import (
+    ApplyOutcome,
+    ApplyResult,
+    RefusedObject,
+    apply,
+    unknown_usage,
+)
 from nodewright.engine.admission.api_server.charges import NamespacePolicy
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
 from nodewright.engine.admission.api_server.pod_creation import ObjectRejection, rejection_error

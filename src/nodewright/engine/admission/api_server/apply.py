@@ -416,4 +416,8 @@ def unknown_usage(quota: ResourceQuota) -> str:
     """
     missing = sorted(quota.spec.hard.keys() - quota.status.used.keys())
     name = f"{quota.metadata.namespace or 'default'}/{quota.metadata.name}"
-    return f"ResourceQuota {name}: `status` does not have what is in use of {', '.join(missing)}" if missing else ""
+    return (
+        f"ResourceQuota {name}: `status` does not have what is in use of {', '.join(missing)}"
+        if missing
+        else ""
+    )
