@@ -165,10 +165,10 @@ class ManifestLoader(msgspec.Struct, eq=False):
             for read, creation in zip(self.workloads, creations, strict=True)
         )
         if self.applies_quotas and self.policies is not None and self.quota_count:
-            from nodewright.documents.formats.quota_refusals import (
+            from nodewright.documents.formats.quota_refusals import (  # noqa: PLC0415 - start-up time
                 unknown_usage_warnings,
                 with_quota_refusals,
-            )  # noqa: PLC0415 - start-up time
+            )
 
             values = [read.value for read in self.workloads]
             new_pods = [

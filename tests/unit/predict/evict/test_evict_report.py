@@ -199,7 +199,7 @@ def test_a_threshold_in_percent_is_stated_as_it_is_configured() -> None:
         forecast_of(a_pod("a"), usage=usage, hard={"nodefs.available": "15%"})
     ).evictions
     assert eviction.why == "nodefs.available is 2.93Gi, below 15% (2.93Gi)"
-    assert "Threshold quantity: 31412546" in eviction.status.message
+    assert "Threshold quantity: 3141254803" in eviction.status.message
 
 
 def test_without_pods_none_remains() -> None:
