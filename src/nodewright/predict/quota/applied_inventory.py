@@ -139,7 +139,7 @@ def refusal_text(resource: GroupResource, refused: RefusedObject) -> str:
 def reason_text(reason: ObjectRejection) -> str:
     """The API server's error for one more pod, without a name."""
     text = refusal_text(GroupResource("pods"), RefusedObject(metadata=ObjectMeta(), because=reason))
-    return text.removeprefix('pods "Unknown" is forbidden: ')
+    return text.removeprefix('pods "Unknown" is forbidden: ').removeprefix('Pod "" is invalid: ')
 
 
 def derivation_texts(
@@ -341,6 +341,11 @@ def fix_lines(report: AppliedInventory) -> list[str]:
                 [_reduction_text(reduction, report.subjects) for reduction in fixes.combined_reductions], "; "
             )
         )
+    alternatives += [
+        f"set `maxSurge: 0` (and `maxUnavailable` to at least 1) in {truncated_list(names, ', ')}"
+        for group in fixes.without_surge[:_MAX_LISTED]
+        if (names := [str(report.subjects[at]) for at in group])
+    ]
     lines = [
         alternative if not number else f"or {alternative}" for number, alternative in enumerate(alternatives)
     ]

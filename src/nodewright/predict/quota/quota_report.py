@@ -145,6 +145,8 @@ class ReportedFixes(Report, frozen=True, kw_only=True):
     increases: tuple[RaisedQuota, ...] = field(name="raise")
     lower_one: tuple[LoweredReplicas, ...]
     lower_all: tuple[LoweredReplicas, ...]
+    no_surge: tuple[tuple[ReportedSubject, ...], ...]
+    """The objects for which `maxSurge: 0` is sufficient: each list is an alternative."""
     sentences: tuple[str, ...]
 
 
@@ -275,6 +277,7 @@ def _fixes(report: AppliedInventory) -> ReportedFixes:
         increases=fixes.quota_increases,
         lower_one=tuple(map(lowered, fixes.single_reductions)),
         lower_all=tuple(map(lowered, fixes.combined_reductions)),
+        no_surge=tuple(tuple(_subject(report.subjects[at]) for at in group) for group in fixes.without_surge),
         sentences=tuple(fix_lines(report)),
     )
 
