@@ -284,7 +284,7 @@ def test_one_more_pod_that_is_invalid_has_no_name(tmp_path: Path, capsys: pytest
     deployment = (UPDATED % ("a", 1, 1)).replace("image: i", "image: i, resources: {requests: {cpu: 2}}")
     shown = text(capsys, "-f", file(tmp_path, deployment + ranges), code=NO)
     (row,) = (line for line in shown.splitlines() if line.startswith("Deployment default/a   0"))
-    assert row.split("   ")[-1].startswith("spec.containers[0].resources.requests: Invalid value")
+    assert row.split("   ")[-1].strip().startswith("spec.containers[0].resources.requests: Invalid value")
 
 
 def test_bad_quotas_are_refused_in_the_api_servers_words(
