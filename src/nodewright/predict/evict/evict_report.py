@@ -637,19 +637,22 @@ def _ranking_reasons(forecast: NodeEvictionForecast) -> Iterator[str]:
     if len(ranked) < 2:
         return
     first, second = ranked[:2]
-    yield from wrapped_text(ranking_sentence(forecast.signal, first, second), _WIDTH)
+    verb = "is" if forecast.outlook.evictions else "would be"
+    yield from wrapped_text(ranking_sentence(forecast.signal, first, second, verb=verb), _WIDTH)
     for change in forecast.reprieves:
         yield from wrapped_text(f"- {reprieve_sentence(change)}", _WIDTH)
 
 
-def ranking_sentence(signal: Signal, first: EvictionCandidate, second: EvictionCandidate) -> str:
+def ranking_sentence(
+    signal: Signal, first: EvictionCandidate, second: EvictionCandidate, *, verb: str = "is"
+) -> str:
     """Why the first pod is ranked before the second."""
     key = deciding_key(signal, first, second)
     if key is RankKey.EXCESS:
         why = _excess_text(SIGNAL_RESOURCES[signal], int(first.excess), int(second.excess))
     else:
         why = _KEY_SENTENCES[key].format(first.active_pod.priority, second.active_pod.priority)
-    return f"{first.active_pod.pod.full_name} is evicted before {second.active_pod.pod.full_name}: {why}."
+    return f"{first.active_pod.pod.full_name} {verb} evicted before {second.active_pod.pod.full_name}: {why}."
 
 
 _KEY_SENTENCES = {
