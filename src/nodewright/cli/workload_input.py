@@ -9,7 +9,6 @@ from typing import Self, TypedDict
 
 import click
 
-from nodewright.cli.cluster.cluster_session import SESSION_KEY
 from nodewright.cli.options import ManifestOptions, NothingJudgedError
 from nodewright.documents.files.regular_files import MAX_FILE_BYTES
 from nodewright.documents.formats.documents import InputFile, skipped_text
@@ -103,14 +102,16 @@ def print_input_notes(loaded: LoadedWorkloads, warnings: Sequence[str], *, stric
         raise nothing_found("pods", loaded.skipped)
 
 
+SEARCHED_KEY = "nodewright.cluster.searched"
+"""In the context of a command: the fault if nothing of what it reads from a cluster is there."""
+
+
 def nothing_found(kind: str, skipped: Mapping[str, int]) -> NothingJudgedError:
     """The error for manifests or a cluster without such objects, in kubectl's words if manifests are empty."""
     context = click.get_current_context()
-    command, session = context.info_name, context.meta.get(SESSION_KEY)
-    if session is not None and session.names and not skipped:
-        words = ", ".join(sorted({name.word for name in session.names}))
-        where = "any namespace" if session.options.all_namespaces else f"namespace {session.namespace}"
-        return NothingJudgedError([Fault(source=session.place, rule=f"there are no {words} in {where}")])
+    command, searched = context.info_name, context.meta.get(SEARCHED_KEY)
+    if searched is not None and not skipped:
+        return NothingJudgedError([searched])
     return NothingJudgedError(
         [Fault(rule=f"no {kind} found" if skipped else f"no objects passed to {command}")]
     )

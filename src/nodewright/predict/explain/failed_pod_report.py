@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
@@ -21,8 +21,9 @@ from nodewright.model.reasons.status_evidence import (
     StatusFact,
 )
 from nodewright.predict.explain.explained_decision import ExplainedDecision
-from nodewright.predict.explain.explanation import Explanation
 from nodewright.predict.reported import reported
+
+E = TypeVar("E", bound=ExplainedDecision)
 
 
 class VerdictChange(StrEnum):
@@ -40,7 +41,7 @@ class VerdictChange(StrEnum):
     """The pod had been admitted, so there is no refusal to compare with."""
 
 
-def with_cores_of_status(explanation: Explanation, proof: StatusEvidence | None) -> Explanation:
+def with_cores_of_status(explanation: E, proof: StatusEvidence | None) -> E:
     """The explanation, refused where the layout of cores is unknown and the status shows that whole cores do not fit it.
 
     ``proof`` is of a pod of the same node: the machine has the same number of CPUs per core as then.
