@@ -188,8 +188,9 @@ def test_a_required_field_is_always_written(name: str, kind: type[msgspec.Struct
         assert not optional & set(schema.required), kind
         for field in msgspec.structs.fields(kind):
             below = (schema.fields or {}).get(field.encode_name)
-            for part in parts(field.type) if below is not None else ():
-                check(below.item or below, part)
+            if below is not None:
+                for part in parts(field.type):
+                    check(below.item or below, part)
 
     check(schema_type(name), kind)
     assert seen >= ({ContainerAllocation, MemoryBlock} if kind is NodeProfile else {NodeExport})

@@ -8,10 +8,9 @@ from msgspec import UNSET, UnsetType
 
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.documents.output.text_layout import table, wrapped_text
-from nodewright.engine.core.eviction.eviction_manager import exceeded_limit
 from nodewright.engine.core.eviction.eviction_order import RankChange, RankKey, deciding_key
 from nodewright.engine.core.eviction.eviction_policy import ForecastEviction
-from nodewright.engine.core.eviction.eviction_ranking import Amount, EvictionCandidate, stats_by_uid
+from nodewright.engine.core.eviction.eviction_ranking import Amount, EvictionCandidate
 from nodewright.engine.core.eviction.eviction_state import (
     MetThreshold,
     NodeReclaim,
@@ -19,7 +18,6 @@ from nodewright.engine.core.eviction.eviction_state import (
     reclaim_steps,
 )
 from nodewright.engine.core.eviction.eviction_thresholds import (
-    NodeFilesystems,
     SignalObservation,
     signal_observations,
     threshold_amount,
@@ -40,6 +38,7 @@ from nodewright.model.kubernetes.stats_summary import PSIStats
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.eviction import EVICTED_REASON, EvictionReason, NodeRanShort
 from nodewright.model.values.duration import Duration
+from nodewright.predict.evict.kept_pods import kept_pods
 from nodewright.predict.node_report.report_parts import (
     NodeOfReport,
     ReferencedPod,
@@ -556,7 +555,7 @@ def ranking_key_text(
 
 def _evictions(forecast: NodeEvictionForecast, *, wide: bool) -> Iterator[str]:
     evictions = forecast.outlook.evictions
-    for text in _kept_pods(forecast):
+    for text in kept_pods(forecast):
         yield from wrapped_text(text, _WIDTH)
     if not evictions:
         if forecast.outlook.first_acting_pass.relieved_by_reclaim:
@@ -578,27 +577,6 @@ def _evictions(forecast: NodeEvictionForecast, *, wide: bool) -> Iterator[str]:
         )
     if len(shown) < len(evictions):
         yield f"- and {len(evictions) - len(shown)} more (-o wide)"
-
-
-def _kept_pods(forecast: NodeEvictionForecast) -> Iterator[str]:
-    """Why pods that exceed a limit on local storage are not evicted for it."""
-    evicted = {eviction.eviction.active_pod.uid for eviction in forecast.outlook.evictions}
-    stats = stats_by_uid(forecast.usage)
-    for active_pod in forecast.claims:
-        pod_stats = stats.get(active_pod.uid)
-        # As if all file systems were one, so that everything that the containers write counts.
-        excess = exceeded_limit(active_pod, pod_stats, NodeFilesystems()) if pod_stats else None
-        if excess is None or active_pod.uid in evicted:
-            continue
-        if not forecast.config.eviction.local_storage_isolation:
-            why = "`localStorageCapacityIsolation` is false, so the kubelet does not enforce limits on local storage"
-        elif active_pod.is_critical:
-            why = "it is critical, so the kubelet does not evict it"
-        elif forecast.filesystems.dedicated_image_fs:
-            why = "what containers write is on the image file system, and only their logs count there"
-        else:
-            continue
-        yield f"{active_pod.pod.full_name} stays, though {excess.sentence()}: {why}."
 
 
 def _count(forecast: NodeEvictionForecast) -> str:
