@@ -32,7 +32,7 @@ from nodewright.predict.explain.explanation_report import (
     explanation_text,
     status_text,
 )
-from nodewright.predict.explain.failed_pod_report import StatusReport, status_findings
+from nodewright.predict.explain.failed_pod_report import StatusReport, status_findings, with_cores_of_status
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.report_parts import node_of_report
 
@@ -69,7 +69,10 @@ def explain_failed_pods(loaded: LoadedQuery, budget: int) -> Iterator[Explanatio
             text = f"{workload.pod.full_name} was on node {node_name}, not on {loaded.node.name}"
             print_message(f"warning: {text}")
         explanation = loaded.node.explain(without_cluster_fields(workload.pod), budget=budget)
-        yield replace(explanation, proof=_proof(workload))
+        proof = _proof(workload)
+        if node_name == loaded.node.name:
+            explanation = with_cores_of_status(explanation, proof)
+        yield replace(explanation, proof=proof)
 
 
 def _faults(workload: Workload) -> Iterator[Fault]:
@@ -255,7 +258,7 @@ def _explain_in_cluster(
 
 def _is_well(explanation: Explanation) -> bool:
     """Whether the pod runs without a problem, or would be admitted."""
-    runs = bool(explanation.runs_on) and explanation.proof is None
+    runs = bool(explanation.presence) and explanation.proof is None
     return runs or explanation.verdict is Decision.ADMITTED
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from nodewright.cli import options
 from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.cluster.cluster_session import current_session
 from nodewright.cli.options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import (
     manifest_inputs,
@@ -35,7 +36,7 @@ from nodewright.documents.output.terminal import (
 )
 from nodewright.model.errors import Fault, InputError, fault_lines
 from nodewright.predict.lint.fixes import FixedFiles, edited_inventory, file_contents, fixed_files
-from nodewright.predict.lint.lint_input import LintInput, load_lint_input
+from nodewright.predict.lint.lint_input import LintInput, load_lint_input, without_ended_pods
 from nodewright.predict.lint.lint_model import SEVERITIES_BY_RANK, Severity
 from nodewright.predict.lint.lint_report import (
     LintFinding,
@@ -157,11 +158,12 @@ def command(**parameters: Any) -> int:
     query = LintQuery(**parameters)
     selection = RuleSelection(_rules(query.only, "--only"), _rules(query.disable, "--disable"))
     manifests = query.manifests
-    if (query.fix or query.diff) and STDIN in manifests.filenames:
-        raise click.UsageError("--fix and --diff need files, not standard input")
+    if (query.fix or query.diff) and {STDIN, *current_session().words} & {*manifests.filenames}:
+        raise click.UsageError("--fix and --diff need files, not standard input or objects of a cluster")
     inventory, faults = load_sound_objects(
         manifest_inputs(manifests), query.namespace, **reading_options(manifests)
     )
+    inventory = without_ended_pods(inventory)
     if not query.quiet:
         print_skipped(inventory.skipped)
     if not inventory.objects:

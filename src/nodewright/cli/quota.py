@@ -30,7 +30,6 @@ from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_text, print_workflow_commands
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
-from nodewright.model.errors import Fault, InputError
 from nodewright.model.releases.feature_gates import default_gates
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.predict.quota.applied_inventory import (
@@ -96,7 +95,7 @@ def command(  # noqa: PLR0913 - one argument an option
     inventory = without_duplicates(_read_inventory(manifests, namespace))
     print_skipped(inventory.skipped)
     if not inventory.objects:
-        raise _nothing_found(inventory, namespace)
+        raise nothing_found("objects", inventory.skipped)
     print_unjudged(_judged_by_kind(inventory))
     from_status = from_status or current_session().lists_whole
     rules = option_rules(release or NEWEST.name)
@@ -141,13 +140,6 @@ def _judged_by_kind(inventory: Inventory) -> Iterator[tuple[str, bool]]:
     for entry in inventory.objects:
         kind = entry.value.get("apiVersion"), entry.value.get("kind")
         yield entry.manifest.kind, has_quota or entry.workload is not None or kind in API_KINDS
-
-
-def _nothing_found(inventory: Inventory, namespace: str) -> InputError:
-    if not current_session().lists_whole:
-        return nothing_found("objects", inventory.skipped)
-    rule = "the cluster shows no ResourceQuota and no LimitRange here"
-    return InputError([Fault(source=f"namespace {namespace}", rule=rule)])
 
 
 def _text(report: AppliedInventory, changed: AppliedInventory | None, output: str | None) -> str:

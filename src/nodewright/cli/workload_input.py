@@ -102,9 +102,16 @@ def print_input_notes(loaded: LoadedWorkloads, warnings: Sequence[str], *, stric
         raise nothing_found("pods", loaded.skipped)
 
 
+SEARCHED_KEY = "nodewright.cluster.searched"
+"""In the context of a command: the fault if nothing of what it reads from a cluster is there."""
+
+
 def nothing_found(kind: str, skipped: Mapping[str, int]) -> NothingJudgedError:
-    """The error for manifests without such objects, in kubectl's words if they are empty."""
-    command = click.get_current_context().info_name
+    """The error for manifests or a cluster without such objects, in kubectl's words if manifests are empty."""
+    context = click.get_current_context()
+    command, searched = context.info_name, context.meta.get(SEARCHED_KEY)
+    if searched is not None and not skipped:
+        return NothingJudgedError([searched])
     return NothingJudgedError(
         [Fault(rule=f"no {kind} found" if skipped else f"no objects passed to {command}")]
     )

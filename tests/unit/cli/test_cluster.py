@@ -20,6 +20,7 @@ from nodewright.cli.app import run
 from nodewright.documents.output.terminal import ERROR, NO, USAGE, YES
 
 AS_FAR = "(as far as the node could be read)"
+FORWARDER = "5b0a3c53-52c4-4c4e-9f83-9a6d0d1f2b10"
 NEW_PODS = "examples/worker-3/new-pods.yaml"
 
 
@@ -111,11 +112,17 @@ def test_a_running_pod_is_explained_with_its_place_in_evictions(
         "/api/v1/namespaces/telco/events",
         {
             "metadata": {"name": "forwarder-0.1", "namespace": "telco"},
-            "involvedObject": {"kind": "Pod", "name": "forwarder-0", "namespace": "telco"},
+            "involvedObject": {"kind": "Pod", "name": "forwarder-0", "namespace": "telco", "uid": FORWARDER},
             "reason": "Started",
             "message": "Started container dpdk",
             "source": {"component": "kubelet"},
             "lastTimestamp": "2026-03-02T08:16:41Z",
+        },
+        {
+            "metadata": {"name": "forwarder-0.0", "namespace": "telco"},
+            "involvedObject": {"kind": "Pod", "name": "forwarder-0", "namespace": "telco", "uid": "earlier"},
+            "reason": "Evicted",
+            "message": "of an earlier pod of this name",
         },
     )
     assert run(["explain", "pod/forwarder-0", "-n", "telco", "-o", "json"]) == YES
@@ -127,6 +134,59 @@ def test_a_running_pod_is_explained_with_its_place_in_evictions(
         "it uses 512Mi of memory and requests 4Gi",
         "event of kubelet, 2026-03-02T08:16:41Z: Started: Started container dpdk",
     ]
+
+
+@pytest.mark.parametrize(
+    ("status", "meta", "headline"),
+    [
+        ({"phase": "Running"}, {}, "runs on worker-3; if it arrived now: undecided"),
+        (
+            {"phase": "Running"},
+            {"deletionTimestamp": "2026-05-04T09:00:00Z"},
+            "is being deleted on worker-3; if ",
+        ),
+        ({"phase": "Pending"}, {}, "is assigned to worker-3; if it arrived now: undecided"),
+        ({}, {}, "is assigned to worker-3; if it arrived now: undecided"),
+        ({"phase": "Succeeded"}, {}, "has succeeded; if it arrived now: undecided"),
+        ({"phase": "Failed"}, {}, "undecided now"),
+    ],
+)
+def test_headings_fit_the_state_of_the_pod(
+    status: Document,
+    meta: Document,
+    headline: str,
+    server: FakeApiServer,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pod = refused_pod("worker-3") | {"status": status}
+    pod["metadata"] |= {"uid": "new", **meta}
+    limits = {"cpu": "1", "memory": "1Gi"}
+    pod["spec"]["containers"] = [{"name": "c", "image": "i", "resources": {"limits": limits}}]
+    add_pod(server, pod)
+    run(["explain", "pod/report", "-n", "jobs"])
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"jobs/report: {headline}")
+    assert "Why it is not admitted" not in printed
+    assert "Why it is undecided" in printed
+    assert "it does not show what failed the pod" in printed or status != {"phase": "Failed"}
+
+
+def test_a_status_that_names_the_cpus_of_a_core_decides_where_the_layout_is_unknown(
+    server: FakeApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod = refused_pod("worker-3")
+    limits = {"cpu": "3", "memory": "1Gi"}
+    pod["spec"]["containers"] = [{"name": "c", "image": "i", "resources": {"limits": limits}}]
+    error = "SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2"
+    message = f"Pod was rejected: {error}"
+    pod["status"] = {"phase": "Failed", "reason": "SMTAlignmentError", "message": message}
+    add_pod(server, pod)
+    assert run(["explain", "pod/report", "-n", "jobs"]) == NO
+    printed = capsys.readouterr().out
+    assert printed.startswith("jobs/report: refused now (SMTAlignmentError)")
+    assert "the node as described refuses it with the same message" in printed
+    assert "a multiple of 2 CPUs" in printed
+    assert "No single change" not in printed
 
 
 def test_the_status_is_explained_where_the_node_is_gone(

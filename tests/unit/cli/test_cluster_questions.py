@@ -20,6 +20,10 @@ from tests.support.fake_api_server import CannedAnswer, FakeApiServer
 from nodewright.cli.app import run
 from nodewright.documents.output.terminal import ERROR, NO, USAGE, YES
 
+RESTARTED = {
+    "restartPolicy": "Never",
+    "containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}}}],
+}
 NEW_PODS = "examples/worker-3/new-pods.yaml"
 
 
@@ -150,6 +154,7 @@ def test_a_pod_without_a_node_is_explained_on_all_of_them(
     run(["explain", "pod/waiting", "-o", "json"])
     (waiting,) = report(capsys)["pods"]
     assert waiting["observed"]
+    assert not any("being deleted" in text for text in waiting["observed"])
     assert sum(len(group["nodes"]) for group in waiting["groups"]) == 2
 
 
@@ -161,7 +166,7 @@ def test_pods_with_and_without_a_node_are_explained_each_in_its_way(
     add_pod(server, pod)
     run(["explain", "pods"])
     printed = capsys.readouterr().out
-    assert "runs on worker-3; if it arrived again" in printed
+    assert "runs on worker-3; if it arrived now" in printed
     assert "shop/waiting: " in printed
 
 
@@ -230,8 +235,12 @@ def test_an_audit_of_a_node_whose_kubelet_is_closed_compares_what_is_left(
 
 def test_quotas_have_what_is_in_use_now(server: FakeApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["quota", "-n", "shop"]) == ERROR
-    nothing = "error: namespace shop: the cluster shows no ResourceQuota and no LimitRange here\n"
+    nothing = "context shop: there are no limitranges, resourcequotas in namespace shop\n"
+    assert capsys.readouterr().err == f"error: {nothing}"
+    assert run(["quota", "-n", "shop", "--allow-empty"]) == YES
     assert capsys.readouterr().err == nothing
+    assert run(["quota", "-A"]) == ERROR
+    assert "no limitranges, resourcequotas in any namespace" in capsys.readouterr().err
     quota: Document = {
         "metadata": {"name": "compute", "namespace": "shop"},
         "spec": {"hard": {"requests.cpu": "4"}},
@@ -243,15 +252,44 @@ def test_quotas_have_what_is_in_use_now(server: FakeApiServer, capsys: pytest.Ca
     assert shown["used"]["requests.cpu"] == "3500m"
 
 
+def test_the_usage_of_a_quota_without_a_status_is_unknown(
+    server: FakeApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quota: Document = {"metadata": {"name": "compute", "namespace": "shop"}, "spec": {"hard": {"pods": "4"}}}
+    server.add("/api/v1/namespaces/shop/resourcequotas", quota)
+    assert run(["quota", "-n", "shop"]) == YES
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[1].split() == ["shop", "compute", "pods", "4", *["unknown"] * 3]
+    assert "ResourceQuota shop/compute: `status` does not have what is in use of pods" in printed.err
+    assert run(["quota", "-n", "shop", "-o", "json"]) == YES
+    (shown,) = report(capsys)["namespaces"][0]["quotas"]
+    assert (shown["hard"], shown["used"], shown["usedBefore"]) == ({"pods": "4"}, {}, {})
+
+
 def test_the_objects_of_all_namespaces_are_linted(
     server: FakeApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.forbidden.add(("list", "limitranges"))
     assert run(["lint", "-A"]) == YES
     printed = capsys.readouterr()
-    assert "no findings in 5 objects" in printed.out
+    assert "no findings in 4 objects" in printed.out
+    assert "skipped: 1 ended pod\n" in printed.err
     assert "warning: limitranges: not read: " in printed.err
     assert run(["lint"]) == USAGE
+
+
+def test_live_objects_are_named_where_files_have_positions(
+    server: FakeApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_pod(server, {"metadata": {"name": "odd", "namespace": "shop", "uid": "o"}, "spec": RESTARTED})
+    assert run(["lint", "-A", "--fail-on", "error"]) == YES
+    assert capsys.readouterr().out.startswith("Pod/shop/odd: ")
+    assert run(["lint", "-A", "-o", "junit", "--fail-on", "never"]) == YES
+    assert 'file="Pod/shop/odd"' in capsys.readouterr().out
+    assert run(["lint", "-A", "--fix"]) == USAGE
+    baseline = str(tmp_path / "baseline.json")
+    assert run(["lint", "-A", "--write-baseline", baseline]) == YES
+    assert run(["lint", "-A", "--baseline", baseline]) == YES
 
 
 @pytest.mark.parametrize("words", [["--context", "shop"], ["--nodes", "nodes", "--pods", "pods"]])

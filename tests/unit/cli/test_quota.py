@@ -250,6 +250,43 @@ def test_surge_and_nodes_are_configurable(capsys: pytest.CaptureFixture[str]) ->
     assert run([*SHOP, "--nodes", "-1"]) == USAGE
 
 
+UPDATED = (
+    "{apiVersion: apps/v1, kind: Deployment, metadata: {name: %s}, spec: {replicas: %d, selector: {matchLabels: {a: b}}, "
+    "strategy: {rollingUpdate: {maxSurge: %d}}, template: {metadata: {labels: {a: b}}, spec: {containers: "
+    "[{name: a, image: i}]}}}}\n---\n"
+)
+NO_SURGE = "set `maxSurge: 0` (and `maxUnavailable` to at least 1) in Deployment default/"
+
+
+def test_no_surge_is_a_fix_and_no_replicas_are_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = file(tmp_path, UPDATED % ("a", 1, 1) + QUOTA % ("pods: 1", ""))
+    shown = text(capsys, "-f", one, "--surge", code=NO)
+    assert f"or {NO_SURGE}a\n" in shown
+    assert "replicas" not in shown
+    two = file(tmp_path, UPDATED % ("a", 2, 1) + UPDATED % ("b", 2, 1) + QUOTA % ("pods: 4", ""))
+    assert f"or {NO_SURGE}a, Deployment default/b\n" in text(capsys, "-f", two, "--surge", code=NO)
+    run(["quota", "-f", two, "--surge", "-o", "json"])
+    (together,) = json.loads(capsys.readouterr().out)["fixes"]["noSurge"]
+    assert [subject["name"] for subject in together] == ["a", "b"]
+    # One alone is enough, of which each is an alternative.
+    five = file(tmp_path, UPDATED % ("a", 2, 1) + UPDATED % ("b", 2, 1) + QUOTA % ("pods: 5", ""))
+    shown = text(capsys, "-f", five, "--surge", code=NO)
+    assert all(f"or {NO_SURGE}{name}\n" in shown for name in "ab")
+    # Without the additional pods it does not fit either.
+    many = file(tmp_path, UPDATED % ("a", 6, 1) + QUOTA % ("pods: 5", ""))
+    assert "maxSurge" not in text(capsys, "-f", many, "--surge", code=NO)
+
+
+def test_one_more_pod_that_is_invalid_has_no_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ranges = "{apiVersion: v1, kind: LimitRange, metadata: {name: l}, spec: {limits: [{type: Container, default: {cpu: 1}}]}}"
+    deployment = (UPDATED % ("a", 1, 1)).replace("image: i", "image: i, resources: {requests: {cpu: 2}}")
+    shown = text(capsys, "-f", file(tmp_path, deployment + ranges), code=NO)
+    (row,) = (line for line in shown.splitlines() if line.startswith("Deployment default/a   0"))
+    assert row.split("   ")[-1].strip().startswith("spec.containers[0].resources.requests: Invalid value")
+
+
 def test_bad_quotas_are_refused_in_the_api_servers_words(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -267,9 +304,9 @@ def test_many_objects_are_not_all_named(tmp_path: Path, capsys: pytest.CaptureFi
     )
     shown = text(capsys, "-f", file(tmp_path, sets + QUOTA % ("pods: 15", "")), code=NO)
     assert "or one of 3 other objects (-o json names them)" in shown
-    shown = text(capsys, "-f", file(tmp_path, sets + QUOTA % ("pods: 1", "")), code=NO)
-    assert "from 2 to 0 replicas and 3 more" in shown
-    assert shown.count("is forbidden: exceeded quota") >= 8
+    shown = text(capsys, "-f", file(tmp_path, sets + QUOTA % ("pods: 8", "")), code=NO)
+    assert "from 2 to 1 replicas and 3 more" in shown
+    assert shown.count("is forbidden: exceeded quota") >= 4
 
 
 def test_each_refused_object_has_its_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,7 @@ from nodewright.agent.host.ports import STDOUT, ProcessSession
 from nodewright.agent.serving.upgrade_proxy import is_websocket_request
 from nodewright.cluster.serving.middleware import TAKE_OVER_CONNECTION
 from nodewright.cluster.serving.routes import BAD_REQUEST, INTERNAL_ERROR, APIError
+from nodewright.documents.formats.decode import examined
 from nodewright.model.errors import JSON_ERRORS, HostError
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -191,7 +192,7 @@ class _Conversation:
     async def _end_message(self, channel: int | None, message: bytes) -> None:
         if channel == _RESIZE:
             with suppress(*JSON_ERRORS):
-                size = msgspec.json.decode(message, type=_TerminalSize)
+                size = msgspec.json.decode(message, type=examined(_TerminalSize))
                 self._session.resize(min(size.width, _MAX_SIZE), min(size.height, _MAX_SIZE))
         elif channel == _CLOSE and self._protocol == PROTOCOLS[0] and message[:1] == bytes([_STDIN]):
             await self._input.put(None)

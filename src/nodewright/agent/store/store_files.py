@@ -14,6 +14,7 @@ from nodewright.agent.rules.pod_actions import BackOff
 from nodewright.agent.rules.pod_status import NO_RESIZE, PodResizeStatus, StatusOverride
 from nodewright.agent.state.agent_state import PodRecord, PodSource, PodStage
 from nodewright.documents.files.regular_files import read_regular_file
+from nodewright.documents.formats.decode import examined
 from nodewright.documents.profiles.node_profiles import profile_from_bytes
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.model.errors import JSON_ERRORS, Fault, InputError
@@ -199,7 +200,7 @@ class _Envelope(msgspec.Struct, frozen=True):
 
 def _read(content: bytes, path: str, kind: type[T], consequence: str) -> T:
     try:
-        envelope = msgspec.json.decode(content, type=_Envelope)
+        envelope = msgspec.json.decode(content, type=examined(_Envelope))
     except (ValueError, RecursionError) as error:
         raise _damaged_file_error(
             path, f"is damaged, or not written by nodewright: {error}", consequence
@@ -214,7 +215,7 @@ def _read(content: bytes, path: str, kind: type[T], consequence: str) -> T:
     if crc32(text) != envelope.checksum:
         raise _damaged_file_error(path, "its checksum differs: it is damaged, or was edited", consequence)
     try:
-        return msgspec.convert(json.loads(text), kind, dec_hook=_custom, str_keys=True)
+        return msgspec.convert(json.loads(text), examined(kind), dec_hook=_custom, str_keys=True)
     except (ValueError, TypeError, RecursionError) as error:
         raise _damaged_file_error(path, f"is not what nodewright writes: {error}", consequence) from None
 
@@ -241,7 +242,7 @@ def _reasons(documents: tuple[dict[str, Any], ...]) -> Iterator[Reason]:
         if kind is not None:
             # One whose facts were different is left out: it only explains.
             with suppress(ValueError, TypeError):
-                yield msgspec.convert(facts, kind, dec_hook=_custom, str_keys=True)
+                yield msgspec.convert(facts, examined(kind), dec_hook=_custom, str_keys=True)
 
 
 # ---------------------------------------------------------------- the journal

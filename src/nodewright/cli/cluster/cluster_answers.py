@@ -43,7 +43,7 @@ from nodewright.predict.admit.cluster_admission import (
 )
 from nodewright.predict.admit.resize_report import resize_sentences
 from nodewright.predict.explain.explanation import Explanation
-from nodewright.predict.explain.failed_pod_report import proof_lines
+from nodewright.predict.explain.failed_pod_report import proof_lines, with_cores_of_status
 from nodewright.predict.node import AlikeNodes, Node
 from nodewright.predict.node_report.report_parts import holding_sentences
 
@@ -202,12 +202,24 @@ def _explained(
             observed += resize_sentences(_with_allocated(node, pod).resize(pod))
     observed += read_cluster(session, lambda reader: pod_event_sentences(reader, pod))
     without_pod = replace(node, state=step(node.state, PodRemoved(pod.uid)).state)
+    explanation = without_pod.explain(without_cluster_fields(pod), budget=budget)
     return replace(
-        without_pod.explain(without_cluster_fields(pod), budget=budget),
+        with_cores_of_status(explanation, proof),
         proof=proof,
-        runs_on=node.name if pod.uid in node.state.pods else "",
+        presence=_presence(node, pod),
         observed=tuple(observed),
     )
+
+
+def _presence(node: Node, pod: Pod) -> str:
+    """What the pod does; empty if it does not run there and has not succeeded."""
+    if pod.status.phase == "Succeeded":
+        return "has succeeded"
+    if pod.uid not in node.state.pods:
+        return ""
+    if pod.metadata.deletion_timestamp is not None:
+        return f"is being deleted on {node.name}"
+    return f"{'runs on' if pod.status.phase == 'Running' else 'is assigned to'} {node.name}"
 
 
 def _holdings(node: Node, pod: Pod) -> Iterator[str]:
@@ -250,6 +262,8 @@ def _unbound_pod(session: ClusterSession, workload: Workload) -> tuple[str, ...]
         return ()
     proof = problem_evidence(pod)
     facts = () if proof is None else (*proof_lines(proof), *proof.open_questions)
+    if pod.metadata.deletion_timestamp is not None:
+        facts = ("it is being deleted, so no scheduler assigns it to a node", *facts)
     return (*facts, *read_cluster(session, lambda reader: pod_event_sentences(reader, pod)))
 
 

@@ -6,9 +6,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
+import click
 import msgspec
 
 from nodewright.cli.cluster.cluster_session import ClusterSession
+from nodewright.cli.workload_input import SEARCHED_KEY
 from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.exports.exported_node import exported_cluster_node
 from nodewright.cluster.objects.node_sources import node_reading, proxy_path, source_sentence
@@ -17,6 +19,7 @@ from nodewright.cluster.objects.reader import ClusterReader, Selection, read_obj
 from nodewright.documents.output.json_yaml import as_json
 from nodewright.documents.output.terminal import print_message
 from nodewright.documents.profiles.profile_yaml import profile_document
+from nodewright.model.errors import Fault
 
 T = TypeVar("T")
 
@@ -52,6 +55,11 @@ def read_documents(
         return contents
 
     session.names += tuple(names)
+    if names:
+        words = ", ".join(sorted({name.word for name in session.names}))
+        where = "any namespace" if session.options.all_namespaces else f"namespace {session.namespace}"
+        searched = Fault(source=session.place, rule=f"there are no {words} in {where}")
+        click.get_current_context().meta[SEARCHED_KEY] = searched
     contents = read_cluster(session, files)
     session.words |= contents.keys()
     return contents

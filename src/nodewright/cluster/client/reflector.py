@@ -9,6 +9,7 @@ import msgspec
 
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, PageCount, StatusObject
 from nodewright.cluster.tasks.timing import Clock
+from nodewright.documents.formats.decode import examined
 from nodewright.model.errors import shortened
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class Reflector:
         Errors: ApiError.
         """
         try:
-            return msgspec.convert(document, kind)
+            return msgspec.convert(document, examined(kind))
         except msgspec.ValidationError as error:
             raise ApiError("GET", self.path, f"the answer is not the expected JSON: {error}") from None
 
@@ -174,7 +175,7 @@ class Reflector:
         """The uid of an object and what is kept of it: what is known if it cannot be read, None if nothing is."""
         uid = ""
         try:
-            uid = msgspec.convert(document, _Object).metadata.uid
+            uid = msgspec.convert(document, examined(_Object)).metadata.uid
             return uid, self.reduce(document)
         except Exception as error:  # noqa: BLE001 - one object must not end the following of the others
             self.unreadable += 1
@@ -212,7 +213,7 @@ class Reflector:
                 if kind != "BOOKMARK":
                     self._apply(str(kind), document)
                 with suppress(msgspec.ValidationError):  # The watch goes on after what cannot be read.
-                    self._version = msgspec.convert(document, _Versioned).metadata.resource_version
+                    self._version = msgspec.convert(document, examined(_Versioned)).metadata.resource_version
 
     def _apply(self, kind: str, document: Any) -> None:
         uid, kept = self._readable(document)

@@ -11,6 +11,7 @@ from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.exports.export_places import EXPORT_URL, ExportPlaces, NodeAddress
 from nodewright.cluster.objects.node_sources import ClusterNode, NodeReading, cluster_node
+from nodewright.documents.formats.decode import examined
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.profiles.capture.from_cluster import read_node
 from nodewright.documents.profiles.node_export import NodeExport, read_node_export
@@ -48,7 +49,7 @@ async def exported_cluster_node(
     Errors: as of `cluster_node`; an exporter that does not answer is recorded in the sources.
     """
     try:
-        node = msgspec.json.decode(reading.node, type=_Node)
+        node = msgspec.json.decode(reading.node, type=examined(_Node))
     except JSON_ERRORS:
         return cluster_node(name, reading)  # `read_node` states the fault.
     annotation = (node.metadata.annotations or {}).get(EXPORT_URL, "")

@@ -9,6 +9,7 @@ from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.client.list_watch import ObjectPage, collected_pages
 from nodewright.cluster.objects.object_names import ClusterName, ResourceKind
 from nodewright.documents.formats.documents import InputFile
+from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR
 from nodewright.model.errors import JSON_ERRORS, Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
 
@@ -173,9 +174,12 @@ class _Event(msgspec.Struct, frozen=True, rename="camel"):
 async def pod_event_sentences(reader: ClusterReader, pod: Pod) -> tuple[str, ...]:
     """The last events of the pod, one sentence each; why there are none if they cannot be read.
 
+    Follows: v1.36, kubectl/pkg/describe/describe.go, PodDescriber (the kubelet's events name the uid of a static pod).
     Errors: ApiError if the API server does not answer.
     """
-    selector = f"involvedObject.kind=Pod,involvedObject.name={pod.metadata.name}"
+    meta = pod.metadata
+    uid = meta.annotations.get(CONFIG_MIRROR, meta.uid)
+    selector = f"involvedObject.kind=Pod,involvedObject.name={meta.name},involvedObject.uid={uid}"
     selection = Selection(namespace=pod.metadata.namespace or "default")
     try:
         items = await listed_objects(reader, _EVENTS, selection, fields=selector)

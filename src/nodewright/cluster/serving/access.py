@@ -16,6 +16,7 @@ import msgspec
 
 from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.serving.routes import AccessRole
+from nodewright.documents.formats.decode import examined
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.values.bounded_cache import BoundedCache
@@ -375,7 +376,7 @@ class TokenReviews:
                 raise ReviewError(str(status["error"]))
             return (None,)
         try:
-            user = msgspec.convert(status.get("user") or {}, _ReviewedUser)
+            user = msgspec.convert(status.get("user") or {}, examined(_ReviewedUser))
         except msgspec.ValidationError as error:
             raise ReviewError(f"the user in the answer: {error}") from None
         extra = {key: tuple(values) for key, values in (user.extra or {}).items()}

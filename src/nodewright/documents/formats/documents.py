@@ -114,6 +114,7 @@ class InputFile(NamedTuple):
 TEMPLATE_FILES = "template files"
 PATCH_FILES = "kustomize patches"
 OTHER_DOCUMENTS = "documents without apiVersion and kind"
+ENDED_PODS = "ended pods"
 IDLE_LIMIT_RANGES = "LimitRanges of namespaces without pods"
 NOT_SELECTED = "objects that -l does not select"
 """What is skipped besides kinds of objects; the first ones in files that were found in a directory."""
@@ -172,6 +173,7 @@ def skipped_text(skipped: Mapping[str, int]) -> str:
     singular = {
         TEMPLATE_FILES: "template file",
         PATCH_FILES: "kustomize patch",
+        ENDED_PODS: "ended pod",
         IDLE_LIMIT_RANGES: "LimitRange of a namespace without pods",
         NOT_SELECTED: "object that -l does not select",
         OTHER_DOCUMENTS: OTHER_DOCUMENTS.replace("documents", "document"),

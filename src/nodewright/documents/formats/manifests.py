@@ -165,7 +165,10 @@ class ManifestLoader(msgspec.Struct, eq=False):
             for read, creation in zip(self.workloads, creations, strict=True)
         )
         if self.applies_quotas and self.policies is not None and self.quota_count:
-            from nodewright.documents.formats.quota_refusals import with_quota_refusals  # noqa: PLC0415 - start-up time
+            from nodewright.documents.formats.quota_refusals import (  # noqa: PLC0415 - start-up time
+                unknown_usage_warnings,
+                with_quota_refusals,
+            )
 
             values = [read.value for read in self.workloads]
             new_pods = [
@@ -176,6 +179,7 @@ class ManifestLoader(msgspec.Struct, eq=False):
             workloads = with_quota_refusals(
                 workloads, values, new_pods, self.policies.objects, self.namespace
             )
+            self.warnings += unknown_usage_warnings(self.policies.objects)
         return LoadedWorkloads(
             workloads=workloads,
             skipped=dict(sorted((self.skipped | self._idle_limit_ranges()).items())),

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from yaml import events
 from yaml.error import Mark
 
-from nodewright.documents.formats.documents import decode_text
+from nodewright.documents.formats.documents import decode_text, provided_content
 from nodewright.documents.formats.json_documents import ListItems
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES, Loader
 from nodewright.model.errors import Fault, InputError
@@ -33,6 +33,11 @@ class ObjectLocation(msgspec.Struct, frozen=True):
     label: str = ""
     """Kind and name of the object, as far as they are known."""
 
+    @property
+    def is_live(self) -> bool:
+        """Whether the object was read from a cluster, so that no file has a text with its position."""
+        return provided_content(self.source) is not None
+
     def locate_all(self, faults: Iterable[Fault]) -> list[Fault]:
         """The faults with their source, in the order of the text, without duplicates."""
         unique = {str(fault): fault for fault in faults}.values()
@@ -46,12 +51,16 @@ class ObjectLocation(msgspec.Struct, frozen=True):
         return replace(fault, source=", ".join(part for part in parts if part))
 
     def position(self, path: str = "") -> tuple[int, int] | None:
-        """Line and column of the field, or of the object itself; None if neither is known."""
+        """Line and column of the field, or of the object itself; None if neither is known, or the object is of a cluster."""
+        if self.is_live:
+            return None
         return _yaml_positions(self.content, self.source).find(self.document, f"{self.prefix}.{path}")
 
     @property
     def name(self) -> str:
-        """File, document and path of the object, without a line."""
+        """File, document and path of the object, without a line; of an object of a cluster what was read."""
+        if self.is_live:
+            return self.source
         document = f", document {self.document}" if self.documents > 1 else ""
         return f"{self.source}{document}{', ' if self.prefix else ''}{self.prefix}"
 

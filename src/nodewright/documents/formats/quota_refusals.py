@@ -1,6 +1,6 @@
 """The workloads of manifests as they are applied under the quotas among the same objects."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodewright.documents.formats.api_objects import LoadedObject, RESTMapper, with_namespace
 from nodewright.documents.formats.controllers import applied_object, controller_of, ephemeral_claims
 from nodewright.documents.formats.workloads import Workload, api_server_refusal
-from nodewright.engine.admission.api_server.apply import ApplyOutcome, apply
+from nodewright.engine.admission.api_server.apply import ApplyOutcome, apply, unknown_usage
 from nodewright.engine.admission.api_server.charges import ChargeCache
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
 from nodewright.engine.admission.api_server.pod_creation import (
@@ -18,6 +18,7 @@ from nodewright.engine.admission.api_server.pod_creation import (
 )
 from nodewright.engine.core.requests.qos_and_priority import is_static
 from nodewright.model.kubernetes.api_request import APIObject, Manifest
+from nodewright.model.kubernetes.cluster_objects import ResourceQuota
 
 
 def with_quota_refusals(
@@ -47,6 +48,13 @@ def with_quota_refusals(
     for outcome in result.outcomes:
         outcomes.setdefault(outcome.manifest, []).append(outcome)
     return tuple(_with_outcome(workload, outcomes.get(index, ())) for index, workload in enumerate(workloads))
+
+
+def unknown_usage_warnings(policies: Sequence[LoadedObject]) -> Iterator[str]:
+    """Names the quotas of a cluster whose usage is unknown, because the objects are all that is counted."""
+    quotas = [loaded.item for loaded in policies if isinstance(loaded.item, ResourceQuota)]
+    for text in filter(None, (unknown_usage(quota) for quota in quotas if quota.metadata.uid)):
+        yield f"{text}; only the objects here are counted"
 
 
 def _with_outcome(workload: Workload, outcomes: Sequence[ApplyOutcome]) -> Workload:

@@ -269,7 +269,7 @@ def _formula(adj: int, formula: ByRequest) -> str:
     score = formula.score
     if formula.sidecar_score is not None and formula.sidecar_score < score:
         score = formula.sidecar_score
-        text += f"; sidecars get at most the lowest score of the containers: {score}"
+        text += f"; sidecars get at most the highest score of the regular containers: {score}"
     if adj != score:
         text += f"; {'at least' if adj > score else 'at most'} {adj}"
     return text

@@ -59,7 +59,7 @@ def object_document(value: Any) -> Any:
         kind: type[msgspec.Struct] = type(value)
         members = {
             name: object_document(item)
-            for field, name, default in _fields(kind)
+            for field, name, default in written_fields(kind)
             if (item := getattr(value, field)) != default
             and not (default is _EXPANDED and isinstance(item, tuple) and not item)
         }
@@ -78,7 +78,7 @@ _ALWAYS, _EXPANDED = object(), object()
 
 
 @cache
-def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, Any], ...]:
+def written_fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, Any], ...]:
     """Name, JSON name and default of each field; to find them out takes longer than to write them."""
     fields = []
     for field in msgspec.structs.fields(kind):

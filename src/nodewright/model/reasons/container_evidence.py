@@ -22,7 +22,7 @@ from nodewright.model.kubernetes.objects import (
     Pod,
     PodCondition,
 )
-from nodewright.model.kubernetes.resource_names import MEMORY, readable_amount
+from nodewright.model.kubernetes.resource_names import MEMORY, is_in_bytes, readable_amount
 from nodewright.model.kubernetes.runtime_status import OOM_KILLED
 
 CRASH_LOOP_BACK_OFF, CONTAINER_STATUS_UNKNOWN = "CrashLoopBackOff", "ContainerStatusUnknown"
@@ -212,6 +212,13 @@ class ConditionsThen(StatusClue, frozen=True, kw_only=True):
         return ("another node, until the condition ends: the kubelet admits critical pods only",)
 
 
+def _with_unit(resource: str, amount: str) -> str:
+    """An amount as the kubelet wrote it; of plain bytes also what they are in the largest unit."""
+    if not (is_in_bytes(resource) and amount.isdecimal() and len(amount) > 3):
+        return amount
+    return f"{amount} bytes ({readable_amount(resource, int(amount))})"
+
+
 class LowOnResource(StatusClue, frozen=True, kw_only=True):
     """The node was short of a resource.
 
@@ -226,8 +233,8 @@ class LowOnResource(StatusClue, frozen=True, kw_only=True):
         if not (self.threshold or self.available):
             return f"the node was short of {self.resource}"
         return (
-            f"the node was short of {self.resource}: {self.available} left, "
-            f"less than the threshold of {self.threshold}"
+            f"the node was short of {self.resource}: {_with_unit(self.resource, self.available)} left, "
+            f"less than the threshold of {_with_unit(self.resource, self.threshold)}"
         )
 
 
@@ -245,7 +252,8 @@ class MoreThanRequested(StatusClue, frozen=True, kw_only=True):
 
     def sentence(self) -> str:
         kind = "pod" if self.is_pod else "container"
-        return f"{kind} {self.name} used {self.used} of {self.resource} and had requested {self.requested}"
+        used, requested = _with_unit(self.resource, self.used), _with_unit(self.resource, self.requested)
+        return f"{kind} {self.name} used {used} of {self.resource} and had requested {requested}"
 
     def remedies(self) -> tuple[str, ...]:
         return (

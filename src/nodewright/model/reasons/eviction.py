@@ -7,7 +7,11 @@ from typing import TypeAlias
 import msgspec
 
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signal
-from nodewright.model.kubernetes.resource_names import EPHEMERAL_STORAGE, distinguishable_amounts
+from nodewright.model.kubernetes.resource_names import (
+    EPHEMERAL_STORAGE,
+    distinguishable_amounts,
+    readable_amount,
+)
 from nodewright.model.reasons.fact import Fact, KubeletText
 from nodewright.model.values.golang import quoted
 from nodewright.model.values.quantity import Quantity
@@ -77,6 +81,8 @@ class NodeRanShort(EvictionFact, frozen=True, kw_only=True):
     threshold: Quantity
     """The threshold as an amount."""
     available: Quantity
+    configured: str = ""
+    """The threshold as the configuration has it, e.g. `15%`."""
     has_stats: bool
     """Whether the usage of the pod is known."""
     pod: OverRequest | None = None
@@ -116,6 +122,9 @@ class NodeRanShort(EvictionFact, frozen=True, kw_only=True):
 
     def sentence(self) -> str:
         left, needed = distinguishable_amounts(self.resource, self.available.value(), self.threshold.value())
+        if self.configured.endswith("%"):
+            left = readable_amount(self.resource, self.available.value())
+            needed = f"{self.configured} ({readable_amount(self.resource, self.threshold.value())})"
         shortage = f"{self.signal} is {left}, below {needed}"
         if not self.has_stats:
             return f"{shortage}; the pod's usage is unknown, so it ranks first"

@@ -134,19 +134,16 @@ class StatusEvidence(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(text for fact in self.facts for text in _remedies(fact)))
 
 
-_WITHOUT_END = frozenset(
-    (
-        FailureCause.CRASH_LOOP,
-        FailureCause.RESTARTED,
-        FailureCause.UNSCHEDULABLE,
-        FailureCause.RESIZE_PENDING,
-    )
-)
+ADMITTED_CAUSES = frozenset((FailureCause.CRASH_LOOP, FailureCause.RESTARTED, FailureCause.RESIZE_PENDING))
+"""The causes of pods that run."""
+_WITHOUT_END = frozenset((*ADMITTED_CAUSES, FailureCause.UNSCHEDULABLE))
 
 
 def _remedies(fact: StatusFact) -> tuple[str, ...]:
     if isinstance(fact, StatusClue):
         return fact.remedies()
+    if isinstance(fact, NotWholeCores):
+        return (f"a multiple of {fact.cpus_per_core} CPUs, the whole cores of the node",)
     if isinstance(fact, InsufficientResource) and fact.requested <= fact.capacity:
         left = readable_amount(fact.resource, max(fact.capacity - fact.used, 0))
         return (f"at most {left} {fact.resource} requested, as the node was then",)

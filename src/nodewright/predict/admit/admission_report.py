@@ -249,7 +249,7 @@ def arriving_pods(workloads: Sequence[Workload], node: Node, *, all_replicas: bo
 
 
 _ENDED = "that ended: left out"
-_RUNNING_THERE = "that {node} already runs: left out"
+_RUNNING_THERE = "that {node} already has: left out"
 _DAEMON_PODS_ELSEWHERE = "of DaemonSets for other nodes: left out"
 _BOUND_ELSEWHERE = "of other nodes: judged as new pods of {node}"
 

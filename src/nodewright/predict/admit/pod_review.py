@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.formats.decode import checked, decode
+from nodewright.documents.formats.decode import checked, decode, examined
 from nodewright.engine.core.requests.qos_and_priority import is_mirror
 from nodewright.engine.node.step import Decision
 from nodewright.model.errors import Fault, InputError
@@ -53,7 +53,7 @@ def decode_review(body: bytes) -> PodReview:
     Errors: InputError for other documents, and for a pod with malformed fields; unknown fields are passed over.
     """
     try:
-        review = msgspec.json.decode(body, type=_Review)
+        review = msgspec.json.decode(body, type=examined(_Review))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError([Fault(rule=f"not an {KIND} of {API_VERSION}: {error}")]) from None
     if (review.api_version, review.kind) != (API_VERSION, KIND):

@@ -38,6 +38,7 @@ from nodewright.model.kubernetes.stats_summary import PSIStats
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.eviction import EVICTED_REASON, EvictionReason, NodeRanShort
 from nodewright.model.values.duration import Duration
+from nodewright.predict.evict.kept_pods import kept_pods
 from nodewright.predict.node_report.report_parts import (
     NodeOfReport,
     ReferencedPod,
@@ -327,7 +328,7 @@ def _reported_eviction(forecast: ForecastEviction) -> ReportedEviction:
     return ReportedEviction(
         pod=referenced_pod(eviction.active_pod.pod),
         at_seconds=forecast.at_s,
-        grace_period_seconds=eviction.grace_period_s,
+        grace_period_seconds=eviction.termination_s,
         status=EvictedStatus(message=text),
         disruption_target=eviction.is_disruption,
         why=reason.sentence(),
@@ -554,19 +555,21 @@ def ranking_key_text(
 
 def _evictions(forecast: NodeEvictionForecast, *, wide: bool) -> Iterator[str]:
     evictions = forecast.outlook.evictions
+    for text in kept_pods(forecast):
+        yield from wrapped_text(text, _WIDTH)
     if not evictions:
         if forecast.outlook.first_acting_pass.relieved_by_reclaim:
             return
         if forecast.outlook.first_acting_pass.target is None:
             yield "No pod is evicted."
         else:
-            yield "No pod can be evicted: all remaining pods are critical."
+            yield f"No pod can be evicted: {_remaining(forecast)}."
         return
     shown = evictions if wide else evictions[:MAX_SHOWN_PODS]
     yield _count(forecast)
     for forecast_eviction in shown:
         eviction = forecast_eviction.eviction
-        grace = f"{eviction.grace_period_s} s to terminate"
+        grace = f"{eviction.termination_s} s to terminate"
         yield f"- {eviction.active_pod.pod.full_name}, {eviction_time_text(forecast_eviction)}, with {grace}{_effect(forecast_eviction)}"
         yield from wrapped_text(f"why: {eviction.because.sentence()}", _WIDTH, "  ")
         yield from wrapped_text(
@@ -587,7 +590,13 @@ def _count(forecast: NodeEvictionForecast) -> str:
     if last.stopped is not None:
         return f"{pods} evicted before the kubelet's eviction manager stops:"
     signals = ", ".join(dict.fromkeys(met.threshold.signal for met in last.met))
-    return f"{pods} evicted, and {signals} is still too low: all remaining pods are critical:"
+    return f"{pods} evicted, and {signals} is still too low: {_remaining(forecast)}:"
+
+
+def _remaining(forecast: NodeEvictionForecast) -> str:
+    """Why no further pod is evicted."""
+    has_critical = any(candidate.active_pod.is_critical for candidate in forecast.ranking)
+    return "all remaining pods are critical" if has_critical else "no pod remains"
 
 
 def _effect(forecast: ForecastEviction) -> str:
@@ -606,19 +615,22 @@ def _ranking_reasons(forecast: NodeEvictionForecast) -> Iterator[str]:
     if len(ranked) < 2:
         return
     first, second = ranked[:2]
-    yield from wrapped_text(ranking_sentence(forecast.signal, first, second), _WIDTH)
+    verb = "is" if forecast.outlook.evictions else "would be"
+    yield from wrapped_text(ranking_sentence(forecast.signal, first, second, verb=verb), _WIDTH)
     for change in forecast.reprieves:
         yield from wrapped_text(f"- {reprieve_sentence(change)}", _WIDTH)
 
 
-def ranking_sentence(signal: Signal, first: EvictionCandidate, second: EvictionCandidate) -> str:
+def ranking_sentence(
+    signal: Signal, first: EvictionCandidate, second: EvictionCandidate, *, verb: str = "is"
+) -> str:
     """Why the first pod is ranked before the second."""
     key = deciding_key(signal, first, second)
     if key is RankKey.EXCESS:
         why = _excess_text(SIGNAL_RESOURCES[signal], int(first.excess), int(second.excess))
     else:
         why = _KEY_SENTENCES[key].format(first.active_pod.priority, second.active_pod.priority)
-    return f"{first.active_pod.pod.full_name} is evicted before {second.active_pod.pod.full_name}: {why}."
+    return f"{first.active_pod.pod.full_name} {verb} evicted before {second.active_pod.pod.full_name}: {why}."
 
 
 _KEY_SENTENCES = {

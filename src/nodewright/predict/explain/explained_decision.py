@@ -16,7 +16,7 @@ from nodewright.model.reasons.api_server import APIServerRefusal
 from nodewright.model.reasons.cpu import CPUHolder
 from nodewright.model.reasons.fact import KubeletText
 from nodewright.model.reasons.reason import Reason, kubelet_text
-from nodewright.model.reasons.status_evidence import StatusEvidence
+from nodewright.model.reasons.status_evidence import ADMITTED_CAUSES, StatusEvidence
 from nodewright.model.reasons.topology import AffinityObstacle, JudgedBy, ResourceHints
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.topology_hints import Hint
@@ -103,14 +103,38 @@ class ExplainedDecision(msgspec.Struct, frozen=True, kw_only=True):
     """What the pod's status proves; None: it shows no problem."""
     observed: tuple[str, ...] = ()
     """What a cluster reports about the pod besides its status, one sentence each."""
-    runs_on: str = ""
-    """The node that runs the pod; the explanation is about its arrival there, without it."""
+    presence: str = ""
+    """What a pod of a cluster does, e.g. `runs on worker-3`; the explanation is about its arrival there, without it."""
 
     @property
     def verdict(self) -> Decision:
         """The decision."""
         assert self.step.decision is not None
         return self.step.decision
+
+    @property
+    def headline(self) -> str:
+        """The decision in words, of a pod that was admitted before as one about its arrival."""
+        if not self._was_admitted:
+            return f"{self.verdict}{' now' if self.proof else ''}"
+        return f"{self.presence}{'; ' if self.presence else ''}if it arrived now: {self.verdict}"
+
+    @property
+    def refusal_title(self) -> str:
+        """The heading of the reasons against the pod."""
+        if self.verdict is Decision.UNDECIDED:
+            return "Why it is undecided"
+        return "Why it would not be admitted now" if self._was_admitted else "Why it is not admitted"
+
+    @property
+    def allocation_title(self) -> str:
+        """The heading of the allocations."""
+        is_granted = self.verdict is Decision.ADMITTED and not self._was_admitted
+        return "Exclusive allocations" if is_granted else "Exclusive allocations that it would get"
+
+    @property
+    def _was_admitted(self) -> bool:
+        return bool(self.presence) or (self.proof is not None and self.proof.cause in ADMITTED_CAUSES)
 
     @property
     def kubelet(self) -> KubeletText:

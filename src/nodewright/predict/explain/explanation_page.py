@@ -137,7 +137,7 @@ def _article(explanation: ExplainedDecision, anchor: str = "") -> str:
     identity = f' id="{anchor}"' if anchor else ""
     title = "<h3>Why</h3>" if explanation.verdict is Decision.REFUSED else ""
     return (
-        f'<article{identity}><h2>{escape(explanation.pod.full_name)}{origin} <span class="badge {tone}">{explanation.verdict}</span>'
+        f'<article{identity}><h2>{escape(explanation.pod.full_name)}{origin} <span class="badge {tone}">{escape(explanation.headline)}</span>'
         f'<span class="{tone}">{reason}</span></h2>{message}{"".join(_suggestions(explanation))}{title}'
         f'{"".join(tables)}<ul class="tree">{tree}</ul></article>'
     )

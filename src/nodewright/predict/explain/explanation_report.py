@@ -14,7 +14,7 @@ from nodewright.engine.node.node_config import KubeletDefects
 from nodewright.engine.node.resource_holders import ResourceEvidence
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.unknowns import unknown_resources
-from nodewright.engine.node.what_if.counterfactuals import Suggestion
+from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Suggestion
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_lines
@@ -189,6 +189,8 @@ class ExplainedPod(Report, frozen=True, kw_only=True):
     qos_class: QOSClass
     verdict: Decision
     admitted: bool
+    presence: str | UnsetType = UNSET
+    """What a pod of a cluster does; the verdict is then about its arrival now. Absent: nothing."""
     origin: str | UnsetType = field(default=UNSET, name="from")
     """The object that creates the pod, e.g. `Deployment web`."""
     failed: FailedPodReport | UnsetType = UNSET
@@ -245,6 +247,7 @@ def explained_pod(explanation: ExplainedDecision) -> ExplainedPod:
         qos_class=qos_class(pod),
         admitted=explanation.verdict is Decision.ADMITTED,
         failed=UNSET if explanation.proof is None else failed_pod_report(explanation.proof, explanation),
+        presence=explanation.presence or UNSET,
         observed=explanation.observed or UNSET,
         reason=kubelet.reason or UNSET,
         message=kubelet.message if kubelet.reason else UNSET,
@@ -358,10 +361,7 @@ def _lines(explanation: ExplainedDecision, width: int, *, wide: bool) -> Iterato
     kubelet, proof = explanation.kubelet, explanation.proof
     reason = f" ({kubelet.reason})" if kubelet.reason else ""
     origin = f" ({explanation.origin})" if explanation.origin else ""
-    verdict = f"{explanation.verdict}{' now' if proof else ''}{reason}"
-    if explanation.runs_on:
-        verdict = f"runs on {explanation.runs_on}; if it arrived again: {explanation.verdict}{reason}"
-    yield f"{explanation.pod.full_name}{origin}: {verdict}"
+    yield f"{explanation.pod.full_name}{origin}: {explanation.headline}{reason}"
     if proof is not None:
         title = "Why it failed" if proof.has_ended else "What its status proves"
         yield from _list(title, failed_pod_lines(proof, explanation), width)
@@ -417,7 +417,8 @@ def _branch(branch: ReasonBranch, width: int, indent: str, *, wide: bool) -> Ite
 
 def _suggestion_lines(explanation: ExplainedDecision, width: int, *, wide: bool) -> Iterator[str]:
     counterfactuals = explanation.counterfactuals
-    if explanation.step.decision is not Decision.REFUSED or explanation.is_refused_by_api_server:
+    is_searched = counterfactuals != Counterfactuals() and not explanation.is_refused_by_api_server
+    if explanation.step.decision is not Decision.REFUSED or not is_searched:
         return
     yield ""
     if counterfactuals.suggestions:

@@ -2,13 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, TypeVar
+
+from msgspec.structs import replace
 
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.node.step import Decision
+from nodewright.model.kubernetes.eviction_thresholds import SIGNAL_RESOURCES
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import PODS, readable_amount
+from nodewright.model.reasons.container_evidence import LowOnResource
+from nodewright.model.reasons.cpu import NotWholeCores
 from nodewright.model.reasons.predicates import InsufficientResource
 from nodewright.model.reasons.status_evidence import (
     FailureCause,
@@ -17,6 +22,8 @@ from nodewright.model.reasons.status_evidence import (
 )
 from nodewright.predict.explain.explained_decision import ExplainedDecision
 from nodewright.predict.reported import reported
+
+E = TypeVar("E", bound=ExplainedDecision)
 
 
 class VerdictChange(StrEnum):
@@ -34,9 +41,24 @@ class VerdictChange(StrEnum):
     """The pod had been admitted, so there is no refusal to compare with."""
 
 
+def with_cores_of_status(explanation: E, proof: StatusEvidence | None) -> E:
+    """The explanation, refused where the layout of cores is unknown and the status shows that whole cores do not fit it.
+
+    ``proof`` is of a pod of the same node: the machine has the same number of CPUs per core as then.
+    """
+    policy = explanation.step.state.config.managers.static_cpu_policy
+    fact = next((fact for fact in proof.facts if isinstance(fact, NotWholeCores)), None) if proof else None
+    is_open = explanation.verdict is Decision.UNDECIDED and policy and policy.options.full_pcpus_only
+    if fact is None or not is_open:
+        return explanation
+    refused = replace(explanation.step, because=(fact,), decision=Decision.REFUSED)
+    return replace(explanation, step=refused, refusals=(fact,), placement=None)
+
+
 def failed_pod_lines(proof: StatusEvidence, current: ExplainedDecision) -> Iterator[str]:
     """What the status proves and how the current decision differs, one sentence a line."""
     yield from proof_lines(proof)
+    yield from _thresholds_now(proof, current)
     yield verdict_change_text(proof, current)
     for then, now in _shortages_then_and_now(proof, current):
         name = then.resource
@@ -47,6 +69,18 @@ def failed_pod_lines(proof: StatusEvidence, current: ExplainedDecision) -> Itera
         ):
             if was != is_now:
                 yield f"{name}: {amount} {readable_amount(name, was)} then, {readable_amount(name, is_now)} now"
+
+
+def _thresholds_now(proof: StatusEvidence, current: ExplainedDecision) -> Iterator[str]:
+    """The thresholds in percent of a resource that the node was short of: the message has the amount only."""
+    short = {fact.resource for fact in proof.facts if isinstance(fact, LowOnResource) and fact.threshold}
+    texts = [
+        f"{threshold.signal}<{threshold.value.text}"
+        for threshold in current.step.state.config.eviction.thresholds
+        if SIGNAL_RESOURCES[threshold.signal] in short and threshold.value.quantity is None
+    ]
+    if texts:
+        yield f"the node as described evicts with {', '.join(dict.fromkeys(texts))}"
 
 
 def verdict_change(proof: StatusEvidence, current: ExplainedDecision) -> VerdictChange:
@@ -87,7 +121,8 @@ def proof_lines(proof: StatusEvidence) -> Iterator[str]:
     status = ": ".join(part for part in (proof.reason, proof.message) if part)
     if proof.has_ended:
         yield f"status: {status or 'no reason and no message'}"
-    yield _ENDINGS[proof.cause]
+    is_bare = proof.cause is FailureCause.UNKNOWN and not status
+    yield "it does not show what failed the pod" if is_bare else _ENDINGS[proof.cause]
     when = "then: " if proof.has_ended else ""
     yield from (f"{when}{fact.sentence()}" for fact in proof.facts)
 

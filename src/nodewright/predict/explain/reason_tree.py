@@ -53,7 +53,7 @@ def reason_tree(explanation: ExplainedDecision, *, details: bool = True) -> tupl
 def _sections(explanation: ExplainedDecision, *, details: bool) -> Iterator[ReasonBranch]:
     reasons = [refusal for refusal in explanation.refusals if not isinstance(refusal, NoCommonNUMA)]
     if reasons:
-        yield ReasonBranch(text="Why it is not admitted", tone="no", children=tuple(map(_refusal, reasons)))
+        yield ReasonBranch(text=explanation.refusal_title, tone="no", children=tuple(map(_refusal, reasons)))
     if explanation.conditions:
         yield ReasonBranch(text="Effect of the node's conditions", children=tuple(_conditions(explanation)))
     if explanation.rounds:
@@ -63,7 +63,7 @@ def _sections(explanation: ExplainedDecision, *, details: bool) -> Iterator[Reas
         yield ReasonBranch(text=title, children=tuple(rounds))
     if explanation.placement is not None and explanation.placement.holds_anything:
         yield ReasonBranch(
-            text="Exclusive allocations", tone="yes", children=tuple(_allocations(explanation))
+            text=explanation.allocation_title, tone="yes", children=tuple(_allocations(explanation))
         )
     if explanation.step.victims is not None:
         yield ReasonBranch(

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nodewright.documents.formats.controllers import POD_TEMPLATES
 from nodewright.documents.formats.decode import decode
-from nodewright.documents.formats.documents import read_file
+from nodewright.documents.formats.documents import ENDED_PODS, read_file
 from nodewright.documents.formats.inventory import Inventory, InventoryObject
 from nodewright.documents.formats.kubelet_json import Decoded, DecodingFault
 from nodewright.documents.formats.object_location import ObjectLocation
@@ -90,6 +90,19 @@ def load_lint_input(
     for entry in inventory.objects:
         builder.add_entry(entry)
     return builder.build(inventory)
+
+
+def without_ended_pods(inventory: Inventory) -> Inventory:
+    """The inventory without pods that have ended, which count as skipped: no kubelet decides about them again."""
+    running = tuple(entry for entry in inventory.objects if not _has_ended(entry))
+    ended = len(inventory.objects) - len(running)
+    skipped = {**inventory.skipped, ENDED_PODS: ended} if ended else inventory.skipped
+    return replace(inventory, objects=running, skipped=skipped)
+
+
+def _has_ended(entry: InventoryObject) -> bool:
+    workload = entry.workload
+    return workload is not None and workload.kind == "Pod" and workload.pod.is_terminal
 
 
 @dataclass

@@ -72,7 +72,10 @@ def lint_result(lint_input: LintInput, selection: RuleSelection) -> LintResult:
     order = {source: number for number, source in enumerate(lint_input.files)}
     return LintResult(
         findings=tuple(
-            sorted(findings.values(), key=lambda finding: (order[finding.position.file], *_key(finding)))
+            sorted(
+                findings.values(),
+                key=lambda finding: (order.get(file := finding.position.file, 0), file, *_key(finding)),
+            )
         ),
         subjects=tuple(
             (_label(subject), lint_input.places[subject.number]) for subject in lint_input.subjects
@@ -298,7 +301,9 @@ def _label(subject: Subject) -> str:
 
 
 def position_of(place: ObjectLocation, path: str = "") -> SourcePosition:
-    """The position of an object's field, or of the object."""
+    """The position of an object's field, or of the object; of an object of a cluster its kind, namespace and name."""
+    if place.is_live:
+        return SourcePosition(file=place.label.replace(" ", "/", 1))
     line, column = place.position(path) or (0, 0)
     return SourcePosition(file=place.source, line=line, column=column)
 

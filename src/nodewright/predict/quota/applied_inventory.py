@@ -10,7 +10,13 @@ from nodewright.documents.formats.workloads import release_warnings
 from nodewright.documents.output.ci_formats import SourcePosition
 from nodewright.documents.output.request_sentences import deciding_text, derivation_lines, derivation_summary
 from nodewright.documents.output.text_layout import table
-from nodewright.engine.admission.api_server.apply import ApplyOutcome, ApplyResult, RefusedObject, apply
+from nodewright.engine.admission.api_server.apply import (
+    ApplyOutcome,
+    ApplyResult,
+    RefusedObject,
+    apply,
+    unknown_usage,
+)
 from nodewright.engine.admission.api_server.charges import NamespacePolicy
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
 from nodewright.engine.admission.api_server.pod_creation import ObjectRejection, rejection_error
@@ -20,7 +26,7 @@ from nodewright.engine.admission.validation.violation import violation_fault
 from nodewright.engine.core.requests.effective_resources import ResourceField
 from nodewright.engine.core.requests.resource_breakdown import ResourceDerivation, resource_derivations
 from nodewright.model.errors import InputError
-from nodewright.model.kubernetes.api_request import GroupResource
+from nodewright.model.kubernetes.api_request import GroupResource, Manifest
 from nodewright.model.kubernetes.cluster_objects import ResourceQuota
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod, ResourceList
 from nodewright.model.printable import printable_line, printable_lines
@@ -100,9 +106,16 @@ def applied_inventory(
         rules_of=rules.rules_of,
         warnings=(
             *inventory.warnings,
+            *(_unknown_usage(manifests) if expansion.from_status else ()),
             *release_warnings(rules, (entry.workload for entry in inventory.objects if entry.workload)),
         ),
     )
+
+
+def _unknown_usage(manifests: Sequence[Manifest]) -> Iterator[str]:
+    quotas = (manifest.object for manifest in manifests)
+    for text in filter(None, (unknown_usage(quota) for quota in quotas if isinstance(quota, ResourceQuota))):
+        yield f"{text}; the API server enforces them only when the quota controller has set it"
 
 
 def _subject(entry: InventoryObject, *, needs_position: bool) -> AppliedObject:
@@ -140,7 +153,7 @@ def refusal_text(resource: GroupResource, refused: RefusedObject) -> str:
 def reason_text(reason: ObjectRejection) -> str:
     """The API server's error for one more pod, without a name."""
     text = refusal_text(GroupResource("pods"), RefusedObject(metadata=ObjectMeta(), because=reason))
-    return text.removeprefix('pods "Unknown" is forbidden: ')
+    return text.removeprefix('pods "Unknown" is forbidden: ').removeprefix('Pod "" is invalid: ')
 
 
 def derivation_texts(
@@ -187,9 +200,12 @@ def _quotas(report: AppliedInventory) -> str:
 
 
 def _quota_rows(quota_before: ResourceQuota, quota: ResourceQuota) -> Iterator[tuple[object, ...]]:
-    for resource in sorted(quota.status.hard):
-        hard, used = quota.status.hard[resource], quota.status.used[resource]
-        yield resource, hard, quota_before.status.used[resource], used, hard - used
+    for resource, hard in sorted(quota.spec.hard.items()):
+        used = quota.status.used.get(resource)
+        if used is None:
+            yield resource, hard, "unknown", "unknown", "unknown"
+        else:
+            yield resource, hard, quota_before.status.used[resource], used, hard - used
 
 
 # ---------------------------------------------------------------- objects
@@ -339,6 +355,11 @@ def fix_lines(report: AppliedInventory) -> list[str]:
                 [_reduction_text(reduction, report.subjects) for reduction in fixes.combined_reductions], "; "
             )
         )
+    alternatives += [
+        f"set `maxSurge: 0` (and `maxUnavailable` to at least 1) in {truncated_list(names, ', ')}"
+        for group in fixes.without_surge[:_MAX_LISTED]
+        if (names := [str(report.subjects[at]) for at in group])
+    ]
     lines = [
         alternative if not number else f"or {alternative}" for number, alternative in enumerate(alternatives)
     ]

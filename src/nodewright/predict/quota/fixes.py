@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.documents.output.json_yaml import Report
 from nodewright.engine.admission.api_server.apply import (
@@ -68,6 +69,8 @@ class QuotaFixes(msgspec.Struct, frozen=True, kw_only=True):
     """Each of them is sufficient."""
     combined_reductions: tuple[ReplicaReduction, ...] = ()
     """All of these together, if no single one is sufficient; empty: reductions alone do not help."""
+    without_surge: tuple[tuple[int, ...], ...] = ()
+    """The objects for which `maxSurge: 0` is sufficient: each alone, or all of them together."""
     unfixable: tuple[ApplyOutcome, ...] = ()
     """Objects that are refused regardless of the quotas' amounts."""
     required: Mapping[str, NamespacePolicy] = msgspec.field(default_factory=lambda: MappingProxyType({}))
@@ -107,15 +110,21 @@ def smallest_fixes(
         return QuotaFixes(required=applied.after)
     full = apply(manifests, options, is_enforced=False, again=applied)
     quota_increases = tuple(_quota_increases(applied.before, full.after))
-    totals = _ChargeTotals(
-        initial_namespaces(manifests, options, applied.before, applied.charge_cache), applied.before
-    )
-    exceeded = [key for key, hard in totals.hard.items() if totals.total.get(key, hard).compare(hard) > 0]
+
+    def totals_with(options: ExpansionOptions) -> _ChargeTotals:
+        cluster = initial_namespaces(manifests, options, applied.before, applied.charge_cache)
+        return _ChargeTotals(cluster, applied.before)
+
+    totals = totals_with(options)
+    exceeded = totals.exceeded()
     single_reductions = tuple(totals.single_reductions(exceeded)) if exceeded else ()
     return QuotaFixes(
         quota_increases=quota_increases,
         single_reductions=single_reductions,
         combined_reductions=() if single_reductions or not exceeded else tuple(totals.combined_reductions()),
+        without_surge=totals.without_surge(totals_with(replace(options, surge=False)), exceeded)
+        if exceeded and options.surge
+        else (),
         unfixable=full.refusals,
         required=full.after,
     )
@@ -187,6 +196,20 @@ class _ChargeTotals:
                     charges[key] = charges[key] + charge if key in charges else charge
         return charges
 
+    def exceeded(self) -> list[QuotaResourceKey]:
+        """The resources that do not suffice."""
+        return [key for key, hard in self.hard.items() if self.total.get(key, hard).compare(hard) > 0]
+
+    def without_surge(
+        self, steady: "_ChargeTotals", exceeded: Sequence[QuotaResourceKey]
+    ) -> tuple[tuple[int, ...], ...]:
+        """The objects that have no pods beyond their replicas in ``steady``, if that is sufficient: each alone, or all."""
+        surging = [at for at, charges in enumerate(steady.by_manifest) if charges != self.by_manifest[at]]
+        alone = [at for at in surging if self._fits_with(steady.by_manifest[at], at, exceeded)]
+        if alone:
+            return tuple((at,) for at in alone)
+        return () if steady.exceeded() else (tuple(surging),)
+
     def single_reductions(self, exceeded: Sequence[QuotaResourceKey]) -> Iterator[ReplicaReduction]:
         """The objects for which fewer replicas are sufficient, each with the largest such number."""
         for index, manifest in enumerate(self.cluster.manifests):
@@ -197,28 +220,40 @@ class _ChargeTotals:
                     yield ReplicaReduction(manifest=index, replicas=replicas, maximum=maximum)
 
     def combined_reductions(self) -> list[ReplicaReduction]:
-        """The objects with fewer replicas if each gets as many as fit after those before it; or none.
+        """The objects with fewer replicas, at least one, if each gets as many as the later ones leave; or none.
 
         Objects that cannot be reduced must fit as they are.
         """
+        counts = [self._reducible_replicas(manifest) for manifest in self.cluster.manifests]
+        least = [
+            self.charges_of(index, 1) if replicas > 1 else self.by_manifest[index]
+            for index, replicas in enumerate(counts)
+        ]
         used, reductions = dict(self.used), []
-        for index, manifest in enumerate(self.cluster.manifests):
-            replicas = self._reducible_replicas(manifest)
-            charges = self.by_manifest[index]
-            if not self._has_room(used, charges):
-                maximum = self._largest(replicas - 1, partial(self._fits_after, dict(used), index))
-                if maximum is None:
-                    return []
-                charges = self.charges_of(index, maximum)
+        for key, amount in (item for charges in least for item in charges.items()):
+            used[key] = used[key] + amount
+        if any(used[key].compare(self.hard[key]) > 0 for charges in least for key in charges):
+            return []
+        for index, replicas in enumerate(counts):
+            if replicas <= 1:
+                continue
+            for key, amount in least[index].items():
+                used[key] = used[key] - amount
+            maximum = self._largest(replicas, partial(self._fits_after, dict(used), index)) or 1
+            if maximum < replicas:
                 reductions.append(ReplicaReduction(manifest=index, replicas=replicas, maximum=maximum))
-            for key, amount in charges.items():
+            for key, amount in self.charges_of(index, maximum).items():
                 used[key] = used[key] + amount
         return reductions
 
     def _fits(self, index: int, exceeded: Sequence[QuotaResourceKey], replicas: int) -> bool:
-        reduced = self.charges_of(index, replicas)
+        return self._fits_with(self.charges_of(index, replicas), index, exceeded)
+
+    def _fits_with(self, reduced: ChargesByQuota, index: int, exceeded: Sequence[QuotaResourceKey]) -> bool:
         for key in exceeded:
-            left = self.total[key] - self.by_manifest[index][key]
+            left = self.total[key]
+            if key in self.by_manifest[index]:
+                left -= self.by_manifest[index][key]
             if (left + reduced[key] if key in reduced else left).compare(self.hard[key]) > 0:
                 return False
         return True

@@ -49,7 +49,7 @@ class ReportedSubject(Inlined, frozen=True, kw_only=True):
 
 
 class QuotaUse(Report, frozen=True, kw_only=True):
-    """A quota and what is charged to it."""
+    """A quota and what is charged to it; the used amounts do not have resources whose usage is unknown."""
 
     name: str
     hard: Mapping[str, Quantity]
@@ -145,6 +145,8 @@ class ReportedFixes(Report, frozen=True, kw_only=True):
     increases: tuple[RaisedQuota, ...] = field(name="raise")
     lower_one: tuple[LoweredReplicas, ...]
     lower_all: tuple[LoweredReplicas, ...]
+    no_surge: tuple[tuple[ReportedSubject, ...], ...]
+    """The objects for which `maxSurge: 0` is sufficient: each list is an alternative."""
     sentences: tuple[str, ...]
 
 
@@ -197,7 +199,7 @@ def _namespaces(report: AppliedInventory) -> Iterator[QuotaNamespace]:
             quotas=tuple(
                 QuotaUse(
                     name=quota.name,
-                    hard=quota.status.hard,
+                    hard=quota.spec.hard,
                     used_before=quota_before.status.used,
                     used=quota.status.used,
                     wanted=full.status.used,
@@ -275,6 +277,7 @@ def _fixes(report: AppliedInventory) -> ReportedFixes:
         increases=fixes.quota_increases,
         lower_one=tuple(map(lowered, fixes.single_reductions)),
         lower_all=tuple(map(lowered, fixes.combined_reductions)),
+        no_surge=tuple(tuple(_subject(report.subjects[at]) for at in group) for group in fixes.without_surge),
         sentences=tuple(fix_lines(report)),
     )
 

@@ -325,7 +325,7 @@ class _PressureSimulation:
         uid = eviction.active_pod.uid
         if uid in self.terminating:
             return None if notified else self._next_check_ns(self.terminating[uid].until_ns)
-        ends_ns = now_ns + self.setup.assumptions.termination_ns(eviction.grace_period_s)
+        ends_ns = now_ns + self.setup.assumptions.termination_ns(eviction.termination_s)
         self.terminating[uid] = _Termination(ends_ns, eviction_pass.target, notified)
         self.moments.append(self._eviction_begun(now_ns, ends_ns, eviction, eviction_pass))
         terminated = PodTerminated(uid, None if notified else self._next_check_ns(ends_ns))
@@ -339,7 +339,7 @@ class _PressureSimulation:
         return EvictionBegun(
             at_ns=now_ns,
             pod=self._pod_name(uid),
-            grace_period_s=eviction.grace_period_s,
+            grace_period_s=eviction.termination_s,
             ends_ns=ends_ns,
             because=eviction.because,
             seen_bytes=next(

@@ -11,6 +11,7 @@ from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.exports.export_places import EXPORT_URL, ExportPlaces, NodeAddress
 from nodewright.cluster.objects.node_sources import NodeReading, cluster_node
 from nodewright.cluster.tasks.timing import Clock
+from nodewright.documents.formats.decode import examined
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
@@ -245,7 +246,7 @@ def node_taints(document: Mapping[str, Any]) -> tuple[Taint, ...]:
     spec = document.get("spec") or {}
     cordoned = (Taint(key=UNSCHEDULABLE, effect=_REPELLING[0]),) if spec.get("unschedulable") else ()
     try:
-        taints = msgspec.convert(spec.get("taints") or (), tuple[Taint, ...])
+        taints = msgspec.convert(spec.get("taints") or (), examined(tuple[Taint, ...]))
     except msgspec.ValidationError:
         return cordoned
     return tuple(dict.fromkeys((*taints, *cordoned)))

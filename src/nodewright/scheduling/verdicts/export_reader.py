@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.formats.decode import checked, decode, decode_json
+from nodewright.documents.formats.decode import checked, decode, decode_json, examined
 from nodewright.documents.profiles.node_export import (
     MAX_EXPORT_BYTES,
     ExportSource,
@@ -115,7 +115,7 @@ class ExportReader:
             raise _UnusualExportError
         if any((source.age_milliseconds or 0) < 0 for source in frame.sources):
             raise _UnusualExportError
-        profile = msgspec.json.decode(frame.profile, type=_ProfileFrame)
+        profile = msgspec.json.decode(frame.profile, type=examined(_ProfileFrame))
         if msgspec.json.decode(profile.metadata) != {"name": frame.node_name} or not frame.node_name:
             raise _UnusualExportError
         labels = self._read_labels(profile.spec)
@@ -179,7 +179,7 @@ class ExportReader:
         """Keeps the checked parts of an export for those that follow."""
         try:
             frame = decode_json(content, _Frame)
-            raw = msgspec.json.decode(frame.profile, type=_ProfileFrame).spec
+            raw = msgspec.json.decode(frame.profile, type=examined(_ProfileFrame)).spec
             raw.pop("labels", None)
             items = _split(raw)
         except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -118,7 +118,7 @@ def test_pods_that_ended_or_belong_to_daemon_sets_of_other_nodes_do_not_arrive()
 def test_pods_that_the_node_runs_do_not_arrive_twice() -> None:
     loaded = workloads_from(cluster_pod("a", "vm-4").encode(), "test.yaml")
     node = NODE.admit(loaded.workloads[0].pod).node
-    assert arriving(cluster_pod("a", "vm-4"), node=node).notes == ("1 pod that vm-4 already runs: left out",)
+    assert arriving(cluster_pod("a", "vm-4"), node=node).notes == ("1 pod that vm-4 already has: left out",)
 
 
 def test_what_a_cluster_prints_is_judged_on_a_node_of_the_catalogue(tmp_path: Path) -> None:

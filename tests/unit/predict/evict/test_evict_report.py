@@ -63,10 +63,7 @@ def test_minimum_reclaim_holds_a_threshold_that_is_not_met() -> None:
     forecast = forecast_of(a_pod("a"), usage=usage, hard={"memory.available": "500Mi"}, **reclaim)
     (threshold, *_) = plain_value(eviction_report(forecast))["thresholds"]
     assert (threshold["amount"], threshold["relievedAt"]) == (500 << 20, 1524 << 20)
-    assert (
-        "1 pod is evicted, and memory.available is still too low: all remaining pods are critical:"
-        in evict_text(forecast)
-    )
+    assert "1 pod is evicted, and memory.available is still too low: no pod remains:" in evict_text(forecast)
 
 
 def test_one_of_several_met_thresholds_is_chosen_at_random() -> None:
@@ -153,3 +150,59 @@ def test_a_deciding_key_is_a_sentence(annotations: dict[str, str], scheduler: st
     (condition_effect,) = condition_effects((NodeCondition.PID_PRESSURE,), pod)
     assert scheduler in scheduler_effect(condition_effect)
     assert kubelet in kubelet_effect(condition_effect)
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "disks", "critical", "why"),
+    [
+        (
+            {"localStorageCapacityIsolation": False},
+            NodeFilesystems(),
+            False,
+            "`localStorageCapacityIsolation` is",
+        ),
+        ({}, NodeFilesystems(dedicated_image_fs=True), False, "only their logs count"),
+        ({}, NodeFilesystems(), True, "it is critical"),
+    ],
+)
+def test_a_pod_above_its_storage_limit_stays_for_a_reason(
+    kubelet: dict[str, Any], disks: NodeFilesystems, why: str, *, critical: bool
+) -> None:
+    pod = a_pod("a", limits="ephemeral-storage=1Gi", priority=2_000_000_000 if critical else 0)
+    usage = a_reading(a_pod_usage("a", rootfs="2Gi/9"))
+    text = evict_text(forecast_of(pod, usage=usage, hard={}, disks=disks, **kubelet))
+    assert "default/a stays, though " in text
+    assert why in " ".join(text.split())
+    assert "more than" in text
+    assert "No pod is evicted." in text
+
+
+@pytest.mark.parametrize(("maximum", "own", "seconds"), [(-1, None, 1), (0, 30, 1), (60, 30, 30)])
+def test_the_time_to_terminate_is_at_least_a_second(maximum: int, own: int | None, seconds: int) -> None:
+    usage = a_reading(a_pod_usage("a", "100Mi"), memory="450Mi/16Gi")
+    soft: dict[str, Any] = {
+        "evictionSoft": {"memory.available": "500Mi"},
+        "evictionSoftGracePeriod": {"memory.available": "1s"},
+        "evictionMaxPodGracePeriod": maximum,
+    }
+    pod = a_pod("a")
+    pod = replace(pod, spec=replace(pod.spec, termination_grace_period_seconds=own))
+    forecast = forecast_of(pod, usage=usage, hard={"memory.available": "1Mi"}, **soft)
+    assert f"with {seconds} s to terminate" in evict_text(forecast)
+    (eviction,) = eviction_report(forecast).evictions
+    assert eviction.grace_period_seconds == seconds
+
+
+def test_a_threshold_in_percent_is_stated_as_it_is_configured() -> None:
+    usage = a_reading(a_pod_usage("a", rootfs="90Gi/9"), nodefs="3141254677/20941697860")
+    (eviction,) = eviction_report(
+        forecast_of(a_pod("a"), usage=usage, hard={"nodefs.available": "15%"})
+    ).evictions
+    assert eviction.why == "nodefs.available is 2.93Gi, below 15% (2.93Gi)"
+    assert "Threshold quantity: 3141254803" in eviction.status.message
+
+
+def test_without_pods_none_remains() -> None:
+    usage = a_reading(memory="450Mi/16Gi")
+    text = evict_text(forecast_of(usage=usage, hard={"memory.available": "500Mi"}))
+    assert "No pod can be evicted: no pod remains." in text

@@ -53,7 +53,7 @@ def test_an_undecided_verdict_has_its_reason_and_no_suggestions() -> None:
     lines = text(a_profile(), web).splitlines()
     assert lines[0] == "default/web (Deployment web): undecided"
     assert lines[2:] == [
-        "  Why it is not admitted",
+        "  Why it is undecided",
         "    not judged: AppArmor (the pod has an AppArmor profile)",
     ]
 

@@ -205,7 +205,7 @@ def read_device_checkpoint(content: bytes, path: str) -> Verdict[DeviceCheckpoin
 def device_checkpoint(state: DeviceState) -> DeviceCheckpoint:
     """The checkpoint of a state: the devices that containers hold, with the plugins' responses.
 
-    Follows: v1.36, cm/devicemanager/pod_devices.go, toCheckpointData; manager.go, devicesToAllocate.
+    Follows: v1.36, cm/devicemanager/pod_devices.go, toCheckpointData; manager.go, devicesToAllocate, writeCheckpoint.
     Departs: entries and devices are sorted, where the kubelet iterates over maps in random order.
     """
     entries = tuple(
@@ -216,7 +216,7 @@ def device_checkpoint(state: DeviceState) -> DeviceCheckpoint:
             devices=_by_numa(state, resource, ids, responses.get(resource)),
             response=responses[resource].response if resource in responses else b"",
         )
-        for pod, containers in sorted(state.pod_devices.items())
+        for pod, containers in sorted(state.written_devices().items())
         for container, devices_of_resource in sorted(containers.items())
         for responses in (state.responses_of(pod, container),)
         for resource, ids in sorted(devices_of_resource.items())

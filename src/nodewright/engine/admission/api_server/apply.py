@@ -410,7 +410,23 @@ def _namespace_policy(
 
 
 def _with_initial_status(quota: ResourceQuota, options: ExpansionOptions) -> ResourceQuota:
-    """The quota with a status from its controller; unknown used amounts are zero."""
-    hard, status_used = quota.spec.hard, quota.status.used if options.from_status else {}
-    used = {name: status_used.get(name, ZERO_AMOUNT) for name in hard}
-    return replace(quota, status=ResourceQuotaStatus(hard=hard, used=used))
+    """The quota with a status from its controller; with the amounts in use of its own status, only resources that it has."""
+    hard = quota.spec.hard
+    used = quota.status.used if options.from_status else dict.fromkeys(hard, ZERO_AMOUNT)
+    known = {name: amount for name, amount in hard.items() if name in used}
+    status = ResourceQuotaStatus(hard=known, used={name: used[name] for name in known})
+    return replace(quota, status=status)
+
+
+def unknown_usage(quota: ResourceQuota) -> str:
+    """Names the resources of a quota whose usage its status does not have; empty: it has all.
+
+    Follows: v1.36, apiserver/pkg/admission/plugin/resourcequota/controller.go, CheckRequest (`status.hard` is enforced).
+    """
+    missing = sorted(quota.spec.hard.keys() - quota.status.used.keys())
+    name = f"{quota.metadata.namespace or 'default'}/{quota.metadata.name}"
+    return (
+        f"ResourceQuota {name}: `status` does not have what is in use of {', '.join(missing)}"
+        if missing
+        else ""
+    )

@@ -165,7 +165,7 @@ def rejection_error(resource: GroupResource, meta: ObjectMeta, because: ObjectRe
     match because:
         case InvalidPod(violations=violations):
             errors = aggregate_error(str(violation_fault(violation)) for violation in violations)
-            return f"Pod {quoted(meta.name)} is invalid: {errors}"
+            return f"Pod {quoted(meta.name or meta.generate_name)} is invalid: {errors}"
         case LimitRangeViolation(because=reasons):
             return forbidden_error(resource, meta, limit_range_error(reasons))
         case PluginRefusal(error=error, is_internal=is_internal):

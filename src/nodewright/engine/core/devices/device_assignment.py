@@ -105,7 +105,7 @@ def allocate(
     """Allocates a container's devices, on the affinity's NUMA nodes where possible.
 
     Follows: v1.36, devicemanager/manager.go, Allocate, allocateContainerResources. Devices of one
-        resource stay allocated if the next resource fails.
+        resource stay allocated if the next resource fails, but are not in the checkpoint.
     Departs: allocates resources in the order of their names; the kubelet iterates over a map in random order.
     """
     uid = pod.metadata.uid
@@ -116,6 +116,7 @@ def allocate(
     if not resources and uid not in state.pod_devices:
         return DeviceAllocation(state, _NO_DEVICES_GRANTED)
     because: list[DeviceReason] = []
+    before = state.container_devices(uid, container.name)
     for resource in resources:
         if manager.skips_claimed_resources and _is_claimed(pod, container, resource):
             continue
@@ -125,8 +126,12 @@ def allocate(
         )
         state, outcome = _allocate_resource(manager, state, (uid, container.name), request)
         if isinstance(outcome, Refused):
-            return DeviceAllocation(state, outcome)
+            new = state.container_devices(uid, container.name).keys() - before.keys()
+            unwritten = state.unwritten | {(uid, container.name, name) for name in new}
+            return DeviceAllocation(replace(state, unwritten=unwritten), outcome)
         because += outcome.value
+    if state.unwritten and state.container_devices(uid, container.name) != before:
+        state = replace(state, unwritten=frozenset())
     held = container_device_ids(state, uid, container.name)
     return DeviceAllocation(_with_reuse(state, pod, container), Granted(held, tuple(because)))
 
@@ -146,7 +151,9 @@ def without_inactive_pods(state: DeviceState, active: Mapping[str, Collection[st
         if state.allocation_responses
         else state.allocation_responses
     )
-    return replace(state, pod_devices=held, allocation_responses=responses).with_in_use_recomputed()
+    unwritten = frozenset(key for key in state.unwritten if key[0] in active)
+    state = replace(state, pod_devices=held, allocation_responses=responses, unwritten=unwritten)
+    return state.with_in_use_recomputed()
 
 
 def container_device_ids(state: DeviceState, uid: str, container: str) -> DevicesByResource:

@@ -127,6 +127,9 @@ class DeviceState(msgspec.Struct, frozen=True):
     """The containers that run when the kubelet starts; None once the kubelet's pod sources are ready."""
     allocation_responses: Mapping[str, Mapping[str, Mapping[str, AllocationResponse]]] = {}
     """The responses of running plugins by pod uid, container name and resource."""
+    unwritten: frozenset[tuple[str, str, str]] = frozenset()
+    """The pod uid, container name and resource of devices that the checkpoint does not have: of a container of which
+    another resource was refused. The next allocation or device list writes them, a restart forgets them."""
     preferred_allocations: PreferredAllocations = NO_PREFERENCES
     """Set while a pod is being admitted."""
 
@@ -213,7 +216,8 @@ class DeviceState(msgspec.Struct, frozen=True):
 
     def with_devices(self, resource: str, devices: Iterable[Device]) -> "DeviceState":
         """The state after the plugin's ListAndWatch sends this list."""
-        return replace(self, device_lists={**self.device_lists, resource: DeviceList.of(devices)})
+        lists = {**self.device_lists, resource: DeviceList.of(devices)}
+        return replace(self, device_lists=lists, unwritten=frozenset())
 
     def without_resource(self, resource: str) -> "DeviceState":
         """The state after the resource is unregistered; containers keep its devices."""
@@ -229,6 +233,24 @@ class DeviceState(msgspec.Struct, frozen=True):
         containers = self.pod_devices.get(pod, {})
         of_container = {**containers.get(container, {}), resource: devices}
         return replace(self, pod_devices={**self.pod_devices, pod: {**containers, container: of_container}})
+
+    def written_devices(self) -> PodDevices:
+        """The devices that the checkpoint has."""
+        return (
+            self.pod_devices
+            if not self.unwritten
+            else {
+                pod: {
+                    container: {
+                        name: ids
+                        for name, ids in held.items()
+                        if (pod, container, name) not in self.unwritten
+                    }
+                    for container, held in containers.items()
+                }
+                for pod, containers in self.pod_devices.items()
+            }
+        )
 
     def with_in_use(self, resource: str, devices: DeviceIdSet) -> "DeviceState":
         """The state with these devices marked as in use."""
@@ -248,11 +270,11 @@ class DeviceState(msgspec.Struct, frozen=True):
         Follows: v1.36, devicemanager/manager.go, Start, readCheckpoint.
         """
         lists = dict.fromkeys(self.device_lists, EMPTY_DEVICE_LIST)
-        in_use = _all_held(self.pod_devices)
+        written = self.written_devices()
         return DeviceState(
             lists,
-            self.pod_devices,
-            in_use,
+            written,
+            _all_held(written),
             running_at_start=frozenset(running),
             allocation_responses=self.allocation_responses,
         )

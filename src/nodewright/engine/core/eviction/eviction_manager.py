@@ -195,6 +195,7 @@ def node_shortage(
         signal=threshold.signal,
         threshold=threshold_amount(threshold, observed.capacity),
         available=observed.available,
+        configured=threshold.value.text,
         has_stats=has_stats,
         pod=_whole_pod(active_pod.pod, pod_stats)
         if pod_stats is not None and pod_level and resource == MEMORY

@@ -132,6 +132,15 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True):
     because: NodeRanShort | LimitExceeded
 
     @property
+    def termination_s(self) -> int:
+        """The seconds that the containers have to terminate: at least one, also with a negative maximum.
+
+        Follows: v1.36, pkg/kubelet/pod_workers.go, calculateEffectiveGracePeriod.
+        """
+        deletion_s = self.active_pod.pod.metadata.deletion_grace_period_seconds or self.grace_period_s
+        return max(min(self.grace_period_s, deletion_s), 1)
+
+    @property
     def is_disruption(self) -> bool:
         """Whether the pod gets the condition DisruptionTarget."""
         return isinstance(self.because, NodeRanShort)
