@@ -1,0 +1,486 @@
+"""The kubelet's configuration in the forms in which distributions write it: one table from form to KubeletConfiguration."""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.documents.formats.documents import InputFile, decode_text, parse_documents
+from nodewright.documents.profiles.kubelet_flags import (
+    FLAG_KINDS,
+    FLAG_PATHS,
+    FlagKind,
+    overridden,
+    override,
+    parsed_value,
+    written_flags,
+)
+from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.kubelet_configuration import GROUP_VERSION, KIND, KubeletConfiguration
+
+
+class KubeletForm(NamedTuple):
+    """A form, by the API group and kinds of its documents, or by its fields if it has none."""
+
+    name: str
+    group: str
+    kinds: tuple[str, ...]
+    fields: tuple[str, ...] = ()
+    """Where the fields of the configuration stand; `[]` is every item of a list, an empty path the document itself."""
+    flags: tuple[str, ...] = ()
+    """Where flags of the kubelet stand: a list of texts, a map, or a list of names and values."""
+    has_own_names: bool = False
+    """Whether names and notation are its own; else they are those of KubeletConfiguration."""
+    adds: Mapping[str, Any] = {}
+    """What the distribution sets below the fields that are written."""
+    merges_maps: bool = False
+    """Whether a map that is written is merged into the added one; else it replaces it."""
+    is_layered: bool = False
+    """Whether the other places are merged over the first."""
+    forbids: tuple[str, ...] = ()
+    """Fields that the distribution refuses."""
+    not_judged: str = ""
+
+
+KUBEADM = "kubeadm"
+_REGISTRATION = "nodeRegistration.kubeletExtraArgs"
+_CAPI = "kubeadmConfigSpec"
+_DISK = {"nodefs.available": "10%", "nodefs.inodesFree": "5%"}
+_RESERVED = {"cpu": "60m", "memory": "255Mi", "ephemeral-storage": "1Gi"}
+_COMPUTED = "kubeReserved above that of the smallest machine (60m CPU, 255Mi)"
+FORMS = (
+    KubeletForm(
+        *("OpenShift KubeletConfig", "machineconfiguration.openshift.io", ("KubeletConfig",)),
+        fields=("spec.kubeletConfig",),
+        adds={
+            "cgroupDriver": "systemd",
+            "maxPods": 250,
+            "containerLogMaxSize": "50Mi",
+            "systemReserved": {"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1Gi"},
+        },
+        merges_maps=True,
+        forbids=(
+            "cgroupDriver",
+            "clusterDNS",
+            "clusterDomain",
+            "featureGates",
+            "staticPodPath",
+            "failSwapOn",
+        ),
+        not_judged="systemReserved with autoSizingReserved, which follows from the machine; logLevel, tlsSecurityProfile",
+    ),
+    KubeletForm(
+        *("kops Cluster or InstanceGroup", "kops.k8s.io", ("Cluster", "InstanceGroup")),
+        fields=("spec.kubelet", "spec.controlPlaneKubelet", "spec.masterKubelet"),
+        has_own_names=True,
+        adds={
+            "cgroupDriver": "systemd",
+            "evictionHard": {
+                "memory.available": "100Mi",
+                **_DISK,
+                "imagefs.available": "10%",
+                "imagefs.inodesFree": "5%",
+            },
+        },
+        is_layered=True,
+        not_judged="what a Cluster and its InstanceGroups set together",
+    ),
+    KubeletForm(
+        *("EKS NodeConfig", "node.eks.aws", ("NodeConfig",)),
+        fields=("spec.kubelet.config",),
+        flags=("spec.kubelet.flags",),
+        adds={
+            "cgroupDriver": "systemd",
+            "cgroupRoot": "/",
+            "evictionHard": {"memory.available": "100Mi", **_DISK},
+            "kubeReserved": _RESERVED,
+            "kubeReservedCgroup": "/runtime",
+            "protectKernelDefaults": True,
+            "systemReservedCgroup": "/system",
+        },
+        merges_maps=True,
+        not_judged=f"{_COMPUTED}; maxPods, which follows from the network interfaces",
+    ),
+    KubeletForm("Karpenter EC2NodeClass", "karpenter.k8s.aws", ("EC2NodeClass",), fields=("spec.kubelet",)),
+    KubeletForm(
+        *("eksctl ClusterConfig", "eksctl.io", ("ClusterConfig",)),
+        fields=("nodeGroups[].kubeletExtraConfig",),
+    ),
+    KubeletForm(
+        *("Gardener Shoot", "core.gardener.cloud", ("Shoot",)),
+        fields=("spec.kubernetes.kubelet", "spec.provider.workers[].kubernetes.kubelet"),
+        has_own_names=True,
+    ),
+    KubeletForm(
+        *(KUBEADM, "kubeadm.k8s.io", ("InitConfiguration", "JoinConfiguration")), flags=(_REGISTRATION,)
+    ),
+    KubeletForm(
+        "Cluster API",
+        *("bootstrap.cluster.x-k8s.io", ("KubeadmConfig", "KubeadmConfigTemplate")),
+        flags=tuple(
+            f"{spec}.{kind}Configuration.{_REGISTRATION}"
+            for spec in ("spec", "spec.template.spec")
+            for kind in ("init", "join")
+        ),
+    ),
+    KubeletForm(
+        *("Cluster API control plane", "controlplane.cluster.x-k8s.io", ("KubeadmControlPlane",)),
+        flags=tuple(f"spec.{_CAPI}.{kind}Configuration.{_REGISTRATION}" for kind in ("init", "join")),
+    ),
+    KubeletForm(
+        *("Talos machine configuration", "", ()),
+        fields=("machine.kubelet.extraConfig",),
+        flags=("machine.kubelet.extraArgs",),
+        adds={
+            "failSwapOn": False,
+            "systemReserved": {"cpu": "50m", "memory": "384Mi", "pid": "100", "ephemeral-storage": "256Mi"},
+        },
+        not_judged="the 512Mi of systemReserved of control planes",
+    ),
+    KubeletForm(
+        *("k3s or RKE2 configuration", "", ()),
+        flags=("kubelet-arg", "kubelet-arg+"),
+        adds={
+            "failSwapOn": False,
+            "evictionHard": {"imagefs.available": "5%", "nodefs.available": "5%"},
+            "evictionMinimumReclaim": {"imagefs.available": "10%", "nodefs.available": "10%"},
+        },
+    ),
+    KubeletForm(
+        *("Bottlerocket settings", "", ()),
+        fields=("settings.kubernetes",),
+        has_own_names=True,
+        adds={
+            "cgroupDriver": "systemd",
+            "failSwapOn": False,
+            "kubeReserved": _RESERVED,
+            "podPidsLimit": 1048576,
+            "protectKernelDefaults": True,
+        },
+        merges_maps=True,
+        not_judged=_COMPUTED,
+    ),
+    KubeletForm(
+        *("GKE node system configuration", "", ()),
+        fields=("kubeletConfig",),
+        has_own_names=True,
+        adds={
+            "evictionHard": {"memory.available": "100Mi", **_DISK, "pid.available": "10%"},
+            "kubeReserved": _RESERVED,
+        },
+        not_judged=_COMPUTED,
+    ),
+    KubeletForm(
+        *("AKS custom kubelet configuration", "", ()),
+        fields=("",),
+        has_own_names=True,
+        adds={
+            "cgroupDriver": "systemd",
+            "evictionHard": {"memory.available": "100Mi", **_DISK},
+            "kubeReserved": _RESERVED,
+        },
+        not_judged=_COMPUTED,
+    ),
+)
+"""The forms that are known, with what they add to the configuration that is written.
+
+Follows: openshift/machine-config-operator pkg/controller/kubelet-config/helpers.go; kops pkg/apis/kops/v1alpha2;
+    amazon-eks-ami nodeadm/internal/kubelet/config.go; Talos kubelet_spec.go; bottlerocket-core-kit kubelet-config;
+    AgentBaker pkg/agent/utils.go, setCustomKubeletConfig; GKE's API NodeKubeletConfig.
+"""
+_AKS_ONLY = (
+    "imageGcHighThreshold",
+    "imageGcLowThreshold",
+    "podMaxPids",
+    "containerLogMaxSizeMB",
+    "cpuCfsQuota",
+)
+_AKS_ALSO = (
+    *("cpuManagerPolicy", "cpuCfsQuotaPeriod", "topologyManagerPolicy", "allowedUnsafeSysctls", "failSwapOn"),
+    *("containerLogMaxFiles", "seccompDefault"),
+)
+_KUBELET_FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(KubeletConfiguration))
+_PATHS = {
+    **{name.replace("-", ""): path for name, path in FLAG_PATHS.items()},
+    **{name.lower(): name for name in _KUBELET_FIELDS},
+    "clusterdnsip": "clusterDNS",
+    "cpucfsquotaenforced": "cpuCFSQuota",
+    "evictionmaxpodgraceperiodseconds": "evictionMaxPodGracePeriod",
+    "memorymanagerreservedmemory": "reservedMemory",
+    "memoryswapbehavior": "memorySwap.swapBehavior",
+    "shutdowngraceperiodforcriticalpods": "shutdownGracePeriodCriticalPods",
+    "taints": "registerWithTaints",
+}
+"""The fields by all names that forms have for them, in lower case without hyphens."""
+_WITH_UNITS = {
+    "containerlogmaxsizemb": ("containerLogMaxSize", "M"),
+    "shutdowngraceperiodseconds": ("shutdownGracePeriod", "s"),
+    "shutdowngraceperiodcriticalpodsseconds": ("shutdownGracePeriodCriticalPods", "s"),
+}
+_KINDS = {path: FLAG_KINDS[name] for name, path in FLAG_PATHS.items()}
+_KEYS = {
+    **{signal.replace(".", "").lower(): str(signal) for signal in Signal},
+    "ephemeralstorage": "ephemeral-storage",
+}
+
+
+FORM_KINDS = frozenset({KIND, *(kind for form in FORMS for kind in form.kinds)})
+
+
+class WrittenKubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration of the kubelet that documents contain, as KubeletConfiguration."""
+
+    number: int
+    """The document's index."""
+    document: dict[str, Any]
+    prefix: str = ""
+    """Where its fields stand in the document, e.g. `spec.kubeletConfig.`."""
+    form: str = KIND
+    not_judged: tuple[str, ...] = ()
+
+    def note(self) -> str:
+        """How it was read, and what of it is not judged; empty for a plain KubeletConfiguration."""
+        read_as = "" if self.form == KIND else f"read as {self.form}"
+        return "; ".join(
+            filter(None, [read_as, self.not_judged and f"not judged: {', '.join(self.not_judged)}"])
+        )
+
+
+def form_documents(content: bytes, source: str) -> list[Any]:
+    """The values of the documents of a file: YAML, JSON or TOML.
+
+    Errors: InputError with the faults of the syntax.
+    """
+    if source.endswith(".toml"):
+        try:
+            return [tomllib.loads(decode_text(content, source))]
+        except tomllib.TOMLDecodeError as error:
+            raise InputError([Fault(rule=f"not valid TOML: {error}", source=source)]) from None
+    return [document.value for document in parse_documents(content, source)]
+
+
+def kubelet_configs(values: Sequence[Any], source: str) -> list[WrittenKubeletConfig]:
+    """The configurations in the documents of a file; flags of kubeadm win over its KubeletConfiguration.
+
+    Errors: InputError for flags in a wrong notation and for fields that a distribution refuses.
+    """
+    found = [
+        WrittenKubeletConfig(number=number, document=value)
+        for number, value in enumerate(values)
+        if isinstance(value, dict) and (value.get("apiVersion"), value.get("kind")) == (GROUP_VERSION, KIND)
+    ]
+    for number, value in enumerate(values):
+        if (form := _form_of(value, source)) is None:
+            continue
+        if form.name == KUBEADM and found:
+            for config in _configs(form, value, number, source, found[0].document):
+                found[0] = replace(found[0], document=config.document, not_judged=config.not_judged)
+        else:
+            found += _configs(form, value, number, source, form.adds)
+    return found
+
+
+def read_kubelet_configs(file: InputFile) -> list[WrittenKubeletConfig]:
+    """The configurations in a file of any form: YAML, JSON or TOML; none if the form is not known.
+
+    Errors: InputError with the faults of the syntax, and those of `kubelet_configs`.
+    """
+    return kubelet_configs(form_documents(file.content, file.source), file.source)
+
+
+def unknown_form(value: Any) -> str:
+    """The rule that a document of no known form breaks, with the form that is most like it."""
+    return f"no known form of a kubelet configuration; the nearest is {_nearest_form(value)}"
+
+
+def _nearest_form(value: Any) -> str:
+    """The known form whose kind and fields are most like those of the document."""
+    from difflib import SequenceMatcher  # noqa: PLC0415 - start-up time
+
+    def likeness(form: KubeletForm) -> float:
+        return SequenceMatcher(None, _signature(value), f"{form.kinds} {form.fields} {form.flags}").ratio()
+
+    return max(FORMS, key=likeness).name
+
+
+def _signature(value: Any) -> str:
+    if not isinstance(value, dict):
+        return ""
+    return f"{value.get('kind', '')} {' '.join(map(str, value))} {_signature(value.get('spec'))}"
+
+
+def _form_of(value: Any, source: str) -> KubeletForm | None:
+    if not isinstance(value, dict):
+        return None
+    group, kind = str(value.get("apiVersion", "")).partition("/")[0], value.get("kind")
+    for form in FORMS:
+        if form.group:
+            is_form = form.group == group and kind in form.kinds
+        elif form.fields == ("",):
+            names = {str(name) for name in value}
+            is_own = source.endswith(".json") or bool(names & {*_AKS_ONLY})
+            is_form = bool(names) and is_own and names <= {*_AKS_ONLY, *_AKS_ALSO}
+        else:
+            is_form = kind is None and any(
+                True for path in (*form.fields, *form.flags) for _ in _at(value, path)
+            )
+        if is_form:
+            return form
+    return None
+
+
+def _at(value: Any, path: str, before: str = "") -> Iterator[tuple[str, Any]]:
+    """What stands at the path, with its own path; nothing where there is none."""
+    step, _, rest = path.partition(".")
+    if not path:
+        yield before, value
+        return
+    found = value.get(step.removesuffix("[]")) if isinstance(value, dict) else None
+    place = f"{before}.{step}" if before else step
+    if step.endswith("[]"):
+        for index, item in enumerate(found if isinstance(found, list) else ()):
+            yield from _at(item, rest, f"{place[:-2]}[{index}]")
+    elif found is not None:
+        yield from _at(found, rest, place)
+
+
+def _configs(
+    form: KubeletForm, value: Any, number: int, source: str, below: Mapping[str, Any]
+) -> Iterator[WrittenKubeletConfig]:
+    """The configurations in a document of the form."""
+    flags: dict[str, Any] = {}
+    unjudged = [form.not_judged] if form.not_judged else []
+    for place in (found for path in form.flags for found in _at(value, path)):
+        _read_flags(place, flags, unjudged, source)
+    written = [found for path in form.fields for found in _at(value, path)] or ([("", {})] if flags else [])
+    for path, fields in written:
+        if not isinstance(fields, dict):
+            raise InputError([Fault(rule="must be an object", path=path, value=fields, source=source)])
+        _refuse_forbidden(form, fields, path, source)
+        unknown = list[str]()
+        document = _translated(fields, unknown) if form.has_own_names else fields
+        document = _merged(below, document, merges_maps=form.merges_maps)
+        if form.is_layered and path == form.fields[0]:
+            below = document
+        yield WrittenKubeletConfig(
+            number=number,
+            document=overridden({**document, "apiVersion": GROUP_VERSION, "kind": KIND}, flags.items()),
+            prefix=f"{path}." if path else "",
+            form=form.name,
+            not_judged=(*unjudged, *(f"{path}.{name}" if path else name for name in unknown)),
+        )
+
+
+def _read_flags(place: tuple[str, Any], flags: dict[str, Any], unjudged: list[str], source: str) -> None:
+    """Adds the fields that flags set, and the flags that set none."""
+    path, written = place
+    faults: list[Fault] = []
+    for flag in written_flags(_arguments(written), faults):
+        if flag.name in FLAG_PATHS:
+            override(flags, flag, faults)
+        else:
+            is_known = flag.name in FLAG_KINDS
+            unjudged.append(f"--{flag.name}" + ("" if is_known else ", which the kubelet 1.36 does not have"))
+    if faults:
+        places = (f"{path}: {fault.source}" if fault.source else path for fault in faults)
+        raise InputError(
+            [replace(fault, path=at, source=source) for fault, at in zip(faults, places, strict=True)]
+        )
+    for name in [name for name in flags if name in FLAG_PATHS]:
+        flags[FLAG_PATHS[name]] = flags.pop(name)
+
+
+def _arguments(written: Any) -> list[str]:
+    """Flags as a command line has them."""
+    if isinstance(written, dict):
+        pairs = [(name, item) for name, value in written.items() for item in _listed(value)]
+        return [f"--{name}={_text(value)}" for name, value in pairs]
+    arguments = []
+    for item in _listed(written):
+        if isinstance(item, dict):
+            arguments.append(f"--{item.get('name')}={_text(item.get('value', ''))}")
+        else:
+            arguments.append(f"--{str(item).removeprefix('--')}")
+    return arguments
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _refuse_forbidden(form: KubeletForm, fields: Mapping[str, Any], path: str, source: str) -> None:
+    faults = [
+        Fault(
+            rule=f"KubeletConfiguration: {name} is not allowed to be set",
+            path=f"{path}.{name}",
+            source=source,
+        )
+        for name in form.forbids
+        if fields.get(name) not in (None, "", [], {})
+    ]
+    if faults:
+        raise InputError(faults)
+
+
+def _merged(below: Mapping[str, Any], fields: Mapping[str, Any], *, merges_maps: bool) -> dict[str, Any]:
+    merged = {**below, **fields}
+    for name in [name for name in fields if merges_maps and name in below]:
+        if isinstance(below[name], dict) and isinstance(fields[name], dict):
+            merged[name] = {**below[name], **fields[name]}
+    return merged
+
+
+def _translated(fields: Mapping[str, Any], unknown: list[str]) -> dict[str, Any]:
+    """Fields with names and values as KubeletConfiguration has them; adds the names of the others."""
+    overrides: list[tuple[str, Any]] = []
+    for written, value in fields.items():
+        name = str(written).replace("-", "").lower()
+        if name in ("memorymanager", "topologymanager") and isinstance(value, dict):
+            overrides += [(_PATHS.get(name + part.lower(), part), item) for part, item in value.items()]
+        elif name in _WITH_UNITS:
+            path, unit = _WITH_UNITS[name]
+            overrides.append((path, f"{value}{unit}"))
+        elif name in _PATHS:
+            overrides.append((_PATHS[name], _plain_value(_PATHS[name], value)))
+        else:
+            unknown.append(str(written))
+    return overridden({}, overrides)
+
+
+def _plain_value(path: str, value: Any) -> Any:
+    """A value in a flag's notation, or with keys or numbers as texts, as KubeletConfiguration has it.
+
+    >>> _plain_value("evictionHard", "memory.available<100Mi"), _plain_value("podPidsLimit", "4096")
+    ({'memory.available': '100Mi'}, 4096)
+    """
+    kind = _KINDS.get(path, FlagKind.TEXT)
+    if path == "reservedMemory" and isinstance(value, dict):
+        enabled = {numa: limits for numa, limits in value.items() if limits.get("enabled", True)}
+        return [
+            {
+                "numaNode": int(numa),
+                "limits": {name: text for name, text in limits.items() if name != "enabled"},
+            }
+            for numa, limits in enabled.items()
+        ]
+    if kind is FlagKind.MAP and isinstance(value, list):
+        return dict.fromkeys(value, "true")
+    if kind is FlagKind.BOOLEAN_MAP and isinstance(value, dict):
+        value = ",".join(f"{name}={_text(item)}" for name, item in value.items())
+    if kind is FlagKind.TAINTS and isinstance(value, list) and all(isinstance(item, str) for item in value):
+        value = ",".join(value)
+    if isinstance(value, dict):
+        return {_KEYS.get(str(key).replace(".", "").lower(), key): item for key, item in value.items()}
+    if isinstance(value, str) and kind is not FlagKind.TEXT:
+        try:
+            return parsed_value(value, kind)
+        except ValueError:
+            return value
+    return value
