@@ -16,6 +16,7 @@ from nodewright.documents.formats.documents import STDIN, InputFile, is_url, pro
 from nodewright.documents.formats.inventory import Inventory, InventoryObject
 from nodewright.documents.formats.kubelet_json import Decoded, DecodingFault
 from nodewright.documents.formats.object_location import ObjectLocation
+from nodewright.documents.output.text_layout import counted
 from nodewright.documents.profiles.kubelet_config_files import config_document, decode_kubelet_config
 from nodewright.documents.profiles.kubelet_forms import (
     FORM_KINDS,
@@ -235,7 +236,7 @@ class _LintInputBuilder:
             self._add_written(config, place)
         count = len(values) - len({config.number for config in configs})
         if count:
-            self.notes.append(f"{file.source}: not judged: {count} other documents")
+            self.notes.append(f"{file.source}: not judged: {counted(count, 'other document')}")
 
     def _add_written(
         self, config: WrittenKubeletConfig, place: ObjectLocation, profile: NodeProfile | None = None
