@@ -24,7 +24,6 @@ from nodewright.cli.complete import TABLE
 from nodewright.documents.output.json_yaml import as_json
 from nodewright.documents.profiles.catalogue import CatalogueMachine, catalogue
 from nodewright.documents.profiles.kubelet_forms import FORMS
-from nodewright.engine.core.config.start_exits import START_EXITS
 from nodewright.engine.core.cpu.cpu_policy import CPUPicker
 from nodewright.engine.core.eviction.eviction_policy import EvictionPolicy
 from nodewright.engine.core.topology.custom import TopologyPolicy
@@ -42,7 +41,6 @@ SCHEMAS = FOLDER / "schemas"
 DEPARTURES = FOLDER / "departures.md"
 PROFILE = FOLDER / "node-profile.md"
 MACHINES = FOLDER / "machines.md"
-STARTS = FOLDER / "kubelet-start.md"
 FORM_PAGE = FOLDER / "kubelet-forms.md"
 
 # The parts of a NodeProfile, each with its own table.
@@ -245,23 +243,6 @@ def machines_page() -> str:
     return "\n".join([*lines, ""])
 
 
-def starts_page() -> str:
-    """The page of the exits of a kubelet's start."""
-    lines = [
-        "# Exits of a kubelet's start",
-        "",
-        "Where a kubelet ends while it starts, with its error. `nodewright lint` and `nodewright rehearse` predict what follows",
-        "from configuration, machine and state files; the other errors need something that they do not read.",
-        "",
-        "| Where | Error | Predicted |",
-        "|---|---|---|",
-    ]
-    for start_exit in START_EXITS:
-        judged = f"not judged: {start_exit.not_judged}" if start_exit.not_judged else "yes"
-        lines.append(f"| `{start_exit.where}` | `{start_exit.error}` | {judged} |")
-    return "\n".join([*lines, ""])
-
-
 def forms_page() -> str:
     """The page of the forms in which distributions write the kubelet's configuration."""
     lines = [
@@ -275,7 +256,7 @@ def forms_page() -> str:
     ]
     for form in FORMS:
         read = ", ".join(f"`{path or 'the document'}`" for path in (*form.fields, *form.flags))
-        added = ", ".join(f"`{name}`" for name in form.adds)
+        added = ", ".join(f"`{name}: {json.dumps(value)}`" for name, value in form.adds.items())
         lines.append(f"| {form.name} | {read} | {added} | {form.not_judged} |")
     return "\n".join([*lines, ""])
 
@@ -348,7 +329,6 @@ def pages() -> Iterator[tuple[Path, str]]:
     yield DEPARTURES, departures()
     yield PROFILE, profile_page()
     yield MACHINES, machines_page()
-    yield STARTS, starts_page()
     yield FORM_PAGE, forms_page()
     yield from lint_pages()
     yield from schema_pages()

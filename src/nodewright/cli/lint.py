@@ -172,6 +172,8 @@ def command(**parameters: Any) -> int:
     for note in () if query.quiet else lint_input.notes:
         print_message(note)
     result = query.accepted(lint_result(lint_input, selection))
+    if lint_input.faults and not result.subjects:
+        raise InputError([*faults, *lint_input.faults])
     # A finding may be about the file alone: a comment that ignores nothing.
     if inventory.objects and (not query.quiet if result.subjects else not result.findings):
         judged = {location for _, location in result.subjects}

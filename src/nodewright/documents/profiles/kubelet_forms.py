@@ -2,7 +2,8 @@
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -22,16 +23,20 @@ from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.kubelet_configuration import GROUP_VERSION, KIND, KubeletConfiguration
 
 
-class KubeletForm(NamedTuple):
+class KubeletForm(msgspec.Struct, frozen=True, kw_only=True):
     """A form, by the API group and kinds of its documents, or by its fields if it has none."""
 
     name: str
-    group: str
-    kinds: tuple[str, ...]
+    group: str = ""
+    kinds: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
     """Where the fields of the configuration stand; `[]` is every item of a list, an empty path the document itself."""
     flags: tuple[str, ...] = ()
     """Where flags of the kubelet stand: a list of texts, a map, or a list of names and values."""
+    known_names: tuple[str, ...] = ()
+    """All names that a document of a form without paths may have."""
+    telling_names: tuple[str, ...] = ()
+    """Those that no other form has; a file that ends in `.json` needs none."""
     has_own_names: bool = False
     """Whether names and notation are its own; else they are those of KubeletConfiguration."""
     adds: Mapping[str, Any] = {}
@@ -45,188 +50,31 @@ class KubeletForm(NamedTuple):
     not_judged: str = ""
 
 
-KUBEADM = "kubeadm"
-_REGISTRATION = "nodeRegistration.kubeletExtraArgs"
-_CAPI = "kubeadmConfigSpec"
-_DISK = {"nodefs.available": "10%", "nodefs.inodesFree": "5%"}
-_RESERVED = {"cpu": "60m", "memory": "255Mi", "ephemeral-storage": "1Gi"}
-_COMPUTED = "kubeReserved above that of the smallest machine (60m CPU, 255Mi)"
-FORMS = (
-    KubeletForm(
-        *("OpenShift KubeletConfig", "machineconfiguration.openshift.io", ("KubeletConfig",)),
-        fields=("spec.kubeletConfig",),
-        adds={
-            "cgroupDriver": "systemd",
-            "maxPods": 250,
-            "containerLogMaxSize": "50Mi",
-            "systemReserved": {"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1Gi"},
-        },
-        merges_maps=True,
-        forbids=(
-            "cgroupDriver",
-            "clusterDNS",
-            "clusterDomain",
-            "featureGates",
-            "staticPodPath",
-            "failSwapOn",
-        ),
-        not_judged="systemReserved with autoSizingReserved, which follows from the machine; logLevel, tlsSecurityProfile",
-    ),
-    KubeletForm(
-        *("kops Cluster or InstanceGroup", "kops.k8s.io", ("Cluster", "InstanceGroup")),
-        fields=("spec.kubelet", "spec.controlPlaneKubelet", "spec.masterKubelet"),
-        has_own_names=True,
-        adds={
-            "cgroupDriver": "systemd",
-            "evictionHard": {
-                "memory.available": "100Mi",
-                **_DISK,
-                "imagefs.available": "10%",
-                "imagefs.inodesFree": "5%",
-            },
-        },
-        is_layered=True,
-        not_judged="what a Cluster and its InstanceGroups set together",
-    ),
-    KubeletForm(
-        *("EKS NodeConfig", "node.eks.aws", ("NodeConfig",)),
-        fields=("spec.kubelet.config",),
-        flags=("spec.kubelet.flags",),
-        adds={
-            "cgroupDriver": "systemd",
-            "cgroupRoot": "/",
-            "evictionHard": {"memory.available": "100Mi", **_DISK},
-            "kubeReserved": _RESERVED,
-            "kubeReservedCgroup": "/runtime",
-            "protectKernelDefaults": True,
-            "systemReservedCgroup": "/system",
-        },
-        merges_maps=True,
-        not_judged=f"{_COMPUTED}; maxPods, which follows from the network interfaces",
-    ),
-    KubeletForm("Karpenter EC2NodeClass", "karpenter.k8s.aws", ("EC2NodeClass",), fields=("spec.kubelet",)),
-    KubeletForm(
-        *("eksctl ClusterConfig", "eksctl.io", ("ClusterConfig",)),
-        fields=("nodeGroups[].kubeletExtraConfig",),
-    ),
-    KubeletForm(
-        *("Gardener Shoot", "core.gardener.cloud", ("Shoot",)),
-        fields=("spec.kubernetes.kubelet", "spec.provider.workers[].kubernetes.kubelet"),
-        has_own_names=True,
-    ),
-    KubeletForm(
-        *(KUBEADM, "kubeadm.k8s.io", ("InitConfiguration", "JoinConfiguration")), flags=(_REGISTRATION,)
-    ),
-    KubeletForm(
-        "Cluster API",
-        *("bootstrap.cluster.x-k8s.io", ("KubeadmConfig", "KubeadmConfigTemplate")),
-        flags=tuple(
-            f"{spec}.{kind}Configuration.{_REGISTRATION}"
-            for spec in ("spec", "spec.template.spec")
-            for kind in ("init", "join")
-        ),
-    ),
-    KubeletForm(
-        *("Cluster API control plane", "controlplane.cluster.x-k8s.io", ("KubeadmControlPlane",)),
-        flags=tuple(f"spec.{_CAPI}.{kind}Configuration.{_REGISTRATION}" for kind in ("init", "join")),
-    ),
-    KubeletForm(
-        *("Talos machine configuration", "", ()),
-        fields=("machine.kubelet.extraConfig",),
-        flags=("machine.kubelet.extraArgs",),
-        adds={
-            "failSwapOn": False,
-            "systemReserved": {"cpu": "50m", "memory": "384Mi", "pid": "100", "ephemeral-storage": "256Mi"},
-        },
-        not_judged="the 512Mi of systemReserved of control planes",
-    ),
-    KubeletForm(
-        *("k3s or RKE2 configuration", "", ()),
-        flags=("kubelet-arg", "kubelet-arg+"),
-        adds={
-            "failSwapOn": False,
-            "evictionHard": {"imagefs.available": "5%", "nodefs.available": "5%"},
-            "evictionMinimumReclaim": {"imagefs.available": "10%", "nodefs.available": "10%"},
-        },
-    ),
-    KubeletForm(
-        *("Bottlerocket settings", "", ()),
-        fields=("settings.kubernetes",),
-        has_own_names=True,
-        adds={
-            "cgroupDriver": "systemd",
-            "failSwapOn": False,
-            "kubeReserved": _RESERVED,
-            "podPidsLimit": 1048576,
-            "protectKernelDefaults": True,
-        },
-        merges_maps=True,
-        not_judged=_COMPUTED,
-    ),
-    KubeletForm(
-        *("GKE node system configuration", "", ()),
-        fields=("kubeletConfig",),
-        has_own_names=True,
-        adds={
-            "evictionHard": {"memory.available": "100Mi", **_DISK, "pid.available": "10%"},
-            "kubeReserved": _RESERVED,
-        },
-        not_judged=_COMPUTED,
-    ),
-    KubeletForm(
-        *("AKS custom kubelet configuration", "", ()),
-        fields=("",),
-        has_own_names=True,
-        adds={
-            "cgroupDriver": "systemd",
-            "evictionHard": {"memory.available": "100Mi", **_DISK},
-            "kubeReserved": _RESERVED,
-        },
-        not_judged=_COMPUTED,
-    ),
-)
-"""The forms that are known, with what they add to the configuration that is written.
+class _Table(msgspec.Struct, frozen=True):
+    """The content of `data/kubelet_forms.toml`."""
 
-Follows: openshift/machine-config-operator pkg/controller/kubelet-config/helpers.go; kops pkg/apis/kops/v1alpha2;
-    amazon-eks-ami nodeadm/internal/kubelet/config.go; Talos kubelet_spec.go; bottlerocket-core-kit kubelet-config;
-    AgentBaker pkg/agent/utils.go, setCustomKubeletConfig; GKE's API NodeKubeletConfig.
-"""
-_AKS_ONLY = (
-    "imageGcHighThreshold",
-    "imageGcLowThreshold",
-    "podMaxPids",
-    "containerLogMaxSizeMB",
-    "cpuCfsQuota",
+    forms: tuple[KubeletForm, ...]
+    names: Mapping[str, str]
+    units: Mapping[str, tuple[str, str]]
+
+
+_TABLE = msgspec.toml.decode(
+    (Path(__file__).parent / "data" / "kubelet_forms.toml").read_bytes(), type=_Table
 )
-_AKS_ALSO = (
-    *("cpuManagerPolicy", "cpuCfsQuotaPeriod", "topologyManagerPolicy", "allowedUnsafeSysctls", "failSwapOn"),
-    *("containerLogMaxFiles", "seccompDefault"),
-)
-_KUBELET_FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(KubeletConfiguration))
+FORMS = _TABLE.forms
+"""The forms that are known."""
+KUBEADM = "kubeadm"
 _PATHS = {
     **{name.replace("-", ""): path for name, path in FLAG_PATHS.items()},
-    **{name.lower(): name for name in _KUBELET_FIELDS},
-    "clusterdnsip": "clusterDNS",
-    "cpucfsquotaenforced": "cpuCFSQuota",
-    "evictionmaxpodgraceperiodseconds": "evictionMaxPodGracePeriod",
-    "memorymanagerreservedmemory": "reservedMemory",
-    "memoryswapbehavior": "memorySwap.swapBehavior",
-    "shutdowngraceperiodforcriticalpods": "shutdownGracePeriodCriticalPods",
-    "taints": "registerWithTaints",
+    **{str(name).lower(): str(name) for name in KubeletConfiguration.__struct_encode_fields__},
+    **_TABLE.names,
 }
 """The fields by all names that forms have for them, in lower case without hyphens."""
-_WITH_UNITS = {
-    "containerlogmaxsizemb": ("containerLogMaxSize", "M"),
-    "shutdowngraceperiodseconds": ("shutdownGracePeriod", "s"),
-    "shutdowngraceperiodcriticalpodsseconds": ("shutdownGracePeriodCriticalPods", "s"),
-}
 _KINDS = {path: FLAG_KINDS[name] for name, path in FLAG_PATHS.items()}
 _KEYS = {
     **{signal.replace(".", "").lower(): str(signal) for signal in Signal},
     "ephemeralstorage": "ephemeral-storage",
 }
-
-
 FORM_KINDS = frozenset({KIND, *(kind for form in FORMS for kind in form.kinds)})
 
 
@@ -321,8 +169,8 @@ def _form_of(value: Any, source: str) -> KubeletForm | None:
             is_form = form.group == group and kind in form.kinds
         elif form.fields == ("",):
             names = {str(name) for name in value}
-            is_own = source.endswith(".json") or bool(names & {*_AKS_ONLY})
-            is_form = bool(names) and is_own and names <= {*_AKS_ONLY, *_AKS_ALSO}
+            is_own = source.endswith(".json") or bool(names & {*form.telling_names})
+            is_form = bool(names) and is_own and names <= {*form.known_names}
         else:
             is_form = kind is None and any(
                 True for path in (*form.fields, *form.flags) for _ in _at(value, path)
@@ -444,8 +292,8 @@ def _translated(fields: Mapping[str, Any], unknown: list[str]) -> dict[str, Any]
         name = str(written).replace("-", "").lower()
         if name in ("memorymanager", "topologymanager") and isinstance(value, dict):
             overrides += [(_PATHS.get(name + part.lower(), part), item) for part, item in value.items()]
-        elif name in _WITH_UNITS:
-            path, unit = _WITH_UNITS[name]
+        elif name in _TABLE.units:
+            path, unit = _TABLE.units[name]
             overrides.append((path, f"{value}{unit}"))
         elif name in _PATHS:
             overrides.append((_PATHS[name], _plain_value(_PATHS[name], value)))

@@ -267,7 +267,7 @@ def _swap(config: KubeletConfiguration, cgroup_version: int) -> Iterator[ConfigF
 def component_start_faults(
     config: KubeletConfiguration, cgroup_version: int, rules: ReleaseRules
 ) -> Iterator[ConfigFault]:
-    """The faults with which the kubelet's components end it after everything is parsed; `START_EXITS` lists all.
+    """The faults with which the kubelet's components end it after everything is parsed (docs/reference/kubelet-start.md has all).
 
     Follows: v1.36, pkg/kubelet/kubelet.go, NewMainKubelet; pkg/kubelet/sysctl/allowlist.go, NewAllowlist;
         pkg/kubelet/cm: container_manager_linux.go, setupNode; node_container_manager_linux.go, enforceExistingCgroup.
