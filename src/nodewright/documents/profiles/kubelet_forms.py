@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.documents.formats.documents import InputFile, decode_text, parse_documents
+from nodewright.documents.profiles.kubelet_config_files import merge_patch
 from nodewright.documents.profiles.kubelet_flags import (
     FLAG_KINDS,
     FLAG_PATHS,
@@ -91,10 +92,9 @@ class WrittenKubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def note(self) -> str:
         """How it was read, and what of it is not judged; empty for a plain KubeletConfiguration."""
-        read_as = "" if self.form == KIND else f"read as {self.form}"
-        return "; ".join(
-            filter(None, [read_as, self.not_judged and f"not judged: {', '.join(self.not_judged)}"])
-        )
+        parts = [f"read as {self.form}"] if self.form != KIND else []
+        parts += [f"not judged: {', '.join(self.not_judged)}"] if self.not_judged else []
+        return "; ".join(parts)
 
 
 def form_documents(content: bytes, source: str) -> list[Any]:
@@ -115,7 +115,7 @@ def kubelet_configs(values: Sequence[Any], source: str) -> list[WrittenKubeletCo
 
     Errors: InputError for flags in a wrong notation and for fields that a distribution refuses.
     """
-    found = [
+    configs = [
         WrittenKubeletConfig(number=number, document=value)
         for number, value in enumerate(values)
         if isinstance(value, dict) and (value.get("apiVersion"), value.get("kind")) == (GROUP_VERSION, KIND)
@@ -123,12 +123,12 @@ def kubelet_configs(values: Sequence[Any], source: str) -> list[WrittenKubeletCo
     for number, value in enumerate(values):
         if (form := _form_of(value, source)) is None:
             continue
-        if form.name == KUBEADM and found:
-            for config in _configs(form, value, number, source, found[0].document):
-                found[0] = replace(found[0], document=config.document, not_judged=config.not_judged)
+        if form.name == KUBEADM and configs:
+            for config in _configs(form, value, number, source, configs[0].document):
+                configs[0] = replace(configs[0], document=config.document, not_judged=config.not_judged)
         else:
-            found += _configs(form, value, number, source, form.adds)
-    return found
+            configs += _configs(form, value, number, source, form.adds)
+    return configs
 
 
 def read_kubelet_configs(file: InputFile) -> list[WrittenKubeletConfig]:
@@ -186,13 +186,13 @@ def _at(value: Any, path: str, before: str = "") -> Iterator[tuple[str, Any]]:
     if not path:
         yield before, value
         return
-    found = value.get(step.removesuffix("[]")) if isinstance(value, dict) else None
+    child = value.get(step.removesuffix("[]")) if isinstance(value, dict) else None
     place = f"{before}.{step}" if before else step
     if step.endswith("[]"):
-        for index, item in enumerate(found if isinstance(found, list) else ()):
+        for index, item in enumerate(child if isinstance(child, list) else ()):
             yield from _at(item, rest, f"{place[:-2]}[{index}]")
-    elif found is not None:
-        yield from _at(found, rest, place)
+    elif child is not None:
+        yield from _at(child, rest, place)
 
 
 def _configs(
@@ -201,16 +201,19 @@ def _configs(
     """The configurations in a document of the form."""
     flags: dict[str, Any] = {}
     unjudged = [form.not_judged] if form.not_judged else []
-    for place in (found for path in form.flags for found in _at(value, path)):
-        _read_flags(place, flags, unjudged, source)
-    written = [found for path in form.fields for found in _at(value, path)] or ([("", {})] if flags else [])
-    for path, fields in written:
+    for path in form.flags:
+        for place in _at(value, path):
+            _read_flags(place, flags, unjudged, source)
+    written = [written_part for path in form.fields for written_part in _at(value, path)] or (
+        [("", {})] if flags else []
+    )
+    for path, fields in written or ([("", {})] if flags else []):
         if not isinstance(fields, dict):
             raise InputError([Fault(rule="must be an object", path=path, value=fields, source=source)])
         _refuse_forbidden(form, fields, path, source)
         unknown = list[str]()
         document = _translated(fields, unknown) if form.has_own_names else fields
-        document = _merged(below, document, merges_maps=form.merges_maps)
+        document = merge_patch(below, document) if form.merges_maps else {**below, **document}
         if form.is_layered and path == form.fields[0]:
             below = document
         yield WrittenKubeletConfig(
@@ -233,26 +236,24 @@ def _read_flags(place: tuple[str, Any], flags: dict[str, Any], unjudged: list[st
             is_known = flag.name in FLAG_KINDS
             unjudged.append(f"--{flag.name}" + ("" if is_known else ", which the kubelet 1.36 does not have"))
     if faults:
-        places = (f"{path}: {fault.source}" if fault.source else path for fault in faults)
-        raise InputError(
-            [replace(fault, path=at, source=source) for fault, at in zip(faults, places, strict=True)]
-        )
+        located = [replace(fault, path=f"{path}: {fault.source}", source=source) for fault in faults]
+        raise InputError(located)
     for name in [name for name in flags if name in FLAG_PATHS]:
         flags[FLAG_PATHS[name]] = flags.pop(name)
 
 
 def _arguments(written: Any) -> list[str]:
     """Flags as a command line has them."""
+    pairs: list[tuple[Any, Any]]
     if isinstance(written, dict):
         pairs = [(name, item) for name, value in written.items() for item in _listed(value)]
-        return [f"--{name}={_text(value)}" for name, value in pairs]
-    arguments = []
-    for item in _listed(written):
-        if isinstance(item, dict):
-            arguments.append(f"--{item.get('name')}={_text(item.get('value', ''))}")
-        else:
-            arguments.append(f"--{str(item).removeprefix('--')}")
-    return arguments
+    else:
+        items = [item if isinstance(item, dict) else {"name": item} for item in _listed(written)]
+        pairs = [(item.get("name"), item.get("value")) for item in items]
+    return [
+        f"--{str(name).removeprefix('--')}" + ("" if item is None else f"={_text(item)}")
+        for name, item in pairs
+    ]
 
 
 def _listed(value: Any) -> list[Any]:
@@ -275,14 +276,6 @@ def _refuse_forbidden(form: KubeletForm, fields: Mapping[str, Any], path: str, s
     ]
     if faults:
         raise InputError(faults)
-
-
-def _merged(below: Mapping[str, Any], fields: Mapping[str, Any], *, merges_maps: bool) -> dict[str, Any]:
-    merged = {**below, **fields}
-    for name in [name for name in fields if merges_maps and name in below]:
-        if isinstance(below[name], dict) and isinstance(fields[name], dict):
-            merged[name] = {**below[name], **fields[name]}
-    return merged
 
 
 def _translated(fields: Mapping[str, Any], unknown: list[str]) -> dict[str, Any]:
@@ -310,13 +303,11 @@ def _plain_value(path: str, value: Any) -> Any:
     """
     kind = _KINDS.get(path, FlagKind.TEXT)
     if path == "reservedMemory" and isinstance(value, dict):
-        enabled = {numa: limits for numa, limits in value.items() if limits.get("enabled", True)}
+        amounts = {
+            numa: {**limits, "enabled": None} for numa, limits in value.items() if limits.get("enabled", True)
+        }
         return [
-            {
-                "numaNode": int(numa),
-                "limits": {name: text for name, text in limits.items() if name != "enabled"},
-            }
-            for numa, limits in enabled.items()
+            {"numaNode": int(numa), "limits": merge_patch({}, limits)} for numa, limits in amounts.items()
         ]
     if kind is FlagKind.MAP and isinstance(value, list):
         return dict.fromkeys(value, "true")
