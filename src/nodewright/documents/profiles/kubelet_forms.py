@@ -204,9 +204,7 @@ def _configs(
     for path in form.flags:
         for place in _at(value, path):
             _read_flags(place, flags, unjudged, source)
-    written = [written_part for path in form.fields for written_part in _at(value, path)] or (
-        [("", {})] if flags else []
-    )
+    written = [place for path in form.fields for place in _at(value, path)]
     for path, fields in written or ([("", {})] if flags else []):
         if not isinstance(fields, dict):
             raise InputError([Fault(rule="must be an object", path=path, value=fields, source=source)])
@@ -284,7 +282,8 @@ def _translated(fields: Mapping[str, Any], unknown: list[str]) -> dict[str, Any]
     for written, value in fields.items():
         name = str(written).replace("-", "").lower()
         if name in ("memorymanager", "topologymanager") and isinstance(value, dict):
-            overrides += [(_PATHS.get(name + part.lower(), part), item) for part, item in value.items()]
+            named = [(str(part), item) for part, item in value.items()]
+            overrides += [(_PATHS.get(name + part.lower(), part), item) for part, item in named]
         elif name in _TABLE.units:
             path, unit = _TABLE.units[name]
             overrides.append((path, f"{value}{unit}"))
@@ -303,14 +302,17 @@ def _plain_value(path: str, value: Any) -> Any:
     """
     kind = _KINDS.get(path, FlagKind.TEXT)
     if path == "reservedMemory" and isinstance(value, dict):
-        amounts = {
-            numa: {**limits, "enabled": None} for numa, limits in value.items() if limits.get("enabled", True)
-        }
+        amounts = {numa: limits for numa, limits in value.items() if isinstance(limits, dict)}
         return [
-            {"numaNode": int(numa), "limits": merge_patch({}, limits)} for numa, limits in amounts.items()
+            {
+                "numaNode": int(numa) if str(numa).isdecimal() else numa,
+                "limits": merge_patch(limits, {"enabled": None}),
+            }
+            for numa, limits in amounts.items()
+            if limits.get("enabled", True)
         ]
     if kind is FlagKind.MAP and isinstance(value, list):
-        return dict.fromkeys(value, "true")
+        return dict.fromkeys(map(str, value), "true")
     if kind is FlagKind.BOOLEAN_MAP and isinstance(value, dict):
         value = ",".join(f"{name}={_text(item)}" for name, item in value.items())
     if kind is FlagKind.TAINTS and isinstance(value, list) and all(isinstance(item, str) for item in value):

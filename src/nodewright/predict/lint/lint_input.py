@@ -120,11 +120,14 @@ def _is_kubelet_config(file: InputFile) -> bool:
 
 
 def _small_file(name: str) -> InputFile | None:
+    """The file of a name; None if it is no readable regular file, or a large one."""
     path = Path(name)
-    is_other = name == STDIN or is_url(name) or provided_content(name) is not None
-    if is_other or not path.is_file() or path.stat().st_size > _MAX_CONFIG_BYTES:
+    if name == STDIN or is_url(name) or provided_content(name) is not None or not path.is_file():
         return None
-    return read_file(name)
+    try:
+        return None if path.stat().st_size > _MAX_CONFIG_BYTES else read_file(name)
+    except (InputError, OSError):
+        return None
 
 
 def load_lint_input(

@@ -101,3 +101,24 @@ def test_a_drop_in_has_no_other_form(tmp_path: Path) -> None:
     (tmp_path / "10.conf").write_bytes((EXAMPLES / "gke.yaml").read_bytes())
     with pytest.raises(InputError, match="Object 'Kind' is missing"):
         load_kubelet_config(None, config_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("cpu-manager-policy-options = [1, {}]", {"cpuManagerPolicyOptions": {"1": "true", "{}": "true"}}),
+        ('memory-manager-reserved-memory = {0 = {enabled = true, memory = "1Gi"}, 1 = {enabled = false}, a = 1}', {"reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}]}),
+        ("topology-manager = {1 = 2}", {}),
+        ('max-pods = "5"', {"maxPods": 5}),
+        ('max-pods = "x"', {"maxPods": "x"}),
+        ('shutdown-grace-period = "5s"', {"shutdownGracePeriod": "5s"}),
+    ],
+)  # fmt: skip
+def test_values_of_every_type_are_read(settings: str, expected: dict[str, Any]) -> None:
+    (config,) = read_kubelet_configs(InputFile("a.toml", f"[settings.kubernetes]\n{settings}\n".encode()))
+    assert {field: config.document.get(field) for field in expected} == expected
+
+
+def test_what_is_no_toml_is_an_error() -> None:
+    with pytest.raises(InputError, match="not valid TOML"):
+        read_kubelet_configs(InputFile("a.toml", b"settings = ["))
