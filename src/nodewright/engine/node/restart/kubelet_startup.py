@@ -17,7 +17,7 @@ from nodewright.engine.node.node_config import NodeParts
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.initial_node import create_managers, node_config
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.kubelet_start import ReservedBeyondCapacity, SwapOn
+from nodewright.model.reasons.kubelet_start import ReservedBeyondCapacity
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.instant import Instant
@@ -87,12 +87,9 @@ def start_kubelet(
     """
     managers = create_managers(parts)
     failures = [StartFailure(StartStage.RESOURCES, reason) for reason in stored.resources]
-    if parts.facts.swap_bytes and parts.kubelet.fail_swap_on:
-        failures.insert(0, StartFailure(StartStage.MANAGERS, SwapOn(swap_bytes=parts.facts.swap_bytes)))
     cpus, memory = _or(stored.cpu, CPUState()), _or(stored.memory, MemoryState())
     if isinstance(managers, Refused):
-        refused = [StartFailure(StartStage.MANAGERS, reason) for reason in managers.because]
-        failures = [*refused, *failures]
+        failures = [*(StartFailure(StartStage.MANAGERS, reason) for reason in managers.because), *failures]
     else:
         cpus = cpus if isinstance(cpus, Refused) else start_cpus(managers.value.cpu, cpus.value)
         memory = memory if isinstance(memory, Refused) else start_memory(managers.value.memory, memory.value)
