@@ -23,6 +23,7 @@ from nodewright.cli.app import COMMANDS, app
 from nodewright.cli.complete import TABLE
 from nodewright.documents.output.json_yaml import as_json
 from nodewright.documents.profiles.catalogue import CatalogueMachine, catalogue
+from nodewright.documents.profiles.kubelet_forms import FORMS
 from nodewright.engine.core.cpu.cpu_policy import CPUPicker
 from nodewright.engine.core.eviction.eviction_policy import EvictionPolicy
 from nodewright.engine.core.topology.custom import TopologyPolicy
@@ -40,6 +41,7 @@ SCHEMAS = FOLDER / "schemas"
 DEPARTURES = FOLDER / "departures.md"
 PROFILE = FOLDER / "node-profile.md"
 MACHINES = FOLDER / "machines.md"
+FORM_PAGE = FOLDER / "kubelet-forms.md"
 
 # The parts of a NodeProfile, each with its own table.
 PROFILE_PARTS: tuple[type[msgspec.Struct], ...] = (
@@ -241,6 +243,24 @@ def machines_page() -> str:
     return "\n".join([*lines, ""])
 
 
+def forms_page() -> str:
+    """The page of the forms in which distributions write the kubelet's configuration."""
+    lines = [
+        "# Forms of kubelet configurations",
+        "",
+        "`--kubelet-config`, `rehearse --config` and `lint -f` read the kubelet's configuration as distributions write it, and",
+        "name what of it they do not judge. *Adds* is what the distribution sets below what is written.",
+        "",
+        "| Form | Read | Adds | Not judged |",
+        "|---|---|---|---|",
+    ]
+    for form in FORMS:
+        read = ", ".join(f"`{path or 'the document'}`" for path in (*form.fields, *form.flags))
+        added = ", ".join(f"`{name}: {json.dumps(value)}`" for name, value in form.adds.items())
+        lines.append(f"| {form.name} | {read} | {added} | {form.not_judged} |")
+    return "\n".join([*lines, ""])
+
+
 def _machine_lines(machine: CatalogueMachine) -> Iterator[str]:
     for resource, devices in machine.devices.items():
         numa_nodes = [str(device.numa_nodes[0]) for device in devices if device.numa_nodes]
@@ -309,6 +329,7 @@ def pages() -> Iterator[tuple[Path, str]]:
     yield DEPARTURES, departures()
     yield PROFILE, profile_page()
     yield MACHINES, machines_page()
+    yield FORM_PAGE, forms_page()
     yield from lint_pages()
     yield from schema_pages()
     yield from cli_pages()

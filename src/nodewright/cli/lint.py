@@ -22,7 +22,7 @@ from nodewright.cli.workload_input import (
     reading_options,
 )
 from nodewright.documents.files.file_store import write_atomically
-from nodewright.documents.formats.documents import STDIN, read_file
+from nodewright.documents.formats.documents import STDIN, InputFile, read_file
 from nodewright.documents.formats.inventory import Inventory, load_sound_objects
 from nodewright.documents.output.command_line import option, with_options
 from nodewright.documents.output.json_yaml import as_json, as_yaml
@@ -36,7 +36,12 @@ from nodewright.documents.output.terminal import (
 )
 from nodewright.model.errors import Fault, InputError, fault_lines
 from nodewright.predict.lint.fixes import FixedFiles, edited_inventory, file_contents, fixed_files
-from nodewright.predict.lint.lint_input import LintInput, load_lint_input, without_ended_pods
+from nodewright.predict.lint.lint_input import (
+    LintInput,
+    load_lint_input,
+    without_ended_pods,
+    without_kubelet_configs,
+)
 from nodewright.predict.lint.lint_model import SEVERITIES_BY_RANK, Severity
 from nodewright.predict.lint.lint_report import (
     LintFinding,
@@ -160,20 +165,24 @@ def command(**parameters: Any) -> int:
     manifests = query.manifests
     if (query.fix or query.diff) and {STDIN, *current_session().words} & {*manifests.filenames}:
         raise click.UsageError("--fix and --diff need files, not standard input or objects of a cluster")
-    inventory, faults = load_sound_objects(
-        manifest_inputs(manifests), query.namespace, **reading_options(manifests)
-    )
+    inputs, configs = without_kubelet_configs(manifest_inputs(manifests))
+    query = replace(query, configs=tuple(configs))
+    inventory, faults = load_sound_objects(inputs, query.namespace, **reading_options(manifests))
     inventory = without_ended_pods(inventory)
     if not query.quiet:
         print_skipped(inventory.skipped)
-    if not inventory.objects:
+    if not inventory.objects and not configs:
         raise InputError(faults) if faults else nothing_found("objects", inventory.skipped)
     lint_input = query.lint_input(inventory)
     if query.strict or not query.quiet:
         print_warnings(lint_input.warnings, strict=query.strict)
+    for note in () if query.quiet else lint_input.notes:
+        print_message(note)
     result = query.accepted(lint_result(lint_input, selection))
+    if lint_input.faults and not result.subjects:
+        raise InputError([*faults, *lint_input.faults])
     # A finding may be about the file alone: a comment that ignores nothing.
-    if not query.quiet if result.subjects else not result.findings:
+    if inventory.objects and (not query.quiet if result.subjects else not result.findings):
         judged = {location for _, location in result.subjects}
         print_unjudged((entry.manifest.kind, entry.location in judged) for entry in inventory.objects)
     if query.written_baseline is not None:
@@ -206,10 +215,13 @@ class LintQuery(msgspec.Struct, frozen=True, kw_only=True):
     summary: bool
     quiet: bool
     output: str | None
+    configs: tuple[InputFile, ...] = ()
 
     def lint_input(self, inventory: Inventory) -> LintInput:
         """The objects together with the nodes."""
-        return load_lint_input(inventory, self.nodes, self.kubelet_config, release=self.release)
+        return load_lint_input(
+            inventory, self.nodes, self.kubelet_config, release=self.release, configs=self.configs
+        )
 
     def accepted(self, result: LintResult) -> LintResult:
         """The result without findings that the project ignores or accepts."""

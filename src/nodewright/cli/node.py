@@ -389,6 +389,7 @@ def _of_machine(requested: CaptureOptions) -> tuple[list[str], NodeProfile]:
     written = read_written_config(requested.kubelet_config) if requested.kubelet_config else None
     captured = _machine(requested, written.document if written else None)
     notes = [missing_fact_sentence(missing) for missing in captured.missing]
+    notes += [f"warning: {text}" for text in (written.warnings if written else ())]
     notes += [
         f'warning: {requested.kubelet_config}: unknown field "{path}"'
         for path in (written.unknown_fields if written else ())

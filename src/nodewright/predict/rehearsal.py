@@ -44,7 +44,7 @@ from nodewright.model.kubernetes.kubelet_configuration import MemoryReservation
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_line, printable_lines
-from nodewright.model.reasons.kubelet_start import StateFile
+from nodewright.model.reasons.kubelet_start import StateFile, SwapOn
 from nodewright.model.reasons.reason import NotJudged, Reason, kubelet_fatal_error, kubelet_text, sentence
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.releases.release_table import AppliedRules
@@ -388,6 +388,8 @@ class RestartQuery(msgspec.Struct, frozen=True, kw_only=True):
             )
         except InputError as error:
             return configuration_refusal(error), ()
+        if parts.facts.swap_bytes and parts.kubelet.fail_swap_on:
+            return Refused((SwapOn(swap_bytes=parts.facts.swap_bytes),)), warnings
         return Granted(parts), warnings
 
     def rehearse(self, parts: NodeParts) -> tuple[RestartRehearsal, StateFiles, NodePods]:

@@ -21,7 +21,6 @@ from nodewright.agent.assembly.agent_settings import (
     manifest_request,
     static_pod_path,
 )
-from nodewright.agent.assembly.kubelet_flags import overridden
 from nodewright.agent.host.ports import RuntimeFacts
 from nodewright.agent.observe.manifest_sources import SourceListener, watch_directory
 from nodewright.agent.observe.manifest_url import watch_url
@@ -31,6 +30,7 @@ from nodewright.agent.state.observations import SourcePodsListed
 from nodewright.cluster.tasks.supervision import BackgroundTask
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.profiles.kubelet_config_files import config_document
+from nodewright.documents.profiles.kubelet_flags import overridden
 from nodewright.documents.profiles.machine.captured_machine import capture_this_machine
 from nodewright.documents.profiles.machine.host_facts import cgroup_version, this_machine
 from nodewright.documents.profiles.node_profiles import find_profile

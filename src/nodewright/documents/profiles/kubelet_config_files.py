@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from nodewright.documents.formats.documents import parse_documents, read_file
+from nodewright.documents.formats.documents import InputFile, parse_documents, read_file
 from nodewright.documents.formats.kubelet_json import Decoded, decode_as_go
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.engine.core.config.complete_config import CompleteConfig, complete_config, defaulted
@@ -126,22 +126,23 @@ def config_document(file: "str | Path | None", *, config_dir: "str | Path | None
 
 
 class WrittenConfig(NamedTuple):
-    """The document without apiVersion and kind, and the paths of fields that the kubelet does not know."""
+    """The document without apiVersion and kind, the paths of fields that the kubelet does not know, and how it was read."""
 
     document: dict[str, Any]
     unknown_fields: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def read_written_config(path: "Path") -> WrittenConfig:
-    """The first document of the file; the kubelet ignores the others.
+    """The first configuration of the file, in any of the known forms.
 
     Whether the kubelet would start with it is checked when a node is created from the profile.
 
     Errors: InputError if it is not a KubeletConfiguration, or with every field of a wrong type.
     """
     file = read_file(str(path))
-    documents = parse_documents(file.content, file.source)
-    value = documents[0].value if documents else None
+    warnings: list[str] = []
+    value = _configuration_in(file, warnings)
     decoded = decode_kubelet_config(value, file.source)
     if decoded.faults:
         raise InputError(
@@ -151,7 +152,7 @@ def read_written_config(path: "Path") -> WrittenConfig:
             ]
         )
     document = {key: item for key, item in value.items() if key not in _TYPE_META} if value else {}
-    return WrittenConfig(document, tuple(decoded.unknown_fields))
+    return WrittenConfig(document, tuple(decoded.unknown_fields), tuple(warnings))
 
 
 def decode_kubelet_config(
@@ -217,14 +218,43 @@ def _read_file(file: str, warnings: list[str], release: ReleaseTable) -> Kubelet
 
 
 def _document_in(file: str, warnings: list[str], *, is_found: bool = False) -> Any:
-    """The first document of a file; the kubelet ignores the others."""
+    """The configuration in a file; of a drop-in, which has no other form, the first document."""
     content = read_file(file, is_found=is_found).content
     if not content:
         raise InputError([Fault(rule=f"kubelet config file {quoted(file)} was empty", source=file)])
-    documents = parse_documents(content, file)
-    if len(documents) > 1:
-        warnings.append(f"{file}: only the first of {len(documents)} documents counts")
-    return documents[0].value if documents else None
+    if is_found:
+        documents = parse_documents(content, file)
+        if len(documents) > 1:
+            warnings.append(f"{file}: only the first of {len(documents)} documents counts")
+        return documents[0].value if documents else None
+    return _configuration_in(InputFile(file, content), warnings)
+
+
+def _configuration_in(file: InputFile, warnings: list[str]) -> Any:
+    """The first configuration in a file of any form; the first document if there is none."""
+    source = file.source
+    documents = [] if source.endswith(".toml") else parse_documents(file.content, source)
+    first = documents[0].value if documents else None
+    if (len(documents) == 1 and not _kind_error(first)[0]) or not (documents or source.endswith(".toml")):
+        return first
+    from nodewright.documents.profiles import kubelet_forms  # noqa: PLC0415 - start-up time
+
+    values = [document.value for document in documents] or kubelet_forms.form_documents(file.content, source)
+    configs = kubelet_forms.kubelet_configs(values, source)
+    if not configs:
+        message, path = _kind_error(values[0])
+        if isinstance(values[0], dict):
+            hint = Fault(rule=kubelet_forms.unknown_form(values[0]), source=source)
+            raise InputError([Fault(rule=f"failed to decode: {message}", path=path, source=source), hint])
+        return values[0]
+    if configs[0].note():
+        warnings.append(f"{source}: {configs[0].note()}")
+    if len(configs) > 1:
+        warnings.append(f"{source}: only the first of {len(configs)} configurations counts")
+    elif len(values) > 1:
+        which = "the first" if configs[0].number == 0 else f"number {configs[0].number + 1}"
+        warnings.append(f"{source}: only {which} of {len(values)} documents counts")
+    return configs[0].document
 
 
 def _checked(

@@ -58,7 +58,21 @@ class ReservedBeyondCapacity(StartFact, frozen=True, kw_only=True):
         return "; ".join(over.sentence() for over in self.over)
 
 
-StartReason: TypeAlias = ConfigurationRefused | ReservedBeyondCapacity
+class SwapOn(StartFact, frozen=True, kw_only=True):
+    """The machine has swap, with which `failSwapOn` lets no kubelet start."""
+
+    swap_bytes: int
+
+    def kubelet_error(self) -> str:
+        return (
+            "running with swap on is not supported, please disable swap or set --fail-swap-on flag to false"
+        )
+
+    def sentence(self) -> str:
+        return f"the machine has {self.swap_bytes} bytes of swap, and failSwapOn is true"
+
+
+StartReason: TypeAlias = ConfigurationRefused | ReservedBeyondCapacity | SwapOn
 
 
 def over_reservation_message(over: Iterable[OverReserved]) -> str:

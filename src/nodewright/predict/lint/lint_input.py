@@ -1,9 +1,10 @@
 """The input of `nodewright lint`: the objects in the files, and the nodes, limit ranges and quotas around them."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 import msgspec
@@ -11,11 +12,27 @@ from msgspec.structs import replace
 
 from nodewright.documents.formats.controllers import POD_TEMPLATES
 from nodewright.documents.formats.decode import decode
-from nodewright.documents.formats.documents import ENDED_PODS, read_file
+from nodewright.documents.formats.documents import (
+    ENDED_PODS,
+    STDIN,
+    InputFile,
+    is_url,
+    provided_content,
+    read_file,
+)
 from nodewright.documents.formats.inventory import Inventory, InventoryObject
 from nodewright.documents.formats.kubelet_json import Decoded, DecodingFault
 from nodewright.documents.formats.object_location import ObjectLocation
+from nodewright.documents.output.text_layout import counted
 from nodewright.documents.profiles.kubelet_config_files import config_document, decode_kubelet_config
+from nodewright.documents.profiles.kubelet_forms import (
+    FORM_KINDS,
+    WrittenKubeletConfig,
+    form_documents,
+    kubelet_configs,
+    read_kubelet_configs,
+    unknown_form,
+)
 from nodewright.documents.profiles.node_profiles import KIND as PROFILE_KIND
 from nodewright.documents.profiles.node_profiles import find_profile, profile_from_document
 from nodewright.engine.admission.admission_plugins import with_uid
@@ -65,7 +82,59 @@ class LintInput(msgspec.Struct, frozen=True, kw_only=True):
     context: LintContext
     warnings: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
-    """Why node profiles among the files cannot be checked."""
+    """Why node profiles and kubelet configurations among the files cannot be checked."""
+    notes: tuple[str, ...] = ()
+    """How kubelet configurations of distributions are read, and what of them is not judged."""
+
+
+def without_kubelet_configs(
+    inputs: Sequence[str | InputFile],
+) -> tuple[list[str | InputFile], list[InputFile]]:
+    """The inputs without those named files that are kubelet configurations of a form that is no object, and these."""
+    others: list[str | InputFile] = []
+    configs: list[InputFile] = []
+    for name in inputs:
+        file = _small_file(name) if isinstance(name, str) else None
+        if file is not None and _is_kubelet_config(file):
+            configs.append(file)
+        else:
+            others.append(name)
+    return others, configs
+
+
+_MAX_CONFIG_BYTES = 1 << 20
+_OBJECT = re.compile(rb"apiVersion")
+_NO_OBJECT = re.compile(rb"^machine:|^kind: *(NodeConfig|ClusterConfig)\b", re.MULTILINE)
+_FORM = re.compile(rb"^(machine|kubeletConfig|kubelet-arg\+?):", re.MULTILINE)
+TALOS_VERSION = "v1alpha1"
+"""The API version of the other documents of a Talos machine configuration."""
+
+
+def _is_kubelet_config(file: InputFile) -> bool:
+    """Whether the file is a kubelet configuration of a form that the loader of manifests does not know."""
+    if _OBJECT.search(file.content) and not _NO_OBJECT.search(file.content):
+        return False
+    try:
+        numbers = {config.number for config in read_kubelet_configs(file)}
+        values = form_documents(file.content, file.source)
+    except InputError:
+        return file.source.endswith(".toml") or bool(_FORM.search(file.content))
+    if not numbers:
+        is_meant = b"kubelet" in file.content.lower() and not _OBJECT.search(file.content)
+        return is_meant and bool(values) and isinstance(values[0], dict)
+    others = (value for number, value in enumerate(values) if number not in numbers)
+    return all(isinstance(value, dict) and value.get("apiVersion") == TALOS_VERSION for value in others)
+
+
+def _small_file(name: str) -> InputFile | None:
+    """The file of a name; None if it is no readable regular file, or a large one."""
+    path = Path(name)
+    if name == STDIN or is_url(name) or provided_content(name) is not None or not path.is_file():
+        return None
+    try:
+        return None if path.stat().st_size > _MAX_CONFIG_BYTES else read_file(name)
+    except (InputError, OSError):
+        return None
 
 
 def load_lint_input(
@@ -74,10 +143,11 @@ def load_lint_input(
     kubelet_config: str | None = None,
     *,
     release: str | None = None,
+    configs: Sequence[InputFile] = (),
 ) -> LintInput:
     """The objects of the inventory as subjects, together with the named nodes.
 
-    ``release`` replaces the Kubernetes release that the named nodes run.
+    ``release`` replaces the Kubernetes release that the named nodes run; ``configs`` are kubelet configurations besides.
 
     Errors: InputError for a node that does not exist, or with an invalid description.
     """
@@ -87,6 +157,9 @@ def load_lint_input(
         builder.add_node_reference(reference, release)
     if kubelet_config is not None and not nodes:
         builder.add_kubelet_config(kubelet_config)
+    for file in configs:
+        builder.add_config_file(file)
+    builder.read_forms(inventory.objects)
     for entry in inventory.objects:
         builder.add_entry(entry)
     return builder.build(inventory)
@@ -118,6 +191,9 @@ class _LintInputBuilder:
     files: dict[str, bytes] = field(default_factory=dict)
     entries: list[InventoryObject] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    configs: dict[ObjectLocation, list[WrittenKubeletConfig]] = field(default_factory=dict)
+    """The kubelet configurations in objects, by the object's location."""
+    notes: list[str] = field(default_factory=list)
 
     def build(self, inventory: Inventory) -> LintInput:
         """The complete input."""
@@ -146,7 +222,51 @@ class _LintInputBuilder:
             context=context,
             warnings=inventory.warnings,
             faults=tuple(self.faults),
+            notes=tuple(self.notes),
         )
+
+    def read_forms(self, entries: Sequence[InventoryObject]) -> None:
+        """Reads the kubelet configurations in the objects, those of a file together."""
+        by_source: dict[str, list[InventoryObject]] = {}
+        for entry in entries:
+            kind = entry.manifest.kind
+            if kind in FORM_KINDS:
+                by_source.setdefault(entry.location.source, []).append(entry)
+            elif "kubelet" in f"{kind} {list(entry.value.get('spec') or ())}".lower():
+                self.notes.append(f"{entry.location.source}: {kind}: {unknown_form(entry.value)}")
+        for source, group in by_source.items():
+            try:
+                configs = kubelet_configs([entry.value for entry in group], source)
+            except InputError as error:
+                self.faults.extend(error.faults)
+                continue
+            for config in configs:
+                self.configs.setdefault(group[config.number].location, []).append(config)
+
+    def add_config_file(self, file: InputFile) -> None:
+        """Adds the configurations of a file that holds no objects."""
+        values = form_documents(file.content, file.source)
+        try:
+            configs = kubelet_configs(values, file.source)
+        except InputError as error:
+            self.faults.extend(error.faults)
+            return
+        if not configs:
+            self.faults.append(Fault(rule=unknown_form(values[0]), source=file.source))
+            return
+        for config in configs:
+            place = ObjectLocation(file.source, file.content, config.number + 1, 1, label=KUBELET_KIND)
+            self._add_written(config, place)
+        count = len(values) - len({config.number for config in configs})
+        if count:
+            self.notes.append(f"{file.source}: not judged: {counted(count, 'other document')}")
+
+    def _add_written(
+        self, config: WrittenKubeletConfig, place: ObjectLocation, profile: NodeProfile | None = None
+    ) -> None:
+        self._add_config(config.document, place, profile, prefix=config.prefix)
+        if note := config.note():
+            self.notes.append(f"{place.source}: {note}")
 
     def add_node_reference(self, reference: str, release: str | None = None) -> None:
         """Adds a node by its file or name."""
@@ -163,9 +283,12 @@ class _LintInputBuilder:
     def add_kubelet_config(self, path: str, spec: NodeProfileSpec | None = None) -> None:
         """Adds a configuration, with the spec of its node if there is one."""
         file = read_file(path)
-        place = ObjectLocation(file.source, file.content, 1, 1, label=KUBELET_KIND)
         profile = None if spec is None else NodeProfile(spec=spec)
-        self._add_config(config_document(path), place, profile)
+        for config in read_kubelet_configs(file) or [
+            WrittenKubeletConfig(number=0, document=config_document(path))
+        ]:
+            place = ObjectLocation(file.source, file.content, config.number + 1, 1, label=KUBELET_KIND)
+            self._add_written(config, place, profile)
 
     def add_entry(self, entry: InventoryObject) -> None:
         """Adds an object of the manifests."""
@@ -174,7 +297,9 @@ class _LintInputBuilder:
         number = len(self.subjects)
         item = manifest.object
         group = manifest.api_version.partition("/")[0]
-        if (group, manifest.kind) == (KUBELET_GROUP, KUBELET_KIND):
+        for config in self.configs.get(place, ()):
+            self._add_written(config, place)
+        if (group, manifest.kind) == (KUBELET_GROUP, KUBELET_KIND) and place not in self.configs:
             self._add_config(entry.value, place)
         elif (group, manifest.kind) == (NODEWRIGHT_GROUP, PROFILE_KIND):
             self._add_profile(entry)

@@ -8,11 +8,11 @@ import pytest
 from nodewright.agent.assembly.kubelet_flags import (
     flag_uses,
     kubelet_settings,
-    overridden,
     parse_kubelet_flags,
 )
 from nodewright.cli.app import run
 from nodewright.documents.output.terminal import ERROR
+from nodewright.documents.profiles.kubelet_flags import overridden
 from nodewright.model.errors import InputError
 
 NODE_SUITE = shlex.split(

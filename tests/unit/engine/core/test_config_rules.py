@@ -110,7 +110,7 @@ INVALID = r"""
     systemReservedCgroup (--system-reserved-cgroup) must be specified when "system-reserved" or "system-reserved-compressible" included in enforceNodeAllocatable (--enforce-node-allocatable)
 {enforceNodeAllocatable: [kube-reserved-compressible]}
     kubeReservedCgroup (--kube-reserved-cgroup) must be specified when "kube-reserved" or "kube-reserved-compressible" included in enforceNodeAllocatable (--enforce-node-allocatable)
-{enforceNodeAllocatable: [kube-reserved-compressible, kube-reserved], kubeReservedCgroup: /kube}
+{enforceNodeAllocatable: [kube-reserved-compressible, kube-reserved], kubeReservedCgroup: /kube, kubeReserved: {pid: "9"}}
     both "kube-reserved" and "kube-reserved-compressible" cannot be specified together in enforceNodeAllocatable (--enforce-node-allocatable)
 {cgroupsPerQOS: false}
     cgroupsPerQOS (--cgroups-per-qos) must be set to true when "pods" contained in enforceNodeAllocatable (--enforce-node-allocatable)
@@ -304,7 +304,7 @@ ALLOWED = """
     {crashLoopBackOff: {maxContainerRestartPeriod: 300.0009s}}
     {enforceNodeAllocatable: []}
     {enforceNodeAllocatable: [none], cgroupsPerQOS: false}
-    {enforceNodeAllocatable: [pods, system-reserved], systemReservedCgroup: /system}
+    {enforceNodeAllocatable: [pods, system-reserved], systemReservedCgroup: /system, systemReserved: {pid: "9"}}
     {memoryReservationPolicy: TieredReservation, featureGates: {MemoryQoS: true}}
     {registerWithTaints: [{key: example.com/a, value: b, effect: NoExecute}, {key: a}]}
     {userNamespaces: {idsPerPod: 65536}}

@@ -293,3 +293,31 @@ def test_a_taint_keeps_a_pod_from_a_node(tmp_path: Path) -> None:
             tmp_path, f"{yaml.safe_dump(document)}---\n{pod_manifest(tolerations + huge)}"
         )
         assert ("NW204" in ids(lint_findings)) == is_found
+
+
+# An emptyDir, the limits of the container and of the pod, and what has the limit that it may exceed.
+VOLUMES = """
+    {medium: Memory, sizeLimit: 2Gi}        | {memory: 1Gi}                                   |                 | container app
+    {medium: Memory, sizeLimit: 1Gi}        | {memory: 1Gi}                                   |                 | -
+    {medium: Memory}                        | {memory: 1Gi}                                   |                 | -
+    {medium: Memory, sizeLimit: 2Gi}        | {cpu: 1}                                        |                 | -
+    {medium: Memory, sizeLimit: 2Gi}        | {cpu: 1}                                        | {memory: 1Gi}   | the pod
+    {sizeLimit: 2Gi}                        | {memory: 1Gi, ephemeral-storage: 1Gi}           |                 | the pod
+    {sizeLimit: 2Gi}                        | {memory: 1Gi}                                   |                 | -
+    {medium: HugePages-2Mi, sizeLimit: 8Mi} | {memory: 1Gi, cpu: 1, hugepages-2Mi: 4Mi}       |                 | container app
+    {medium: HugePages, sizeLimit: 8Mi}     | {memory: 1Gi, cpu: 1, hugepages-2Mi: 4Mi}       |                 | container app
+    {medium: HugePages-1Gi, sizeLimit: 2Gi} | {memory: 1Gi, cpu: 1, hugepages-1Gi: 2Gi}       |                 | -
+"""
+
+
+@pytest.mark.parametrize("line", VOLUMES.strip().splitlines())
+def test_an_empty_dir_above_a_limit_is_found(line: str, tmp_path: Path) -> None:
+    volume, limits, of_pod, holder = (part.strip() for part in line.split("|"))
+    mount = "volumeMounts: [{name: data, mountPath: /data}]"
+    text = pod_manifest(
+        f"  containers: [{{name: app, image: a, resources: {{limits: {limits}}}, {mount}}}]\n"
+        f"  volumes: [{{name: data, emptyDir: {volume}}}]\n"
+        + (f"  resources: {{limits: {of_pod}}}\n" if of_pod else "")
+    )
+    found = [each for each in lint_manifest(tmp_path, text) if each.rule.id == "NW120"]
+    assert [f"limit of {holder} is" in each.text for each in found] == ([] if holder == "-" else [True])

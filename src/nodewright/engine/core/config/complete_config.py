@@ -10,7 +10,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import fields, replace
 
-from nodewright.engine.core.config.config_validation import validation_faults
+from nodewright.engine.core.config.config_validation import (
+    KUBE_ENFORCEMENTS,
+    SYSTEM_ENFORCEMENTS,
+    validation_faults,
+)
 from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.eviction_thresholds import (
     DEFAULT_EVICTION_HARD,
@@ -26,12 +30,14 @@ from nodewright.model.kubernetes.kubelet_configuration import (
     eviction_settings,
     parse_reservations,
 )
+from nodewright.model.kubernetes.name_validation import dotted_sysctl, sysctl_namespace
 from nodewright.model.patterns import lazy_pattern
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates, ResolvedGates, resolve_gates
-from nodewright.model.releases.release_rules import ReleaseTable
+from nodewright.model.releases.release_rules import ReleaseRules, ReleaseTable
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.model.values.duration import Duration
 from nodewright.model.values.golang import quoted
+from nodewright.model.values.quantity import Quantity, QuantityError
 
 MAX_CONTAINER_BACKOFF = Duration.seconds(300)
 
@@ -164,6 +170,7 @@ def complete_config(
         *(ConfigFault(stage=ConfigStage.GATES, text=text, path="featureGates") for text in settings.errors),
         *validation_faults(complete, settings.gates, cgroup_version=cgroup_version),
         *startup_faults(complete, machine, gates=settings.gates, cgroup_version=cgroup_version),
+        *component_start_faults(complete, cgroup_version, settings.gates.rules),
     )
     return CompleteConfig(config=complete, gate_settings=settings, faults=faults)
 
@@ -255,3 +262,102 @@ def _swap(config: KubeletConfiguration, cgroup_version: int) -> Iterator[ConfigF
         yield ConfigFault(
             stage=ConfigStage.STARTUP, text=text, path="memorySwap.swapBehavior", value=behavior
         )
+
+
+def component_start_faults(
+    config: KubeletConfiguration, cgroup_version: int, rules: ReleaseRules
+) -> Iterator[ConfigFault]:
+    """The faults with which the kubelet's components end it after everything is parsed (docs/reference/kubelet-start.md has all).
+
+    Follows: v1.36, pkg/kubelet/kubelet.go, NewMainKubelet; pkg/kubelet/sysctl/allowlist.go, NewAllowlist;
+        pkg/kubelet/cm: container_manager_linux.go, setupNode; node_container_manager_linux.go, enforceExistingCgroup.
+    """
+    if config.sync_frequency < Duration(0):
+        yield _start_fault("syncFrequency", f"invalid sync frequency {config.sync_frequency.nanoseconds}")
+    for index, pattern in enumerate(config.allowed_unsafe_sysctls):
+        name = dotted_sysctl(pattern).partition("*")[0]
+        if len(pattern) > MAX_SYSCTL or not _SYSCTL_PATTERN.fullmatch(pattern):
+            error = f"sysctl {quoted(pattern)} must have at most {MAX_SYSCTL} characters and match regex {_SYSCTL}"
+        elif not sysctl_namespace(name):
+            error = f"the sysctls {quoted(name)} are not known to be namespaced"
+        else:
+            continue
+        yield _start_fault(f"allowedUnsafeSysctls[{index}]", error, pattern)
+    yield from _container_log_size(config, rules)
+    for full in (
+        *SYSTEM_ENFORCEMENTS[:1],
+        *KUBE_ENFORCEMENTS[:1],
+        SYSTEM_ENFORCEMENTS[1],
+        KUBE_ENFORCEMENTS[1],
+    ):
+        if full in config.enforce_node_allocatable:
+            yield from _enforced_cgroup(config, full, cgroup_version)
+    if config.system_cgroups == "/":
+        yield _start_fault("systemCgroups", 'system container cannot be root ("/")', "/")
+
+
+def _container_log_size(config: KubeletConfiguration, rules: ReleaseRules) -> Iterator[ConfigFault]:
+    size, files = config.container_log_max_size, config.container_log_max_files
+    prefix = "failed to initialize container log manager: "
+    if files <= 1 and not rules.container_log_files_checked:
+        yield _start_fault("containerLogMaxFiles", f"{prefix}invalid MaxFiles {files}, must be > 1", files)
+    try:
+        Quantity.parse(size)
+    except QuantityError as error:
+        text = f"{prefix}failed to parse container log max size {quoted(size)}: {error}"
+        yield _start_fault("containerLogMaxSize", text, size)
+
+
+def _enforced_cgroup(
+    config: KubeletConfiguration, enforcement: str, cgroup_version: int
+) -> Iterator[ConfigFault]:
+    """The fault of an existing cgroup that the kubelet limits to the reserved amounts."""
+    if enforcement in SYSTEM_ENFORCEMENTS:
+        field, cgroup, amounts = "systemReserved", config.system_reserved_cgroup, config.system_reserved
+    else:
+        field, cgroup, amounts = "kubeReserved", config.kube_reserved_cgroup, config.kube_reserved
+    if not cgroup:
+        return
+    parts, missing = _cgroup_name(cgroup, config.cgroup_driver)
+    shown = f"[{' '.join(map(quoted, parts))}]"
+    what = enforcement.replace("-", " ").title()
+    prefix = f"Failed to enforce {what} Cgroup Limits on {quoted(cgroup)}: "
+    if not amounts:
+        yield _start_fault(field, f"{prefix}{shown} cgroup is not configured properly")
+    elif missing and cgroup_version == 2:
+        error = f"open /sys/fs/cgroup{missing}/cgroup.controllers: no such file or directory"
+        text = f"{prefix}could not read controllers for cgroup {shown}: {error}"
+        yield _start_fault(f"{field}Cgroup", text, cgroup)
+
+
+MAX_SYSCTL = 253  # characters
+_SYSCTL = r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]"
+_SYSCTL_PATTERN = lazy_pattern(_SYSCTL)
+_SLICE = ".slice"
+
+
+def _start_fault(path: str, text: str, value: object = None) -> ConfigFault:
+    return ConfigFault(stage=ConfigStage.STARTUP, text=text, path=path, value=value)
+
+
+def _cgroup_name(cgroup: str, driver: str) -> tuple[list[str], str]:
+    """The parts of a cgroup's name, and the slice that the systemd driver makes of a cgroup that is no slice.
+
+    Of a path the driver keeps only the last part, as a slice; for a service, or below a parent, there is no such slice.
+
+    Follows: v1.36, cm/cgroup_manager_linux.go, ParseSystemdToCgroupName, ToSystemd.
+
+    >>> _cgroup_name("/system.slice/kubelet.service", "systemd"), _cgroup_name("/runtime", "systemd")
+    ((['kubelet.service'], '/kubelet.service.slice'), (['runtime'], ''))
+    >>> _cgroup_name("/system.slice/kubelet.service", "cgroupfs")
+    (['system.slice', 'kubelet.service'], '')
+    """
+    if driver != "systemd":
+        return cgroup.removeprefix("/").split("/"), ""
+    parent, _, base = cgroup.rstrip("/").rpartition("/")
+    parts = base.removesuffix(_SLICE).split("-")
+    is_unit = base.endswith((".service", ".scope"))
+    if base.endswith(_SLICE) or not (parent or is_unit):
+        return parts, ""
+    slices = ("-".join(parts[: count + 1]) + _SLICE for count in range(len(parts)))
+    return parts, "".join(f"/{name}" for name in slices)

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodewright.engine.admission.admission_plugins import SYSTEM_PRIORITY_CLASSES
-from nodewright.engine.core.requests.effective_resources import container_requests
+from nodewright.engine.core.requests.effective_resources import container_requests, pod_limits
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.engine.core.requests.resource_breakdown import OS_LABEL
 from nodewright.model.kubernetes.resource_names import (
@@ -30,6 +30,7 @@ from nodewright.predict.lint.lint_model import (
 SIDES = ("requests", "limits")
 MIN_CPU_QUOTA_MILLI = 10
 MIB = 1 << 20
+MEDIUM_MEMORY, MEDIUM_HUGE_PAGES = "Memory", "HugePages"
 
 
 @lint_rule("NW110", Severity.WARNING, PodSubject)
@@ -202,6 +203,89 @@ def _shared_storage_limits(pod: PodSubject, _context: LintContext) -> Iterator[F
             path = f"{part.resources_path}.limits[{EPHEMERAL_STORAGE}]"
             yield FieldViolation(path=path, facts=facts, edits=tuple(edits))
             return
+
+
+@lint_rule("NW120", Severity.WARNING, PodSubject)
+def _size_above_limit(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolation]:
+    """An emptyDir that may grow beyond a limit.
+
+    Finding: emptyDir {volume} may hold {size}, but the {resource} limit of {holder} is {limit}: {outcome}
+
+    Files of an emptyDir in memory count as memory of the container that writes them, and pages of one of huge pages
+    as its huge pages; on disk they count as ephemeral storage of the pod. Where the limit is below `sizeLimit`, it is
+    reached first.
+
+    Remedy: Set a `sizeLimit` within the limit, or a higher limit; the processes need memory as well.
+
+    ```diff
+     apiVersion: v1
+     kind: Pod
+     metadata:
+       name: web
+     spec:
+       containers:
+       - name: app
+         image: example.com/app
+         resources:
+           requests: {cpu: 100m, memory: 256Mi}
+           limits: {memory: 256Mi}
+         volumeMounts:
+         - name: cache
+           mountPath: /cache
+       volumes:
+       - name: cache
+         emptyDir:
+           medium: Memory
+    -      sizeLimit: 1Gi
+    +      sizeLimit: 128Mi
+    ```
+    """
+    for index, volume in enumerate(pod.pod.spec.volumes):
+        written = volume.get("emptyDir") or {}
+        size, medium = (
+            Quantity.parse(str(written.get("sizeLimit") or "0").strip()),
+            written.get("medium") or "",
+        )
+        bound = min(
+            _size_bounds(pod, str(volume.get("name")), medium), key=lambda bound: bound[2], default=None
+        )
+        if bound is None or size <= bound[2]:
+            continue
+        holder, resource, limit = bound
+        outcomes = {
+            MEMORY: "the container is killed when it is reached",
+            EPHEMERAL_STORAGE: "the pod is evicted when it is reached",
+        }
+        yield FieldViolation(
+            path=f"{pod.prefix}spec.volumes[{index}].emptyDir.sizeLimit",
+            facts={
+                "volume": str(volume.get("name")),
+                "size": str(size),
+                "resource": resource,
+                "holder": holder,
+                "limit": str(limit),
+                "outcome": outcomes.get(resource, "no more pages can be used"),
+            },
+        )
+
+
+def _size_bounds(pod: PodSubject, volume: str, medium: str) -> Iterator[tuple[str, str, Quantity]]:
+    """The limits that bound a volume: what has the limit, the resource and the amount."""
+    if not medium:
+        total = pod_limits(pod.pod).get(EPHEMERAL_STORAGE)
+        if total is not None and not total.is_zero():
+            yield "the pod", EPHEMERAL_STORAGE, total
+        return
+    of_pod = pod.pod.spec.resources.limits if pod.pod.spec.resources is not None else {}
+    for part in pod.defaulted_containers:
+        mounts = part.container.volume_mounts
+        if any(mount.get("name") == volume and not mount.get("readOnly") for mount in mounts):
+            own = part.container.resources.limits
+            for name, limit in {**of_pod, **own}.items():
+                is_of_medium = name == MEMORY if medium == MEDIUM_MEMORY else is_huge_page(name)
+                if is_of_medium and medium in (MEDIUM_MEMORY, MEDIUM_HUGE_PAGES, f"HugePages-{name[10:]}"):
+                    holder = f"container {part.container.name}" if name in own else "the pod"
+                    yield holder, name, limit
 
 
 @lint_rule("NW114", Severity.INFO, PodSubject)

@@ -78,7 +78,7 @@ def test_a_configuration_is_kept_as_it_is_written(tmp_path: Path) -> None:
     file = tmp_path / "kubelet.yaml"
     head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
     file.write_text(f"{head}maxPods: 20\nmaxPod: 3\n---\nanother: document\n")
-    assert read_written_config(file) == ({"maxPods": 20, "maxPod": 3}, ("maxPod",))
+    assert read_written_config(file)[:2] == ({"maxPods": 20, "maxPod": 3}, ("maxPod",))
     file.write_text(f"{head}maxPods: many\n")
     with pytest.raises(InputError, match="maxPods"):
         read_written_config(file)
