@@ -196,14 +196,10 @@ class _Exporter:
     async def next_export(self, generation: int) -> bytes | None:
         """The export after this generation; None: it is still of this one.
 
-        The Node object names the URL, and a writer of that object could read a token that is sent in plain text.
-
         Errors: OSError, also for an answer that is no success; InputError for one that is too large; HostError for a token
-                file that cannot be read.
+                that cannot be read, or sent there.
         """
-        token = self._access.headers()
-        if token and not self.url.startswith("https://"):
-            raise HTTPError("the token of --export-token-file is sent over https only")
+        token = self._access.headers(self.url)
         connections = self._opened()
         query = {"watch": "true", "generation": str(generation), "timeoutSeconds": str(WATCH_S)}
         path = urlsplit(self.url).path or "/"
