@@ -44,8 +44,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealAPIServer]:
             answer = server.create(f"{POLICIES}/{kind}", document)
             assert answer.code == 201, answer.message
         for name in ("worker-1", "worker-2"):
-            metadata = {"name": name, "labels": {"zone": "a"}, "annotations": {"owner": "team"}}
-            metadata |= {"finalizers": ["example.com/cloud"]}
+            metadata: dict[str, Any] = {"name": name, "finalizers": ["example.com/cloud"]}
+            metadata |= {"labels": {"zone": "a"}, "annotations": {"owner": "team"}}
             assert server.create("/api/v1/nodes", {"metadata": metadata}).code == 201
         server.impersonation = EXPORTER
         deadline_s = time.monotonic() + 60

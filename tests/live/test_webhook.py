@@ -7,9 +7,11 @@ import json
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import yaml
+from tests.support.kubelet_api import CertificateAuthority
 from tests.support.real_api_server import ASSETS, needs_real, real_api_server
 
 from tools.scheduling_bench import Bench, ExtenderProcess
@@ -26,8 +28,32 @@ HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     folder = tmp_path_factory.mktemp("webhook")
-    with real_api_server(folder) as server:
+    flag = f"--admission-control-config-file={admission_configuration(folder)}"
+    with real_api_server(folder, flags=(flag,)) as server:
         yield Bench(server, folder, argparse.Namespace(nodes=2, pods=0, seed=1))
+
+
+def admission_configuration(folder: Path) -> Path:
+    """How the API server proves its identity to webhooks: the extender answers known callers only."""
+    authority = CertificateAuthority(folder, "webhooks")
+    pair = authority.client_certificate("kube-apiserver")
+    user = {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
+    kubeconfig, configuration = folder / "webhooks.kubeconfig", folder / "admission.yaml"
+    # Of a Service the name of the user would be nodewright-extender.nodewright.svc.
+    users = [{"name": "*", "user": user}]
+    kubeconfig.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "users": users}))
+    plugin = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "WebhookAdmissionConfiguration",
+        "kubeConfigFile": str(kubeconfig),
+    }
+    document = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": [{"name": "ValidatingAdmissionWebhook", "configuration": plugin}],
+    }
+    configuration.write_text(yaml.safe_dump(document))
+    return configuration
 
 
 @asynccontextmanager
@@ -40,6 +66,7 @@ async def reviewing(
     )
     pair = bench.pair
     files = ("--tls-cert-file", str(pair.certificate), "--tls-private-key-file", str(pair.key))
+    files += ("--client-ca-file", str(bench.folder / "webhooks.crt"))
     async with bench.nodes():
         extender = ExtenderProcess(bench.folder, bench, *files, *options)
         extender.start()

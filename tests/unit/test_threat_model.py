@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import grpc.aio
 import pytest
 from starlette.routing import Route
 from tests.unit.cluster.client.test_credentials_of_clients import OTHERS, VERIFYING
 
-from nodewright.agent.devices import plugin_client
 from nodewright.agent.devices.plugin_client import start_registration_service
 from nodewright.agent.serving.agent_server import agent_application
 from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes
@@ -34,7 +34,7 @@ NONE = cast("Any", None)
 
 def texts(routes: Iterable[Any]) -> set[str]:
     """Method and path of each route."""
-    bare = [entry.route if isinstance(entry, AuthorizedRoute) else entry for entry in routes]
+    bare: list[Any] = [entry.route if isinstance(entry, AuthorizedRoute) else entry for entry in routes]
     return {
         f"{method} {route.path}" for route in bare for method in (route.methods or ()) if method != "HEAD"
     }
@@ -79,7 +79,7 @@ def registration() -> set[str]:
             raise InterruptedError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plugin_client.grpc_aio, "server", lambda **_options: Server())
+        patch.setattr(grpc.aio, "server", lambda **_options: Server())
         with pytest.raises(InterruptedError):
             start_registration_service(NONE, NONE, NONE).send(None)
     return rpcs(kept)
