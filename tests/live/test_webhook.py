@@ -65,8 +65,10 @@ async def reviewing(
         (ROOT / "packaging/kubernetes/components/webhook/webhook.yaml").read_text("utf-8")
     )
     pair = bench.pair
-    files = ("--tls-cert-file", str(pair.certificate), "--tls-private-key-file", str(pair.key))
-    files += ("--client-ca-file", str(bench.folder / "webhooks.crt"))
+    files = (
+        *("--tls-cert-file", str(pair.certificate), "--tls-private-key-file", str(pair.key)),
+        *("--client-ca-file", str(bench.folder / "webhooks.crt")),
+    )
     async with bench.nodes():
         extender = ExtenderProcess(bench.folder, bench, *files, *options)
         extender.start()
