@@ -123,7 +123,7 @@ async def _socket() -> AsyncIterator[tuple[App, list[Any]]]:
             *DashboardRoutes(stand.view).authorized_routes(),
         ]
         app = agent_application(stand.agent, additional)
-        yield partial(run_bounded, app, may_pause=True), list(app.routes)  # type: ignore[misc] # a partial of a function with many overloads
+        yield partial(run_bounded, app, may_pause=True), list(app.routes)  # type: ignore[misc] # the bool that it returns is not used
 
 
 @asynccontextmanager
