@@ -34,6 +34,7 @@ from nodewright.model.values.quantity import Quantity, QuantityError
 from tools.agent_figures import Totals, Trial
 from tools.fuzz_commands import cluster, command_targets, kubeconfig
 from tools.fuzz_mutations import damaged, smaller
+from tools.fuzz_requests import request_targets
 from tools.fuzz_server import AnsweringServer, server_of_process
 from tools.fuzz_targets import CONFIGURATION, LSCPU, POD, PROFILE, USAGE, cluster_targets, file_targets
 from tools.source import ROOT
@@ -83,6 +84,7 @@ def targets() -> Mapping[str, Target]:
             name: Target(read, samples, (InputError, HostError))
             for name, (read, samples) in cluster_targets().items()
         },
+        **{name: Target(read, samples) for name, (read, samples) in request_targets().items()},
         "quantity": Target(
             lambda content: Quantity.parse(_text(content)),
             (b"1.5Gi", b"250m", b"-1e3", b"+.5E", b"100000000000000000000"),

@@ -80,7 +80,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[ClusterBench, CertificateAuthority
     options = ("--config", f"{tmp_path}/kubelet.yaml", "--kubelet-api")
     flags = (f"--client-ca-file={authority.file}",)
     with cluster_bench(tmp_path, *options, server_options=flags, bootstraps=True) as bench:
-        bench.kubectl_output("apply", "-f", "-", stdin=BOOTSTRAPPERS)
+        bench.kubectl_output("apply", "--validate=false", "-f", "-", stdin=BOOTSTRAPPERS)
         yield bench, authority
 
 

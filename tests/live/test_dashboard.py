@@ -2,8 +2,10 @@
 
 import re
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which(COMMAND) is None, reason=f"there is no {COMMAND} on this machine"),
 ]
 
-LIVE = "document.getElementById('live').dataset.state === 'on'"
+LIVE = "document.getElementById('live')?.dataset.state === 'on'"
 CELLS = "[...document.querySelectorAll('#drawing .cell')]"
 HOSTILE = '<img src=x onerror="window.struck=1"><script>window.struck=1</script>"\'&amp;'
 
@@ -271,6 +273,57 @@ def test_nothing_is_asked_of_other_places(browser: Chromium) -> None:
         own = urlsplit(served.link).netloc
         assert {urlsplit(request).netloc for request in page.requests} == {own}
         assert page.complaints == []
+
+
+STRANGER = b"""<!doctype html><script>
+const PORT = location.hash.slice(1);
+const place = (route) => `http://127.0.0.1:${PORT}/dashboard/${route}`;
+window.struck = Promise.allSettled([
+  fetch(place("document"), { credentials: "include" }),
+  fetch(place("document"), { headers: { Authorization: "Bearer x" } }),
+  fetch(place("document"), { mode: "no-cors", credentials: "include" }).then((answer) => answer.text()),
+]).then((all) => [...all.map((each) => each.value ?? "failed"), sessionStorage.length, localStorage.length].join());
+</script>"""
+
+
+class StrangerHandler(BaseHTTPRequestHandler):
+    """Another user's page, on another port of the loopback."""
+
+    received = list[str]()
+
+    def do_GET(self) -> None:
+        """Notes what the browser sends."""
+        self.received.append(f"{self.path}\n{self.headers}")
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(STRANGER)
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - as the library calls it
+        """Nothing is logged."""
+
+
+def test_a_page_on_another_port_gets_nothing_of_the_session(browser: Chromium) -> None:
+    stranger = ThreadingHTTPServer(("127.0.0.1", 0), StrangerHandler)
+    threading.Thread(target=stranger.serve_forever, daemon=True).start()
+    with an_agent() as served:
+        port, page = urlsplit(served.link).port, opened(browser, served)
+        session = page.evaluate("sessionStorage.getItem('nodewright-session')")
+        assert len(session) > 40
+        assert page.evaluate("location.href + document.cookie") == f"http://127.0.0.1:{port}/dashboard/"
+        page.navigate(f"http://127.0.0.1:{stranger.server_port}/#{port}")
+        assert page.evaluate("window.struck") == "failed,failed,failed,0,0"
+        sent = "".join(StrangerHandler.received)
+        assert "cookie" not in sent.lower()
+        assert session not in sent
+        page.navigate(f"http://127.0.0.1:{port}/dashboard/")
+        page.wait(LIVE)  # The tab still has its session.
+        other = browser.page(f"http://127.0.0.1:{port}/dashboard/")
+        other.wait("document.getElementById('notices').textContent.includes('has been used')")
+        other.evaluate(f"location.href = {served.link!r}")
+        other.wait(LIVE)
+    stranger.shutdown()
+    stranger.server_close()
 
 
 def test_charts_show_what_is_left_and_the_threshold(browser: Chromium) -> None:

@@ -7,9 +7,11 @@ import json
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import yaml
+from tests.support.kubelet_api import CertificateAuthority
 from tests.support.real_api_server import ASSETS, needs_real, real_api_server
 
 from tools.scheduling_bench import Bench, ExtenderProcess
@@ -26,8 +28,32 @@ HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     folder = tmp_path_factory.mktemp("webhook")
-    with real_api_server(folder) as server:
+    flag = f"--admission-control-config-file={admission_configuration(folder)}"
+    with real_api_server(folder, flags=(flag,)) as server:
         yield Bench(server, folder, argparse.Namespace(nodes=2, pods=0, seed=1))
+
+
+def admission_configuration(folder: Path) -> Path:
+    """How the API server proves its identity to webhooks: the extender answers known callers only."""
+    authority = CertificateAuthority(folder, "webhooks")
+    pair = authority.client_certificate("kube-apiserver")
+    user = {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
+    kubeconfig, configuration = folder / "webhooks.kubeconfig", folder / "admission.yaml"
+    # Of a Service the name of the user would be nodewright-extender.nodewright.svc.
+    users = [{"name": "*", "user": user}]
+    kubeconfig.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "users": users}))
+    plugin = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "WebhookAdmissionConfiguration",
+        "kubeConfigFile": str(kubeconfig),
+    }
+    document = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": [{"name": "ValidatingAdmissionWebhook", "configuration": plugin}],
+    }
+    configuration.write_text(yaml.safe_dump(document))
+    return configuration
 
 
 @asynccontextmanager
@@ -39,7 +65,10 @@ async def reviewing(
         (ROOT / "packaging/kubernetes/components/webhook/webhook.yaml").read_text("utf-8")
     )
     pair = bench.pair
-    files = ("--tls-cert-file", str(pair.certificate), "--tls-private-key-file", str(pair.key))
+    files = (
+        *("--tls-cert-file", str(pair.certificate), "--tls-private-key-file", str(pair.key)),
+        *("--client-ca-file", str(bench.folder / "webhooks.crt")),
+    )
     async with bench.nodes():
         extender = ExtenderProcess(bench.folder, bench, *files, *options)
         extender.start()
@@ -63,7 +92,8 @@ def kubectl(bench: Bench, name: str, cpu: int) -> subprocess.CompletedProcess[st
     amounts = {"cpu": str(cpu), "memory": "64Mi"}
     container = {"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
-    command = [f"{ASSETS}/kubectl", "--kubeconfig", str(bench.kubeconfig), "create", "-f", "-"]
+    command = [f"{ASSETS}/kubectl", "--kubeconfig", str(bench.kubeconfig), "create"]
+    command += ["--validate=false", "-f", "-"]  # Only the webhook is asked.
     return subprocess.run(command, input=json.dumps(pod), capture_output=True, text=True, check=False)
 
 

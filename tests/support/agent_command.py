@@ -80,7 +80,8 @@ class AgentCommand:
 
     def log(self) -> str:
         """All messages of all agents so far."""
-        return (self.folder / "agent.log").read_text("utf-8")
+        path = self.folder / "agent.log"
+        return path.read_text("utf-8") if path.exists() else "(the agent has not been started)"
 
     def pods(self) -> list[dict[str, Any]]:
         """The pods that it tells of; none, too, while it does not answer."""

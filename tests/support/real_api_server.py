@@ -53,6 +53,8 @@ class RealAPIServer:
     def __init__(self, port: int) -> None:
         self.port = port
         self.etcd_port = 0
+        self.impersonation: dict[str, str] = {}
+        """Headers that name another user."""
         self._connection: http.client.HTTPSConnection | None = None
 
     def request(self, method: str, path: str, body: Any = None, *, strict: bool = True) -> APIAnswer:
@@ -60,7 +62,7 @@ class RealAPIServer:
         if method in ("POST", "PUT", "PATCH"):
             path += f"{'&' if '?' in path else '?'}fieldValidation={'Strict' if strict else 'Ignore'}"
         content = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        headers = {"Authorization": f"Bearer {_TOKEN}", "Content-Type": content}
+        headers = {"Authorization": f"Bearer {_TOKEN}", "Content-Type": content, **self.impersonation}
         if self._connection is None:
             context = ssl.create_default_context()
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

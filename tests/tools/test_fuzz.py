@@ -3,14 +3,16 @@ from itertools import islice
 from zlib import crc32
 
 import pytest
+from tests.unit.test_threat_model import SERVERS
 
 from tools.fuzz import inputs, targets, tried
 from tools.fuzz_commands import command_targets
+from tools.fuzz_requests import request_targets, requested_routes
 from tools.fuzz_targets import cluster_targets, file_targets
 
 SEED = int(os.environ.get("FAULT_SEED") or 20260101)
 """The seed that `make test` prints, and `make test SEED=` repeats."""
-WHOLE_COMMANDS = {*file_targets(), *cluster_targets(), *command_targets()}
+WHOLE_COMMANDS = {*file_targets(), *cluster_targets(), *command_targets(), *request_targets()}
 """And whole clusters: they take longer than a parser."""
 COMMANDS_SEED = 453_043_288
 """Of whole commands, which `make fuzz` tries with other seeds for as long as it is told to."""
@@ -40,3 +42,8 @@ def test_readers_take_what_is_whole(target: str) -> None:
         samples = [samples[crc32(f"{target} {SEED}".encode()) % len(samples)]]
     for sample in samples:
         targets()[target].read(sample)
+
+
+def test_requests_are_made_to_each_route_of_each_server() -> None:
+    declared = {route for routes in SERVERS.values() for route in routes() if not route.startswith("RPC ")}
+    assert declared - {"GET /dashboard/session"} == requested_routes()

@@ -1,21 +1,29 @@
 """`-w`: commands answer again when the cluster changes, and Ctrl-C ends them."""
 
+import asyncio
 import copy
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
+import msgspec
 import pytest
 from tests.support.fake_api_objects import parse_path
 from tests.support.fake_api_server import CannedAnswer, FakeApiServer
 from tests.support.shop_cluster import fake_shop_cluster
 
 from nodewright.cli.app import run
+from nodewright.cli.cluster.cluster_reading import WatchTarget
+from nodewright.cli.cluster.cluster_watch import _next_change
+from nodewright.cluster.client.api_client import ApiClient
+from nodewright.cluster.client.cluster_api import ApiError
+from nodewright.cluster.client.list_watch import WatchEvent
 from nodewright.documents.output.terminal import NO, USAGE, YES
 
 PODS = "/api/v1/namespaces/shop/pods"
@@ -123,3 +131,26 @@ def test_only_what_a_cluster_has_is_followed(capsys: pytest.CaptureFixture[str])
     words = ["admit", "-f", "examples/admission/pods.yaml", "--node", "examples/nodes/worker.yaml"]
     assert run([*words, "-w"]) == USAGE
     assert "-w is for pods and nodes of a cluster" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("bookmark", [None, b'{"metadata": {"resourceVersion": "2"}}'])
+def test_watches_that_end_at_once_are_not_repeated_at_once(
+    bookmark: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delays_s = list[float]()
+
+    async def sleep(duration_s: float) -> None:
+        delays_s.append(duration_s)
+
+    class Client:
+        async def watch_events(self, path: str, **_options: Any) -> AsyncIterator[WatchEvent]:
+            if len(delays_s) == 3:
+                raise ApiError("WATCH", path, "too old", status=410, reason="Expired")
+            if bookmark is not None:
+                yield WatchEvent(kind="BOOKMARK", object=msgspec.Raw(bookmark))
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    target = WatchTarget(path=PODS)
+    asyncio.run(_next_change(cast("ApiClient", Client()), target, "1"))
+    assert delays_s == sorted(delays_s)
+    assert delays_s[0] >= 0.8

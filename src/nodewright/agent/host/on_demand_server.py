@@ -28,16 +28,18 @@ class OnDemandServer:
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     def accept_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Forwards a new connection; closes it if there are too many."""
+        """Forwards a new connection; at the limit the oldest one gives way, so that silent clients keep nobody out."""
         if len(self._connections) >= self._max_connections:
-            writer.close()
-            return
+            oldest = next(iter(self._connections))
+            self._close_connection(oldest)
+            oldest.cancel()
         task = asyncio.create_task(self._forward(reader, writer))
         self._connections[task] = writer
         task.add_done_callback(self._close_connection)
 
     def _close_connection(self, task: asyncio.Task[None]) -> None:
-        self._connections.pop(task).close()
+        if (writer := self._connections.pop(task, None)) is not None:
+            writer.close()
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # If the server cannot be started, the connection ends, which clients report as unavailable.

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from nodewright.agent.decide.pod_resize import without_api_fields
@@ -17,9 +16,7 @@ from nodewright.documents.formats.pod_files import is_safe_uid
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
-from nodewright.model.values.instant import InstantError
 from nodewright.model.values.path_component import PathComponent, PathComponentError
-from nodewright.model.values.quantity import QuantityError
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
@@ -68,13 +65,7 @@ class PodInformer:
             pod = decode(document, Pod)
             _check_names(pod)
             _check_types(document)
-        except (
-            msgspec.ValidationError,
-            QuantityError,
-            InstantError,
-            PathComponentError,
-            InputError,
-        ) as error:
+        except Exception as error:  # noqa: BLE001 - one pod must not end the following of the others
             # A pod that is known keeps running as it was.
             metadata = document.get("metadata") or {}
             message = f"pod {metadata.get('namespace')}/{metadata.get('name')}: {error}"

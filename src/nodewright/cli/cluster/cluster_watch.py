@@ -17,7 +17,7 @@ from nodewright.cli.cluster.cluster_session import ClusterSession, current_sessi
 from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.client.list_watch import metadata_of
-from nodewright.cluster.client.reflector import BackOffDelay
+from nodewright.cluster.client.reflector import STEADY_S, BackOffDelay
 from nodewright.documents.output.terminal import print_message, print_text
 from nodewright.model.errors import HostError
 
@@ -119,8 +119,9 @@ async def _list_version(client: ApiClient, target: WatchTarget) -> str:
 
 async def _next_change(client: ApiClient, target: WatchTarget, version: str) -> None:
     """Returns after a change of the target, and when its version is too old to know whether there was one."""
+    delay = BackOffDelay()
     while True:
-        timeout_s = round(_WATCH_S * random.uniform(1.0, 2.0))
+        started_s, timeout_s = time.monotonic(), round(_WATCH_S * random.uniform(1.0, 2.0))
         try:
             async for event in client.watch_events(
                 target.path,
@@ -132,7 +133,11 @@ async def _next_change(client: ApiClient, target: WatchTarget, version: str) -> 
                 if event.kind != "BOOKMARK":
                     return
                 version = metadata_of(event.object).resource_version or version
+        except msgspec.DecodeError:
+            return  # The next list has the version.
         except ApiError as error:
             if error.is_expired:
                 return
             raise
+        if time.monotonic() - started_s < STEADY_S:
+            await asyncio.sleep(delay.next_s())

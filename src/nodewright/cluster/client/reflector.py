@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 _MIN_DELAY_S, _MAX_DELAY_S = 0.8, 30.0
 _WATCH_S = 300
-_STEADY_S = 5.0
+STEADY_S = 5.0
 """A watch that ends earlier is answered like a failure, and its delay grows: lists of large clusters are expensive."""
 PAGE_SIZE = "500"
 _MAX_VERSION_DIGITS = 20
@@ -30,7 +30,7 @@ _MAX_UNREADABLE = 100
 
 class _ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
     uid: Annotated[str, msgspec.Meta(min_length=1)]
-    name: str | None = None
+    name: Annotated[str, msgspec.Meta(min_length=1)]
     namespace: str | None = None
     resource_version: str | None = None
     labels: dict[str, str] | None = None
@@ -133,7 +133,7 @@ class Reflector:
                     self._report_failure(error)
                 else:
                     self._version = ""
-            is_steady = self._clock.monotonic_s() - started_s >= _STEADY_S
+            is_steady = self._clock.monotonic_s() - started_s >= STEADY_S
             if is_steady:
                 delay.reset()
             if has_failed or not is_steady:

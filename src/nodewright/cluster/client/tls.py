@@ -12,6 +12,7 @@ import msgspec
 from nodewright.cluster.client.access import ClusterAccess, PEMSource, TLSSettings
 from nodewright.cluster.client.request_credentials import RequestCredentials
 from nodewright.model.errors import HostError
+from nodewright.model.printable import address_text
 
 _CERTIFICATE_PERIOD_S = 60.0
 
@@ -162,13 +163,15 @@ class PeerAccess(msgspec.Struct, frozen=True, kw_only=True):
             raise HostError("read the certificates", ", ".join(files), text) from None
         return context
 
-    def headers(self) -> dict[str, str]:
-        """The header with the token, as its file is now.
+    def headers(self, url: str) -> dict[str, str]:
+        """The header with the token for a server, as its file is now.
 
-        Errors: HostError.
+        Errors: HostError, also for a server without TLS: everyone on the way could read the token.
         """
         if self.token_file is None:
             return {}
+        if not url.startswith("https://"):
+            raise HostError("send the token to", address_text(url), "it is sent over https only")
         try:
             token = self.token_file.read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:

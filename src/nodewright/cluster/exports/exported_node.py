@@ -82,7 +82,7 @@ async def _read_export(url: str, access: ClusterAccess, environment: Mapping[str
     exporter = ClusterAccess(
         server=f"https://{parts.netloc}",
         credentials=UserCredentials(token_file=environment.get(TOKEN_VARIABLE, "")),
-        tls=replace(tls, authority=PEMSource(authority)) if authority else tls,
+        tls=replace(tls, authority=PEMSource(authority), is_verified=True) if authority else tls,
         request_timeout=min(access.request_timeout, _MAX_TIMEOUT_S),
     )
     async with ApiClient(exporter) as client:

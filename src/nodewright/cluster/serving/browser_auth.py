@@ -1,36 +1,37 @@
 """Pages for a browser on this machine, without certificates: authenticated by a link printed in the terminal.
 
-Requests from pages of other origins are refused.
+Requests from pages of other origins are refused. There is no cookie: browsers send cookies to the servers of all ports of
+a host, which are other users' as well.
 """
 
 import hmac
 import ipaddress
 import logging
+import re
 import secrets
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
 from typing import NamedTuple
-from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, Response
 
 from nodewright.cluster.serving.http_server import ListenAddress, serve_network
 from nodewright.cluster.serving.middleware import App, Message, Receive, RefusalLog, Scope, Send, run_bounded
 
-_INVALID_LINK = """This link is invalid or has been used: each link works once, in one browser.
+_INVALID_LINK = """This link is invalid or has been used: each link works once, in one tab of a browser.
 Use the latest link in the terminal.
 """
 
 
 class BrowserAuth:
-    """Passes requests of browsers that opened a link with a valid token, and have a session cookie from then on.
+    """Passes requests with a session, which the script of a page got for the token in its link.
 
-    A token is valid once. The host must be an address or one of ``names``, against DNS rebinding; requests from pages
-    of other origins are refused; only GET and HEAD are allowed.
+    The script keeps the session where scripts of other origins cannot read it, and sends it in a header. The page and its
+    static files are the same for everyone, and need none. A token is valid once. The host must be an address or one of
+    ``names``, against DNS rebinding; requests from pages of other origins are refused; only GET and HEAD are allowed.
     """
 
     def __init__(self, app: App, port: int, names: tuple[str, ...] = ("localhost",)) -> None:
@@ -39,15 +40,10 @@ class BrowserAuth:
         self.on_login: Callable[[], None] = lambda: None
         """Called when a token has been used, and a new one exists."""
 
-    @property
-    def _cookie(self) -> str:
-        """The name of the cookie. Cookies are shared between ports: each dashboard of a machine needs its own."""
-        return f"nodewright-{self.port}"
-
     def login_url(self, host: str) -> str:
-        """The next link to the dashboard."""
+        """The next link to the dashboard; browsers do not send what follows `#`."""
         url_host = f"[{host}]" if ":" in host else host
-        return f"http://{url_host}:{self.port}{DASHBOARD_ROOT}/?token={self._token}"
+        return f"http://{url_host}:{self.port}{DASHBOARD_ROOT}/#token={self._token}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on, or refuses it."""
@@ -60,39 +56,32 @@ class BrowserAuth:
         except Exception:
             logging.getLogger("nodewright.http").exception("a request failed")
         if not answer.has_started:
-            await _refusal("internal error\n", 500)(scope, receive, answer.send)
+            await _text("internal error\n", 500)(scope, receive, answer.send)
 
     def _login_response(self, scope: Scope) -> Response | None:
-        """The refusal of a request, or the redirection after a login; None: the request is passed on."""
+        """The refusal of a request, or the session after a login; None: the request is passed on."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._is_own_host(host):
-            return _refusal(f"{host!r} is not the name of this server\n", 421)
+            return _text(f"{host!r} is not the name of this server\n", 421)
         if headers.get("origin", f"http://{host}") != f"http://{host}":
-            return _refusal("requests from other origins are refused\n", 403)
+            return _text("requests from other origins are refused\n", 403)
         if scope["method"] not in ("GET", "HEAD"):
-            return _refusal("this server is read-only\n", 405)
-        token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-        if token and hmac.compare_digest(token.encode(), self._token.encode()):
+            return _text("this server is read-only\n", 405)
+        path, credential = scope["path"], headers.get("authorization", "").removeprefix("Bearer ").encode()
+        if _PUBLIC_PATH.fullmatch(path):
+            return None
+        if path == SESSION_PATH and hmac.compare_digest(credential, self._token.encode()):
             return self._log_in()
-        if self._has_cookie(headers.get("cookie", "")):
-            return _redirect() if token else None
-        return _refusal(_INVALID_LINK, 403)
+        if path != SESSION_PATH and hmac.compare_digest(credential, self._session.encode()):
+            return None
+        return _text(_INVALID_LINK, 403)
 
     def _log_in(self) -> Response:
-        """Replaces the token, sets the session cookie, and redirects to the page without the token."""
+        """Replaces the token; the answer is the session."""
         self._token = secrets.token_urlsafe(24)
-        response = _redirect()
-        response.set_cookie(self._cookie, self._session, httponly=True, samesite="strict", path="/")
         self.on_login()
-        return response
-
-    def _has_cookie(self, text: str) -> bool:
-        try:
-            cookie = SimpleCookie(text).get(self._cookie)
-        except CookieError:
-            return False
-        return cookie is not None and hmac.compare_digest(cookie.value.encode(), self._session.encode())
+        return _text(self._session, 200)
 
     def _is_own_host(self, host: str) -> bool:
         name, _, port = host.rpartition(":")
@@ -123,13 +112,7 @@ class _Answer:
         await self._send(message)
 
 
-def _redirect() -> Response:
-    return RedirectResponse(
-        f"{DASHBOARD_ROOT}/", 303, headers={**SECURITY_HEADERS, "Cache-Control": "no-store"}
-    )
-
-
-def _refusal(text: str, code: int) -> Response:
+def _text(text: str, code: int) -> Response:
     return PlainTextResponse(text, code, headers={**SECURITY_HEADERS, "Cache-Control": "no-store"})
 
 
@@ -193,6 +176,8 @@ async def serve_local_pages(
 
 
 DASHBOARD_ROOT = "/dashboard"
+SESSION_PATH = f"{DASHBOARD_ROOT}/session"
+_PUBLIC_PATH = re.compile(rf"{DASHBOARD_ROOT}(/(static/\w[\w.-]*)?)?", re.ASCII)
 
 
 SECURITY_HEADERS = {

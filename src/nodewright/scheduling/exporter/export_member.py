@@ -18,7 +18,7 @@ from nodewright.cluster.exports.export_places import EXPORT_URL
 from nodewright.cluster.objects.object_names import name_selector
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.output.terminal import print_log_line
-from nodewright.model.errors import HostError, InputError
+from nodewright.model.errors import HostError
 from nodewright.scheduling.exporter.export_options import ExportOptions
 from nodewright.scheduling.exporter.node_reader import PodList
 
@@ -105,7 +105,7 @@ class Publisher:
         """Writes; reports an error when it begins and when it ends."""
         try:
             await write()
-        except (ApiError, InputError) as error:
+        except Exception as error:  # noqa: BLE001 - an odd answer must not end the export
             if self._errors.get(name) != str(error):
                 print_log_line(f"the {name} is not published: {error}")
             self._errors[name] = str(error)

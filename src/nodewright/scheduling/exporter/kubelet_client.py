@@ -67,7 +67,7 @@ class KubeletClient:
             ("Accept", "application/json"),
             ("User-Agent", "nodewright-export"),
             ("Connection", "close"),
-            *self.endpoint.peer.headers().items(),
+            *self.endpoint.peer.headers(url).items(),
         ]
         request = WireRequest(target=self._connections.target_prefix + path, headers=headers)
         try:

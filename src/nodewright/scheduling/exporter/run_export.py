@@ -66,8 +66,6 @@ async def run_export(options: ExportOptions) -> int:
     clock, stop = HostClock(), stop_event()
     refusals = RefusalLog(print_log_line)
     access, tls = _access(options), _tls(options)
-    if warning := kubelet_warning(options):
-        print_log_line(warning)
     async with _exporter(options, clock) as (exporter, tasks), AsyncExitStack() as stack:
         feed = exporter.feed
         entries = [
@@ -151,16 +149,6 @@ async def _exporter(
             member.pods.on_change = exporter.notice_change
             tasks = member.tasks()
         yield exporter, tasks
-
-
-def kubelet_warning(options: ExportOptions) -> str:
-    """What is not safe about the kubelet's API; empty: nothing."""
-    if not options.kubelet_url or options.kubelet_certificate_authority is not None:
-        return ""
-    return (
-        "warning: without --kubelet-certificate-authority the kubelet is not verified: a server in its place"
-        " can read the token and make up pods"
-    )
 
 
 def _access(options: ExportOptions) -> Authorizer:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 from starlette.applications import Starlette
@@ -54,7 +55,7 @@ class ExtenderRoutes:
     """Decodes requests, and encodes the service's answers."""
 
     def __init__(self, service: ExtenderService, *, binds: bool) -> None:
-        """``binds``: callers are authenticated, and may bind pods."""
+        """``binds``: callers are authenticated, may bind pods, and learn which pods to preempt."""
         self._service, self._binds = service, binds
         self._counted_bytes = 0
         """Of the calls that are being read or answered."""
@@ -65,7 +66,7 @@ class ExtenderRoutes:
         verbs: dict[str, Callable[[bytes], bytes | Awaitable[bytes]]] = {
             "filter": service.filter_after_exports,
             "prioritize": service.prioritize,
-            "preempt": service.preempt,
+            "preempt": partial(service.preempt, names_pods=self._binds),
         }
         if self._binds:
             verbs["bind"] = service.bind

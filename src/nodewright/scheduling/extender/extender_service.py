@@ -161,8 +161,8 @@ class ExtenderService:
         self._record("prioritize", "answered", started_s)
         return priority_list(scores)
 
-    def preempt(self, body: bytes) -> bytes:
-        """The answer to preempt.
+    def preempt(self, body: bytes, *, names_pods: bool = True) -> bytes:
+        """The answer to preempt; without ``names_pods`` nodes where it would name pods beside the caller's are left out.
 
         Errors: InputError; NotReadyError.
         """
@@ -172,6 +172,8 @@ class ExtenderService:
             self._record("preempt", "not ready", started_s)
             raise NotReadyError(NOT_READY)
         victims = sufficient_victims(self.cluster, call.query, call.proposals, strict=self.options.strict)
+        if not names_pods:
+            victims = {name: chosen for name, chosen in victims.items() if chosen == call.proposals[name]}
         self._record("preempt", "answered", started_s)
         return preemption_result(victims)
 

@@ -18,6 +18,7 @@ from tests.support.agent_bench import async_test
 from nodewright.cluster.serving import http_server
 from nodewright.cluster.serving.browser_auth import (
     SECURITY_HEADERS,
+    SESSION_PATH,
     BrowserAuth,
     PageAddress,
     serve_local_pages,
@@ -51,18 +52,23 @@ def get(port: int, path: str = "/dashboard/", *lines: str) -> bytes:
     ).encode()
 
 
+async def session_header(browser_auth: BrowserAuth) -> str:
+    """The header of requests after a login."""
+    token = browser_auth.login_url(LOOPBACK).partition("#token=")[2]
+    request = get(browser_auth.port, SESSION_PATH, f"Authorization: Bearer {token}")
+    head, _, session = (await answer_to(browser_auth.port, request)).decode().partition("\r\n\r\n")
+    assert head.startswith("HTTP/1.1 200 ")
+    return f"Authorization: Bearer {session}"
+
+
 @async_test
 async def test_every_answer_has_the_security_headers() -> None:
     async with page_server() as browser_auth:
         port = browser_auth.port
-        link = browser_auth.login_url(LOOPBACK).partition(f":{port}")[2]
-        login = (await answer_to(port, get(port, link))).decode()
-        cookie = re.search(r"set-cookie: ([^;]*);", login)
-        assert cookie is not None
+        session = await session_header(browser_auth)
         answers = {
-            303: login,
-            404: (await answer_to(port, get(port, "/none", f"Cookie: {cookie[1]}"))).decode(),
-            403: (await answer_to(port, get(port))).decode(),
+            404: (await answer_to(port, get(port, "/none", session))).decode(),
+            403: (await answer_to(port, get(port, "/none"))).decode(),
             421: (await answer_to(port, get(port + 1))).decode(),
             400: (await answer_to(port, b"garbage\r\n\r\n")).decode(),
         }
@@ -79,11 +85,7 @@ async def test_a_fault_of_the_application_is_an_answer_with_the_headers() -> Non
 
     async with serve_local_pages(faulty, PageAddress()) as (browser_auth, _host):
         port = browser_auth.port
-        link = browser_auth.login_url(LOOPBACK).partition(f":{port}")[2]
-        login = (await answer_to(port, get(port, link))).decode()
-        cookie = re.search(r"set-cookie: ([^;]*);", login)
-        assert cookie is not None
-        answer = (await answer_to(port, get(port, "/", f"Cookie: {cookie[1]}"))).decode()
+        answer = (await answer_to(port, get(port, "/", await session_header(browser_auth)))).decode()
     assert answer.startswith("HTTP/1.1 500 ")
     assert "nosniff" in answer
     assert "a bug" not in answer
@@ -100,7 +102,7 @@ async def answer_in_a_crowd() -> bytes:
         crowd = [await asyncio.open_connection(LOOPBACK, browser_auth.port) for _ in range(50)]
         for _, writer in crowd:
             writer.write(b"GET / HTTP/1.1\r\n")
-        answer = await answer_to(browser_auth.port, get(browser_auth.port))
+        answer = await answer_to(browser_auth.port, get(browser_auth.port, "/none"))
         for _, writer in crowd:
             writer.close()
     return answer
@@ -122,12 +124,10 @@ async def answer_among_streams() -> bytes:
     stopped = asyncio.Event()
     async with serve_local_pages(stream, PageAddress(), stopped.set) as (browser_auth, _host):
         port = browser_auth.port
-        link = browser_auth.login_url(LOOPBACK).partition(f":{port}")[2]
-        cookie = re.search(r"set-cookie: ([^;]*);", (await answer_to(port, get(port, link))).decode())
-        assert cookie is not None
+        session = await session_header(browser_auth)
         streams = [await asyncio.open_connection(LOOPBACK, port) for _ in range(3)]
         for reader, writer in streams:
-            writer.write(get(port, "/", f"Cookie: {cookie[1]}"))
+            writer.write(get(port, "/", session))
             await reader.readuntil(b"\r\n\r\n")
         try:
             return await answer_to(port, get(port))

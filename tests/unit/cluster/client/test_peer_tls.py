@@ -15,14 +15,14 @@ def test_a_token_is_read_for_each_request(tmp_path: Path) -> None:
     access = PeerAccess(token_file=file)
     for token in ("first", "second"):
         file.write_text(f"{token}\n")
-        assert access.headers() == {"Authorization": f"Bearer {token}"}
+        assert access.headers("https://a") == {"Authorization": f"Bearer {token}"}
     file.write_bytes(b"\xff")
     with pytest.raises(HostError, match="read the token"):
-        access.headers()
+        access.headers("https://a")
     file.unlink()
     with pytest.raises(HostError, match="No such file"):
-        access.headers()
-    assert PeerAccess().headers() == {}
+        access.headers("https://a")
+    assert PeerAccess().headers("http://a") == {}
 
 
 def test_certificates_are_verified_only_with_an_authority(tmp_path: Path) -> None:

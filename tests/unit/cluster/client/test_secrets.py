@@ -162,15 +162,11 @@ def test_probes_take_no_header_to_another_port(server: FakeApiServer, other: Fak
     assert (response.status, len(other.requests)) == (302, 1)
 
 
-def test_api_servers_and_kubelets_are_not_followed(
-    server: FakeApiServer, other: FakeApiServer, tmp_path: Path
-) -> None:
+def test_api_servers_and_kubelets_are_not_followed(server: FakeApiServer, other: FakeApiServer) -> None:
     for path in (NODES, "/pods"):
         redirect(server, path, f"{other.url}{path}")
     assert "302" in str(error(access_to(server, credentials=UserCredentials(token=SECRET))))
-    token = tmp_path / "token"
-    token.write_text(SECRET)
-    kubelet = KubeletClient(KubeletEndpoint(url=server.url, peer=PeerAccess(token_file=token)))
+    kubelet = KubeletClient(KubeletEndpoint(url=server.url))
     with pytest.raises(HostError, match="status 302"):
         asyncio.run(kubelet.pods())
     assert not other.requests

@@ -2,19 +2,30 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias, cast
 
 import pytest
 from starlette.requests import ClientDisconnect
+from starlette.routing import Router
 from tests.support.agent_bench import async_test
+from tests.support.dashboards import DashboardAgent
+from tests.support.kubelet_api import HTTPSAgent
+from tests.support.real_api_server import free_port
 from tests.unit.scheduling.extender.test_extender_network import serving
 
+from nodewright.agent.serving import agent_server
+from nodewright.agent.serving.agent_server import serve_agent_api, serve_on_demand
+from nodewright.cluster.exports.export_feed import ExportFeed
+from nodewright.cluster.exports.export_routes import ExportRoutes, HealthRoutes
 from nodewright.cluster.serving import http_server, middleware
+from nodewright.cluster.serving.access import Authorizer, Grants
 from nodewright.cluster.serving.browser_auth import PageAddress, serve_local_pages
 from nodewright.cluster.serving.http_server import ListenAddress, serve_network, serve_unix_socket
 from nodewright.cluster.serving.key_pair import ensure_key_pair
@@ -28,7 +39,9 @@ from nodewright.cluster.serving.middleware import (
     Scope,
     Send,
 )
+from nodewright.cluster.serving.routes import bare_routes
 from nodewright.cluster.serving.tls import serving_tls
+from nodewright.cluster.tasks.timing import HostClock
 
 SOURCES = Path(__file__).parents[4] / "src" / "nodewright"
 LARGE = b"x" * (8 << 20)
@@ -136,29 +149,93 @@ async def extender(served: Served) -> AsyncIterator[None]:
         yield
 
 
-@pytest.mark.parametrize("attack", ["headers", "body", "chunks", "idle", "handshake"])
-@pytest.mark.parametrize("server", [dashboard, extender])
+@asynccontextmanager
+async def exporter(served: Served) -> AsyncIterator[None]:
+    """The exporter with its routes and its rights."""
+    served.is_tls = True
+    feed = ExportFeed(HostClock())
+    entries = [*ExportRoutes(feed).authorized_routes(), *HealthRoutes(feed).authorized_routes()]
+    app = AuthMiddleware(
+        Router(routes=bare_routes(entries)),
+        entries,
+        Authorizer(Grants()),
+        refusals=served.refusals,
+        requests=RequestMetrics(),
+    )
+    reloading = serving_tls(ensure_key_pair(served.folder / "tls", "localhost", ("127.0.0.1",)), None)
+    address = ListenAddress("127.0.0.1", 0)
+    async with serve_network(app, address, lambda: reloading.context(print), served.refusals) as served.place:
+        yield
+
+
+@asynccontextmanager
+async def kubelet_api(served: Served, port: int = 0) -> AsyncIterator[None]:
+    """The agent's HTTPS API."""
+    node = HTTPSAgent(served.folder)
+    node.reconfigure(read_only_port=free_port(), healthz_port=free_port())
+    async with node:
+        served.is_tls, served.place = port == 0, node.places[port]
+        yield
+
+
+@asynccontextmanager
+async def agent_socket(served: Served) -> AsyncIterator[None]:
+    """The agent's socket with its routes."""
+    served.place = str(served.folder / "s")
+    async with DashboardAgent() as stand, serve_agent_api(stand.agent, Path(served.place)):
+        yield
+
+
+@asynccontextmanager
+async def pod_resources(served: Served) -> AsyncIterator[None]:
+    """The sockets whose servers begin with the first connection."""
+
+    @asynccontextmanager
+    async def answering(path: Path) -> AsyncIterator[None]:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(os.fspath(path))
+        listener.listen(64)
+        async with serve_unix_socket(application, listener, served.refusals):
+            yield
+
+    served.place = str(served.folder / "s")
+    async with serve_on_demand(Path(served.place), "--option", lambda: answering):
+        yield
+
+
+WHOLE_SERVERS: dict[str, Callable[[Served], contextlib.AbstractAsyncContextManager[None]]] = {
+    "dashboard": dashboard,
+    "extender": extender,
+    "exporter": exporter,
+    "kubelet's API": kubelet_api,
+    "kubelet's read-only port": partial(kubelet_api, port=1),
+    "kubelet's healthz port": partial(kubelet_api, port=2),
+    "agent's socket": agent_socket,
+    "PodResources, device plugins": pod_resources,
+}
+
+
+@pytest.mark.parametrize("server", WHOLE_SERVERS)
 def test_slow_clients_of_whole_servers_give_way_to_a_request(
-    server: Callable[[Served], contextlib.AbstractAsyncContextManager[None]],
-    attack: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_server, "connection_limit", lambda: 3)
+    monkeypatch.setattr(agent_server, "MAX_CONNECTIONS", 3)
 
     @async_test
     async def run_scenario() -> None:
         served = Served(tmp_path)
-        async with server(served):
-            held = []
-            for _ in range(3):
-                _, writer = await served.connect(shakes_hands=attack != "handshake")
-                writer.write(ATTACKS[attack].replace("POST /", "POST /filter").encode())
-                held.append(writer)
-            await asyncio.sleep(0.3)
-            assert (await served.request()).startswith(b"HTTP/1.1 ")
-            for writer in held:
-                writer.transport.abort()
+        async with WHOLE_SERVERS[server](served):
+            for attack in ("headers", "body", "chunks", "idle", "handshake"):
+                held = []
+                for _ in range(3):
+                    _, writer = await served.connect(shakes_hands=attack != "handshake")
+                    writer.write(ATTACKS[attack].replace("POST /", "POST /filter").encode())
+                    held.append(writer)
+                await asyncio.sleep(0.05)
+                assert (await served.request()).startswith(b"HTTP/1.1 "), attack
+                for writer in held:
+                    writer.transport.abort()
 
     run_scenario()
 

@@ -45,3 +45,13 @@ def test_an_update_of_the_topology_keeps_the_metadata_of_others(others: dict[str
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1"}
     assert api.stored["zones"]
     assert api.stored["metadata"] == {**metadata, "ownerReferences": [owner]}
+
+
+@pytest.mark.parametrize("answer", [{}, {"metadata": 5}, {"metadata": None, "zones": []}])
+def test_an_odd_answer_ends_nothing(answer: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    feed = ExportFeed(FakeClock())
+    feed.publish(ExportReading(profile=find_profile("uma-4c")))
+    api, pods = cast("ClusterAPI", FakeTopologies(answer)), cast("ClusterPods", FakeNode())
+    publisher = Publisher(api, cast("ExportOptions", None), pods, feed, FakeClock())
+    asyncio.run(publisher._attempt("topology", publisher._write_topology))
+    assert "the topology is not published" in capsys.readouterr().err

@@ -121,3 +121,13 @@ def test_objects_of_wrong_types_stop_nothing(odd: Any) -> None:
             assert "unreadable_objects_total" in bench.service.metrics_text()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", [None, "", 5])
+def test_objects_without_a_name_stop_nothing(name: Any) -> None:
+    clock = FakeClock()
+    bench = ExtenderBench(BindingCluster(clock), clock)
+    for reflector in bench.feed.reflectors:
+        reflector._apply("ADDED", {"metadata": {"uid": "u", "name": name}, "spec": {"nodeName": "n1"}})
+        reflector._apply("ADDED", {"metadata": {"uid": "u"}})
+        assert (reflector.unreadable, reflector.objects) == (2, {})

@@ -13,7 +13,8 @@ from tests.support.binding_cluster import BindingCluster, ExtenderBench
 from tests.support.deciding_nodes import DecidingNodes, served_exports
 from tests.support.json_schema import violations
 from tests.support.memory_cluster import PODS
-from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile
+from tests.support.small_nodes import a_numa_pod
+from tests.unit.scheduling.verdicts.test_tracked_cluster import a_profile, with_pods
 
 from nodewright.cluster.client.tls import PeerAccess
 from nodewright.cluster.serving.http_server import ListenAddress
@@ -34,7 +35,7 @@ from nodewright.scheduling.extender.run_extender import (
     server_tls,
 )
 from nodewright.scheduling.verdicts.admit_answer import openapi_document
-from nodewright.scheduling.verdicts.pod_queries import PodQuery
+from nodewright.scheduling.verdicts.pod_queries import PodQuery, pod_query
 from nodewright.scheduling.verdicts.tracked_cluster import Basis
 
 
@@ -305,6 +306,30 @@ def test_exports_are_followed_and_lies_make_a_node_unknown(tmp_path: Path) -> No
             await until(lambda: bench.cluster.node("n1").basis is Basis.UNKNOWN)
             followers.follow("n1", "")
             followers.follow("n3", "")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_pods_are_named_to_authenticated_callers_only(is_known: bool, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(token_auth_file=token_file(tmp_path) if is_known else None) as caller:
+            caller.headers = {"authorization": "Bearer secret"}
+            pods = [a_numa_pod(f"p{at}", {"cpu": 4000, "memory": 16}, priority=at) for at in (1, 2)]
+            for pod in pods:
+                caller.bench.cluster.pod_bound("n1", pod_query(pod), now_s=0.0)
+            caller.bench.put_export("n1", with_pods(a_profile(), *pods), generation=2)
+            urgent = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "u", "uid": "u"}}
+            requests = {"requests": {"cpu": "4"}, "limits": {"cpu": "4"}}
+            spec = {"priority": 9, "containers": [{"name": "c", "resources": requests}]}
+            victims = {"n1": {"Pods": [{"UID": "none"}]}}
+            call = {"Pod": {**urgent, "spec": spec}, "NodeNameToMetaVictims": victims}
+            status, answer = await caller.post("/preempt", call)
+            assert status == 200
+            assert ("uid-p" in str(answer)) is is_known, answer
+            victims["n1"]["Pods"] = [{"UID": "uid-p1"}, {"UID": "uid-p2"}]
+            _, answer = await caller.post("/preempt", call)
+            assert list(answer["NodeNameToMetaVictims"]) == ["n1"]
 
     asyncio.run(scenario())
 

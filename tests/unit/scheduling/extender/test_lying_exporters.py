@@ -32,15 +32,17 @@ _LIMIT_S = 30.0
 
 
 class PausingClock(HostClock):
-    """A clock that stands still, so that no answer costs time, and whose first sleep never ends."""
+    """A clock whose first sleep never ends; without ``tick_s`` it stands still, so that no answer costs time."""
 
-    def __init__(self) -> None:
+    def __init__(self, tick_s: float = 0.0) -> None:
         super().__init__()
+        self._now_s, self._tick_s = 1000.0, tick_s
         self.pauses_s: list[float] = []
         self.is_pausing = asyncio.Event()
 
     def monotonic_s(self) -> float:
-        return 1000.0
+        self._now_s += self._tick_s
+        return self._now_s
 
     async def sleep(self, duration_s: float) -> None:
         self.pauses_s.append(duration_s)
@@ -61,10 +63,14 @@ class Exporter:
 
 
 async def followed(
-    answer: Callable[[int], Response], token_file: Path | None = None, *, breaks: bool = False
+    answer: Callable[[int], Response],
+    token_file: Path | None = None,
+    *,
+    breaks: bool = False,
+    tick_s: float = 0.0,
 ) -> tuple[Exporter, ExportFollowers, PausingClock, list[str]]:
     """What has happened when the followers of an exporter pause for the first time."""
-    exporter, clock, log = Exporter(answer), PausingClock(), list[str]()
+    exporter, clock, log = Exporter(answer), PausingClock(tick_s), list[str]()
     bench = ExtenderBench(BindingCluster(clock), clock)
     bench.feed.nodes.has_listed = bench.feed.pods.has_listed = True
     app = Starlette(routes=[Route("/{path:path}", exporter.handle)])
@@ -108,6 +114,12 @@ def test_a_watch_that_always_ends_at_once_is_not_repeated_at_once() -> None:
     assert len(exporter.paths) == 2
     assert min(clock.pauses_s) >= 0.8
     assert not followers.errors["transport"]
+
+
+def test_an_exporter_with_ever_new_exports_has_a_tenth_of_the_time() -> None:
+    exporter, _, clock, _ = asyncio.run(followed(an_export, tick_s=0.01))
+    assert len(exporter.paths) == 1
+    assert clock.pauses_s[0] >= 9 * 0.01
 
 
 def test_a_token_is_not_sent_in_plain_text(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import { drawEvents } from "./events.js";
 import { drawMachine } from "./machine.js";
 import { closePanel, openRanks, refreshPanel } from "./panel.js";
 import { drawPods } from "./pods.js";
+import { request } from "./session.js";
 
 const view = { about: {}, machine: null, holdings: null, resources: [], conditions: [], pods: [], events: [], charts: [] };
 window.nodewright = view;
@@ -93,21 +94,42 @@ function showConnection(state, text) {
   live.dataset.state = state;
 }
 
-function follow() {
-  const source = new EventSource("changes");
-  source.onmessage = (event) => {
-    lastUpdateMs = Date.now();
-    showConnection("on", "live");
-    const sections = JSON.parse(event.data);
-    take(sections);
-    if (sections.conditions === undefined && sections.about) drawConditions();
-  };
-  source.onerror = () => {
-    const since = lastUpdateMs ? `, last update ${new Date(lastUpdateMs).toLocaleTimeString()}` : "";
-    showConnection("off", `no connection${since}`);
-    // After a restart of the server the whole document is sent again.
-    if (source.readyState === EventSource.CLOSED) setTimeout(follow, 2000);
-  };
+async function follow() {
+  try {
+    const answer = await request("changes");
+    if (answer.status === 403) {
+      showConnection("off", "no session");
+      fill(byId("notices"), el("p", { class: "notice bad" }, await answer.text()));
+      return;
+    }
+    if (answer.ok) await readEvents(answer.body.pipeThrough(new TextDecoderStream()).getReader());
+  } catch {
+    // The connection broke: as at its end.
+  }
+  const since = lastUpdateMs ? `, last update ${new Date(lastUpdateMs).toLocaleTimeString()}` : "";
+  showConnection("off", `no connection${since}`);
+  // After a restart of the agent the whole document is sent again.
+  setTimeout(follow, 2000);
+}
+
+/** Takes the events of a stream until its end; EventSource cannot send the header of the session. */
+async function readEvents(reader) {
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const events = (rest + value).split("\n\n");
+    rest = events.pop();
+    for (const event of events) if (event.startsWith("data: ")) takeEvent(event.slice(6));
+  }
+}
+
+function takeEvent(text) {
+  lastUpdateMs = Date.now();
+  showConnection("on", "live");
+  const sections = JSON.parse(text);
+  take(sections);
+  if (sections.conditions === undefined && sections.about) drawConditions();
 }
 
 byId("close").addEventListener("click", closePanel);

@@ -1,5 +1,6 @@
 // The side panel: a pod with the reasons for its placement and the fixes, a shared CPU, or the eviction ranking.
 import { age, byId, bytes, count, el, fill, fullName, swatch } from "./dom.js";
+import { request } from "./session.js";
 
 const panel = byId("panel");
 const body = byId("panel-body");
@@ -40,7 +41,7 @@ const section = (title, ...inside) => el("section", {}, el("h3", {}, title), ...
 const pairs = (rows) => el("dl", { class: "pairs" }, rows.filter(([, value]) => value !== "" && value !== null && value !== undefined).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
 
 async function ask(route) {
-  const answer = await fetch(route, { headers: { Accept: "application/json" } });
+  const answer = await request(route);
   if (!answer.ok) {
     const status = await answer.json().catch(() => ({}));
     throw new Error(status.message ?? `the server returned ${answer.status}`);
