@@ -32,17 +32,19 @@ def decode(document: Any, kind: type[T]) -> T:
 
 
 _EXAMINATION = allocate_lock()
+_EXAMINED: set[Any] = set()
 
 
-@cache
 def examined(kind: type[T]) -> type[T]:
     """The kind, after msgspec has examined its fields, in one thread at a time.
 
     msgspec examines a kind at its first use. Another thread that uses it meanwhile finds it half examined and ends the
     process with SIGSEGV.
     """
-    with _EXAMINATION:
-        msgspec.json.Decoder(kind)
+    if kind not in _EXAMINED:
+        with _EXAMINATION:
+            msgspec.json.Decoder(kind)
+        _EXAMINED.add(kind)
     return kind
 
 
