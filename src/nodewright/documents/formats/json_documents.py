@@ -291,3 +291,22 @@ def _span(content: bytes, items: Sequence[msgspec.Raw]) -> tuple[int, int] | Non
             return None
         end += len(item)
     return start, end
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """The document after a merge patch: null removes, objects merge, every other value replaces.
+
+    Follows: Go, github.com/evanphx/json-patch, MergePatch (RFC 7386).
+
+    >>> merge_patch({"a": {"b": 1, "c": 2}, "d": [1]}, {"a": {"b": None}, "d": [2]})
+    {'a': {'c': 2}, 'd': [2]}
+    """
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge_patch(merged.get(name), value)
+    return merged

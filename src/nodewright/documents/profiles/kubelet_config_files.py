@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from nodewright.documents.formats.documents import InputFile, parse_documents, read_file
+from nodewright.documents.formats.json_documents import merge_patch
 from nodewright.documents.formats.kubelet_json import Decoded, decode_as_go
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.engine.core.config.complete_config import CompleteConfig, complete_config, defaulted
@@ -418,22 +419,3 @@ def _drop_in(path: "Path", warnings: list[str]) -> dict[str, Any]:
             ]
         )
     return document
-
-
-def merge_patch(target: Any, patch: Any) -> Any:
-    """The document after a merge patch: null removes, objects merge, every other value replaces.
-
-    Follows: Go, github.com/evanphx/json-patch, MergePatch (RFC 7386).
-
-    >>> merge_patch({"a": {"b": 1, "c": 2}, "d": [1]}, {"a": {"b": None}, "d": [2]})
-    {'a': {'c': 2}, 'd': [2]}
-    """
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            merged.pop(name, None)
-        else:
-            merged[name] = merge_patch(merged.get(name), value)
-    return merged

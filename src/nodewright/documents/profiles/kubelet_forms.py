@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.documents.formats.documents import InputFile, decode_text, parse_documents
-from nodewright.documents.profiles.kubelet_config_files import merge_patch
+from nodewright.documents.formats.json_documents import merge_patch
 from nodewright.documents.profiles.kubelet_flags import (
     FLAG_KINDS,
     FLAG_PATHS,

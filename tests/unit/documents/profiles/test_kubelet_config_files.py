@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 import yaml
 
+from nodewright.documents.formats.json_documents import merge_patch
 from nodewright.documents.profiles.kubelet_config_files import (
     ConfigHost,
     LoadedConfig,
     decode_kubelet_config,
     kubelet_config_from,
     load_kubelet_config,
-    merge_patch,
 )
 from nodewright.model.errors import InputError
 from nodewright.model.hardware import Core, MachineInfo, NUMANode
