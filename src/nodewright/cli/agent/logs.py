@@ -5,9 +5,9 @@ import sys
 import click
 
 from nodewright.cli import options
+from nodewright.cli.agent.agent_answers import decode_pods
 from nodewright.cli.agent.agent_connection import (
     POD_RESOURCE_NAMES,
-    decode_pods,
     pod_name,
     pod_route,
     with_agent,

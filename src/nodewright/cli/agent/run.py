@@ -7,8 +7,8 @@ import click
 
 from nodewright.agent.rules.pod_status import RESIZE_PENDING
 from nodewright.cli import options
+from nodewright.cli.agent.agent_answers import decode_pods
 from nodewright.cli.agent.agent_connection import (
-    decode_pods,
     list_route,
     pod_names,
     pod_route,
@@ -152,11 +152,11 @@ def delete_command(
 def _wait_until_removed(agent: AgentClient, namespace: str, name: str, uid: str) -> None:
     while True:
         try:
-            pod = agent.get(*pod_route(namespace, name))
+            (pod,) = decode_pods([agent.get(*pod_route(namespace, name))])
         except AgentStatusError as error:
             if error.reason == "NotFound":
                 return
             raise
-        if pod["metadata"]["uid"] != uid:
+        if pod.uid != uid:
             return
         time.sleep(_POLL_INTERVAL_S)

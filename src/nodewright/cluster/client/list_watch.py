@@ -74,9 +74,7 @@ def _with_type(item: msgspec.Raw, prefix: bytes) -> msgspec.Raw:
     return msgspec.Raw(prefix + text[1:])
 
 
-def read_items(
-    items: Iterable[msgspec.Raw], read: Callable[[msgspec.Raw], T], kind: str = ""
-) -> Iterator[T]:
+def read_items(items: Iterable[msgspec.Raw], read: Callable[[msgspec.Raw], T], kind: str = "") -> Iterator[T]:
     """The objects of a page that can be read; one line on stderr about the others, which concern nothing else."""
     errors = []
     for item in items:

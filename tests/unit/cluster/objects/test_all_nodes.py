@@ -161,8 +161,12 @@ def test_a_pod_that_is_malformed_is_named(part: str) -> None:
         ListedNodes(cluster).profile(cluster.nodes[0])
 
 
-@pytest.mark.parametrize("odd", [5, 1.5, "x", [], True, {"metadata": 5}, {"metadata": {"name": 1}}, {"spec": []}])
-def test_an_object_that_cannot_be_read_concerns_no_other(odd: Any, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "odd", [5, 1.5, "x", [], True, {"metadata": 5}, {"metadata": {"name": 1}}, {"spec": []}]
+)
+def test_an_object_that_cannot_be_read_concerns_no_other(
+    odd: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     whole, fake = read(reader()), reader()
     for objects in fake.objects.values():
         objects.insert(1, odd)
