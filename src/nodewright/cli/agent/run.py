@@ -112,7 +112,7 @@ _POLL_INTERVAL_S = 0.05
 @option(
     "--grace-period SECONDS",
     "Seconds from SIGTERM to SIGKILL. Default: the pod's terminationGracePeriodSeconds.",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 2**31 - 1),
 )
 @option("--now", "Same as --grace-period=1: SIGTERM, then SIGKILL after one second.", name="now")
 @option("--wait/--no-wait", "Wait until the pods have been removed.", default=True)
