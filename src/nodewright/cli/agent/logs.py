@@ -83,7 +83,7 @@ def _default_container(pod: Pod) -> str:
     init_containers = [container.name for container in pod.spec.init_containers]
     annotation = pod.metadata.annotations.get(_DEFAULT_CONTAINER, "")
     if not containers:
-        raise InputError([Fault(path="spec.containers", error="Required value")])
+        raise InputError([Fault(path="spec.containers", rule="", error="Required value")])
     name = annotation if annotation in (*containers, *init_containers) else containers[0]
     if len(containers) + len(init_containers) > 1:
         candidates = ", ".join((*containers, *(f"{init} (init)" for init in init_containers)))
