@@ -1,6 +1,7 @@
 """Every number that enters has a bound where it enters: options of commands, and integer fields of documents."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import click
 import pytest
@@ -41,7 +42,7 @@ OPTIONS = dict(number_options())
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_an_option_that_is_a_number_has_bounds(name: str) -> None:
-    kind = OPTIONS[name].type
+    kind: Any = OPTIONS[name].type
     assert isinstance(kind, click.IntRange | click.FloatRange), "use click.IntRange(min, max)"
     assert kind.min is not None
     assert kind.max is not None

@@ -38,7 +38,22 @@ COMMANDS = {
 }
 COUNT = 25
 """Values that are tried in each answer of each command."""
-ODD = (None, True, 5, -1, 1.5, 10**400, "", "x", "9" * 30, [], [5], {}, {"a": 5}, float("nan"))
+ODD: tuple[Any, ...] = (
+    None,
+    True,
+    5,
+    -1,
+    1.5,
+    10**400,
+    "",
+    "x",
+    "9" * 30,
+    [],
+    [5],
+    {},
+    {"a": 5},
+    float("nan"),
+)
 
 
 @contextmanager
