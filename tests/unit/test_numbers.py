@@ -42,7 +42,8 @@ OPTIONS = dict(number_options())
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_an_option_that_is_a_number_has_bounds(name: str) -> None:
-    kind: Any = OPTIONS[name].type
+    kind = OPTIONS[name].type
+    convert: Any = kind.convert
     assert isinstance(kind, click.IntRange | click.FloatRange), "use click.IntRange(min, max)"
     assert kind.min is not None
     assert kind.max is not None
@@ -50,7 +51,7 @@ def test_an_option_that_is_a_number_has_bounds(name: str) -> None:
     assert not kind.clamp
     for text in ("1e400", "nan", "inf", "-inf", "", "9" * 4000, "9" * 5000, str(2**64)):
         with pytest.raises(click.BadParameter):
-            kind.convert(text, None, None)
+            convert(text, None, None)
 
 
 def integer_fields() -> Iterator[tuple[str, str, str]]:
