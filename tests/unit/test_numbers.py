@@ -1,12 +1,17 @@
 """Every number that enters has a bound where it enters: options of commands, and integer fields of documents."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+import yaml
+from tests.unit.cli.test_bounded_work import PROFILE
+from tests.unit.cli.test_odd_agents import places, with_value
 
-from nodewright.cli.app import COMMANDS, load_command
+from nodewright.cli.app import COMMANDS, load_command, run
 from nodewright.documents.formats.decode import (
     INTEGER_BOUNDS,
     KUBERNETES,
@@ -15,6 +20,7 @@ from nodewright.documents.formats.decode import (
     table_lines,
     type_faults,
 )
+from nodewright.documents.output.terminal import ERROR, YES
 
 EXTREMES = (0, -1, 2**31, 2**63, 10**18, 10**400, int("9" * 4000), float("nan"), float("inf"), "", "9" * 30)
 MAX_OPTION = 2**63 - 1
@@ -72,3 +78,22 @@ def test_an_integer_field_takes_what_its_kind_holds() -> None:
             is_valid = type(value) is int and low <= value <= high
             missing = schema_type(name).required
             assert is_taken == is_valid or missing, (name, field, str(value)[:20])
+
+
+def test_no_number_of_a_profile_gives_a_traceback(tmp_path: Path) -> None:
+    document = yaml.safe_load(PROFILE.format(node=0, thread=0, cpus=0))
+    del document["spec"]["allocations"]
+    file, count = tmp_path / "n.json", 0
+    for path in places(document):
+        value = document
+        for key in path:
+            value = value[key]
+        if type(value) is not int:
+            continue
+        for extreme in EXTREMES:
+            count += 1
+            if extreme == "":
+                continue
+            file.write_text(json.dumps(with_value(document, path, extreme)))
+            assert run(["node", "show", "--node", str(file)]) in (YES, ERROR)
+    assert count > 80
