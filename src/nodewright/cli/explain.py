@@ -126,7 +126,7 @@ _MAX_EXPLAINED = 500
 @option(
     "--budget",
     "Maximum number of decisions in the search for changes that let a pod in. Of a pod with many containers, one counts as several.",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 2**31 - 1),
     default=BUDGET,
 )
 @options.output_file_option(

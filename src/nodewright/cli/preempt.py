@@ -38,7 +38,7 @@ from nodewright.predict.node_report.report_parts import node_of_report
 @option(
     "--budget",
     "With --optimal: maximum number of steps in the search for a proof.",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 2**31 - 1),
     default=BUDGET,
 )
 @options.output_option("json", "yaml", "wide", "name")

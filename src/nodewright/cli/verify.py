@@ -47,8 +47,14 @@ _INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True)
     type=click.Choice(tuple(RELEASE_TABLES)),
 )
 @option("--all-releases", "Verify every release in turn.")
-@option("--show N", "Show the first N mismatches.", type=click.IntRange(0), default=0, show_default=False)
-@option("--jobs N", "Use N processes.", type=click.IntRange(1), default=1, show_default=False)
+@option(
+    "--show N",
+    "Show the first N mismatches.",
+    type=click.IntRange(0, 2**31 - 1),
+    default=0,
+    show_default=False,
+)
+@option("--jobs N", "Use N processes.", type=click.IntRange(1, 1024), default=1, show_default=False)
 @output_option("json")
 def command(files: tuple[str, ...], *, answers: str | None, output: str | None, **choices: Any) -> int:
     """Verify nodewright against recorded decisions of Kubernetes (JSON lines, .gz or not, - for stdin).

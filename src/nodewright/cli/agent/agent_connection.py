@@ -2,7 +2,7 @@
 
 import socket as socket_module
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,9 @@ from nodewright.cluster.client.agent_client import (
     AgentClient,
     AgentStatusError,
 )
-from nodewright.documents.formats.decode import decode
 from nodewright.documents.output.command_line import option
 from nodewright.documents.output.terminal import ERROR, print_message
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.instant import Instant
 
 POD_RESOURCE_NAMES, NODE_RESOURCE_NAMES = ("pods", "pod", "po"), ("nodes", "node", "no")
@@ -96,11 +94,6 @@ def _without_kind(word: str) -> str:
     if kind not in POD_RESOURCE_NAMES:
         raise click.UsageError(f"{word!r} is not a pod")
     return name
-
-
-def decode_pods(items: Iterable[Any]) -> list[Pod]:
-    """The pods in an agent's response."""
-    return [decode(item, Pod) for item in items]
 
 
 def now() -> Instant:

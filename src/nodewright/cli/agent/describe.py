@@ -6,10 +6,20 @@ from typing import Any
 import click
 
 from nodewright.cli import options
+from nodewright.cli.agent.agent_answers import (
+    EventItems,
+    NodeItems,
+    NodeObject,
+    PodItems,
+    ProfileObject,
+    Why,
+    answer,
+    decode_answer,
+    decode_pods,
+)
 from nodewright.cli.agent.agent_connection import (
     NODE_RESOURCE_NAMES,
     POD_RESOURCE_NAMES,
-    decode_pods,
     list_route,
     now,
     pod_names,
@@ -18,7 +28,6 @@ from nodewright.cli.agent.agent_connection import (
 )
 from nodewright.cli.options import output_option
 from nodewright.cluster.client.agent_client import PROFILE_ROUTE, AgentClient
-from nodewright.documents.formats.decode import decode
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.kubectl_describe import describe_node_text, describe_pod_text
 from nodewright.documents.output.terminal import YES, print_text
@@ -44,7 +53,7 @@ def command(agent: AgentClient, *, words: tuple[str, ...], namespace: str, outpu
     if kind in NODE_RESOURCE_NAMES:
         names = ((name,) if name else ()) + words[1:] or _node_names(agent)
     elif words[0] in POD_RESOURCE_NAMES and len(words) == 1:
-        items = agent.get(*list_route(namespace, "pods"))["items"]
+        items = answer(agent, PodItems, *list_route(namespace, "pods"))["items"]
         names = tuple(item["metadata"]["name"] for item in items)
     else:
         names = pod_names(words)
@@ -66,33 +75,34 @@ Description = tuple[Mapping[str, Any], Callable[[], str]]
 
 def _pod_description(agent: AgentClient, namespace: str, name: str) -> Description:
     pod = agent.get(*pod_route(namespace, name))
-    why = agent.get("nodewright/v1/namespaces", namespace, "pods", name, "why")
+    decoded = decode_pods([pod])[0]
+    why = answer(agent, Why, "nodewright/v1/namespaces", namespace, "pods", name, "why")
     events = [
         event
-        for event in agent.get(*list_route(namespace, "events"), pod=name)["items"]
-        if event["involvedObject"]["uid"] == pod["metadata"]["uid"]
+        for event in answer(agent, EventItems, *list_route(namespace, "events"), pod=name)["items"]
+        if event["involvedObject"]["uid"] == decoded.uid
     ]
     facts = {key: value for key, value in why.items() if key != "text"}
     document = {"pod": pod, "why": facts, "events": events}
-    return document, lambda: describe_pod_text(decode_pods([pod])[0], events, why, now())
+    return document, lambda: describe_pod_text(decoded, events, why, now())
 
 
 def _node_names(agent: AgentClient) -> tuple[str, ...]:
-    return tuple(node["metadata"]["name"] for node in agent.get("api/v1/nodes")["items"])
+    return tuple(node["metadata"]["name"] for node in answer(agent, NodeItems, "api/v1/nodes")["items"])
 
 
 def _node_description(agent: AgentClient, _namespace: str, name: str) -> Description:
-    node = agent.get("api/v1/nodes", name)
-    pods = agent.get(*list_route(None, "pods"))["items"]
+    node = answer(agent, NodeObject, "api/v1/nodes", name)
+    pods = answer(agent, PodItems, *list_route(None, "pods"))["items"]
     events = [
         event
-        for event in agent.get(*list_route(None, "events"))["items"]
+        for event in answer(agent, EventItems, *list_route(None, "events"))["items"]
         if event["involvedObject"]["kind"] == "Node"
     ]
-    device_documents = agent.get(PROFILE_ROUTE)["spec"].get("devices") or {}
+    device_documents = answer(agent, ProfileObject, PROFILE_ROUTE)["spec"].get("devices") or {}
     document = {"node": node, "devices": device_documents, "events": events}
     devices = {
-        resource: [decode(device, Device) for device in listed]
+        resource: [decode_answer(device, Device) for device in listed]
         for resource, listed in device_documents.items()
     }
     return document, lambda: describe_node_text(node, decode_pods(pods), devices, events, now())

@@ -6,10 +6,20 @@ from typing import Any
 
 import click
 
+from nodewright.cli.agent.agent_answers import (
+    EventItems,
+    NodeItems,
+    NodeObject,
+    PodItems,
+    Usage,
+    WatchedPod,
+    answer,
+    checked_answer,
+    decode_pods,
+)
 from nodewright.cli.agent.agent_connection import (
     NODE_RESOURCE_NAMES,
     POD_RESOURCE_NAMES,
-    decode_pods,
     list_route,
     now,
     pod_route,
@@ -68,13 +78,13 @@ def get_command(
     if watch:
         raise click.UsageError("only pods can be watched")
     if kind in NODE_RESOURCE_NAMES:
-        items = agent.get("api/v1/nodes")["items"]
+        items = answer(agent, NodeItems, "api/v1/nodes")["items"]
         if names:
-            items = [agent.get("api/v1/nodes", node_name) for node_name in names]
+            items = [answer(agent, NodeObject, "api/v1/nodes", node_name) for node_name in names]
         _print_objects(items, output, "node", lambda wide: nodes_table(items, now(), wide=wide))
         return YES
     if kind in EVENTS:
-        items = agent.get(*list_route(scope, "events"))["items"]
+        items = answer(agent, EventItems, *list_route(scope, "events"))["items"]
         if not items and output is None:
             print_message("No events found.")
             return YES
@@ -99,7 +109,7 @@ def _pods(agent: AgentClient, scope: str | None, names: Sequence[str], output: s
         if not items:
             return code
     else:
-        items = agent.get(*list_route(scope, "pods"))["items"]
+        items = answer(agent, PodItems, *list_route(scope, "pods"))["items"]
     if not items and output in (None, "wide"):
         place = "" if scope is None else f" in {scope} namespace"
         print_message(f"No resources found{place}.")
@@ -118,11 +128,11 @@ def _pods(agent: AgentClient, scope: str | None, names: Sequence[str], output: s
 def _watch(agent: AgentClient, scope: str | None, names: Sequence[str], output: str | None) -> int:
     """Prints a line for each pod, then for each change of its columns."""
     table = _WatchTable(is_wide=output == "wide", has_namespace=scope is None)
-    pods = decode_pods(agent.get(*list_route(scope, "pods"))["items"])
+    pods = decode_pods(answer(agent, PodItems, *list_route(scope, "pods"))["items"])
     table.fit_columns([pod for pod in pods if not names or pod.metadata.name in names])
     for line in agent.stream_lines(*list_route(scope, "pods"), watch=True):
         try:
-            event = json.loads(line) if line.strip() else None
+            event = checked_answer(json.loads(line), WatchedPod) if line.strip() else None
         except JSON_ERRORS as error:
             raise HostError("watch the pods of", "the agent", f"no JSON: {error}") from None
         if event is None or (names and event["object"]["metadata"]["name"] not in names):
@@ -205,7 +215,7 @@ def top_command(
     """
     if what not in (*POD_RESOURCE_NAMES, "node", "nodes", "no"):
         raise click.UsageError(f"{what!r} is not one of pods, node")
-    usage = agent.get("nodewright/v1/usage")
+    usage = answer(agent, Usage, "nodewright/v1/usage")
     pods = [pod for pod in usage["pods"] if scope is None or pod["namespace"] == scope]
     if output is not None:
         document = {"pods": pods} if what in POD_RESOURCE_NAMES else {"node": usage["node"]}

@@ -5,9 +5,9 @@ import sys
 import click
 
 from nodewright.cli import options
+from nodewright.cli.agent.agent_answers import decode_pods
 from nodewright.cli.agent.agent_connection import (
     POD_RESOURCE_NAMES,
-    decode_pods,
     pod_name,
     pod_route,
     with_agent,
@@ -15,6 +15,7 @@ from nodewright.cli.agent.agent_connection import (
 from nodewright.cluster.client.agent_client import AgentClient
 from nodewright.documents.output.command_line import option
 from nodewright.documents.output.terminal import YES, print_message
+from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.duration import Duration, DurationError
 
@@ -37,7 +38,13 @@ def _seconds(context: click.Context, option: click.Parameter, text: str | None) 
 @option("-c, --container TEXT", "Container name. Default: the first container.")
 @option("-f, --follow", "Print new lines until the container ends.")
 @option("-p, --previous", "Logs of the container's previous instance.")
-@option("--tail LINES", "Print only the last lines; -1: all.", type=int, default=-1, show_default=False)
+@option(
+    "--tail LINES",
+    "Print only the last lines; -1: all.",
+    type=click.IntRange(-1, 2**31 - 1),
+    default=-1,
+    show_default=False,
+)
 @option("--timestamps", "Print the time of each line.")
 @option("--since DURATION", "Print only lines newer than this, e.g. 5m.", callback=_seconds)
 @with_agent
@@ -75,6 +82,8 @@ def _default_container(pod: Pod) -> str:
     containers = [container.name for container in pod.spec.containers]
     init_containers = [container.name for container in pod.spec.init_containers]
     annotation = pod.metadata.annotations.get(_DEFAULT_CONTAINER, "")
+    if not containers:
+        raise InputError([Fault(path="spec.containers", rule="", error="Required value")])
     name = annotation if annotation in (*containers, *init_containers) else containers[0]
     if len(containers) + len(init_containers) > 1:
         candidates = ", ".join((*containers, *(f"{init} (init)" for init in init_containers)))

@@ -7,8 +7,8 @@ import click
 
 from nodewright.agent.rules.pod_status import RESIZE_PENDING
 from nodewright.cli import options
+from nodewright.cli.agent.agent_answers import decode_pods
 from nodewright.cli.agent.agent_connection import (
-    decode_pods,
     list_route,
     pod_names,
     pod_route,
@@ -112,7 +112,7 @@ _POLL_INTERVAL_S = 0.05
 @option(
     "--grace-period SECONDS",
     "Seconds from SIGTERM to SIGKILL. Default: the pod's terminationGracePeriodSeconds.",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 2**31 - 1),
 )
 @option("--now", "Same as --grace-period=1: SIGTERM, then SIGKILL after one second.", name="now")
 @option("--wait/--no-wait", "Wait until the pods have been removed.", default=True)
@@ -152,11 +152,11 @@ def delete_command(
 def _wait_until_removed(agent: AgentClient, namespace: str, name: str, uid: str) -> None:
     while True:
         try:
-            pod = agent.get(*pod_route(namespace, name))
+            (pod,) = decode_pods([agent.get(*pod_route(namespace, name))])
         except AgentStatusError as error:
             if error.reason == "NotFound":
                 return
             raise
-        if pod["metadata"]["uid"] != uid:
+        if pod.uid != uid:
             return
         time.sleep(_POLL_INTERVAL_S)

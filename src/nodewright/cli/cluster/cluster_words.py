@@ -9,7 +9,7 @@ import msgspec
 from nodewright.cluster.client.access import AccessOptions
 from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.client.kubeconfig import context_names, load_access
-from nodewright.cluster.client.list_watch import metadata_of
+from nodewright.cluster.client.list_watch import metadata_of, read_items
 from nodewright.cluster.objects.object_names import ResourceKind, kinds_of
 from nodewright.model.errors import HostError, InputError
 
@@ -50,5 +50,5 @@ def cluster_words(query: ClusterWords) -> Sequence[str]:
 async def _names(client: ApiClient, path: str) -> list[str]:
     """The names of the first page: more are of no use at a prompt."""
     async for page in client.list_pages(path):
-        return [metadata_of(item).name for item in page.items]
+        return [meta.name for meta in read_items(page.items, metadata_of)]
     return []

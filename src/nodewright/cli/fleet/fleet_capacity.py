@@ -119,7 +119,7 @@ _PLACED = (PodOutcome.RUNNING, PodOutcome.ENDED)
 @partial(cluster_options, whole={"nodes": ("nodes",), "pods": ("pods",)}, is_cluster_wide=True)
 @fleet_node_query_options
 @option("--exact", "Compute a tighter lower bound with HiGHS (extra: exact).")
-@option("--most", "Maximum number of nodes of a kind.", type=int, default=1000)
+@option("--most", "Maximum number of nodes of a kind.", type=click.IntRange(1, 1_000_000), default=1000)
 @option(
     "--scores",
     "Scoring strategy of the scheduler.",

@@ -160,13 +160,13 @@ _max_unpacked_size_option = option(
 _max_replicas_option = option(
     "--max-replicas N",
     "Maximum number of pods that the controllers of all manifests create.",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 2**31 - 1),
     default=MAX_REPLICAS,
 )
 _max_machine_cpus_option = option(
     "--max-machine-cpus N",
     "Maximum number of CPUs of the different machines of the nodes.",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 2**31 - 1),
     default=MAX_MACHINE_CPUS,
 )
 _shapes_option = option(

@@ -139,11 +139,12 @@ def _raise_for_status(code: int, body: bytes) -> None:
     """Raises the error that a response describes."""
     try:
         status = json.loads(body)
-        causes = (status.get("details") or {}).get("causes", ())
-    except (AttributeError, *JSON_ERRORS):
+        causes = (status.get("details") or {}).get("causes") or ()
+        faults = [Fault(rule=str(cause["message"])) for cause in causes]
+    except (AttributeError, KeyError, TypeError, *JSON_ERRORS):
         raise AgentStatusError(code, str(code), body.decode(errors="replace")) from None
-    if code == _UNPROCESSABLE and causes:
-        raise InputError([Fault(rule=cause["message"]) for cause in causes])
+    if code == _UNPROCESSABLE and faults:
+        raise InputError(faults)
     raise AgentStatusError(code, status.get("reason", str(code)), status.get("message", ""))
 
 

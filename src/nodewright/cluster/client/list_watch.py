@@ -1,13 +1,15 @@
 """Lists and watches as the API server sends them: pages of objects, and events."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Literal
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from typing import Literal, TypeVar
 
 import msgspec
 
 from nodewright.cluster.client.cluster_api import ApiError, StatusObject
+from nodewright.documents.output.terminal import print_message
 from nodewright.model.errors import JSON_ERRORS
 
+T = TypeVar("T")
 _TYPED_START = b'{"metadata"'
 
 
@@ -55,7 +57,7 @@ def decode_page(body: bytes, *, is_restart: bool = False) -> tuple[ObjectPage, s
         msgspec.json.encode(answer.api_version),
     )
     page = ObjectPage(
-        items=tuple(_with_type(item, prefix) for item in answer.items or ()),
+        items=tuple(read_items(answer.items or (), lambda item: _with_type(item, prefix), kind)),
         resource_version=answer.metadata.resource_version,
         remaining=answer.metadata.remaining_item_count,
         is_restart=is_restart,
@@ -66,9 +68,25 @@ def decode_page(body: bytes, *, is_restart: bool = False) -> tuple[ObjectPage, s
 def _with_type(item: msgspec.Raw, prefix: bytes) -> msgspec.Raw:
     """The object with its kind, which the server omits in lists of built-in kinds."""
     text = bytes(item)
+    # Also a number or a list is valid JSON: the decoder refuses it.
     if not text.startswith(_TYPED_START) and _TYPE_DECODER.decode(text).kind:
         return msgspec.Raw(text)
     return msgspec.Raw(prefix + text[1:])
+
+
+def read_items(items: Iterable[msgspec.Raw], read: Callable[[msgspec.Raw], T], kind: str = "") -> Iterator[T]:
+    """The objects of a page that can be read; one line on stderr about the others, which concern nothing else."""
+    errors = []
+    for item in items:
+        try:
+            value = read(item)
+        except JSON_ERRORS as error:
+            errors.append(error)
+        else:
+            yield value
+    if errors:
+        name = f"objects ({kind})" if kind else "objects"
+        print_message(f"warning: {len(errors)} {name} of the API server cannot be read, skipped: {errors[0]}")
 
 
 async def collected_pages(pages: AsyncIterator[ObjectPage]) -> ObjectPage:

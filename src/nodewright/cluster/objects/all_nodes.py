@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.cluster.client.cluster_api import ApiError
+from nodewright.cluster.client.list_watch import read_items
 from nodewright.cluster.objects.node_sources import CONFIGZ, WITHOUT_CONFIGZ, proxy_path
 from nodewright.cluster.objects.object_names import NODES, PODS
 from nodewright.cluster.objects.reader import NOT_FOUND, ClusterReader
@@ -197,7 +198,7 @@ async def _nodes(reader: ClusterReader, show: ReadProgress) -> tuple[ListedNode,
     async for page in reader.list_pages(NODES.path("")):
         if page.is_restart:
             nodes.clear()
-        nodes += [_listed_node(item) for item in page.items]
+        nodes += read_items(page.items, _listed_node, "Node")
         show(_progress_text("nodes", len(nodes), page.remaining))
     return tuple(sorted(nodes, key=lambda node: node.name))
 
@@ -223,8 +224,8 @@ async def _pods(reader: ClusterReader, show: ReadProgress) -> dict[str, list[Lis
         if page.is_restart:
             pods.clear()
             count = 0
-        for item in page.items:
-            _place(_POD.decode(item), pods, texts)
+        for pod in read_items(page.items, _POD.decode, "Pod"):
+            _place(pod, pods, texts)
         count += len(page.items)
         show(_progress_text("pods", count, page.remaining))
     return pods
@@ -267,7 +268,7 @@ async def _topologies(reader: ClusterReader) -> dict[str, msgspec.Raw]:
     objects: dict[str, msgspec.Raw] = {}
     try:
         async for page in reader.list_pages(_TOPOLOGIES):
-            objects |= {_NODE.decode(item).metadata.name: item for item in page.items}
+            objects |= read_items(page.items, lambda item: (_NODE.decode(item).metadata.name, item))
     except ApiError as error:
         if error.status == NOT_FOUND or 400 <= error.status < 500:
             return {}

@@ -10,6 +10,15 @@ import msgspec
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+class FiniteRange(click.FloatRange):
+    """A number between bounds; click alone takes `nan`, which no comparison excludes."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number. Errors: click.BadParameter."""
+        number: float = super().convert(value, param, ctx)
+        return self.fail(f"{value!r} is not a number", param, ctx) if number != number else number  # noqa: PLR0124 - NaN
+
+
 def option(
     names: str, text: str, *, name: str | None = None, **attributes: Any
 ) -> Callable[[Command], Command]:

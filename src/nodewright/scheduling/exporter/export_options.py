@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from nodewright.cluster.client.tls import PeerAccess
-from nodewright.documents.output.command_line import as_struct, option
+from nodewright.documents.output.command_line import FiniteRange, as_struct, option
 from nodewright.documents.profiles.kubelet_root import (
     DEFAULT_ROOT_DIRECTORY,
     POD_RESOURCES_SOCKET,
@@ -147,7 +147,7 @@ _OPTIONS = (
     option(
         "--poll-period SECONDS",
         "How often to read what cannot be watched: the kubelet's pods.",
-        type=click.FloatRange(min=MIN_POLL_PERIOD_S),
+        type=FiniteRange(MIN_POLL_PERIOD_S, 86_400.0),
         default=POLL_PERIOD_S,
     ),
     option("--kubeconfig FILE", "Follow the node's pods and its Node object in this cluster."),

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from nodewright.cluster.exports.export_places import DEFAULT_EXPORT_PORT
-from nodewright.documents.output.command_line import as_struct, option
+from nodewright.documents.output.command_line import FiniteRange, as_struct, option
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 DEFAULT_PORT, DEFAULT_HEALTH_PORT = 9454, 9455
@@ -93,7 +93,7 @@ _OPTIONS = (
     option(
         "--export-max-age SECONDS",
         "An export that was not confirmed for so long is replaced by a prediction.",
-        type=click.FloatRange(min=1.0),
+        type=FiniteRange(1.0, 86_400.0),
         default=60.0,
     ),
     option("--strict", "Refuse nodes also on a guess: without a fresh export."),

@@ -213,10 +213,13 @@ def test_no_name_leads_out_of_the_directory_of_a_store(tmp_path: Path) -> None:
     store.close()
 
 
-def test_pages_are_collected_though_their_items_are_none(server: FakeApiServer) -> None:
-    server.canned[NODES].append(CannedAnswer(200, b'{"items":[5,"a",null,[1]]}'))
-    with pytest.raises(ApiError):
-        call(access_to(server), lambda client: collected_pages(client.list_pages(NODES)))
+def test_items_that_are_no_objects_are_skipped(
+    server: FakeApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.canned[NODES].append(CannedAnswer(200, b'{"items":[5,"a",{"metadata":{}},null,[1]]}'))
+    page = call(access_to(server), lambda client: collected_pages(client.list_pages(NODES)))
+    assert len(page.items) == 1
+    assert "4 objects of the API server cannot be read, skipped" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("proxy", ["http://[a]:1", "http://[", "http://a:99999", "http://", "ftp://a", "a"])

@@ -159,3 +159,17 @@ def test_a_pod_that_is_malformed_is_named(part: str) -> None:
     cluster = read(fake)
     with pytest.raises(InputError, match="pod/app-0-0 of namespace team-0"):
         ListedNodes(cluster).profile(cluster.nodes[0])
+
+
+@pytest.mark.parametrize(
+    "odd", [5, 1.5, "x", [], True, {"metadata": 5}, {"metadata": {"name": 1}}, {"spec": []}]
+)
+def test_an_object_that_cannot_be_read_concerns_no_other(
+    odd: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, fake = read(reader()), reader()
+    for objects in fake.objects.values():
+        objects.insert(1, odd)
+    cluster = read(fake)
+    assert (cluster.nodes, cluster.pods) == (whole.nodes, whole.pods)
+    assert "cannot be read, skipped: " in capsys.readouterr().err

@@ -1,0 +1,99 @@
+"""Every number that enters has a bound where it enters: options of commands, and integer fields of documents."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+from tests.unit.cli.test_bounded_work import PROFILE
+from tests.unit.cli.test_odd_agents import places, with_value
+
+from nodewright.cli.app import COMMANDS, load_command, run
+from nodewright.documents.formats.decode import (
+    INTEGER_BOUNDS,
+    KUBERNETES,
+    NODEWRIGHT,
+    schema_type,
+    table_lines,
+    type_faults,
+)
+from nodewright.documents.output.terminal import ERROR, YES
+
+EXTREMES = (0, -1, 2**31, 2**63, 10**18, 10**400, int("9" * 4000), float("nan"), float("inf"), "", "9" * 30)
+MAX_OPTION = 2**63 - 1
+
+
+def number_options() -> Iterator[tuple[str, click.Parameter]]:
+    """Every option and argument of a command that is a number."""
+
+    def of(command: click.Command, name: str) -> Iterator[tuple[str, click.Parameter]]:
+        for parameter in command.params:
+            if isinstance(parameter.type, click.types.IntParamType | click.types.FloatParamType):
+                yield f"{name} {parameter.opts[0]}", parameter
+        if isinstance(command, click.Group):
+            for child in command.list_commands(click.Context(command)):
+                member = command.get_command(click.Context(command), child)
+                assert member is not None
+                yield from of(member, f"{name} {child}")
+
+    for name in COMMANDS:
+        yield from of(load_command(name), name)
+
+
+OPTIONS = dict(number_options())
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_that_is_a_number_has_bounds(name: str) -> None:
+    kind = OPTIONS[name].type
+    convert: Any = kind.convert
+    assert isinstance(kind, click.IntRange | click.FloatRange), "use click.IntRange(min, max)"
+    assert kind.min is not None
+    assert kind.max is not None
+    assert -MAX_OPTION - 1 <= kind.min <= kind.max <= MAX_OPTION
+    assert not kind.clamp
+    for text in ("1e400", "nan", "inf", "-inf", "", "9" * 4000, "9" * 5000, str(2**64)):
+        with pytest.raises(click.BadParameter):
+            convert(text, None, None)
+
+
+def integer_fields() -> Iterator[tuple[str, str, str]]:
+    """Every integer of the schema tables: type, field, kind."""
+    for name in {**table_lines(KUBERNETES), **table_lines(NODEWRIGHT)}:
+        for field, schema in (schema_type(name).fields or {}).items():
+            if schema.kind in INTEGER_BOUNDS and str not in schema.accepts:
+                yield name, field, schema.kind
+
+
+def test_an_integer_field_takes_what_its_kind_holds() -> None:
+    fields = list(integer_fields())
+    assert len(fields) > 100
+    for name, field, kind in fields:
+        low, high = INTEGER_BOUNDS[kind]
+        for value in EXTREMES:
+            is_taken = not type_faults({field: value}, name)
+            is_valid = type(value) is int and low <= value <= high
+            missing = schema_type(name).required
+            assert is_taken == is_valid or missing, (name, field, str(value)[:20])
+
+
+def test_no_number_of_a_profile_gives_a_traceback(tmp_path: Path) -> None:
+    document = yaml.safe_load(PROFILE.format(node=0, thread=0, cpus=0))
+    del document["spec"]["allocations"]
+    file, count = tmp_path / "n.json", 0
+    for path in places(document):
+        value = document
+        for key in path:
+            value = value[key]
+        if type(value) is not int:
+            continue
+        for extreme in EXTREMES:
+            count += 1
+            if extreme == "":
+                continue
+            file.write_text(json.dumps(with_value(document, path, extreme)))
+            assert run(["node", "show", "--node", str(file)]) in (YES, ERROR)
+    assert count > 80
