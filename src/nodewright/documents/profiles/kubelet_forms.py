@@ -145,19 +145,22 @@ def unknown_form(value: Any) -> str:
 
 
 def _nearest_form(value: Any) -> str:
-    """The known form whose kind and fields are most like those of the document."""
+    """The known form that is most like the document: by API group and kind if it has a kind, else by its fields."""
     from difflib import SequenceMatcher  # noqa: PLC0415 - start-up time
 
-    def likeness(form: KubeletForm) -> float:
-        return SequenceMatcher(None, _signature(value), f"{form.kinds} {form.fields} {form.flags}").ratio()
-
-    return max(FORMS, key=likeness).name
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if kind is None:
+        text = _signature(value)
+        known = {form.name: f"{form.fields} {form.flags}" for form in FORMS if not form.group}
+    else:
+        text = f"{str(value.get('apiVersion', '')).partition('/')[0]} {kind}"
+        known = {form.name: f"{form.group} {' '.join(form.kinds)}" for form in FORMS if form.group}
+        known[f"{KIND} of {GROUP_VERSION}"] = f"{GROUP_VERSION.partition('/')[0]} {KIND}"
+    return max(known, key=lambda name: SequenceMatcher(None, text, known[name]).ratio())
 
 
 def _signature(value: Any) -> str:
-    if not isinstance(value, dict):
-        return ""
-    return f"{value.get('kind', '')} {' '.join(map(str, value))} {_signature(value.get('spec'))}"
+    return f"{' '.join(map(str, value))} {_signature(value.get('spec'))}" if isinstance(value, dict) else ""
 
 
 def _form_of(value: Any, source: str) -> KubeletForm | None:
