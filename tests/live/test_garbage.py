@@ -197,11 +197,11 @@ def all_doors(client: AgentClient, root: Path, ports: tuple[int, int], link: str
             assert answer.read() == b"ok"
 
     def check_dashboard() -> None:
-        # Its link opens once; whoever comes without it is told so.
+        # Whoever comes without its link gets no session.
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(f"http://{here[0]}:{here[1]}/dashboard/", timeout=PATIENCE_S)
+            urllib.request.urlopen(f"http://{here[0]}:{here[1]}/dashboard/session", timeout=PATIENCE_S)
         with refused.value:
-            assert refused.value.code in (401, 403)
+            assert refused.value.code == 403
 
     def listed() -> None:
         (pod,) = PodResourcesClient(root / "pod-resources" / "kubelet.sock").pods()

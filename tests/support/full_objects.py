@@ -102,6 +102,7 @@ _VALUES: Mapping[str, Any] = {
     "ProjectedVolumeSource.sources": [{"configMap": {"name": "a"}}, {"secret": {"name": "a"}}, {"downwardAPI": {"items": []}}, {"serviceAccountToken": {"path": "t", "expirationSeconds": 3600}}],
     "NFSVolumeSource.path": "/data", "ISCSIVolumeSource.initiatorName": "iqn.2026-05.com.example:b", "FlockerVolumeSource.datasetUUID": None,
     "AzureDiskVolumeSource.diskURI": "/subscriptions/a/resourcegroups/b/providers/microsoft.compute/disks/c",
+    "ObjectMeta.finalizers": ["example.com/a"],
     "PersistentVolumeClaimTemplate.metadata": {"labels": {"app": "web"}}, "EphemeralContainer.volumeMounts": [],
     "PodSpec.resources": {"requests": {"cpu": "4", "memory": "4Gi"}, "limits": {"cpu": "8", "memory": "8Gi"}},
     "PodFailurePolicyOnExitCodesRequirement.containerName": "main", "PodFailurePolicyOnPodConditionsPattern.status": "True",

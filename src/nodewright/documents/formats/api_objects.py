@@ -4,7 +4,7 @@ Maps kinds to resources: their plural, and whether they are namespaced.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -230,7 +230,7 @@ class OtherObjects:
         if is_custom and not check.faults and valid_value.get("spec"):
             self._define(valid_value["spec"])
         violations = api_kind.violations
-        return [*check.faults, *(violations(item) if violations else _violations(item, group, kind))]
+        return [*check.faults, *(violations(item) if violations else _violations(item, valid_value, group))]
 
     def add_loaded(self, value: dict[str, Any], location: ObjectLocation, item: APIObject | int) -> None:
         """Adds an object that `manifests` has loaded: the object itself, or its index among the workloads."""
@@ -242,8 +242,9 @@ class OtherObjects:
         self.custom_resources[group, names["kind"]] = RESTMapping(resource, spec["scope"] != "Cluster")
 
 
-def _violations(item: APIObject, group: str, kind: str) -> Iterator[Violation]:
+def _violations(item: APIObject, value: Mapping[str, Any], group: str) -> Iterator[Violation]:
     """The violations in the metadata of an object, and in that of the claims which it is a template of."""
+    kind = value["kind"]
     name_errors = _NAME_ERRORS.get((group, kind)) or _NAME_ERRORS.get((group, "")) or dns1123_subdomain_errors
     yield from metadata_violations(
         item.metadata,
@@ -252,9 +253,7 @@ def _violations(item: APIObject, group: str, kind: str) -> Iterator[Violation]:
         names_finalizers_freely=group not in _WITH_KNOWN_FINALIZERS,
     )
     if isinstance(item, ResourceClaimTemplate):
-        written = msgspec.to_builtins(item.spec.metadata)
-        fields = {name: value for name, value in written.items() if value}
-        yield from template_metadata_violations(fields, "spec.metadata")
+        yield from template_metadata_violations(value["spec"].get("metadata") or {}, "spec.metadata")
 
 
 def with_namespace(item: APIObject, namespace: str) -> APIObject:
