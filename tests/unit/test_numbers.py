@@ -60,6 +60,51 @@ def test_an_option_that_is_a_number_has_bounds(name: str) -> None:
             convert(text, None, None)
 
 
+EXTREME_TEXTS = (
+    "0",
+    "-1",
+    "",
+    "9" * 5000,
+    "1e400",
+    "1E999999999",
+    "NaN",
+    "Infinity",
+    f"{2**63}",
+    f"{10**18}h",
+    f"{10**18}",
+)
+
+
+@pytest.mark.parametrize("text", EXTREME_TEXTS, ids=lambda text: text[:12] or "empty")
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["admit", "--node", "vm-4", "-f", "FILE", "--max-document-size"],
+        ["admit", "-f", "FILE", "--shape", "1x1x1x1", "--memory"],
+        ["admit", "--node", "vm-4", "-f", "FILE", "--request-timeout"],
+        ["admit", "-f", "FILE", "--shape"],
+        ["fleet", "run", "--nodes", "NODES", "--pods", "FILE", "--max-unpacked-size"],
+        ["fleet", "run", "--nodes", "NODES", "--pods", "FILE", "--shapes"],
+        ["fleet", "run", "--nodes", "NODES", "--pods", "FILE", "--until"],
+    ],
+    ids=lambda words: words[-1],
+)
+def test_an_amount_of_an_option_is_taken_or_refused(
+    option: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {"FILE": tmp_path / "pod.json", "NODES": tmp_path / "nodes.csv"}
+    files["FILE"].write_text(POD % 1)
+    files["NODES"].write_text("name,cpu,memory\na,1,1Gi\n")
+    code = run([*(str(files.get(word, word)) for word in option), text])
+    assert code in (YES, NO, ERROR, USAGE)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_duration_of_many_parts_is_read_in_linear_time() -> None:
+    # With a copy of the rest for each part it takes minutes, beyond the time of a test.
+    assert Duration.parse("0s" * 1_000_000) == Duration()
+
+
 def integer_fields() -> Iterator[tuple[str, str, str]]:
     """Every integer of the schema tables: type, field, kind."""
     for name in {**table_lines(KUBERNETES), **table_lines(NODEWRIGHT)}:
