@@ -1,4 +1,4 @@
-"""How the cost of every command grows with its input: `python -m tools growth [COMMAND...]`.
+"""How the cost of every command grows with its input: `python -m tools growth [COMMAND|DIMENSION...]`.
 
 Each command runs in this process on files of four sizes for each dimension: containers of a pod, pods, namespaces, rules
 (LimitRanges and quotas of a namespace, priority classes, budgets, thresholds), devices and CPUs of a node. A cost is the
@@ -24,8 +24,8 @@ from tools.fleet_cost import FOLDER, LIMIT, SEED, exponent
 from tools.source import commit
 
 FIGURES = FOLDER / "command-growth.json"
-ROUNDS, SIZES = 3, (1, 2, 4, 8)
-LEAST_S = 0.02
+ROUNDS, SIZES = 2, (1, 2, 4, 8)
+LEAST_S, NOISE_S = 0.05, 0.005
 """A cost that grows by less over all sizes has no exponent."""
 GIB = 1 << 30
 Objects = list[dict[str, Any]]
@@ -360,9 +360,10 @@ def measured(line: str, files: Files, least: int, sizes: Sequence[int] = SIZES) 
     """The curve of a command line: CPU seconds by size, and the exponent of what the size costs."""
     base = cpu_s(line, files(1))
     points = [(size * least, cpu_s(line, files(size * least))) for size in sizes]
-    costs = [(float(size), max(cost_s - base, 1e-4)) for size, cost_s in points]
+    costs = [(float(size), max(cost_s - base, NOISE_S)) for size, cost_s in points]
     grown = costs[-1][1] - costs[0][1]
     return {
+        "commit": commit(),
         "exponent": round(exponent(costs), 2) if grown > LEAST_S else None,
         "smallestSeconds": round(base, 4),
         "cpuSeconds": [[size, round(cost_s, 4)] for size, cost_s in points],
@@ -370,7 +371,7 @@ def measured(line: str, files: Files, least: int, sizes: Sequence[int] = SIZES) 
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure the commands of these names, or all; 1 where an exponent is above the limit."""
+    """Measure the curves of these commands or dimensions, or all, into the figures; 1 where an exponent is above the limit."""
     for name in COMMANDS:
         load_command(name)
     gc.collect()
@@ -383,17 +384,17 @@ def main(arguments: Sequence[str]) -> int:
             figures.setdefault(command, {})[dimension] = curve
             mark = " <-- above the limit" if (curve["exponent"] or 0) > LIMIT else ""
             print(f"{command} by {dimension}: {curve['exponent']} {curve['cpuSeconds']}{mark}", flush=True)
+    known = json.loads(FIGURES.read_text("utf-8"))["curves"] if FIGURES.exists() else {}
+    for command, by_dimension in figures.items():
+        known.setdefault(command, {}).update(by_dimension)
     above = {
         f"{command} by {dimension}": curve["exponent"]
-        for command, curves_ in figures.items()
-        for dimension, curve in curves_.items()
+        for command, by_dimension in known.items()
+        for dimension, curve in by_dimension.items()
         if (curve["exponent"] or 0) > LIMIT
     }
-    if not arguments:
-        document = {
-            "limit": LIMIT, "above": above, "curves": figures, "seed": SEED, "commit": commit(),
-            "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        }  # fmt: skip
-        FIGURES.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+    date = f"{datetime.now(UTC):%Y-%m-%d}"
+    document = {"limit": LIMIT, "above": above, "seed": SEED, "date": date, "curves": known}
+    FIGURES.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
     print(f"above {LIMIT}: {above or 'none'}")
     return int(bool(above))
