@@ -314,9 +314,8 @@ def _written(files: Mapping[str, Any], folder: Path) -> dict[str, str]:
     for name, value in files.items():
         (folder / name).mkdir()
         path = folder / name / ("in.csv" if isinstance(value, str) and "," in value[:20] else "in.json")
-        if isinstance(value, list):
-            value = {"apiVersion": "v1", "kind": "List", "items": value}  # noqa: PLW2901
-        path.write_text(value if isinstance(value, str) else json.dumps(value), "utf-8")
+        document = {"apiVersion": "v1", "kind": "List", "items": value} if isinstance(value, list) else value
+        path.write_text(document if isinstance(document, str) else json.dumps(document), "utf-8")
         paths |= {name: str(path), f"{name}/": str(path.parent)}
     return paths
 

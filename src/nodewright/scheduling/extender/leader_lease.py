@@ -17,7 +17,7 @@ _Int32 = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
 class _LeaseSpec(msgspec.Struct):
-    """What is read of a Lease, whoever wrote it."""
+    """What is read of a Lease."""
 
     holder: str | None = msgspec.field(name="holderIdentity", default=None)
     duration_s: _Int32 | None = msgspec.field(name="leaseDurationSeconds", default=None)
