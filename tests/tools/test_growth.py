@@ -1,4 +1,5 @@
-from tools.growth import LIMIT, curves, measured
+from tools.fleet_cost import LIMIT
+from tools.growth import curves, measured
 
 
 def test_every_curve_has_a_command_and_files() -> None:
