@@ -62,6 +62,9 @@ TOOLS = {
     "bench-growth": Tool(
         "fleet_cost:measure_growth", "measure how the cost of decisions grows with their input"
     ),
+    "growth": Tool(
+        "growth:main", "measure how the cost of every command grows with its input [COMMAND|DIMENSION...]"
+    ),
     "bench-scheduling": Tool("scheduling_bench:main", "compare kube-scheduler with and without the extender"),
     "extender-load": Tool("extender_load:main", "load the extender: 5,000 nodes, 100 pods a second"),
     "idle": Tool("agent_idle:main", "measure an agent while nothing happens", as_root=True),

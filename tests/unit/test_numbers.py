@@ -8,7 +8,8 @@ from typing import Any
 import click
 import pytest
 import yaml
-from tests.unit.cli.test_bounded_work import PROFILE
+from tests.support.limited import run_limited
+from tests.unit.cli.test_bounded_work import POD, PROFILE
 from tests.unit.cli.test_odd_agents import places, with_value
 
 from nodewright.cli.app import COMMANDS, load_command, run
@@ -20,7 +21,7 @@ from nodewright.documents.formats.decode import (
     table_lines,
     type_faults,
 )
-from nodewright.documents.output.terminal import ERROR, YES
+from nodewright.documents.output.terminal import ERROR, NO, USAGE, YES
 
 EXTREMES = (0, -1, 2**31, 2**63, 10**18, 10**400, int("9" * 4000), float("nan"), float("inf"), "", "9" * 30)
 MAX_OPTION = 2**63 - 1
@@ -58,6 +59,56 @@ def test_an_option_that_is_a_number_has_bounds(name: str) -> None:
     for text in ("1e400", "nan", "inf", "-inf", "", "9" * 4000, "9" * 5000, str(2**64)):
         with pytest.raises(click.BadParameter):
             convert(text, None, None)
+
+
+EXTREME_TEXTS = (
+    "0",
+    "-1",
+    "",
+    "9" * 5000,
+    "1e400",
+    "1E999999999",
+    "NaN",
+    "Infinity",
+    f"{2**63}",
+    f"{10**18}h",
+    f"{10**18}",
+)
+
+
+@pytest.mark.parametrize("text", EXTREME_TEXTS, ids=lambda text: text[:12] or "empty")
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["admit", "--node", "vm-4", "-f", "FILE", "--max-document-size"],
+        ["admit", "-f", "FILE", "--shape", "1x1x1x1", "--memory"],
+        ["admit", "--node", "vm-4", "-f", "FILE", "--request-timeout"],
+        ["admit", "-f", "FILE", "--shape"],
+        ["fleet", "run", "--nodes", "NODES", "--pods", "FILE", "--max-unpacked-size"],
+        ["fleet", "run", "--nodes", "NODES", "--pods", "FILE", "--shapes"],
+        ["fleet", "run", "--nodes", "NODES", "--pods", "FILE", "--until"],
+    ],
+    ids=lambda words: words[-1],
+)
+def test_an_amount_of_an_option_is_taken_or_refused(
+    option: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {"FILE": tmp_path / "pod.json", "NODES": tmp_path / "nodes.csv"}
+    files["FILE"].write_text(POD % 1)
+    files["NODES"].write_text("name,cpu,memory\na,1,1Gi\n")
+    code = run([*(str(files.get(word, word)) for word in option), text])
+    assert code in (YES, NO, ERROR, USAGE)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_duration_of_many_parts_is_read_in_linear_time(tmp_path: Path) -> None:
+    # A copy of the rest for each part takes more CPU time than a limited run has.
+    ended = run_limited(
+        ["logs", "web", "--socket", str(tmp_path / "none"), "--since", "0s" * 400_000], tmp_path / "out"
+    )
+    assert ended.is_bounded, ended
+    assert "no agent listens there" in ended.output
 
 
 def integer_fields() -> Iterator[tuple[str, str, str]]:

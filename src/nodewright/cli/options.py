@@ -103,9 +103,12 @@ def size_in_bytes(context: click.Context, option: click.Parameter, text: str | N
     if text is None:
         return None
     try:
-        return Quantity.parse(text).value()
+        size = Quantity.parse(text).value()
     except QuantityError as error:
         raise click.BadParameter(str(error), context, option) from None
+    if size < 0:
+        raise click.BadParameter("must not be negative", context, option)
+    return size
 
 
 def split_names(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:

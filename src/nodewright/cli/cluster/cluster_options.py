@@ -233,6 +233,9 @@ def _is_node_word(word: str) -> bool:
     return word.startswith(_NODE_PREFIXES) and not word.endswith("/") and not is_file_word(word)
 
 
+_MAX_TIMEOUT_S = 2**31 - 1
+
+
 def _seconds(context: click.Context, option: click.Parameter, text: str) -> float:
     """The seconds of a duration; 0 stands for as long as it takes.
 
@@ -244,8 +247,8 @@ def _seconds(context: click.Context, option: click.Parameter, text: str) -> floa
         seconds = float(text) if text.isdecimal() else Duration.parse(text).nanoseconds / 10**9
     except DurationError as error:
         raise click.BadParameter(str(error), context, option) from None
-    if seconds < 0:
-        raise click.BadParameter("must not be negative", context, option)
+    if not 0 <= seconds <= _MAX_TIMEOUT_S:
+        raise click.BadParameter(f"must be 0s to {_MAX_TIMEOUT_S}s", context, option)
     return seconds or float("inf")
 
 

@@ -312,7 +312,7 @@ def _opened_url(url: str) -> BinaryIO:
 
 
 def _content(file: BinaryIO, source: str, max_bytes: int) -> bytes:
-    limit = _MAX_CHARACTER_BYTES * max_bytes + len(codecs.BOM_UTF32_LE)
+    limit = min(_MAX_CHARACTER_BYTES * max_bytes + len(codecs.BOM_UTF32_LE), MAX_JSON_BYTES)
     content = file.read(limit + 1)
     if len(content) <= limit:
         return content

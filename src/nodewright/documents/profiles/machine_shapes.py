@@ -84,7 +84,7 @@ def parse_shape_rules(texts: Sequence[str]) -> tuple[ShapeRule, ...]:
     for text in (part.strip() for option in texts for part in option.split(",")):
         rule = _rule(text)
         rules.append(rule)
-        if rule.shape and (fault := _unknown_shape_fault(rule.shape, text)) is not None:
+        if (rule.shape or not rule.label) and (fault := _unknown_shape_fault(rule.shape, text)) is not None:
             faults.append(fault)
         elif rule.cpus is not None and shape_machine(rule.shape).num_cores != rule.cpus:
             cpu_count = shape_machine(rule.shape).num_cores

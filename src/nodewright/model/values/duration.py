@@ -117,9 +117,9 @@ def _parse(text: str) -> int:
         return 0
     if not rest:
         raise DurationError(invalid)
-    total = 0
-    while rest:
-        match = _PART.match(rest)
+    total = at = 0
+    while at < len(rest):
+        match = _PART.match(rest, at)
         assert match is not None, "the pattern matches anything, even nothing"
         whole, _, fraction, unit = match.groups()
         if not whole and not fraction:
@@ -134,7 +134,7 @@ def _parse(text: str) -> int:
         total += int(whole) * _UNITS_NS[unit] + _fraction_ns(fraction or "", _UNITS_NS[unit])
         if total > INT64_MAX + 1:
             raise DurationError(invalid)
-        rest = rest[match.end() :]
+        at = match.end()
     if not INT64_MIN <= sign * total <= INT64_MAX:
         raise DurationError(invalid)
     return sign * total

@@ -3,7 +3,7 @@
 Text and pages are imported when one is shown: the agent explains without them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import structs
 from msgspec.structs import replace
@@ -41,7 +41,7 @@ from nodewright.engine.node.what_if.counterfactuals import (
     SmallestChange,
     counterfactuals,
 )
-from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, PODS
 from nodewright.model.reasons.api_server import APIServerRefusal
 from nodewright.model.reasons.cpu import (
@@ -173,7 +173,7 @@ def explanation(state: NodeState, pod: Pod, *, budget: int = BUDGET) -> Explanat
         step=result,
         policy=managers.policy,
         scope=managers.topology.scope,
-        rounds=tuple(_round_view(state, pod, reason, names) for reason in trace.rounds) if trace else (),
+        rounds=tuple(_round_views(state, pod, trace.rounds, names)) if trace else (),
         choices=tuple(_choices(trace)) if trace else (),
         refusals=tuple(
             with_pod_names(reason, names) for reason in result.because[: len(result.because) - len(granted)]
@@ -190,32 +190,40 @@ def explanation(state: NodeState, pod: Pod, *, budget: int = BUDGET) -> Explanat
     )
 
 
-def _round_view(state: NodeState, pod: Pod, hint_round: HintRound, names: PodNames) -> RoundView:
-    merged = hint_round.merged
-    if merged is None:
-        return RoundView(container=hint_round.container)
-    return RoundView(
-        container=hint_round.container,
-        resources=tuple(_resource_views(state, pod, hint_round, merged, names)),
-        hint=merged.hint,
-        admits=hint_round.admits,
-        judged_by=merged.judged_by,
-        obstacles=obstacles(merged),
-        combinations=combination_count(merged),
-        proved=merged.proved,
-    )
+def _round_views(
+    state: NodeState, pod: Pod, rounds: Iterable[HintRound], names: PodNames
+) -> Iterator[RoundView]:
+    containers = {
+        container.name: container for container in (*pod.spec.init_containers, *pod.spec.containers)
+    }
+    for hint_round in rounds:
+        merged, container = hint_round.merged, containers.get(hint_round.container)
+        if merged is None:
+            yield RoundView(container=hint_round.container)
+            continue
+        yield RoundView(
+            container=hint_round.container,
+            resources=tuple(_resource_views(state, pod, container, hint_round, merged, names)),
+            hint=merged.hint,
+            admits=hint_round.admits,
+            judged_by=merged.judged_by,
+            obstacles=obstacles(merged),
+            combinations=combination_count(merged),
+            proved=merged.proved,
+        )
 
 
 def _resource_views(
-    state: NodeState, pod: Pod, hint_round: HintRound, merged: HintsMerged, names: PodNames
+    state: NodeState,
+    pod: Pod,
+    container: Container | None,
+    hint_round: HintRound,
+    merged: HintsMerged,
+    names: PodNames,
 ) -> Iterator[ResourceView]:
-    requested, sizes = _requested_amounts(state, pod, hint_round), _preferred_sizes(merged)
+    requested, sizes = _requested_amounts(state, pod, container, hint_round), _preferred_sizes(merged)
     for hint in resource_hints(merged):
-        cause = (
-            no_hint_reason(state.config, pod, hint_round.container, hint)
-            if hint.says == "no opinion"
-            else None
-        )
+        cause = no_hint_reason(state.config, pod, container, hint) if hint.says == "no opinion" else None
         # A memory manager without a fitting set gives no hint; its free memory is shown nevertheless.
         resource = hint.resource or (MEMORY if cause == "nothing fits" else "")
         yield ResourceView(
@@ -227,10 +235,10 @@ def _resource_views(
         )
 
 
-def _requested_amounts(state: NodeState, pod: Pod, hint_round: HintRound) -> Mapping[str, int]:
-    """The amounts that the managers allocate, by resource."""
-    containers = (*pod.spec.init_containers, *pod.spec.containers)
-    container = next((candidate for candidate in containers if candidate.name == hint_round.container), None)
+def _requested_amounts(
+    state: NodeState, pod: Pod, container: Container | None, hint_round: HintRound
+) -> Mapping[str, int]:
+    """The amounts that the managers allocate, by resource, for the container or the whole pod."""
     limits = container.resources.limits if container else pod_limits(pod, _WITHOUT_OVERHEAD)
     requested = {
         name: amount.value()

@@ -1,7 +1,9 @@
 """Leader election by a Lease: of several extenders one answers, so that reservations are in one place."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path
 from nodewright.cluster.tasks.timing import Clock
@@ -9,6 +11,17 @@ from nodewright.model.values.instant import Instant, micro_time
 
 LEASE_S, RENEW_S, RETRY_S = 15, 10.0, 2.0
 _NS_PER_US = 1_000
+
+
+_Int32 = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+
+
+class _LeaseSpec(msgspec.Struct):
+    """What is read of a Lease."""
+
+    holder: str | None = msgspec.field(name="holderIdentity", default=None)
+    duration_s: _Int32 | None = msgspec.field(name="leaseDurationSeconds", default=None)
+    transitions: _Int32 | None = msgspec.field(name="leaseTransitions", default=None)
 
 
 class LeaderLease:
@@ -41,7 +54,7 @@ class LeaderLease:
             try:
                 if await self._acquire():
                     self._renewed_s = started_s
-            except ApiError as error:
+            except (ApiError, msgspec.ValidationError) as error:
                 self.log(f"the lease {self._name} is not renewed: {error}")
             if self.is_leader != self._was_leader:
                 self._was_leader = self.is_leader
@@ -62,12 +75,13 @@ class LeaderLease:
                 raise
             await self._api.create(self._collection, self._document({}))
             return True
-        spec, version = lease.get("spec") or {}, str(lease["metadata"].get("resourceVersion"))
-        holder, now_s = str(spec.get("holderIdentity") or ""), self._clock.monotonic_s()
+        held = msgspec.convert(lease.get("spec") or {}, _LeaseSpec)
+        version = str(lease["metadata"].get("resourceVersion"))
+        holder, now_s = held.holder, self._clock.monotonic_s()
         if holder and holder != self._identity:
             if self._seen[0] != version:
                 self._seen = (version, now_s)
-            if now_s - self._seen[1] < float(spec.get("leaseDurationSeconds") or LEASE_S):
+            if now_s - self._seen[1] < (held.duration_s or LEASE_S):
                 return False
         try:
             await self._api.update(path, self._document(lease))
@@ -80,8 +94,9 @@ class LeaderLease:
     def _document(self, lease: Mapping[str, Any]) -> dict[str, Any]:
         now = micro_time(Instant(self._clock.now_ns() // _NS_PER_US * _NS_PER_US))
         spec = dict(lease.get("spec") or {})
-        if spec.get("holderIdentity") != self._identity:
-            transitions = int(spec.get("leaseTransitions") or 0) + bool(spec.get("holderIdentity"))
+        held = msgspec.convert(spec, _LeaseSpec)
+        if held.holder != self._identity:
+            transitions = (held.transitions or 0) + bool(held.holder)
             spec |= {"acquireTime": now, "leaseTransitions": transitions}
         spec |= {"holderIdentity": self._identity, "leaseDurationSeconds": LEASE_S, "renewTime": now}
         metadata = lease.get("metadata") or {"name": self._name}

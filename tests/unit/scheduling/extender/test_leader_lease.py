@@ -1,7 +1,9 @@
 """Leader election: one leader at a time, also when clocks and connections fail."""
 
 import asyncio
+from typing import Any
 
+import pytest
 from tests.support.binding_cluster import BindingCluster
 from tests.support.fake_clock import FakeClock
 
@@ -47,5 +49,32 @@ def test_a_leader_that_does_not_reach_the_server_stops_leading_before_another_be
         assert changes == [True, False, True]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "spec", [{"leaseDurationSeconds": 10**400}, {"leaseTransitions": -1}, {"holderIdentity": 5}, [1], 5]
+)
+def test_a_lease_that_cannot_be_read_is_reported_and_tried_again(spec: Any) -> None:
+    async def scenario() -> None:
+        clock = FakeClock()
+        api = BindingCluster(clock)
+        other, lease = (LeaderLease(api, PATH, name, clock) for name in ("a", "b"))
+        first = asyncio.ensure_future(other.run())
+        await clock.advance(3)
+        first.cancel()
+        written, logged = api.objects[PATH]["spec"], list[str]()
+        lease.log = logged.append
+        api.objects[PATH]["spec"] = spec
+        task = asyncio.ensure_future(lease.run())
+        await clock.advance(5)
+        assert logged
+        assert "is not renewed" in logged[0]
+        api.objects[PATH]["spec"] = written
+        await clock.advance(2 * LEASE_S)
+        assert lease.is_leader
+        task.cancel()
+        await asyncio.gather(first, task, return_exceptions=True)
 
     asyncio.run(scenario())

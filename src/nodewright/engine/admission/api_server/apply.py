@@ -353,10 +353,13 @@ def namespaces_with_quotas(
 ) -> dict[str, NamespacePolicy]:
     """The namespaces with quotas or limit ranges; used amounts are calculated, or those in the quotas' status."""
     unguarded = _unguarded_namespace(manifests, options)
+    members: dict[str, list[Manifest]] = {}
+    for manifest in manifests:
+        members.setdefault(manifest.namespace, []).append(manifest)
     names = dict.fromkeys(
         manifest.namespace for manifest in manifests if isinstance(manifest.object, _GUARDS)
     )
-    return {name: _namespace_policy(replace(unguarded, name=name), manifests, options) for name in names}
+    return {name: _namespace_policy(replace(unguarded, name=name), members[name], options) for name in names}
 
 
 def _unguarded_namespace(manifests: Sequence[Manifest], options: ExpansionOptions) -> NamespacePolicy:
@@ -380,9 +383,8 @@ def _unguarded_namespace(manifests: Sequence[Manifest], options: ExpansionOption
 
 
 def _namespace_policy(
-    unguarded: NamespacePolicy, manifests: Sequence[Manifest], options: ExpansionOptions
+    unguarded: NamespacePolicy, here: Sequence[Manifest], options: ExpansionOptions
 ) -> NamespacePolicy:
-    here = [manifest for manifest in manifests if manifest.namespace == unguarded.name]
     guards = [manifest for manifest in here if isinstance(manifest.object, _GUARDS)]
     quotas = [guard.object for guard in guards if isinstance(guard.object, ResourceQuota)]
     ranges = tuple(guard.object for guard in guards if isinstance(guard.object, LimitRange))

@@ -36,10 +36,6 @@ class Holdings(msgspec.Struct, frozen=True):
         """The container's hint."""
         return self.hints.get(pod, {}).get(container, NO_HINT)
 
-    def with_hint(self, pod: str, container: str, hint: Hint) -> "Holdings":
-        """The holdings with a hint for the container."""
-        return replace(self, hints={**self.hints, pod: {**self.hints.get(pod, {}), container: hint}})
-
     def without_hints(self, pods: Iterable[str]) -> "Holdings":
         """The holdings without the hints of the containers of these pods."""
         hinted = [pod for pod in pods if pod in self.hints]

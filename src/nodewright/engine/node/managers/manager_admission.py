@@ -139,7 +139,7 @@ class _Alignment:
     def __init__(self, managers: ResourceManagers, pod: Pod, held: Holdings) -> None:
         self.managers = managers
         self.pod, self.uid = pod, pod.metadata.uid
-        self.held = held
+        self.held, self.hints = held, dict(held.hints.get(self.uid, {}))
         self.because: list[Reason] = []
         self.offers: list[Offer] = []
         """The managers' offers for a container without a demand."""
@@ -159,7 +159,7 @@ class _Alignment:
             hint = self._merge(container)
             if isinstance(hint, Refused):
                 return hint.because
-            self.held = self.held.with_hint(self.uid, container.name, hint.value)
+            self._hold_hint(container.name, hint.value)
             refused = self._allocate(container, hint.value)
             if refused:
                 return refused
@@ -173,18 +173,24 @@ class _Alignment:
         if not self.pod_level:
             return self.allocate_each(hint.value)
         for container in self.containers:
-            self.held = self.held.with_hint(self.uid, container.name, hint.value)
+            self._hold_hint(container.name, hint.value)
         return self._allocate(None, hint.value)
 
     def allocate_each(self, hint: Hint | None) -> tuple[Reason, ...]:
         """Allocates for each container, all by the same hint if there is one."""
         for container in self.containers:
             if hint is not None:
-                self.held = self.held.with_hint(self.uid, container.name, hint)
+                self._hold_hint(container.name, hint)
             refused = self._allocate(container, hint or NO_HINT)
             if refused:
                 return refused
         return ()
+
+    def _hold_hint(self, container: str, hint: Hint) -> None:
+        """Adds a hint to those of the pod: one mapping, because copies for each container are quadratic."""
+        self.hints[container] = hint
+        if self.held.hints.get(self.uid) is not self.hints:
+            self.held = replace(self.held, hints={**self.held.hints, self.uid: self.hints})
 
     def _merge(self, container: Container | None) -> Verdict[Hint]:
         offers = self.offers.copy()

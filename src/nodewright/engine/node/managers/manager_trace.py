@@ -191,18 +191,16 @@ not a whole number; `inexact`: the amount is not an integer; `nothing fits`: mem
 `nothing asked`: no request; `nowhere`: the devices have no NUMA affinity."""
 
 
-def no_hint_reason(config: NodeConfig, pod: Pod, container: str, hints: ResourceHints) -> NoHintReason:
-    """Why the manager gave no hint for the container, or for the whole pod if ``container`` is empty."""
-    containers = (*pod.spec.init_containers, *pod.spec.containers)
-    container_spec = next((candidate for candidate in containers if candidate.name == container), None)
+def no_hint_reason(
+    config: NodeConfig, pod: Pod, container: Container | None, hints: ResourceHints
+) -> NoHintReason:
+    """Why the manager gave no hint for the container, or for the whole pod without one."""
     if hints.provider == "cpu":
         cpu_policy = config.managers.static_cpu_policy
         return "policy" if cpu_policy is None else _cpu_reason(cpu_policy.cpu_requests(pod))
     if hints.provider == "memory":
         memory_policy = config.managers.static_memory_policy
-        return (
-            "policy" if memory_policy is None else _memory_reason(memory_policy.demand(pod), container_spec)
-        )
+        return "policy" if memory_policy is None else _memory_reason(memory_policy.demand(pod), container)
     return "nowhere" if hints.resource else "nothing asked"
 
 
