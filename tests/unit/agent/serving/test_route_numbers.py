@@ -38,7 +38,7 @@ NUMBERS: Mapping[str, str] = {
 """Parameters and headers that are numbers, and the bound of each where it is read."""
 TEXTS = {
     "watch", "follow", "previous", "timestamps", "container", "command", "exclude", "only_cpu_and_memory", "pod", "cmd", "stream",
-    "upgrade", "connection", "host", "origin", "cookie", "if-none-match", "sec-websocket-protocol", "token",
+    "upgrade", "connection", "host", "origin", "authorization", "if-none-match", "sec-websocket-protocol", "token",
 }  # fmt: skip
 """Those that are not."""
 
