@@ -40,3 +40,24 @@ def test_what_is_not_judged_is_named(
     path.write_text(f"{POD}---\n{CUSTOM}---\n{CUSTOM.replace('name: c', 'name: d')}")
     assert run([command, "-f", str(path), *(["--fail-on", "error"] if command == "lint" else [])]) == YES
     assert "not judged: 2 CephCluster" in capsys.readouterr().err
+
+
+NESTED = """
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: train}
+spec:
+  replicatedJobs:
+  - {name: w, template: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: x}]}}}}}
+"""
+
+
+def test_a_custom_resource_whose_pod_template_is_judged_is_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "nested.yaml"
+    path.write_text(f"{NESTED}---\n{CUSTOM}")
+    run(["lint", "-f", str(path)])
+    captured = capsys.readouterr()
+    assert "in JobSet default/train" in captured.out
+    assert "not judged: 1 CephCluster\n" in captured.err

@@ -11,6 +11,15 @@ from nodewright.documents.files import process_tuning
 from nodewright.documents.files.process_tuning import ShortCollections
 
 
+@pytest.fixture(autouse=True)
+def no_other_callbacks() -> Iterator[None]:
+    """Commands and agents that ran before in this process may have installed theirs."""
+    before = gc.callbacks[:]
+    gc.callbacks.clear()
+    yield
+    gc.callbacks[:] = before
+
+
 @pytest.fixture
 def collections() -> Iterator[tuple[ShortCollections, FakeClock]]:
     clock = FakeClock()
