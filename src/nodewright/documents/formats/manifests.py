@@ -106,8 +106,8 @@ _RUNTIME_CLASS = ("node.k8s.io/v1", "RuntimeClass")
 _SERVED = {kind: version for version, kind in (*POD_TEMPLATES, POD_KIND, _PRIORITY_CLASS, _RUNTIME_CLASS)}
 _FORMER_GROUP = "extensions"
 _NAMESPACE = ("v1", "Namespace")
-_WITHOUT_TEMPLATES = ("apiextensions.k8s.io", "rbac.authorization.k8s.io")
-"""Groups of large or frequent objects that hold no pod templates."""
+_WITHOUT_TEMPLATES = ("apiextensions.k8s.io", "rbac.authorization.k8s.io", "nodewright.dev")
+"""Groups of objects that hold no pod templates: large or frequent ones, and those of this project."""
 _API_GROUPS = (".k8s.io", "nodewright.dev")
 _OWN_GROUPS = ("apps", "autoscaling", "batch", "policy", _FORMER_GROUP)
 _POLICIES = (("v1", "LimitRange"), ("v1", "ResourceQuota"))

@@ -232,7 +232,9 @@ class _LintInputBuilder:
             kind = entry.manifest.kind
             if kind in FORM_KINDS:
                 by_source.setdefault(entry.location.source, []).append(entry)
-            elif "kubelet" in f"{kind} {list(entry.value.get('spec') or ())}".lower():
+            elif (
+                kind != PROFILE_KIND and "kubelet" in f"{kind} {list(entry.value.get('spec') or ())}".lower()
+            ):
                 self.notes.append(f"{entry.location.source}: {kind}: {unknown_form(entry.value)}")
         for source, group in by_source.items():
             try:
