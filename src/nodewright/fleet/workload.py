@@ -5,8 +5,27 @@ from typing import Any
 
 import msgspec
 
+from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod, Taint
+
+MAX_SECONDS = 10**10
+"""The longest time in a table, 317 years; later times would not fit into a timestamp."""
+
+
+def seconds_in(text: str, path: str, source: str) -> float:
+    """The seconds of a cell.
+
+    Errors: InputError for what is no number from 0 to MAX_SECONDS.
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if 0 <= seconds <= MAX_SECONDS:
+        return seconds
+    rule = f"must be seconds, 0 or more, at most {MAX_SECONDS:,}"
+    raise InputError([Fault(source=source, path=path, value=text, rule=rule)])
 
 
 class FleetNode(msgspec.Struct, frozen=True, kw_only=True):

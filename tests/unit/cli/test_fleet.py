@@ -10,6 +10,7 @@ import pytest
 
 from nodewright.cli.app import run
 from nodewright.cli.fleet import fleet as fleet_command
+from nodewright.documents.output.terminal import ERROR
 from nodewright.fleet import sweep_runs
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
 from nodewright.fleet.simulation.fleet_simulation import Progress
@@ -375,3 +376,23 @@ def test_pods_may_be_left_where_they_are(capsys: pytest.CaptureFixture[str]) -> 
     code, out, _ = run_fleet(capsys, *NODES, *PODS, "--no-preemption")
     assert code == 3
     assert out.startswith("9 nodes, 33 pods")
+
+
+@pytest.mark.parametrize("time", ["1e300", "1e11", "-1", "nan", "inf", "9" * 400, "1" + "0" * 4000, ""])
+@pytest.mark.parametrize("table", ["pods", "usage"])
+def test_times_of_tables_are_bounded(
+    table: str, time: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "table.csv"
+    if table == "pods":
+        path.write_text(f"name,cpu,memory,arrives,runs\na,1,1Gi,0,{time}\n")
+        options = ["--pods", str(path)]
+    else:
+        path.write_text(f"name,namespace,at,memory\njob-1,default,{time},1Gi\n")
+        options = ["--pods", "examples/fleet/pods.csv", "--usage", str(path)]
+    code = run(["fleet", "run", "--nodes", "examples/fleet/nodes.csv", *options])
+    if table == "pods" and not time:
+        assert code != ERROR  # It runs for ever.
+        return
+    assert code == ERROR
+    assert "must be seconds, 0 or more, at most 10,000,000,000" in capsys.readouterr().err

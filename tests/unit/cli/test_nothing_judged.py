@@ -63,6 +63,8 @@ def test_a_custom_resource_whose_pod_template_is_judged_is_judged(
     assert "not judged: 1 CephCluster\n" in captured.err
 
 
-def test_a_node_profile_is_judged_without_a_word_about_other_forms(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_node_profile_is_judged_without_a_word_about_other_forms(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     run(["lint", "-f", "examples/nodes/worker.yaml"])
     assert capsys.readouterr().err == ""

@@ -6,17 +6,6 @@ from typing import Any
 
 import click
 
-from nodewright.cli.agent.agent_answers import (
-    EventItems,
-    NodeItems,
-    NodeObject,
-    PodItems,
-    Usage,
-    WatchedPod,
-    answer,
-    checked_answer,
-    decode_pods,
-)
 from nodewright.cli.agent.agent_connection import (
     NODE_RESOURCE_NAMES,
     POD_RESOURCE_NAMES,
@@ -27,6 +16,17 @@ from nodewright.cli.agent.agent_connection import (
     with_agent,
 )
 from nodewright.cli.options import output_option
+from nodewright.cluster.client.agent_answers import (
+    EventItems,
+    NodeItems,
+    NodeObject,
+    PodItems,
+    Usage,
+    WatchedPod,
+    answer,
+    checked_answer,
+    decode_pods,
+)
 from nodewright.cluster.client.agent_client import AgentClient, AgentStatusError
 from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml

@@ -5,13 +5,13 @@ import sys
 import click
 
 from nodewright.cli import options
-from nodewright.cli.agent.agent_answers import decode_pods
 from nodewright.cli.agent.agent_connection import (
     POD_RESOURCE_NAMES,
     pod_name,
     pod_route,
     with_agent,
 )
+from nodewright.cluster.client.agent_answers import decode_pods
 from nodewright.cluster.client.agent_client import AgentClient
 from nodewright.documents.output.command_line import option
 from nodewright.documents.output.terminal import YES, print_message

@@ -7,7 +7,6 @@ import click
 
 from nodewright.agent.rules.pod_status import RESIZE_PENDING
 from nodewright.cli import options
-from nodewright.cli.agent.agent_answers import decode_pods
 from nodewright.cli.agent.agent_connection import (
     list_route,
     pod_names,
@@ -16,6 +15,7 @@ from nodewright.cli.agent.agent_connection import (
 )
 from nodewright.cli.options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import print_input_notes, read_workloads
+from nodewright.cluster.client.agent_answers import decode_pods
 from nodewright.cluster.client.agent_client import AgentClient, AgentStatusError
 from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.command_line import option

@@ -21,7 +21,7 @@ from nodewright.engine.admission.admission_plugins import defaulted_pod, with_ca
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.fleet.load.assembled_nodes import DEFAULT_MAX_PODS, NodeEntry
-from nodewright.fleet.workload import FleetPod, UsageStep
+from nodewright.fleet.workload import FleetPod, UsageStep, seconds_in
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import kubelet_labels
 from nodewright.model.kubernetes.objects import (
@@ -225,7 +225,7 @@ def read_usage(table: Table) -> UsageByPod:
         source = f"{table.path}:{row.line}"
         name = f"{cell.get('namespace') or 'default'}/{cell['name']}"
         usage.setdefault(name, []).append(
-            UsageStep(_seconds(cell["at"], "at", source), _bytes(cell["memory"], source))
+            UsageStep(seconds_in(cell["at"], "at", source), _bytes(cell["memory"], source))
         )
     return {name: tuple(sorted(used, key=attrgetter("at_s"))) for name, used in usage.items()}
 
@@ -235,16 +235,6 @@ def with_usage(pods: Iterable[FleetPod], usage: UsageByPod) -> Iterator[FleetPod
     for pod in pods:
         used = usage.get(pod.full_name)
         yield pod if used is None else msgspec.structs.replace(pod, usage=used)
-
-
-def _seconds(text: str, column: str, source: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if 0 <= seconds < float("inf"):
-        return seconds
-    raise InputError([Fault(source=source, path=column, value=text, rule="must be seconds, 0 or more")])
 
 
 def _bytes(text: str, source: str) -> int:
@@ -315,7 +305,9 @@ class _TablePodReader:
         pod = self._templates.get(key)
         if pod is None:
             pod = self._templates[key] = self._template(row)
-        at_s = _seconds(cells[arrives], "arrives", source) if arrives >= 0 and cells[arrives] else self._now_s
+        at_s = (
+            seconds_in(cells[arrives], "arrives", source) if arrives >= 0 and cells[arrives] else self._now_s
+        )
         if at_s < self._now_s:
             rule = f"must not be before the previous row, {self._now_s:g}"
             raise InputError([Fault(source=source, path="arrives", value=cells[arrives], rule=rule)])
@@ -325,7 +317,7 @@ class _TablePodReader:
             namespace=pod.metadata.namespace,
             pod=pod,
             arrives_s=at_s,
-            runs_s=_seconds(cells[runs], "runs", source) if runs >= 0 and cells[runs] else None,
+            runs_s=seconds_in(cells[runs], "runs", source) if runs >= 0 and cells[runs] else None,
             has_controller=controlled >= 0 and _flag(cells[controlled], _CONTROLLED, "controlled", source),
             source=source,
         )

@@ -12,7 +12,7 @@ from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.fleet.load.assembled_nodes import DEFAULT_MAX_PODS, NodeEntry
 from nodewright.fleet.load.csv_tables import Row, Table
 from nodewright.fleet.load.gpu_annotations import WHOLE_MILLI, gpu_requests, with_added_requests
-from nodewright.fleet.workload import FleetPod
+from nodewright.fleet.workload import FleetPod, seconds_in
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import kubelet_labels
 from nodewright.model.kubernetes.objects import (
@@ -146,16 +146,7 @@ class _OpenbPodReader:
     def _time(self, row: Row, name: str) -> float | None:
         index = self.at.get(name)
         text = "" if index is None else row.cells[index]
-        if not text:
-            return None
-        try:
-            seconds = float(text)
-        except ValueError:
-            seconds = -1.0
-        if not 0 <= seconds < float("inf"):
-            source = f"{self.table.path}:{row.line}"
-            raise InputError([Fault(source=source, path=name, value=text, rule="must be seconds")])
-        return seconds
+        return seconds_in(text, name, f"{self.table.path}:{row.line}") if text else None
 
 
 def _on_models(models: list[str]) -> Affinity:

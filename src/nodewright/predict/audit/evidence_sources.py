@@ -12,10 +12,10 @@ from typing import Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.cluster.client.agent_answers import PodItems, answer, decode_pods
 from nodewright.cluster.client.agent_client import PROFILE_ROUTE, AgentClient, AgentStatusError
 from nodewright.cluster.pod_resources.snapshot import read_snapshot
 from nodewright.documents.files.cgroup_files import CGROUP_ROOT, CgroupTree
-from nodewright.documents.formats.decode import decode
 from nodewright.documents.profiles.capture.from_cluster import read_configz
 from nodewright.documents.profiles.capture.from_pod_resources import PodResourcesSnapshot
 from nodewright.documents.profiles.capture.node_pods import NodePods, admitted_pods, read_pods
@@ -281,7 +281,7 @@ def _pods(options: AuditOptions) -> NodePods:
 
 
 def _running_agents_pods(socket: Path) -> list[Pod]:
-    return [decode(item, Pod) for item in AgentClient(socket).get("api/v1/pods")["items"]]
+    return decode_pods(answer(AgentClient(socket), PodItems, "api/v1/pods")["items"])
 
 
 # ---------------------------------------------------------------- files and sockets
