@@ -68,3 +68,13 @@ def test_a_node_profile_is_judged_without_a_word_about_other_forms(
 ) -> None:
     run(["lint", "-f", "examples/nodes/worker.yaml"])
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("spec", ["1.5", "true", "text", "[kubelet]", "{kubelet: 1}"])
+def test_a_custom_resource_may_have_any_spec(
+    spec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "odd.yaml"
+    path.write_text(CUSTOM.replace("spec: {}", f"spec: {spec}"))
+    assert run(["lint", "-f", str(path)]) == ERROR
+    assert "nothing here is judged: 1 CephCluster" in capsys.readouterr().err

@@ -173,6 +173,11 @@ def without_ended_pods(inventory: Inventory) -> Inventory:
     return replace(inventory, objects=running, skipped=skipped)
 
 
+def _field_names(value: Any) -> list[str]:
+    """The names of an object's fields; none if it is no object."""
+    return list(value) if isinstance(value, dict) else []
+
+
 def _has_ended(entry: InventoryObject) -> bool:
     workload = entry.workload
     return workload is not None and workload.kind == "Pod" and workload.pod.is_terminal
@@ -233,7 +238,8 @@ class _LintInputBuilder:
             if kind in FORM_KINDS:
                 by_source.setdefault(entry.location.source, []).append(entry)
             elif (
-                kind != PROFILE_KIND and "kubelet" in f"{kind} {list(entry.value.get('spec') or ())}".lower()
+                kind != PROFILE_KIND
+                and "kubelet" in f"{kind} {_field_names(entry.value.get('spec'))}".lower()
             ):
                 self.notes.append(f"{entry.location.source}: {kind}: {unknown_form(entry.value)}")
         for source, group in by_source.items():
