@@ -202,6 +202,7 @@ def test_what_runs_goes_on_however_often_the_agent_is_killed(machine: Machine) -
 def _weight_after_a_pod(machine: Machine) -> ProcessFootprint:
     """What the agent takes once it has done all that it does for a pod: what is opened and loaded once is there."""
     # A node whose memory was short a moment ago evicts what comes.
+    machine.agent.wait_until(machine.agent.is_ready)
     machine.agent.wait_until(lambda: not _is_short_of_memory(machine.agent))
     machine.want("first", "sleep", "1000")
     machine.agent.wait_until(machine.has(1, 1))
