@@ -127,7 +127,7 @@ class EventItems(_Shape, frozen=True):
     items: tuple[_Event, ...]
 
 
-class _ContainerUsage(_Shape, frozen=True, rename="camel"):
+class _ContainerUsage(_Shape, frozen=True):
     name: str
     cpu_nano_cores: _Amount | None
     working_set_bytes: _Amount | None

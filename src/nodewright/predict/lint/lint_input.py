@@ -115,8 +115,8 @@ def _is_kubelet_config(file: InputFile) -> bool:
     if _OBJECT.search(file.content) and not _NO_OBJECT.search(file.content):
         return False
     try:
-        numbers = {config.number for config in read_kubelet_configs(file)}
         values = form_documents(file.content, file.source)
+        numbers = {config.number for config in kubelet_configs(values, file.source)}
     except InputError:
         return file.source.endswith(".toml") or bool(_FORM.search(file.content))
     if not numbers:
