@@ -285,7 +285,7 @@ def main(arguments: list[str]) -> int:
     return 1 if failed else 0
 
 
-EXIT_CODES = (0, 1, 2, 3)
+EXIT_CODES = (0, 1, 2, 3, 4)
 """What `nodewright.cli.app` documents."""
 
 

@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from nodewright.cli.app import run
-from nodewright.documents.output.terminal import ERROR, NO, YES
+from nodewright.documents.output.terminal import ERROR, NO, UNSCHEDULABLE, YES
 
 WORKER = "examples/nodes/worker.yaml"
 PODS = "examples/admission"
@@ -173,10 +173,11 @@ def test_resources_that_the_node_does_not_have_are_named(
 ) -> None:
     path = tmp_path / "gpu.yaml"
     path.write_text(GPU_POD)
-    assert run([*arguments, "-f", str(path), "--node", "vm-4"]) == YES
+    assert run([*arguments, "-f", str(path), "--node", "vm-4"]) == UNSCHEDULABLE
     shown = " ".join(capsys.readouterr().out.split())
     assert (
-        "nvidia.com/gpu: 1 requested, the node has no such resource; its kubelet ignores the request" in shown
+        "nvidia.com/gpu: 1 requested, the node does not offer it; its kubelet would ignore the request"
+        in shown
     )
 
 
@@ -186,6 +187,6 @@ def test_reports_list_the_resources_that_the_node_does_not_have(
 ) -> None:
     path = tmp_path / "gpu.yaml"
     path.write_text(GPU_POD)
-    assert run([command, "-f", str(path), "--node", "vm-4", "-o", "json"]) == YES
+    assert run([command, "-f", str(path), "--node", "vm-4", "-o", "json"]) == UNSCHEDULABLE
     (pod,) = json.loads(capsys.readouterr().out)["pods"]
     assert pod["unknownResources"] == [{"resource": "nvidia.com/gpu", "requested": 1}]

@@ -8,12 +8,12 @@ import click
 from nodewright.cli import options
 from nodewright.cli.cluster.cluster_options import cluster_options, is_about_all_nodes, watch_option
 from nodewright.cli.cluster.cluster_session import current_session
-from nodewright.cli.node_query import LoadedQuery, admitted_entry, load_query, print_report
+from nodewright.cli.node_query import LoadedQuery, admitted_entry, exit_code, load_query, print_report
 from nodewright.cli.options import JournalOptions, NodeQuery
 from nodewright.documents.files.process_tuning import rare_collections
 from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import NO, YES, print_workflow_commands
+from nodewright.documents.output.terminal import print_workflow_commands
 from nodewright.predict.admit.admission_report import (
     AdmissionReport,
     admission_commands,
@@ -50,8 +50,9 @@ def command(
     nodewright admit`, and --context or --kubeconfig, without --node.
 
     Of a workload object (Deployment, DaemonSet, Job, ...) one pod is evaluated. With --resize: whether the resize
-    of each pod is Done, Deferred or Infeasible, and how it is carried out. Exit code 0 if all pods are admitted or
-    resized, 3 if any is not.
+    of each pod is Done, Deferred or Infeasible, and how it is carried out. A pod that the scheduler never binds to the
+    node (taints, cordon, resources that the node does not offer) is unschedulable. Exit code 0 if all pods are admitted
+    or resized, 3 if any is refused or undecided, 4 if all others are unschedulable.
     """
     if serve is not None:
         if resize or output is not None or journal is not None:
@@ -86,7 +87,7 @@ def _report_node(
     entries = []
     with nullcontext() if journal is None else _open_journal(journal, query, loaded) as journal_file:
         for workload in loaded.workloads:
-            entry, result = admitted_entry(node, workload)
+            entry, result = admitted_entry(node, workload, query)
             entries.append(entry)
             if result is None:
                 continue
@@ -95,7 +96,7 @@ def _report_node(
                 journal_file.add_arrival(workload.pod, result.actions)
     if output == "github":
         print_workflow_commands(admission_commands(entries))
-        return YES if all(entry.decision == "admitted" for entry in entries) else NO
+        return exit_code(entry.verdict for entry in entries)
     if output == "name":
         text = admitted_names(entries)
     elif output in ("json", "yaml"):
@@ -110,7 +111,7 @@ def _report_node(
     else:
         text = admission_text(entries, node.state, wide=output == "wide")
     print_report(text, output, node.config)
-    return YES if all(entry.decision == "admitted" for entry in entries) else NO
+    return exit_code(entry.verdict for entry in entries)
 
 
 def _open_journal(

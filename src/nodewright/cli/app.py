@@ -1,6 +1,7 @@
 """The command group: imports a command's module when it is called, and turns errors into messages and exit codes.
 
-Exit codes: 0 yes; 1 error (input, machine; for `verify` a mismatch); 2 usage; 3 the answer is no or undecided.
+Exit codes: 0 yes; 1 error (input, machine; for `verify` a mismatch); 2 usage; 3 the answer is no or undecided; 4 the kubelet
+would admit the pod, but the scheduler never binds it to the node.
 """
 
 import importlib

@@ -54,7 +54,7 @@ def _plan(query: NodeQuery) -> AdmissionPlan:
     loaded = load_query(query)
     node, entries, states = loaded.node, [], [loaded.node.state]
     for workload in loaded.workloads:
-        entry, result = admitted_entry(node, workload)
+        entry, result = admitted_entry(node, workload, query)
         node = node if result is None else result.node
         entries.append(entry)
         states.append(node.state)

@@ -35,7 +35,7 @@ from nodewright.predict.node_report.cgroup_report import (
 
 @click.command("cgroups")
 @partial(cluster_options, is_about_node=True)
-@options.node_query_options
+@partial(options.node_query_options, are_bound=True)
 @option("--cgroup-version", "Cgroup version. Default: the node's.", type=click.Choice(["1", "2"]))
 @option(
     "--cgroup-driver",

@@ -67,7 +67,7 @@ class TimelineOptions(msgspec.Struct, frozen=True, kw_only=True):
         return PolicyOptions(files=self.policies, topology=None, cpu_picker=None, eviction=self.policy)
 
     def check(self) -> None:
-        """Checks that options of a timeline are used with one.
+        """Checks that options of a timeline are used with one, and that advice is about growth.
 
         Errors: click.UsageError.
         """
@@ -75,6 +75,10 @@ class TimelineOptions(msgspec.Struct, frozen=True, kw_only=True):
         needless = [name for name in names if getattr(self, name)]
         if needless and not self.is_requested:
             raise click.UsageError(f"--{needless[0]} needs --timeline, --advise or --compare")
+        if self.advise and not self.growth:
+            raise click.UsageError(
+                "--advise needs --growth: without it no memory grows, and every threshold suffices"
+            )
 
 
 def _positive_ns(context: click.Context, option: click.Parameter, text: str | None) -> int | None:

@@ -10,15 +10,22 @@ from msgspec.structs import replace
 from nodewright.cli import options
 from nodewright.cli.cluster.cluster_options import cluster_options, is_about_all_nodes, watch_option
 from nodewright.cli.cluster.cluster_session import current_session
-from nodewright.cli.node_query import LoadedQuery, load_query, print_report
+from nodewright.cli.node_query import (
+    LoadedQuery,
+    admitted_entry,
+    exit_code,
+    load_query,
+    obstacles,
+    print_report,
+)
 from nodewright.cli.output_files import page_origin, write_page
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.documents.formats.workloads import LoadedWorkloads, Workload
 from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_message, print_text, terminal_columns
+from nodewright.documents.output.text_layout import counted
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
-from nodewright.engine.node.step import Decision
 from nodewright.engine.node.what_if.counterfactuals import BUDGET
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
@@ -35,6 +42,7 @@ from nodewright.predict.explain.explanation_report import (
 from nodewright.predict.explain.failed_pod_report import StatusReport, status_findings, with_cores_of_status
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.report_parts import node_of_report
+from nodewright.predict.verdict import Verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,7 +121,7 @@ _MAX_EXPLAINED = 500
     "--pod [NAMESPACE/]NAME|FILE",
     "With -f: explain only this pod, after the pods before it are admitted. Without -f: a file with a pod that "
     "failed, restarts or is pending, from `kubectl get pod -o yaml`. Repeatable.",
-    name="pods",
+    name="named",
     multiple=True,
 )
 @option(
@@ -138,7 +146,7 @@ _MAX_EXPLAINED = 500
 def command(
     query: options.NodeQuery,
     *,
-    pods: tuple[str, ...],
+    named: tuple[str, ...],
     conditions: dict[NodeCondition, bool],
     budget: int,
     page: "Path | None",
@@ -152,17 +160,20 @@ def command(
     without --node: what the status proves, and what helps. Exit codes as of admit.
     """
     filenames = query.manifests.filenames or query.manifests.kustomizations
-    if not filenames and not pods:
+    if not filenames and not named:
         raise click.UsageError(
             "specify manifests with -f, or the file of a failed pod with --pod, or a pod of a cluster as pod/NAME"
         )
     if not filenames:
-        query = replace(query, manifests=replace(query.manifests, filenames=pods))
+        query = replace(query, manifests=replace(query.manifests, filenames=named))
     workloads = read_workloads(query.manifests, query.namespace)
     if _is_about_cluster(query):
-        workloads = replace(workloads, workloads=_named(workloads.workloads, pods if filenames else ()))
+        workloads = replace(workloads, workloads=_named(workloads.workloads, named if filenames else ()))
         return _explain_of_cluster(query, workloads, budget, page, output)
-    if query.node is None and page is None and not (filenames and pods):
+    failed = _failed_pods(workloads.workloads, named if filenames else ()) if named else ()
+    if failed:
+        workloads, filenames = replace(workloads, workloads=failed), ()
+    if query.node is None and page is None and not (filenames and named):
         code = _explain_statuses(workloads, output, strict=query.strict)
         if code is not None:
             return code
@@ -171,15 +182,29 @@ def command(
     true_conditions = (condition for condition, is_true in values.items() if is_true)
     loaded = replace(loaded, node=loaded.node.with_conditions(true_conditions))
     if filenames:
-        explanations, node = _explanations(loaded, _selected(loaded.workloads, pods), budget)
+        explanations, node = _explanations(loaded, query, _selected(loaded.workloads, named), budget)
     else:
         explanations, node = list(explain_failed_pods(loaded, budget)), loaded.node
     text = _text(loaded, explanations, output)
     if page is not None:
         _write_page(page, explanations, node)
     print_report(text, output, node.config)
-    admitted = (explanation.verdict is Decision.ADMITTED for explanation in explanations)
-    return YES if all(admitted) else NO
+    return exit_code(explanation.verdict for explanation in explanations)
+
+
+def _failed_pods(workloads: Sequence[Workload], named: Sequence[str]) -> tuple[Workload, ...]:
+    """The pods whose statuses are the question: those that are named, if all have ended; without names all with a problem.
+
+    Prints how many others are left out.
+    """
+    if named:
+        chosen = [each for each in workloads if {each.pod.metadata.name, each.pod.full_name} & {*named}]
+        return tuple(chosen) if chosen and all(each.pod.is_terminal for each in chosen) else ()
+    failed = tuple(each for each in workloads if _proof(each) is not None)
+    if failed and len(failed) < len(workloads):
+        healthy = counted(len(workloads) - len(failed), "pod")
+        print_message(f"note: {healthy} without a problem left out")
+    return failed
 
 
 def _write_page(page: "Path", explanations: Sequence[Explanation], node: Node) -> None:
@@ -259,7 +284,7 @@ def _explain_in_cluster(
 def _is_well(explanation: Explanation) -> bool:
     """Whether the pod runs without a problem, or would be admitted."""
     runs = bool(explanation.presence) and explanation.proof is None
-    return runs or explanation.verdict is Decision.ADMITTED
+    return runs or explanation.verdict is Verdict.ADMITTED
 
 
 def _text(loaded: LoadedQuery, explanations: Sequence[Explanation], output: str | None) -> str:
@@ -295,7 +320,7 @@ def _explain_statuses(loaded: LoadedWorkloads, output: str | None, *, strict: bo
 
 
 def _explanations(
-    loaded: LoadedQuery, selected: Collection[int], budget: int
+    loaded: LoadedQuery, query: options.NodeQuery, selected: Collection[int], budget: int
 ) -> tuple[list[Explanation], Node]:
     """The explanations of the selected pods, each after all pods before it; and the node afterwards."""
     node, explanations, last = loaded.node, [], max(selected, default=0)
@@ -306,11 +331,14 @@ def _explanations(
             explanation = (
                 node.explain(pod, budget=budget) if refusal is None else node.explain_refusal(pod, refusal)
             )
-            explanations.append(replace(explanation, origin=origin, proof=_proof(workload)))
-            if refusal is None:
+            scheduler = obstacles(node, explanation.pod, query) if refusal is None else ()
+            explanation = replace(explanation, origin=origin, proof=_proof(workload), scheduler=scheduler)
+            explanations.append(explanation)
+            if refusal is None and not scheduler:
                 node = node.after(explanation)
-        elif index <= last and refusal is None:
-            node = node.admit(pod).node
+        elif index <= last:
+            _, answer = admitted_entry(node, workload, query)
+            node = node if answer is None else answer.node
     return explanations, node
 
 

@@ -1,6 +1,6 @@
 """Reading the pods, the node and the custom policies of a command, and printing its warnings and report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
 import msgspec
@@ -9,17 +9,23 @@ from msgspec.structs import replace
 from nodewright.cli.options import NO_POLICY_OPTIONS, NodeQuery, PolicyOptions
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.documents.formats.workloads import LoadedWorkloads, Workload, ignored_field_warnings
-from nodewright.documents.output.terminal import print_message, print_text
+from nodewright.documents.output.terminal import NO, UNSCHEDULABLE, YES, print_message, print_text
 from nodewright.documents.profiles.node_profiles import find_profile, with_release
 from nodewright.engine.core.cpu.cpu_policy import CPUPicker
+from nodewright.engine.core.predicates.scheduler_filters import (
+    SchedulerObstacle,
+    scheduler_obstacles,
+    unknown_resources,
+)
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.step import Decision
-from nodewright.engine.node.unknowns import unknown_resources
 from nodewright.model.kubernetes.node_profile import NodeProfile, PolicyNames
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.custom_policy import CustomPolicy
 from nodewright.predict.admit.admission_report import AdmissionEntry, ArrivingPods, arriving_pods
 from nodewright.predict.node import AdmitResult, Node
 from nodewright.predict.node_report.report_parts import policy_notices
+from nodewright.predict.verdict import Verdict
 
 
 class LoadedQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,15 +85,17 @@ def _profile(query: NodeQuery) -> NodeProfile:
     Errors: click.UsageError for options that exclude each other; InputError as of `find_profile`.
     """
     if query.shape is None and query.memory_bytes is None and not query.devices:
-        return find_profile(query.node, release=query.release)
+        return find_profile(query.node, release=query.release, pods=query.pods)
     from nodewright.documents.profiles.machine_shapes import shape_profile, with_devices  # noqa: PLC0415 - start-up time
 
     if query.shape is None:
         if query.memory_bytes is not None:
             raise click.UsageError("--memory requires --shape")
-        profile = find_profile(query.node, release=query.release)
+        profile = find_profile(query.node, release=query.release, pods=query.pods)
     elif query.node is not None:
         raise click.UsageError("--shape and --node exclude each other")
+    elif query.pods is not None:
+        raise click.UsageError("--shape and --pods exclude each other: a shape is a node without pods")
     else:
         profile = shape_profile(query.shape, query.memory_bytes)
         profile = profile if query.release is None else with_release(profile, query.release)
@@ -137,8 +145,22 @@ def print_report(text: str, output: str | None, config: NodeConfig) -> None:
     print_text(text)
 
 
-def admitted_entry(node: Node, workload: Workload) -> tuple[AdmissionEntry, AdmitResult | None]:
-    """The report entry for the pod of a workload, and the node's answer; None if the API server refuses the pod."""
+def exit_code(verdicts: Iterable[Verdict]) -> int:
+    """The exit code of a command about what becomes of pods."""
+    others = {*verdicts} - {Verdict.ADMITTED}
+    return (UNSCHEDULABLE if others == {Verdict.UNSCHEDULABLE} else NO) if others else YES
+
+
+def obstacles(node: Node, pod: Pod, query: NodeQuery) -> tuple[SchedulerObstacle, ...]:
+    """Why the scheduler never binds the pod to the node; empty as well with --kubelet-only."""
+    comparisons = node.config.gates["TaintTolerationComparisonOperators"]
+    return () if query.kubelet_only else scheduler_obstacles(pod, node.config.view, comparisons=comparisons)
+
+
+def admitted_entry(
+    node: Node, workload: Workload, query: NodeQuery
+) -> tuple[AdmissionEntry, AdmitResult | None]:
+    """The report entry for the pod of a workload, and the node's answer; None if the pod does not get to the node."""
     origin = "" if workload.kind == "Pod" else f"{workload.kind} {workload.name}"
     if workload.refusal is not None:
         entry = AdmissionEntry(
@@ -152,6 +174,7 @@ def admitted_entry(node: Node, workload: Workload) -> tuple[AdmissionEntry, Admi
         )
         return entry, None
     answer = node.admit(workload.pod)
+    scheduler = obstacles(node, answer.pod, query)
     decision = answer.decision
     if decision is Decision.ADMITTED and workload.is_verdict_open:
         decision = Decision.UNDECIDED
@@ -160,10 +183,11 @@ def admitted_entry(node: Node, workload: Workload) -> tuple[AdmissionEntry, Admi
         decision=decision,
         because=(*answer.because, *workload.not_judged),
         victims=answer.victims,
-        placement=answer.placement,
+        placement=None if scheduler else answer.placement,
         origin=origin,
         applied=workload.applied,
-        unknown_resources=unknown_resources(node.config, answer.pod),
+        unknown_resources=unknown_resources(answer.pod, node.config.view),
+        scheduler=scheduler,
         source=workload.source,
     )
-    return entry, answer
+    return entry, None if scheduler else answer

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -15,6 +15,9 @@ from nodewright.documents.output.command_line import Command, as_struct, option,
 from nodewright.documents.output.terminal import YES, ColourMode, print_message, set_colour_mode
 from nodewright.model.errors import InputError
 from nodewright.model.values.quantity import Quantity, QuantityError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class PathType(click.Path):
@@ -197,6 +200,10 @@ class NodeQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The shape of the node in place of `node`."""
     memory_bytes: int | None = None
     devices: tuple[str, ...] = ()
+    pods: "Path | None" = None
+    """The file with the node's pods; None: those of the node's profile."""
+    kubelet_only: bool = False
+    """Whether only the kubelet's verdict is wanted, and not whether the scheduler binds the pods to the node."""
 
     @property
     def named_files(self) -> tuple[str, ...]:
@@ -284,10 +291,18 @@ def _is_or_holds(name: str, path: str) -> bool:
         return False
 
 
-def node_query_options(command: Callable[..., int], *, needs_files: bool = True) -> Callable[..., int]:
+_kubelet_only_option = option(
+    "--kubelet-only",
+    "Judge the pods as if they were bound to the node: its taints and the resources that it does not offer do not matter.",
+)
+
+
+def node_query_options(
+    command: Callable[..., int], *, needs_files: bool = True, are_bound: bool = False
+) -> Callable[..., int]:
     """Adds the options of all commands that submit pods to a node; the command receives them as one `NodeQuery`.
 
-    ``needs_files``: whether -f is required.
+    ``needs_files``: whether -f is required. ``are_bound``: the question is about pods that the node has.
     """
     options = (
         _replicas_option,
@@ -299,7 +314,11 @@ def node_query_options(command: Callable[..., int], *, needs_files: bool = True)
         namespace_option,
         release_option,
         kubelet_config_option(),
+        pod_list_option(
+            "The node's pods: output of `kubectl get pods -A -o json`. Default: those of the node's profile."
+        ),
         node_option(),
+        *(() if are_bound else (_kubelet_only_option,)),
     )
     return filename_options(as_struct(NodeQuery, "query", options)(command), required=needs_files)
 

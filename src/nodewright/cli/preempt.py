@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from nodewright.cli import options
 from nodewright.cli.cluster.cluster_options import cluster_options
-from nodewright.cli.node_query import load_query, print_report
+from nodewright.cli.node_query import exit_code, load_query, obstacles, print_report
 from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import NO, YES
+from nodewright.documents.output.terminal import NO
 from nodewright.engine.core.preemption.optimal import (
     BUDGET,
     ExactSolver,
@@ -18,7 +18,6 @@ from nodewright.engine.core.preemption.optimal import (
     smallest_preemption,
 )
 from nodewright.engine.node.previews import PreemptionPreview
-from nodewright.engine.node.step import Decision
 from nodewright.predict.admit.preemption_report import (
     PreemptionEntry,
     PreemptionReport,
@@ -53,22 +52,22 @@ def command(
     """Show which pods the node preempts for each pod, in order, and how the kubelet selects them.
 
     Only critical pods preempt others: static pods, and pods of priority 2000000000 and above. With -o name only the
-    victims, in the order in which they are ended (with --optimal, those of the smallest set). Exit code 0 if all pods
-    are admitted, 3 if any is not.
+    victims, in the order in which they are ended (with --optimal, of the smallest set). Exit codes as of admit.
     """
     if exact and not optimal:
         raise click.UsageError("--exact requires --optimal")
     loaded = load_query(query)
-    node = loaded.node
-    entries = []
+    node, entries = loaded.node, list[PreemptionEntry]()
     for workload in loaded.created_pods():
         preview = node.preview(workload.pod)
-        node = replace(node, state=preview.step.state)
+        scheduler = obstacles(node, preview.pod, query)
+        node = node if scheduler else replace(node, state=preview.step.state)
         solver = cheapest_cover if exact else None
         entries.append(
             PreemptionEntry(
                 preview=preview,
-                optimum=_smallest(preview, budget, solver) if optimal else None,
+                optimum=_smallest(preview, budget, solver) if optimal and not scheduler else None,
+                scheduler=scheduler,
                 origin="" if workload.kind == "Pod" else f"{workload.kind} {workload.name}",
             )
         )
@@ -85,8 +84,8 @@ def command(
     else:
         text = preemption_text(entries, wide=output == "wide")
     print_report(text, output, node.config)
-    admitted = [entry for entry in entries if entry.preview.step.decision is Decision.ADMITTED]
-    return YES if len(admitted) == len(loaded.workloads) else NO
+    is_all = len(entries) == len(loaded.workloads)
+    return exit_code(entry.verdict for entry in entries) if is_all else NO
 
 
 def _smallest(

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.engine.admission.admission_plugins import pod_as_stored
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
+from nodewright.engine.core.predicates.scheduler_filters import unknown_resources
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.node.events import PodAdded, PodStarted
 from nodewright.engine.node.node_state import NodeState
@@ -13,13 +15,12 @@ from nodewright.engine.node.pod_admission import unallocated_resources
 from nodewright.engine.node.step import Decision, step
 from nodewright.fleet.simulation.outcomes import NodeRecord
 from nodewright.fleet.workload import FleetNode, FleetPod
-from nodewright.model.kubernetes.objects import Pod, tolerates
+from nodewright.model.kubernetes.objects import Pod, untolerated
 from nodewright.model.kubernetes.resource_names import (
     distinguishable_amounts,
 )
 from nodewright.model.reasons.reason import Reason
 
-_HARD_EFFECTS = ("NoSchedule", "NoExecute")
 Amounts = Mapping[str, int]
 
 
@@ -53,17 +54,23 @@ class ShapeCapacity(msgspec.Struct, frozen=True, kw_only=True):
 def capacity_by_shape(nodes: Sequence[NodeRecord], pod: Pod) -> tuple[ShapeCapacity, ...]:
     """How many more of these pods fit, by shape of node, in the order of the nodes.
 
-    The pod's node selector, required node affinity and tolerations count; its constraints on other pods (topology
-    spread, pod affinity) do not. No pod is preempted.
+    The pod gets the API server's defaults first, such as requests from limits. Its node selector, required node affinity
+    and tolerations count, and only nodes that offer all its resources; its constraints on other pods (topology spread,
+    pod affinity) do not. No pod is preempted.
     """
     by_state: dict[object, RemainingCapacity] = {}
+    stored_by_gates: dict[int, Pod] = {}
     by_shape: dict[str, RemainingCapacity] = {}
     for record in nodes:
         capacity = _INFEASIBLE
-        if tolerates_and_selects(record.node, pod):
+        config = record.state.config
+        if id(config.gates) not in stored_by_gates:
+            stored_by_gates[id(config.gates)] = pod_as_stored(pod, config.gates)
+        stored = stored_by_gates[id(config.gates)]
+        if tolerates_and_selects(record.node, stored) and not unknown_resources(stored, config.view):
             key = _state_key(record.state)
             if key not in by_state:
-                by_state[key] = _node_capacity(record.state, pod)
+                by_state[key] = _node_capacity(record.state, stored)
             capacity = by_state[key]
         by_shape[record.node.shape] = _sum(by_shape.get(record.node.shape), capacity)
     return tuple(ShapeCapacity(shape=shape, capacity=capacity) for shape, capacity in by_shape.items())
@@ -79,12 +86,9 @@ def total_capacity(shapes: Iterable[ShapeCapacity]) -> RemainingCapacity:
 
 def tolerates_and_selects(node: FleetNode, pod: Pod) -> bool:
     """Whether the node passes the pod's static filters, regardless of its free resources."""
-    hard_taints = [taint for taint in node.taints if taint.effect in _HARD_EFFECTS]
     return (
         not node.unschedulable
-        and all(
-            any(tolerates(toleration, taint) for toleration in pod.spec.tolerations) for taint in hard_taints
-        )
+        and not untolerated(node.taints, pod.spec.tolerations)
         and affinity_mismatch(pod.spec, node.name, node.labels) is None
     )
 

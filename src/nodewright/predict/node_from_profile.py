@@ -158,7 +158,8 @@ def node_parts(
         loaded = load_kubelet_config(kubelet_config, host=host)
     facts = _facts(profile)
     if kubelet_config is not None:
-        facts = replace(facts, reported_allocatable={})
+        unknown = {part: why for part, why in facts.unknown_parts.items() if part != NodePart.CONFIGURATION}
+        facts = replace(facts, reported_allocatable={}, unknown_parts=unknown)
     parts = NodeParts(
         release=release,
         gates=loaded.gates,

@@ -14,7 +14,7 @@ def reported(part: type[P], value: object, /, **given: Any) -> P:
 
     A field that may be absent is so if the value does not have it, or has None or an empty text there.
 
-    >>> from nodewright.engine.node.unknowns import UnknownResource
+    >>> from nodewright.engine.core.predicates.scheduler_filters import UnknownResource
     >>> from nodewright.predict.node_report.report_parts import ReportedUnknownResource
     >>> reported(ReportedUnknownResource, UnknownResource("example.com/fpga", 2))
     ReportedUnknownResource(resource='example.com/fpga', requested=2)

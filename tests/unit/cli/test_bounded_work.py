@@ -220,7 +220,7 @@ CASES: Mapping[str, Case] = {
         "not valid CSV",
     ),
     "a long forecast": (f"{USAGE} --timeline --growth @f.yaml", lambda: {"f.yaml": FORECAST}, "shorten --duration"),
-    "a long duration": (f"{USAGE} --advise --duration 900000h", dict, "shorten --duration"),
+    "a long duration": (f"{USAGE} --advise --growth system=1Mi/s --duration 900000h", dict, "shorten --duration"),
     "the shape in a label": (
         f"fleet run --nodes @n.csv {PODS} --shapes label:shape",
         lambda: {"n.csv": "name,cpu,memory,labels\na,4,8Gi,shape=99x99x999x9\n"},

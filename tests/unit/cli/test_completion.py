@@ -47,7 +47,7 @@ def test_the_table_is_up_to_date() -> None:
         ("admit --node vm-4 --nod", "", WORDS_ONLY),  # once
         ("admit --strict --no", "--node", WORDS_ONLY),
         ("admit --strict=", "", WORDS_ONLY),
-        ("admit --nothing x --kubel", "--kubelet-config", WORDS_ONLY),
+        ("admit --nothing x --kubelet-c", "--kubelet-config", WORDS_ONLY),
         ("admit --namespace ", "", WORDS_ONLY),
         ("node capture --sysfs ", "", AND_DIRECTORIES),
         ("cgroups --diff ", "live", AND_DIRECTORIES),

@@ -13,7 +13,7 @@ from tests.support.fake_api_server import FakeApiServer, fake_api_server
 from tests.support.shop_cluster import fake_shop_cluster
 
 from nodewright.cli.app import run
-from nodewright.documents.output.terminal import NO, YES
+from nodewright.documents.output.terminal import NO, UNSCHEDULABLE, YES
 from nodewright.documents.profiles.node_export import encode_node_export, node_export
 from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.model.values.instant import Instant
@@ -61,7 +61,7 @@ def test_an_export_decides_what_is_otherwise_open(
     servers: Exporter, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["admit", "-f", NEW_PODS, "--node", "node/worker-9", "-o", "json"]
-    assert run(words) in (YES, NO)
+    assert run(words) in (YES, NO, UNSCHEDULABLE)
     answer = report(capsys)
     first = answer["sources"][0]
     assert (first["name"], first["time"]) == ("NodeExport", "2026-11-25T22:04:18Z")

@@ -1,15 +1,22 @@
 """How many more pods fit: counted by asking the nodes, and by amounts."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
+import pytest
+from msgspec.structs import replace
+
 from nodewright.documents.profiles.machine_shapes import parse_shape_rules
+from nodewright.engine.admission.admission_plugins import pod_as_stored
 from nodewright.engine.node.events import PodAdded, PodStarted
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.step import step
+from nodewright.fleet import run
 from nodewright.fleet.capacity import capacity_by_shape, total_capacity
 from nodewright.fleet.fleet_summary import free_cpus_by_numa
 from nodewright.fleet.load.assembled_nodes import NodeDefaults, NodeEntry, assembled_nodes
-from nodewright.fleet.simulation.outcomes import NodeRecord
+from nodewright.fleet.simulation.outcomes import NodeRecord, PodOutcome
 from nodewright.fleet.workload import FleetNode
 from nodewright.model.kubernetes.objects import (
     Container,
@@ -22,6 +29,8 @@ from nodewright.model.kubernetes.objects import (
 )
 from nodewright.model.values.quantity import Quantity
 from nodewright.predict.node import Node
+from nodewright.predict.python_sources import load_pods
+from nodewright.testing.fleets import some_pods
 
 SPLIT = {"cpuManagerPolicy": "static", "topologyManagerPolicy": "single-numa-node"}
 
@@ -34,10 +43,11 @@ def a_pod(cpus: str, name: str = "probe", **spec: Any) -> Pod:
     return Pod(ObjectMeta(name=name, namespace="default", uid=name), PodSpec(containers=(container,), **spec))
 
 
-def a_node(configuration: dict[str, str], **more: Any) -> FleetNode:
-    amounts = {
-        name: Quantity.parse(text) for name, text in (("cpu", "16"), ("memory", "64Gi"), ("pods", "110"))
-    }
+def a_node(
+    configuration: dict[str, str], extra: Mapping[str, Quantity] = MappingProxyType({}), **more: Any
+) -> FleetNode:
+    fixed = (("cpu", "16"), ("memory", "64Gi"), ("pods", "110"))
+    amounts = {name: Quantity.parse(text) for name, text in fixed} | dict(extra)
     read = NodeEntry(name="n1", capacity=amounts, allocatable=amounts, **more)
     return assembled_nodes(
         [read], NodeDefaults(rules=parse_shape_rules(["2x1x4x2"]), configuration=configuration)
@@ -93,3 +103,30 @@ def test_infeasible_nodes_have_no_capacity() -> None:
         )
     ]
     assert fits == [0, 4, 0, 0]
+
+
+LIMITS_ONLY = ({"cpu": "3"}, {"cpu": "3", "example.com/gpu": 1}, {"example.com/gpu": 2}, {"memory": "20Gi"})
+
+
+@pytest.mark.parametrize("limits", LIMITS_ONLY, ids=str)
+def test_as_many_pods_with_limits_only_fit_as_a_run_places(limits: dict[str, Any]) -> None:
+    with_gpus = {"example.com/gpu": Quantity.parse("4")}
+    nodes = [
+        a_node({}),
+        replace(a_node({}, extra=with_gpus), name="n2"),
+        replace(a_node({}, extra=with_gpus), name="n3", taints=(Taint(key="gpu", effect="NoSchedule"),)),
+        replace(a_node({}), name="n4", unschedulable=True),
+    ]
+    container = {"name": "main", "image": "main", "resources": {"limits": limits}}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [container]},
+    }
+    (pod,) = load_pods(document)
+    counted = total_capacity(capacity_by_shape([record(node) for node in nodes], pod)).admitted
+    stored = pod_as_stored(pod, Node.from_profile(nodes[0].profile).config.gates)
+    result = run(nodes, some_pods(300, stored))
+    placed = [each for each in result.pods if each.outcome is PodOutcome.RUNNING]
+    assert counted == len(placed) > 0

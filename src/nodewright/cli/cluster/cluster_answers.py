@@ -120,7 +120,7 @@ def cluster_admissions(cluster: AllNodes, loaded: LoadedWorkloads) -> tuple[Clus
             except InputError as error:
                 answers.add_unread_node(listed.name, str(error.faults[0]))
                 continue
-            answers.add_node(node, is_unschedulable=listed.is_unschedulable)
+            answers.add_node(node)
             progress.show(f"{number:,} of {len(cluster.nodes):,} nodes judged")
     return answers.admissions()
 

@@ -151,7 +151,6 @@ class ListedNode(msgspec.Struct, frozen=True):
     document: bytes
     machine: bytes
     """The part in which nodes of a kind are equal: amounts and versions."""
-    is_unschedulable: bool
     is_ready: bool
 
 
@@ -211,7 +210,6 @@ def _listed_node(item: msgspec.Raw) -> ListedNode:
         name=node.metadata.name,
         document=msgspec.json.encode(node),
         machine=machine,
-        is_unschedulable=node.spec.unschedulable,
         is_ready=any(each.type == "Ready" and each.status == "True" for each in status.conditions or ()),
     )
 

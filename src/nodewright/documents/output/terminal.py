@@ -187,5 +187,5 @@ def _coloured_diff_line(match: re.Match[str]) -> str:
     return f"\x1b[{colour}m{match.group()}\x1b[0m"
 
 
-YES, ERROR, USAGE, NO = 0, 1, 2, 3
+YES, ERROR, USAGE, NO, UNSCHEDULABLE = 0, 1, 2, 3, 4
 INTERRUPTED = 130

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nodewright.documents.files.regular_files import is_there
 from nodewright.documents.formats.decode import checked, decode
-from nodewright.documents.formats.documents import parse_documents, provided_content, read_file
+from nodewright.documents.formats.documents import InputFile, parse_documents, provided_content, read_file
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.documents.profiles.allocations import allocation_faults
 from nodewright.documents.profiles.kubelet_config_files import ConfigHost, kubelet_config_from
@@ -30,6 +30,7 @@ from nodewright.model.kubernetes.node_profile import (
     NodePart,
     NodeProfile,
     NodeProfileSpec,
+    ReadSource,
 )
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.patterns import lazy_pattern
@@ -47,17 +48,20 @@ CGROUP_VERSIONS = (1, 2)
 _NODE_OBJECT = lazy_pattern(rb"""["']?kind["']?\s*:\s*["']?Node["']?\s*[,}\r\n]""")
 
 
-def find_profile(reference: str | None, *, release: str | None = None) -> NodeProfile:
+def find_profile(
+    reference: str | None, *, release: str | None = None, pods: "Path | None" = None
+) -> NodeProfile:
     """The node of a reference: None is this machine; otherwise the path of a profile, or a catalogue name.
 
-    ``release`` replaces the Kubernetes release that the profile names.
+    ``release`` replaces the Kubernetes release that the profile names. ``pods`` is a file with the node's pods, in place of
+    those of the profile.
 
     `catalogue:NAME` is never a path. This machine and machines of the catalogue have the kubelet's default
     configuration.
 
     Errors: InputError if there is neither such a file nor such a name, or the file is not a valid profile.
     """
-    profile = _found_profile(reference)
+    profile = _found_profile(reference, pods)
     return profile if release is None else with_release(profile, release)
 
 
@@ -80,22 +84,39 @@ def pod_on_node(pods: Sequence[Pod], manifest_pod: Pod, *, node: str) -> Pod:
     return replace(manifest_pod, metadata=replace(manifest_pod.metadata, uid=match.uid))
 
 
-def _found_profile(reference: str | None) -> NodeProfile:
+def _found_profile(reference: str | None, pods: "Path | None") -> NodeProfile:
+    file = _named_file(reference)
+    if file is not None and b"NodeProfile" not in file.content and is_node_object(file.content):
+        return node_object_profile(file.source, pods)
+    profile = (
+        _profile_without_pods(reference) if file is None else profile_from_bytes(file.content, file.source)
+    )
+    if pods is None:
+        return profile
+    from nodewright.documents.profiles.capture.node_pods import read_pods  # noqa: PLC0415 - start-up time
+
+    running = read_pods(pods, profile.metadata.name).pods
+    return replace(profile, spec=replace(profile.spec, pods=running, allocations=None))
+
+
+def _named_file(reference: str | None) -> InputFile | None:
+    """The file of a reference; None: it is this machine, or a name of the catalogue."""
+    if reference is None or reference.startswith(CATALOGUE):
+        return None
+    is_file = provided_content(reference) is not None or is_there(reference)
+    return read_file(reference) if is_file else None
+
+
+def _profile_without_pods(reference: str | None) -> NodeProfile:
     if reference is None:
         if sys.platform != "linux":
             raise InputError([Fault(rule="this machine is not Linux: name a node with --node")])
         from nodewright.documents.profiles.machine.captured_machine import capture_this_machine  # noqa: PLC0415 - start-up time
 
         return capture_this_machine().profile
-    name = reference.removeprefix(CATALOGUE)
-    if name == reference and (provided_content(reference) is not None or is_there(reference)):
-        file = read_file(reference)
-        if b"NodeProfile" not in file.content and is_node_object(file.content):
-            return node_object_profile(reference)
-        return profile_from_bytes(file.content, file.source)
     from nodewright.documents.profiles.catalogue import catalogue_profile  # noqa: PLC0415 - start-up time
 
-    return catalogue_profile(name)
+    return catalogue_profile(reference.removeprefix(CATALOGUE))
 
 
 def is_node_object(content: bytes) -> bool:
@@ -107,8 +128,8 @@ def is_node_object(content: bytes) -> bool:
     return _NODE_OBJECT.search(content) is not None
 
 
-def node_object_profile(path: str) -> NodeProfile:
-    """The node that `kubectl get node NAME -o yaml` prints; what it does not tell is not judged.
+def node_object_profile(path: str, pods: "Path | None" = None) -> NodeProfile:
+    """The node that `kubectl get node NAME -o yaml` prints, with its pods; what they do not tell is not judged.
 
     Errors: InputError if the file has no such node.
     """
@@ -116,8 +137,15 @@ def node_object_profile(path: str) -> NodeProfile:
 
     from nodewright.documents.profiles.capture.captured_node import NodeSources, captured_node  # noqa: PLC0415 - as above
     from nodewright.documents.profiles.capture.from_cluster import read_node  # noqa: PLC0415 - as above
+    from nodewright.documents.profiles.capture.node_pods import read_pods  # noqa: PLC0415 - as above
 
-    return captured_node(NodeSources(node=read_node(Path(path)))).profile
+    node = read_node(Path(path))
+    read = None if pods is None else read_pods(pods, node.name)
+    profile = captured_node(NodeSources(node=node, pods=read)).profile
+    if read is not None:
+        return profile
+    source = ReadSource(name="pods", error=f"{path} names none", assumed="no pods (--pods FILE)")
+    return replace(profile, spec=replace(profile.spec, sources=(source,)))
 
 
 def load_profile(path: "str | Path") -> NodeProfile:

@@ -1,9 +1,6 @@
 """The aspects of a decision that are not modelled, or that depend on assumed parts of the node."""
 
-import msgspec
-
 from nodewright.engine.core.pod_features import has_app_armor_profile
-from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.core.topology.manager_config import RESTRICTED, SINGLE_NUMA_NODE
 from nodewright.engine.node.node_config import NodeConfig
@@ -34,35 +31,6 @@ def _host(config: NodeConfig, pod: Pod) -> list[NotJudged]:
     ):
         unjudged.append(NotJudged(what="DRA manager", because="the pod has resource claims"))
     return unjudged
-
-
-class UnknownResource(msgspec.Struct, frozen=True):
-    """An extended resource that a pod requests and the node does not have.
-
-    Units: pieces.
-    """
-
-    resource: str
-    requested: int
-
-    def sentence(self) -> str:
-        """What kubelet and scheduler make of it."""
-        return (
-            f"{self.resource}: {self.requested} requested, the node has no such resource; its kubelet ignores the "
-            "request, but the scheduler binds the pod to another node"
-        )
-
-
-def unknown_resources(config: NodeConfig, pod: Pod) -> tuple[UnknownResource, ...]:
-    """The extended resources that the pod requests and the node does not have.
-
-    Follows: v1.36, pkg/kubelet/lifecycle/predicate.go, removeMissingExtendedResources.
-    """
-    return tuple(
-        UnknownResource(name, amount)
-        for name, amount in sorted(scheduler_requests(pod).items())
-        if amount and is_extended(name) and name not in config.view.allocatable
-    )
 
 
 _DEMANDING = (RESTRICTED, SINGLE_NUMA_NODE)

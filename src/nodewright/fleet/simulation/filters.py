@@ -11,9 +11,8 @@ from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
 from nodewright.engine.core.predicates.predicate_check import ALL_ADDRESSES, HostPort
 from nodewright.fleet.simulation.cluster_view import NodeSlot
 from nodewright.fleet.simulation.pod_templates import PodTemplate
-from nodewright.model.kubernetes.objects import Taint, Toleration, tolerates
+from nodewright.model.kubernetes.objects import CORDON, Taint, Toleration, tolerates, untolerated
 
-UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 _ORDER = {"cpu": 0, "memory": 1, "ephemeral-storage": 2}
 
 
@@ -41,7 +40,7 @@ def static_filter_status(template: PodTemplate, slot: NodeSlot) -> FilterStatus 
     if not (slot.unschedulable or slot.taints or template.selects_nodes):
         return None
     spec = template.pod.spec
-    if slot.unschedulable and not required_node and not _tolerated(UNSCHEDULABLE_TAINT, spec.tolerations):
+    if slot.unschedulable and not required_node and not _tolerated(CORDON, spec.tolerations):
         return FilterStatus("NodeUnschedulable", is_unresolvable=True)
     taint = untolerated_taint(template, slot)
     if taint is not None:
@@ -56,12 +55,7 @@ def untolerated_taint(template: PodTemplate, slot: NodeSlot) -> Taint | None:
 
     Follows: v1.36, component-helpers/scheduling/corev1/helpers.go, FindMatchingUntoleratedTaint.
     """
-    for taint in slot.taints:
-        if taint.effect in ("NoSchedule", "NoExecute") and not _tolerated(
-            taint, template.pod.spec.tolerations
-        ):
-            return taint
-    return None
+    return next(iter(untolerated(slot.taints, template.pod.spec.tolerations)), None)
 
 
 def resource_filter_status(template: PodTemplate, slot: NodeSlot) -> FilterStatus | None:

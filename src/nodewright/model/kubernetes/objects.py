@@ -4,7 +4,7 @@ msgspec decodes them from documents without nulls; None was absent, where absenc
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -366,6 +366,50 @@ def tolerates(toleration: Toleration, taint: Taint, *, comparisons: bool = False
             return comparisons and _compares(toleration.operator, taint.value, toleration.value)
         case _:
             return False
+
+
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+"""The taint of a cordoned node."""
+CORDON = Taint(key=UNSCHEDULABLE, effect="NoSchedule")
+
+
+def with_cordon(taints: Iterable[Taint], *, is_unschedulable: bool) -> tuple[Taint, ...]:
+    """The taints of a Node with the one that its `spec.unschedulable` stands for.
+
+    Follows: v1.36, pkg/controller/nodelifecycle/node_lifecycle_controller.go, doNoScheduleTaintingPass.
+    """
+    kept = [
+        taint
+        for taint in taints
+        if not is_unschedulable or (taint.key, taint.effect) != (CORDON.key, CORDON.effect)
+    ]
+    return (*kept, CORDON) if is_unschedulable else tuple(kept)
+
+
+REPELLING_EFFECTS = ("NoSchedule", "NoExecute")
+"""The effects of taints that keep the scheduler from binding pods."""
+
+
+def untolerated(
+    taints: Iterable[Taint],
+    tolerations: Sequence[Toleration],
+    effects: Sequence[str] = REPELLING_EFFECTS,
+    *,
+    comparisons: bool = False,
+) -> tuple[Taint, ...]:
+    """The taints with these effects that no toleration covers.
+
+    Follows: v1.36, component-helpers/scheduling/corev1/helpers.go, FindMatchingUntoleratedTaint.
+
+    >>> untolerated((Taint(key="spot", effect="NoSchedule"),), (Toleration(operator="Exists"),))
+    ()
+    """
+    return tuple(
+        taint
+        for taint in taints
+        if taint.effect in effects
+        and not any(tolerates(toleration, taint, comparisons=comparisons) for toleration in tolerations)
+    )
 
 
 def merged_tolerations(first: Sequence[Toleration], second: Sequence[Toleration]) -> tuple[Toleration, ...]:

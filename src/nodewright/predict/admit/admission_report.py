@@ -14,12 +14,12 @@ from nodewright.documents.output.json_yaml import Inlined, ReportDocument
 from nodewright.documents.output.text_layout import counted, table
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
 from nodewright.engine.core.predicates.node_affinity import daemon_pod_obstacle
+from nodewright.engine.core.predicates.scheduler_filters import SchedulerObstacle, UnknownResource
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_admission import Placement
 from nodewright.engine.node.step import Decision
-from nodewright.engine.node.unknowns import UnknownResource
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import amount_text
@@ -32,6 +32,7 @@ from nodewright.predict.node_report.report_parts import (
     OpenQuestion,
     RemainingResources,
     ReportedAllocations,
+    ReportedObstacle,
     ReportedUnknownResource,
     message_origin,
     named_pods,
@@ -40,9 +41,11 @@ from nodewright.predict.node_report.report_parts import (
     pod_allocations,
     referenced_pod,
     remaining_text,
+    reported_obstacles,
     reported_unknown_resources,
 )
 from nodewright.predict.reported import reported
+from nodewright.predict.verdict import Verdict, verdict_of
 
 if TYPE_CHECKING:
     from nodewright.documents.output.ci_formats import WorkflowCommand
@@ -58,14 +61,31 @@ class AdmissionEntry(PodDecision, frozen=True, kw_only=True):
     applied: tuple[str, ...] = ()
     """The objects that took part in the pod's creation, e.g. `LimitRange small`."""
 
+    scheduler: tuple[SchedulerObstacle, ...] = ()
+    """Why the scheduler never binds the pod to the node."""
     unknown_resources: tuple[UnknownResource, ...] = ()
     source: str = ""
     """The file of the object."""
 
     @property
+    def verdict(self) -> Verdict:
+        """What becomes of the pod."""
+        return verdict_of(self.decision, self.scheduler)
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the pod gets to the node and is admitted."""
+        return self.verdict is Verdict.ADMITTED
+
+    @property
+    def reason(self) -> str:
+        """The kubelet's reason for a refusal, else the scheduler's plugin."""
+        return self.kubelet.reason or (self.scheduler[0].plugin if self.scheduler else "")
+
+    @property
     def is_notable(self) -> bool:
         """Whether there is more to say about it than the verdict."""
-        return bool(self.because or self.victims or self.applied or self.unknown_resources)
+        return bool(self.because or self.victims or self.applied or self.scheduler)
 
 
 def admission_text(entries: Sequence[AdmissionEntry], after: NodeState, *, wide: bool = False) -> str:
@@ -86,7 +106,7 @@ def _verdicts(entries: Sequence[AdmissionEntry], *, wide: bool) -> str:
         row = [
             entry.pod.full_name,
             entry.qos_class.value,
-            entry.decision.value,
+            entry.verdict.value,
             entry.reason or "-",
         ]
         if wide:
@@ -105,15 +125,17 @@ def _requests(pod: Pod) -> Iterable[tuple[str, int]]:
 
 
 def _details(entry: AdmissionEntry) -> str:
-    lines, message = [f"{entry.pod.full_name}: {entry.decision.value}"], entry.message
+    lines, message = [f"{entry.pod.full_name}: {entry.verdict.value}"], entry.message
     if message:
         lines.append(f"  {message_origin(entry.because[0])}: {message}")
+    if entry.verdict is Verdict.UNSCHEDULABLE:
+        lines.append(f"  scheduler: {', '.join(each.message for each in entry.scheduler)}")
     lines += [f"  - {text}" for text in entry.sentences]
     lines += [
         f"  - {victim.full_name} ({qos_class(victim).value}) is preempted to make room"
         for victim in entry.preempted
     ]
-    lines += [f"  - {unknown.sentence()}" for unknown in entry.unknown_resources]
+    lines += [f"  - {obstacle.why}" for obstacle in entry.scheduler]
     if entry.applied:
         lines.append(f"  - applied at its creation: {', '.join(entry.applied)}")
     return printable_lines(lines)
@@ -130,8 +152,11 @@ class PodAdmission(Inlined, frozen=True, kw_only=True):
     uid: str
     qos_class: QOSClass
     requests: Mapping[str, str]
-    verdict: Decision
+    verdict: Verdict
+    kubelet: Decision
+    """The decision of the kubelet, were the pod bound to the node."""
     admitted: bool
+    """Whether the verdict is `admitted`."""
     origin: str | UnsetType = field(default=UNSET, name="from")
     """The object that creates the pod, e.g. `Deployment web`."""
     reason: str | UnsetType = UNSET
@@ -145,6 +170,8 @@ class PodAdmission(Inlined, frozen=True, kw_only=True):
     not_judged: tuple[OpenQuestion, ...]
     unknown_resources: tuple[ReportedUnknownResource, ...]
     """The extended resources that the node does not have: its kubelet ignores them, the scheduler does not."""
+    scheduler: tuple[ReportedObstacle, ...]
+    """Why the scheduler never binds the pod to the node; empty: it may."""
     applied: tuple[str, ...]
     """The objects that took part in the pod's creation, e.g. `LimitRange small`."""
     preempted: tuple[NamedPod, ...]
@@ -172,11 +199,12 @@ def pod_admission(entry: AdmissionEntry) -> PodAdmission:
         entry,
         **structs.asdict(referenced_pod(entry.pod)),
         requests={name: amount_text(name, amount) for name, amount in _requests(entry.pod)},
-        verdict=entry.decision,
-        message=entry.message if entry.reason else UNSET,
+        kubelet=entry.decision,
+        message=entry.message if entry.kubelet.reason else UNSET,
         why=entry.sentences,
         not_judged=open_questions(entry.because),
         unknown_resources=reported_unknown_resources(entry.unknown_resources),
+        scheduler=reported_obstacles(entry.scheduler),
         preempted=named_pods(entry.preempted),
         placement=UNSET if entry.placement is None else pod_allocations(entry.placement),
     )
@@ -189,13 +217,13 @@ def admission_commands(entries: Iterable[AdmissionEntry]) -> "Iterator[WorkflowC
     for entry in entries:
         if entry.admitted:
             continue
-        is_refused = entry.decision is Decision.REFUSED
-        why = "; ".join(entry.sentences) or entry.message
+        is_refused = entry.verdict in (Verdict.REFUSED, Verdict.UNSCHEDULABLE)
+        facts = (*entry.sentences, *(obstacle.why for obstacle in entry.scheduler))
         yield WorkflowCommand(
             command="error" if is_refused else "warning",
-            title=entry.reason or entry.decision.value,
+            title=entry.reason or entry.verdict.value,
             position=SourcePosition(file=entry.source),
-            text=f"{entry.pod.full_name}: {entry.decision.value}: {why}",
+            text=f"{entry.pod.full_name}: {entry.verdict.value}: {'; '.join(facts) or entry.message}",
         )
 
 

@@ -13,12 +13,13 @@ from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.json_yaml import Inlined, ReportDocument
 from nodewright.documents.output.text_layout import wrapped_text
 from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid, without_cluster_fields
+from nodewright.engine.core.predicates.scheduler_filters import scheduler_obstacles
 from nodewright.engine.node.events import PodAdded, PodRemoved
 from nodewright.engine.node.step import Decision, Step, step
 from nodewright.engine.node.what_if.changes import PodLeaves
 from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Suggestion
 from nodewright.model.kubernetes.node_profile import ReadSource
-from nodewright.model.kubernetes.objects import Pod, Taint, tolerates
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_lines
 from nodewright.model.reasons.cpu import CPUReason
 from nodewright.model.reasons.devices import DeviceReason
@@ -27,7 +28,6 @@ from nodewright.model.reasons.predicates import (
     HostPortsTaken,
     InsufficientResource,
     NoVictimsSuffice,
-    taint_text,
 )
 from nodewright.model.reasons.reason import NotJudged, Reason, kubelet_text, sentence
 from nodewright.model.reasons.topology import TopologyReason
@@ -36,7 +36,6 @@ from nodewright.predict.explain.suggestion_text import suggestion_text
 from nodewright.predict.node import Node
 from nodewright.predict.reported import reported
 
-UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 MAX_SEARCHES = 1_000
 """Of so many refusals the changes that help are looked for."""
 _BUDGET = 300
@@ -104,10 +103,10 @@ class ClusterAnswers:
         self._searched: dict[tuple[int, tuple[Reason, ...]], NodeAnswer] = {}
         self._search_count = 0
 
-    def add_node(self, node: Node, *, is_unschedulable: bool = False) -> None:
+    def add_node(self, node: Node) -> None:
         """Adds the answers of a node about each pod, as if that pod alone arrived."""
         for index, workload in enumerate(self._workloads):
-            answer = self._answer(node, index, workload, is_unschedulable=is_unschedulable)
+            answer = self._answer(node, index, workload)
             self._nodes[index].setdefault(answer, []).append(node.name)
 
     def add_unread_node(self, name: str, error: str) -> None:
@@ -127,7 +126,7 @@ class ClusterAnswers:
             for workload, answers in zip(self._workloads, self._nodes, strict=True)
         )
 
-    def _answer(self, node: Node, index: int, workload: Workload, *, is_unschedulable: bool) -> NodeAnswer:
+    def _answer(self, node: Node, index: int, workload: Workload) -> NodeAnswer:
         if workload.refusal is not None:
             return NodeAnswer(outcome=Outcome.NEVER, why=(workload.refusal.sentence(),))
         pod = with_uid(workload.pod)
@@ -143,7 +142,7 @@ class ClusterAnswers:
             outcome=Outcome.UNDECIDED if is_open else Outcome.NOW,
             why=tuple(map(sentence, facts)),
             preempts=result.victims is not None,
-            scheduler=_scheduler_obstacles(node, pod, is_unschedulable=is_unschedulable),
+            scheduler=_scheduler_obstacles(node, pod),
         )
 
     def _refusal(self, node: Node, index: int, pod: Pod, result: Step) -> NodeAnswer:
@@ -190,22 +189,10 @@ def _change_text(suggestion: Suggestion) -> str:
     return suggestion_text(replace(suggestion, preempts=()))
 
 
-def _scheduler_obstacles(node: Node, pod: Pod, *, is_unschedulable: bool) -> tuple[str, ...]:
-    """What the scheduler heeds and the kubelet does not: the taints and the cordon of the node.
-
-    Follows: v1.36, pkg/scheduler/framework/plugins/{tainttoleration,nodeunschedulable}, Filter.
-    """
-    untolerated = [
-        taint
-        for taint in node.config.view.taints
-        if taint.effect == "NoSchedule" and not any(tolerates(each, taint) for each in pod.spec.tolerations)
-    ]
-    texts = [f"not tolerated: {taint_text(taint)}" for taint in untolerated]
-    cordon = Taint(key=UNSCHEDULABLE, effect="NoSchedule")
-    if is_unschedulable and not any(tolerates(each, cordon) for each in pod.spec.tolerations):
-        texts = [text for text in texts if UNSCHEDULABLE not in text]
-        texts.append("the node is cordoned")
-    return tuple(texts)
+def _scheduler_obstacles(node: Node, pod: Pod) -> tuple[str, ...]:
+    comparisons = node.config.gates["TaintTolerationComparisonOperators"]
+    obstacles = scheduler_obstacles(pod, node.config.view, comparisons=comparisons)
+    return tuple(obstacle.why for obstacle in obstacles)
 
 
 def _groups(answers: Mapping[NodeAnswer, Sequence[str]]) -> tuple[NodeAnswer, ...]:

@@ -10,11 +10,13 @@ from msgspec import UNSET, UnsetType, field
 
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.documents.output.text_layout import counted, table
+from nodewright.engine.core.predicates.scheduler_filters import SchedulerObstacle
 from nodewright.engine.core.preemption.greedy import (
     CandidateDistance,
     MissingAmount,
     PreemptionCandidate,
     PreemptionRound,
+    PreemptionVictims,
 )
 from nodewright.engine.core.preemption.optimal import Cover, PreemptionCost, SmallestPreemption
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
@@ -25,8 +27,15 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import readable_amount
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.reason import Reason, kubelet_text, sentence
-from nodewright.predict.node_report.report_parts import NodeOfReport, message_origin, referenced_pod
+from nodewright.predict.node_report.report_parts import (
+    NodeOfReport,
+    ReportedObstacle,
+    message_origin,
+    referenced_pod,
+    reported_obstacles,
+)
 from nodewright.predict.reported import reported
+from nodewright.predict.verdict import Verdict, verdict_of
 
 SHOWN_CANDIDATES = 5
 """Number of candidates that each round shows without `-o wide`."""
@@ -39,12 +48,24 @@ class PreemptionEntry(msgspec.Struct, frozen=True, kw_only=True):
     optimum: SmallestPreemption | None = None
     origin: str = ""
     """The object that creates the pod, e.g. `DaemonSet dns`."""
+    scheduler: tuple[SchedulerObstacle, ...] = ()
+    """Why the scheduler never binds the pod to the node."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """What becomes of the pod."""
+        assert self.preview.step.decision is not None
+        return verdict_of(self.preview.step.decision, self.scheduler)
 
     @property
     def victims(self) -> tuple[PreemptionCandidate, ...]:
         """The kubelet's victims, in order of termination."""
-        selection = self.preview.step.victims
-        return selection.victims if selection else ()
+        return self.selection.victims if self.selection else ()
+
+    @property
+    def selection(self) -> PreemptionVictims | None:
+        """The kubelet's choice of victims; None: it preempts no pod."""
+        return None if self.verdict is Verdict.UNSCHEDULABLE else self.preview.step.victims
 
 
 def preemption_text(entries: Iterable[PreemptionEntry], *, wide: bool = False) -> str:
@@ -64,19 +85,20 @@ def victim_names(entries: Iterable[PreemptionEntry]) -> str:
 def _entry_text(entry: PreemptionEntry, *, wide: bool) -> str:
     preview = entry.preview
     origin = f" (of {entry.origin})" if entry.origin else ""
-    lines = [f"{preview.pod.full_name}{origin}: {preview.step.decision}, {_summary(entry)}"]
+    lines = [f"{preview.pod.full_name}{origin}: {entry.verdict}, {_summary(entry)}"]
     if preview.step.decision is Decision.REFUSED:
         lines.append(
             f"  {message_origin(preview.step.because[0])}: {kubelet_text(preview.step.because[0]).message}"
         )
+    lines += [f"  - {obstacle.why}" for obstacle in entry.scheduler]
     lines += [f"  - {sentence(reason)}" for reason in preview.step.because]
-    if preview.missing:
+    if preview.missing and entry.verdict is not Verdict.UNSCHEDULABLE:
         lines.append(f"  missing: {_amounts(preview.missing)}")
     parts = [printable_lines(lines)]
     if entry.victims:
         parts.append(_pods("VICTIM", entry.victims, preview.missing))
-    if preview.step.victims is not None and preview.step.victims.rounds:
-        parts.append(_rounds(preview.step.victims.rounds, wide=wide))
+    if entry.selection is not None and entry.selection.rounds:
+        parts.append(_rounds(entry.selection.rounds, wide=wide))
     if preview.unmet and preview.candidates:
         parts.append(_pods("CANDIDATE", preview.candidates, preview.missing))
     if entry.optimum is not None:
@@ -86,6 +108,8 @@ def _entry_text(entry: PreemptionEntry, *, wide: bool) -> str:
 
 def _summary(entry: PreemptionEntry) -> str:
     preview = entry.preview
+    if entry.verdict is Verdict.UNSCHEDULABLE:
+        return "preempts no pod: the scheduler never binds it to this node"
     if preview.step.victims is not None:
         return f"preempts {len(entry.victims)} of {counted(len(preview.candidates), 'candidate')}"
     if preview.unmet:
@@ -229,8 +253,11 @@ class PodPreemption(Report, frozen=True, kw_only=True):
 
     pod: PrioritizedPod
     critical: bool
-    verdict: Decision | None
+    verdict: Verdict
     admitted: bool
+    """Whether the verdict is `admitted`."""
+    scheduler: tuple[ReportedObstacle, ...]
+    """Why the scheduler never binds the pod to the node; empty: it may."""
     origin: str | UnsetType = field(default=UNSET, name="from")
     """The object that creates the pod, e.g. `DaemonSet dns`."""
     reason: str | UnsetType = UNSET
@@ -264,14 +291,15 @@ class PreemptionReport(ReportDocument, frozen=True, kw_only=True):
 
 def pod_preemption(entry: PreemptionEntry) -> PodPreemption:
     """The preview for one pod as a part of the report."""
-    preview, selection = entry.preview, entry.preview.step.victims
+    preview, selection = entry.preview, entry.selection
     result = preview.step
     kubelet = kubelet_text(result.because[0]) if result.decision is Decision.REFUSED else None
     return PodPreemption(
         pod=_prioritized(preview.pod),
         critical=preview.critical,
-        verdict=result.decision,
-        admitted=result.decision is Decision.ADMITTED,
+        verdict=entry.verdict,
+        admitted=entry.verdict is Verdict.ADMITTED,
+        scheduler=reported_obstacles(entry.scheduler),
         origin=entry.origin or UNSET,
         reason=kubelet.reason if kubelet else UNSET,
         message=kubelet.message if kubelet else UNSET,

@@ -85,9 +85,11 @@ def _as_usage(
             f"{pod.namespace}/{pod.name}" if pod.name else pod.uid for pod in match.unknown_pods[:3]
         )
         ellipsis = ", ..." if len(match.unknown_pods) > 3 else ""
-        warnings.append(
-            f"{counted(len(match.unknown_pods), 'pod')} of the usage not on the node, ignored: {names}{ellipsis}"
-        )
+        count, remedy = counted(len(match.unknown_pods), "pod"), "-f FILE names the node's pods"
+        if len(match.unknown_pods) == len(match.usage.pods):
+            rule = f"none of its pods is on the node {node.name}: {names}{ellipsis}; {remedy}"
+            raise InputError([Fault(source="--usage", rule=rule)])
+        warnings.append(f"{count} of the usage not on the node, ignored: {names}{ellipsis}; {remedy}")
     return match.usage, tuple(warnings)
 
 

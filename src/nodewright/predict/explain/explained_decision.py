@@ -6,6 +6,7 @@ import msgspec
 
 from nodewright.documents.output.json_yaml import Report
 from nodewright.engine.core.eviction.eviction_state import ConditionEffect
+from nodewright.engine.core.predicates.scheduler_filters import SchedulerObstacle
 from nodewright.engine.node.managers.manager_trace import NoHintReason
 from nodewright.engine.node.pod_admission import Placement
 from nodewright.engine.node.resource_holders import ResourceEvidence
@@ -20,6 +21,7 @@ from nodewright.model.reasons.status_evidence import ADMITTED_CAUSES, StatusEvid
 from nodewright.model.reasons.topology import AffinityObstacle, JudgedBy, ResourceHints
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.topology_hints import Hint
+from nodewright.predict.verdict import Verdict, verdict_of
 
 
 class ResourceView(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,11 +108,24 @@ class ExplainedDecision(msgspec.Struct, frozen=True, kw_only=True):
     presence: str = ""
     """What a pod of a cluster does, e.g. `runs on worker-3`; the explanation is about its arrival there, without it."""
 
+    scheduler: tuple[SchedulerObstacle, ...] = ()
+    """Why the scheduler never binds the pod to the node; empty as well where that was not asked."""
+
     @property
-    def verdict(self) -> Decision:
-        """The decision."""
+    def decision(self) -> Decision:
+        """The kubelet's decision."""
         assert self.step.decision is not None
         return self.step.decision
+
+    @property
+    def verdict(self) -> Verdict:
+        """What becomes of the pod."""
+        return verdict_of(self.decision, self.scheduler)
+
+    @property
+    def reason(self) -> str:
+        """The kubelet's reason for a refusal, else the scheduler's plugin; empty: neither."""
+        return self.kubelet.reason or (self.scheduler[0].plugin if self.scheduler else "")
 
     @property
     def headline(self) -> str:
@@ -122,14 +137,14 @@ class ExplainedDecision(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def refusal_title(self) -> str:
         """The heading of the reasons against the pod."""
-        if self.verdict is Decision.UNDECIDED:
+        if self.decision is Decision.UNDECIDED:
             return "Why it is undecided"
         return "Why it would not be admitted now" if self._was_admitted else "Why it is not admitted"
 
     @property
     def allocation_title(self) -> str:
         """The heading of the allocations."""
-        is_granted = self.verdict is Decision.ADMITTED and not self._was_admitted
+        is_granted = self.verdict is Verdict.ADMITTED and not self._was_admitted
         return "Exclusive allocations" if is_granted else "Exclusive allocations that it would get"
 
     @property
@@ -139,7 +154,9 @@ class ExplainedDecision(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def kubelet(self) -> KubeletText:
         """The kubelet's reason and message; empty unless the pod is refused."""
-        return kubelet_text(self.step.because[0]) if self.verdict is Decision.REFUSED else KubeletText("", "")
+        return (
+            kubelet_text(self.step.because[0]) if self.decision is Decision.REFUSED else KubeletText("", "")
+        )
 
     @property
     def is_refused_by_api_server(self) -> bool:

@@ -15,6 +15,7 @@ from nodewright.predict.explain.suggestion_text import (
 )
 from nodewright.predict.node_report.machine_svg import COLOURS, coloured_pods, machine_svg
 from nodewright.predict.node_report.report_parts import policy_notices
+from nodewright.predict.verdict import Verdict
 
 _HUES = (212, 28, 142, 280, 350, 184, 52, 318, 96, 240)
 """One hue for each colour class; neighbouring classes get distant hues."""
@@ -94,7 +95,7 @@ def _remedies(explanations: Sequence[ExplainedDecision]) -> Iterator[str]:
     refused = [
         (number, explanation)
         for number, explanation in enumerate(explanations)
-        if explanation.verdict is Decision.REFUSED
+        if explanation.decision is Decision.REFUSED
     ]
     if not refused:
         return
@@ -126,8 +127,8 @@ def _legend(after: NodeState) -> str:
 
 
 def _article(explanation: ExplainedDecision, anchor: str = "") -> str:
-    tone = {Decision.ADMITTED: "yes", Decision.REFUSED: "no"}.get(explanation.verdict, "warning")
-    reason = f" {escape(explanation.kubelet.reason)}" if explanation.kubelet.reason else ""
+    tone = {Verdict.ADMITTED: "yes", Verdict.UNDECIDED: "warning"}.get(explanation.verdict, "no")
+    reason = f" {escape(explanation.reason)}" if explanation.reason else ""
     origin = f' <span class="soft">({escape(explanation.origin)})</span>' if explanation.origin else ""
     message = (
         f'<p class="kubelet">{escape(explanation.kubelet.message)}</p>' if explanation.kubelet.message else ""
@@ -135,7 +136,7 @@ def _article(explanation: ExplainedDecision, anchor: str = "") -> str:
     tables = tuple(map(_numa_table, numa_tables(explanation)))
     tree = "".join(_branch(branch, 0, closes_sites=bool(tables)) for branch in reason_tree(explanation))
     identity = f' id="{anchor}"' if anchor else ""
-    title = "<h3>Why</h3>" if explanation.verdict is Decision.REFUSED else ""
+    title = "<h3>Why</h3>" if explanation.decision is Decision.REFUSED else ""
     return (
         f'<article{identity}><h2>{escape(explanation.pod.full_name)}{origin} <span class="badge {tone}">{escape(explanation.headline)}</span>'
         f'<span class="{tone}">{reason}</span></h2>{message}{"".join(_suggestions(explanation))}{title}'
@@ -182,7 +183,7 @@ def _numa_cell(cell: NUMACell | None) -> str:
 
 def _suggestions(explanation: ExplainedDecision) -> Iterator[str]:
     counterfactuals = explanation.counterfactuals
-    if explanation.verdict is not Decision.REFUSED:
+    if explanation.decision is not Decision.REFUSED:
         return
     if counterfactuals.suggestions:
         yield "<h3>What would let it in</h3>"

@@ -8,12 +8,12 @@ from msgspec import UNSET, UnsetType, field, structs
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.documents.output.text_layout import wrapped_text
 from nodewright.engine.core.eviction.eviction_state import ConditionEffect, PressureAdmission
+from nodewright.engine.core.predicates.scheduler_filters import UnknownResource, unknown_resources
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.node.managers.manager_trace import NoHintReason
 from nodewright.engine.node.node_config import KubeletDefects
 from nodewright.engine.node.resource_holders import ResourceEvidence
 from nodewright.engine.node.step import Decision
-from nodewright.engine.node.unknowns import unknown_resources
 from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Suggestion
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import Pod
@@ -47,14 +47,17 @@ from nodewright.predict.node_report.report_parts import (
     NodeOfReport,
     OpenQuestion,
     ReportedAllocations,
+    ReportedObstacle,
     ReportedUnknownResource,
     message_origin,
     open_questions,
     pod_allocations,
     referenced_pod,
+    reported_obstacles,
     reported_unknown_resources,
 )
 from nodewright.predict.reported import reported
+from nodewright.predict.verdict import Verdict
 
 
 class PodName(Report, frozen=True, kw_only=True):
@@ -187,8 +190,11 @@ class ExplainedPod(Report, frozen=True, kw_only=True):
     namespace: str
     uid: str
     qos_class: QOSClass
-    verdict: Decision
+    verdict: Verdict
+    kubelet: Decision
+    """The decision of the kubelet, were the pod bound to the node."""
     admitted: bool
+    """Whether the verdict is `admitted`."""
     presence: str | UnsetType = UNSET
     """What a pod of a cluster does; the verdict is then about its arrival now. Absent: nothing."""
     origin: str | UnsetType = field(default=UNSET, name="from")
@@ -205,6 +211,8 @@ class ExplainedPod(Report, frozen=True, kw_only=True):
     not_judged: tuple[OpenQuestion, ...]
     unknown_resources: tuple[ReportedUnknownResource, ...]
     """The extended resources that the node does not have: its kubelet ignores them, the scheduler does not."""
+    scheduler: tuple[ReportedObstacle, ...]
+    """Why the scheduler never binds the pod to the node; empty: it may."""
     conditions: tuple[ReportedCondition, ...]
     topology_manager: TopologyManagerReport
     choices: tuple[ContainerChoices, ...]
@@ -245,7 +253,9 @@ def explained_pod(explanation: ExplainedDecision) -> ExplainedPod:
         explanation,
         **structs.asdict(referenced_pod(pod)),
         qos_class=qos_class(pod),
-        admitted=explanation.verdict is Decision.ADMITTED,
+        kubelet=explanation.decision,
+        admitted=explanation.verdict is Verdict.ADMITTED,
+        scheduler=reported_obstacles(explanation.scheduler),
         failed=UNSET if explanation.proof is None else failed_pod_report(explanation.proof, explanation),
         presence=explanation.presence or UNSET,
         observed=explanation.observed or UNSET,
@@ -254,7 +264,7 @@ def explained_pod(explanation: ExplainedDecision) -> ExplainedPod:
         why=tuple(map(sentence, explanation.refusals)),
         because=explanation.refusals,
         not_judged=open_questions(explanation.refusals),
-        unknown_resources=reported_unknown_resources(unknown_resources(result.state.config, pod)),
+        unknown_resources=reported_unknown_resources(unknown_resources(pod, result.state.config.view)),
         conditions=tuple(map(_condition, explanation.conditions)),
         topology_manager=_topology_manager(explanation),
         choices=tuple(
@@ -359,7 +369,7 @@ def explanation_text(
 
 def _lines(explanation: ExplainedDecision, width: int, *, wide: bool) -> Iterator[str]:
     kubelet, proof = explanation.kubelet, explanation.proof
-    reason = f" ({kubelet.reason})" if kubelet.reason else ""
+    reason = f" ({explanation.reason})" if explanation.reason else ""
     origin = f" ({explanation.origin})" if explanation.origin else ""
     yield f"{explanation.pod.full_name}{origin}: {explanation.headline}{reason}"
     if proof is not None:
@@ -373,12 +383,22 @@ def _lines(explanation: ExplainedDecision, width: int, *, wide: bool) -> Iterato
     if kubelet.message:
         text = f"{message_origin(explanation.step.because[0])}: {kubelet.message}"
         yield from wrapped_text(text, width, INDENT_STEP)
-    for unknown in unknown_resources(explanation.step.state.config, explanation.pod):
+    for unknown in _unmentioned(explanation):
         yield from wrapped_text(unknown.sentence(), width, INDENT_STEP)
     for branch in reason_tree(explanation, details=wide):
         yield ""
         yield from _branch(branch, width, INDENT_STEP, wide=wide)
+    if explanation.verdict is Verdict.UNSCHEDULABLE:
+        yield ""
+        remedies = (obstacle.remedy for obstacle in explanation.scheduler)
+        yield from _list("What would let the scheduler bind it to this node:", remedies, width)
     yield from _suggestion_lines(explanation, width, wide=wide)
+
+
+def _unmentioned(explanation: ExplainedDecision) -> tuple[UnknownResource, ...]:
+    """The resources that the node does not offer, unless the scheduler's obstacles name them."""
+    view = explanation.step.state.config.view
+    return () if explanation.scheduler else unknown_resources(explanation.pod, view)
 
 
 def status_text(pods: Sequence[tuple[Pod, StatusEvidence]], *, width: int = 80) -> str:

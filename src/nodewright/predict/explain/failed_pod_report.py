@@ -48,7 +48,7 @@ def with_cores_of_status(explanation: E, proof: StatusEvidence | None) -> E:
     """
     policy = explanation.step.state.config.managers.static_cpu_policy
     fact = next((fact for fact in proof.facts if isinstance(fact, NotWholeCores)), None) if proof else None
-    is_open = explanation.verdict is Decision.UNDECIDED and policy and policy.options.full_pcpus_only
+    is_open = explanation.decision is Decision.UNDECIDED and policy and policy.options.full_pcpus_only
     if fact is None or not is_open:
         return explanation
     refused = replace(explanation.step, because=(fact,), decision=Decision.REFUSED)
@@ -87,9 +87,9 @@ def verdict_change(proof: StatusEvidence, current: ExplainedDecision) -> Verdict
     """How the current decision compares with the recorded one."""
     if proof.cause is not FailureCause.REJECTED:
         return VerdictChange.ENDED_LATER
-    if current.verdict is Decision.UNDECIDED:
+    if current.decision is Decision.UNDECIDED:
         return VerdictChange.UNDECIDED
-    if current.verdict is Decision.ADMITTED:
+    if current.decision is Decision.ADMITTED:
         return VerdictChange.ADMITTED
     if current.kubelet == (proof.reason, proof.message):
         return VerdictChange.SAME

@@ -17,6 +17,7 @@ from nodewright.model.reasons.devices import DeviceHolder, DevicesAt, NotEnoughD
 from nodewright.model.reasons.reason import Reason, sentence
 from nodewright.model.reasons.topology import AffinityObstacle, NoCommonNUMA, NothingPreferred
 from nodewright.model.values.idset import CPUSet, NUMASet
+from nodewright.predict.explain.alignment import alignment_sentences
 from nodewright.predict.explain.explained_decision import (
     ExplainedDecision,
     ReportedDefect,
@@ -41,7 +42,7 @@ class ReasonBranch(msgspec.Struct, frozen=True, kw_only=True):
 def reason_tree(explanation: ExplainedDecision, *, details: bool = True) -> tuple[ReasonBranch, ...]:
     """The reasons for the decision; without ``details`` some branches that are shown only in wide output may be absent."""
     sections = tuple(_sections(explanation, details=details))
-    if sections or explanation.step.decision is not Decision.ADMITTED:
+    if sections or explanation.decision is not Decision.ADMITTED:
         return sections
     return (
         ReasonBranch(
@@ -51,6 +52,14 @@ def reason_tree(explanation: ExplainedDecision, *, details: bool = True) -> tupl
 
 
 def _sections(explanation: ExplainedDecision, *, details: bool) -> Iterator[ReasonBranch]:
+    if explanation.scheduler:
+        yield ReasonBranch(
+            text="Why the scheduler does not bind it to this node",
+            tone="no",
+            children=tuple(ReasonBranch(text=each.why, tone="no") for each in explanation.scheduler),
+        )
+    for text in alignment_sentences(explanation):
+        yield ReasonBranch(text=text[:1].upper() + text[1:], tone="no")
     reasons = [refusal for refusal in explanation.refusals if not isinstance(refusal, NoCommonNUMA)]
     if reasons:
         yield ReasonBranch(text=explanation.refusal_title, tone="no", children=tuple(map(_refusal, reasons)))

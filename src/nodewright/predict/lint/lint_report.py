@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType, field
+from msgspec.structs import replace
 
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.documents.output.ci_formats import (
@@ -73,6 +74,15 @@ def finding_text(rule: LintRule, violation: FieldViolation) -> str:
     if "changes" in facts:
         facts["changes"] = f"; possible changes: {facts['changes']}" if facts["changes"] else ""
     return rule.page.message.format_map(facts)
+
+
+def edits_in_file(
+    edits: Iterable[SuggestedEdit], location: ObjectLocation | None
+) -> tuple[SuggestedEdit, ...]:
+    """The edits with paths from the root of their document, also for items of a list and for nested pod templates."""
+    if location is None or location.is_live or not location.prefix:
+        return tuple(edits)
+    return tuple(replace(edit, path=f"{location.prefix}.{edit.path}") for edit in edits)
 
 
 def fix_text(edits: tuple[SuggestedEdit, ...]) -> str:
@@ -288,7 +298,7 @@ def _reported_finding(finding: LintFinding) -> ReportedFinding:
         rule=finding.rule.id,
         severity=finding.rule.severity,
         message=finding.text,
-        fix=tuple(map(_reported_edit, finding.edits)),
+        fix=tuple(map(_reported_edit, edits_in_file(finding.edits, finding.location))),
     )
 
 

@@ -28,7 +28,7 @@ from nodewright.predict.lint.lint_model import (
     RuleViolation,
     Subject,
 )
-from nodewright.predict.lint.lint_report import LintFinding, finding_text, fix_text
+from nodewright.predict.lint.lint_report import LintFinding, edits_in_file, finding_text, fix_text
 from nodewright.predict.lint.rules import ALL_RULES, RULES_BY_ID, RuleSelection, unused_ignore
 
 ANNOTATION = "nodewright.dev/ignore"
@@ -287,7 +287,7 @@ def _all_findings(lint_input: LintInput, selection: RuleSelection) -> Iterator[t
             subject=_label(subject),
             path=violation.path,
             text=finding_text(rule_violation.rule, violation),
-            fix=fix_text(violation.edits),
+            fix=fix_text(edits_in_file(violation.edits, lint_input.places[subject.number])),
             facts=violation.facts,
             edits=violation.edits,
             namespace=getattr(subject, "namespace", ""),

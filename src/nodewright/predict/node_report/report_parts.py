@@ -9,6 +9,7 @@ from nodewright.documents.output.json_yaml import Inlined, Report
 from nodewright.documents.output.text_layout import table
 from nodewright.engine.core.allocatable import AllocatableDerivation
 from nodewright.engine.core.memory.memory_state import Block
+from nodewright.engine.core.predicates.scheduler_filters import SchedulerObstacle, UnknownResource
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_admission import (
@@ -18,7 +19,6 @@ from nodewright.engine.node.pod_admission import (
     placement_of,
     unallocated_resources,
 )
-from nodewright.engine.node.unknowns import UnknownResource
 from nodewright.model.kubernetes.node_profile import ReadSource
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import MEMORY, amount_text, readable_amount
@@ -160,6 +160,23 @@ class ReportedUnknownResource(Report, frozen=True, kw_only=True):
 def reported_unknown_resources(unknown: Iterable[UnknownResource]) -> tuple[ReportedUnknownResource, ...]:
     """The resources as parts of a report."""
     return tuple(reported(ReportedUnknownResource, each) for each in unknown)
+
+
+class ReportedObstacle(Report, frozen=True, kw_only=True):
+    """A filter of the scheduler that rejects the node for a pod."""
+
+    plugin: str
+    message: str
+    """What the scheduler writes into the pod's FailedScheduling event."""
+    why: str
+    """The fact as a sentence."""
+    remedy: str
+    """What removes the obstacle."""
+
+
+def reported_obstacles(obstacles: Iterable[SchedulerObstacle]) -> tuple[ReportedObstacle, ...]:
+    """The obstacles as parts of a report."""
+    return tuple(reported(ReportedObstacle, each) for each in obstacles)
 
 
 def node_of_report(config: NodeConfig) -> NodeOfReport:

@@ -82,12 +82,10 @@ def node_case(query: NodeSource) -> UpgradeCase:
     Errors: InputError if something cannot be read, or if the kubelet does not run with this configuration.
     """
     source = query.node or "this machine"
-    profile = _with_configuration(find_profile(query.node, release=query.start), query)
+    pods = None if query.kubelet_root else query.pods
+    profile = _with_configuration(find_profile(query.node, release=query.start, pods=pods), query)
     if query.kubelet_root is not None:
         return _directory_case(profile, query, query.kubelet_root)
-    if query.pods is not None:
-        pods = read_pods(query.pods, profile.metadata.name).pods
-        profile = replace(profile, spec=replace(profile.spec, pods=pods, allocations=None))
     return replace(profile_case(profile, source), manifests=query.manifests)
 
 

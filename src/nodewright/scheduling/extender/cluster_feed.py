@@ -15,7 +15,7 @@ from nodewright.documents.formats.decode import examined
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
-from nodewright.model.kubernetes.objects import Pod, Taint, tolerates
+from nodewright.model.kubernetes.objects import Pod, Taint, untolerated, with_cordon
 from nodewright.model.reasons.predicates import taint_text
 from nodewright.model.reasons.reason import sentence
 from nodewright.scheduling.verdicts.extender_protocol import decode_pod
@@ -26,8 +26,6 @@ from nodewright.scheduling.verdicts.verdict_ledger import ComparedVerdict, Verdi
 NODES_PATH, PODS_PATH = "/api/v1/nodes", "/api/v1/pods"
 BUDGETS_PATH = "/apis/policy/v1/poddisruptionbudgets"
 _TERMINAL = ("Succeeded", "Failed")
-_REPELLING = ("NoSchedule", "NoExecute")
-UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 PREDICTION_BATCH_S, PREDICTION_PAUSE_S = 0.01, 0.05
 """How long predictions are computed without a pause for calls, and the pause."""
 
@@ -88,12 +86,7 @@ class ClusterFeed:
             return ""
         if pod.spec.scheduling_gates:
             return "it has scheduling gates"
-        if not_tolerated := [
-            taint
-            for taint in taints
-            if taint.effect in _REPELLING
-            and not any(tolerates(toleration, taint, comparisons=True) for toleration in pod.spec.tolerations)
-        ]:
+        if not_tolerated := untolerated(taints, pod.spec.tolerations, comparisons=True):
             return f"not tolerated: {', '.join(map(taint_text, not_tolerated))}"
         mismatch = affinity_mismatch(pod.spec, name, self._cluster.nodes[name].labels)
         return "" if mismatch is None else sentence(mismatch)
@@ -244,12 +237,11 @@ class ClusterFeed:
 def node_taints(document: Mapping[str, Any]) -> tuple[Taint, ...]:
     """The taints of a Node; a cordoned one has another."""
     spec = document.get("spec") or {}
-    cordoned = (Taint(key=UNSCHEDULABLE, effect=_REPELLING[0]),) if spec.get("unschedulable") else ()
     try:
         taints = msgspec.convert(spec.get("taints") or (), examined(tuple[Taint, ...]))
     except msgspec.ValidationError:
-        return cordoned
-    return tuple(dict.fromkeys((*taints, *cordoned)))
+        taints = ()
+    return with_cordon(taints, is_unschedulable=bool(spec.get("unschedulable")))
 
 
 def trimmed_object(document: dict[str, Any]) -> dict[str, Any]:

@@ -221,25 +221,25 @@ ON_NODES = {
         "NW210",
     ),
     "it is for other nodes": (
-        pod_manifest("  nodeSelector: {disk: ssd}\n" + containers(container("a", "requests: {cpu: 100, memory: 64Mi}"))),
+        pod_manifest("  nodeSelector: {disk: ssd}\n" + containers(container("a", "requests: {cpu: 100, memory: 7Gi}"))),
         ("vm-4",),
         NONE_KUBELET,
-        "-",
+        "NW211",
     ),
     "one of two nodes is large enough": (
-        pod_manifest(containers(container("a", "requests: {cpu: 100, memory: 64Mi}"))),
+        pod_manifest(containers(container("a", "requests: {cpu: 100, memory: 7Gi}"))),
         ("vm-4", "epyc-7742-2s-nps1"),
         NONE_KUBELET,
         "-",
     ),
     "a static pod that is too large": (
-        pod_manifest(containers(container("a", "requests: {cpu: 100, memory: 64Mi}")), meta=STATIC),
+        pod_manifest(containers(container("a", "requests: {cpu: 100, memory: 7Gi}")), meta=STATIC),
         ("vm-4",),
         NONE_KUBELET,
         "NW203",
     ),
     "a static pod that is too large for one of two": (
-        pod_manifest(containers(container("a", "requests: {cpu: 100, memory: 64Mi}")), meta=STATIC),
+        pod_manifest(containers(container("a", "requests: {cpu: 100, memory: 7Gi}")), meta=STATIC),
         ("vm-4", "epyc-7742-2s-nps1"),
         NONE_KUBELET,
         "-",
@@ -287,7 +287,7 @@ def test_the_findings_of_a_pod_on_nodes(what: str, tmp_path: Path) -> None:
 def test_a_taint_keeps_a_pod_from_a_node(tmp_path: Path) -> None:
     document = yaml.safe_load(Path("examples/nodes/worker.yaml").read_text())
     document["spec"] |= {"taints": [{"key": "gpu", "effect": "NoSchedule"}], "pods": []}
-    huge = containers(container("a", "requests: {cpu: 100, memory: 64Mi}"))
+    huge = containers(container("a", "requests: {cpu: 100, memory: 7Gi}"))
     for tolerations, is_found in (("", False), ("  tolerations: [{operator: Exists}]\n", True)):
         lint_findings = lint_manifest(
             tmp_path, f"{yaml.safe_dump(document)}---\n{pod_manifest(tolerations + huge)}"

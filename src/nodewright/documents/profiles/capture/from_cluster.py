@@ -13,7 +13,7 @@ from nodewright.documents.formats.documents import InputFile, parse_documents, r
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
-from nodewright.model.kubernetes.objects import Taint
+from nodewright.model.kubernetes.objects import Taint, with_cordon
 from nodewright.model.kubernetes.resource_names import (
     CPU,
     HUGE_PAGE_RULE,
@@ -109,7 +109,10 @@ def read_node(path: Path | InputFile) -> ReportedNode:
         version=str(info.get("kubeletVersion") or ""),
         architecture=str(info.get("architecture") or ""),
         labels={name: str(value) for name, value in document.part(meta, "labels", "metadata.labels").items()},
-        taints=tuple(decode(taint, Taint) for taint in taints if taint is not None),
+        taints=with_cordon(
+            (decode(taint, Taint) for taint in taints if taint is not None),
+            is_unschedulable=spec.get("unschedulable") is True,
+        ),
         capacity=document.amounts(status, "status.capacity"),
         allocatable=document.amounts(status, "status.allocatable"),
         conditions=_pressure(document.items(status, "conditions", "status")),

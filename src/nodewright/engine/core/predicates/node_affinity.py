@@ -9,7 +9,7 @@ from nodewright.model.kubernetes.objects import (
     NodeSelectorTerm,
     PodSpec,
     Taint,
-    tolerates,
+    untolerated,
 )
 from nodewright.model.patterns import lazy_pattern
 from nodewright.model.reasons.predicates import (
@@ -51,14 +51,8 @@ def daemon_pod_obstacle(
 
     Follows: v1.36, pkg/controller/daemon/daemon_controller.go, NodeShouldRunDaemonPod.
     """
-    untolerated = tuple(
-        taint
-        for taint in taints
-        if taint.effect in ("NoSchedule", "NoExecute")
-        and not any(tolerates(toleration, taint) for toleration in spec.tolerations)
-    )
-    if untolerated:
-        return UntoleratedTaints(taints=untolerated)
+    if repelling := untolerated(taints, spec.tolerations):
+        return UntoleratedTaints(taints=repelling)
     return affinity_mismatch(spec, node, labels)
 
 

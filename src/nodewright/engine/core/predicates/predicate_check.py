@@ -18,7 +18,7 @@ from nodewright.engine.core.requests.effective_resources import (
 )
 from nodewright.engine.core.requests.qos_and_priority import is_static
 from nodewright.model.kubernetes.cluster_objects import APINode
-from nodewright.model.kubernetes.objects import Container, Pod, ResourceList, Taint, Toleration, tolerates
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceList, Taint, untolerated
 from nodewright.model.kubernetes.resource_names import is_extended, is_scalar
 from nodewright.model.reasons.predicates import (
     HostPortsTaken,
@@ -44,21 +44,6 @@ from nodewright.model.values.quantity import INT64_MAX, INT64_MIN, ZERO, wrap_in
 
 ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - Kubernetes' value where a pod sets no host IP
 _ORDER = {"pods": 0, "cpu": 1, "memory": 2, "ephemeral-storage": 3}
-
-
-def untolerated_taints(
-    taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...], *, comparisons: bool = False
-) -> tuple[Taint, ...]:
-    """The NoExecute taints that no toleration covers. The kubelet ignores the other effects.
-
-    Follows: v1.36, component-helpers/scheduling/corev1/helpers.go, FindMatchingUntoleratedTaint.
-    """
-    return tuple(
-        taint
-        for taint in taints
-        if taint.effect == "NoExecute"
-        and not any(tolerates(toleration, taint, comparisons=comparisons) for toleration in tolerations)
-    )
 
 
 OS_LABEL = "kubernetes.io/os"
@@ -457,7 +442,9 @@ def _failures(
     if conflicts:
         failures.append(HostPortsTaken(conflicts=conflicts))
     if node.taints and not is_static(pod):
-        taints = untolerated_taints(node.taints, spec.tolerations, comparisons=rules.taint_comparisons)
+        taints = untolerated(
+            node.taints, spec.tolerations, ("NoExecute",), comparisons=rules.taint_comparisons
+        )
         if taints:
             failures.append(UntoleratedTaints(taints=taints))
     return failures

@@ -22,9 +22,18 @@ from nodewright.predict.lint.rules import (
     namespace_rules,
     node_rules,
     qos_rules,
+    scheduler_rules,
 )
 
-_MODULES = (qos_rules, amount_rules, node_rules, manager_rules, config_rules, namespace_rules)
+_MODULES = (
+    qos_rules,
+    amount_rules,
+    node_rules,
+    scheduler_rules,
+    manager_rules,
+    config_rules,
+    namespace_rules,
+)
 RULES = tuple(rule for module in _MODULES for rule in vars(module).values() if isinstance(rule, LintRule))
 """The rules of each module in the order of their definitions."""
 

@@ -15,6 +15,7 @@ from nodewright.model.kubernetes.resource_names import (
     MEMORY,
     is_huge_page,
     is_in_bytes,
+    readable_amount,
     resource_sort_key,
 )
 from nodewright.model.values.quantity import Quantity
@@ -74,6 +75,75 @@ def _written_amounts(pod: PodSubject) -> Iterator[tuple[str, Quantity, dict[str,
                 text = pod.written_value(f"{part.resources_path}.{side}", name)
                 facts = {"container": part.container.name, "side": side, "resource": name, "text": text}
                 yield f"{part.resources_path}.{side}[{name}]", amount, facts
+
+
+@lint_rule("NW121", Severity.WARNING, PodSubject)
+def _unlikely_units(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolation]:
+    """An amount whose unit is probably not what was meant.
+
+    Finding: container {container}: {side}.{resource} of {text} is {meaning}; did you mean {meant}?
+
+    Without a suffix, CPUs are whole CPUs and memory is bytes. `cpu: 100` beside little memory, `cpu: 500Mi` or
+    `memory: 256` are typing errors nearly always: no node has the CPUs, and no process runs in 256 bytes.
+
+    Remedy: Write `100m`, `500m` or `256Mi`.
+
+    ```diff
+     apiVersion: v1
+     kind: Pod
+     metadata:
+       name: web
+     spec:
+       containers:
+       - name: app
+         image: example.com/app
+         resources:
+    -      requests: {cpu: 100, memory: 256Mi}
+    +      requests: {cpu: 100m, memory: 256Mi}
+    ```
+    """
+    for part in pod.written_containers:
+        for side in SIDES:
+            amounts = getattr(part.container.resources, side)
+            for name, amount in amounts.items():
+                path = f"{part.resources_path}.{side}[{name}]"
+                text = str(pod.written_value(f"{part.resources_path}.{side}", name)).strip()
+                if name == CPU:
+                    doubt = _unlikely_cpus(text, amount, amounts.get(MEMORY))
+                elif name in (MEMORY, EPHEMERAL_STORAGE):
+                    doubt = _unlikely_bytes(text, amount)
+                else:
+                    doubt = None
+                if doubt is not None:
+                    facts = {"container": part.container.name, "side": side, "resource": name, "text": text}
+                    facts |= {"meaning": doubt[0], "meant": doubt[1]}
+                    yield FieldViolation(path=path, facts=facts, edits=(SuggestedEdit(path, doubt[1]),))
+
+
+_MANY_CPUS, _MOST_CPUS = 10, 1_000
+_LEAST_MEMORY_BY_CPU = 64 * MIB
+
+
+def _unlikely_cpus(text: str, amount: Quantity, memory: Quantity | None) -> tuple[str, str] | None:
+    """What an amount of CPUs means, and what was meant; None: it is likely."""
+    cpus = amount.value()
+    if text.rstrip("kMGTPEKi") != text:
+        return f"{cpus:,} CPUs", f"{text.rstrip('kMGTPEKi')}m"
+    is_alone = memory is not None and memory.value() < cpus * _LEAST_MEMORY_BY_CPU
+    if not text.isdecimal() or cpus < _MANY_CPUS or not (is_alone or cpus >= _MOST_CPUS):
+        return None
+    beside = (
+        f" beside {readable_amount(MEMORY, memory.value())} of memory"
+        if memory is not None and is_alone
+        else ""
+    )
+    return f"{cpus:,} CPUs{beside}", f"{text}m"
+
+
+def _unlikely_bytes(text: str, amount: Quantity) -> tuple[str, str] | None:
+    """What an amount of bytes means, and what was meant; None: it is likely."""
+    is_unlikely = text.isdecimal() and 0 < amount.value() < MIB
+    return (f"{amount.value():,} bytes", f"{text}Mi") if is_unlikely else None
 
 
 @lint_rule("NW111", Severity.ERROR, PodSubject)

@@ -11,7 +11,7 @@ from nodewright.engine.node.pod_admission import predicate_result
 from nodewright.engine.node.step import Decision, Step, step
 from nodewright.engine.node.what_if.changes import Amount, AmountsRewritten, CPULimitDropped, RequestsChanged
 from nodewright.engine.node.what_if.counterfactuals import Suggestion
-from nodewright.model.kubernetes.objects import Pod, tolerates
+from nodewright.model.kubernetes.objects import Pod, untolerated
 from nodewright.model.kubernetes.resource_names import CPU, is_extended, is_huge_page
 from nodewright.model.reasons.cpu import CPUsNotFree, KubeletCrashes, KubeletHangs, NotWholeCores
 from nodewright.model.reasons.devices import DeviceUnlisted
@@ -61,11 +61,7 @@ def _on_nodes(pod: PodSubject, context: LintContext) -> tuple[EmptyNodeVerdict, 
 def _short_of(node: LintNode, pod: Pod) -> tuple[InsufficientResource, ...] | None:
     """The shortages of an empty node; None: selectors, tolerations or devices exclude the node."""
     view = node.state.config.view
-    if any(
-        taint.effect == "NoSchedule"
-        and not any(tolerates(toleration, taint) for toleration in pod.spec.tolerations)
-        for taint in view.taints
-    ):
+    if untolerated(view.taints, pod.spec.tolerations, ("NoSchedule",)):
         return None
     if any(is_extended(name) and name not in view.allocatable for name in pod_requests(pod)):
         return None  # Its devices are unknown; the scheduler binds the pod to nodes with such devices.
@@ -186,10 +182,10 @@ def _not_aligned(pod: PodSubject, context: LintContext) -> Iterator[FieldViolati
            - name: app
              image: example.com/app
              resources:
-    -          requests: {cpu: 160, memory: 1Gi}
-    -          limits: {cpu: 160, memory: 1Gi}
-    +          requests: {cpu: 100, memory: 1Gi}
-    +          limits: {cpu: 100, memory: 1Gi}
+    -          requests: {cpu: 160, memory: 64Gi}
+    -          limits: {cpu: 160, memory: 64Gi}
+    +          requests: {cpu: 100, memory: 64Gi}
+    +          limits: {cpu: 100, memory: 64Gi}
     ```
 
     ```yaml kubelet
@@ -595,50 +591,6 @@ def _allocated_twice(pod: PodSubject, context: LintContext) -> Iterator[FieldVio
             facts = {"node": node.node.name, "cpus": str(conflicts[0].cpus)}
             yield FieldViolation(path=f"{pod.prefix}spec", facts=facts)
             return
-
-
-@lint_rule("NW210", Severity.WARNING, PodSubject)
-def _unknown_resources(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
-    """A resource that no node has.
-
-    Finding: {resource} of container {container}: none of the nodes has it, so nothing else is judged there
-
-    The scheduler binds a pod only to nodes that have all its extended resources. A kubelet ignores those that it
-    does not know, so it would admit the pod and run it without its devices.
-
-    Remedy: Name a node with the resource in --node, or correct its name.
-
-    ```diff epyc-7742-2s-nps1
-     apiVersion: apps/v1
-     kind: Deployment
-     metadata:
-       name: web
-     spec:
-       selector:
-         matchLabels: {app: web}
-       template:
-         metadata:
-           labels: {app: web}
-         spec:
-           containers:
-           - name: app
-             image: example.com/app
-             resources:
-    -          requests: {cpu: 2, memory: 1Gi, nvidia.com/gpus: 1}
-    -          limits: {cpu: 2, memory: 1Gi, nvidia.com/gpus: 1}
-    +          requests: {cpu: 2, memory: 1Gi}
-    +          limits: {cpu: 2, memory: 1Gi}
-    ```
-    """
-    if not context.nodes:
-        return
-    for part in pod.defaulted_containers:
-        for name in part.container.resources.requests:
-            if is_extended(name) and not any(
-                name in node.state.config.view.allocatable for node in context.nodes
-            ):
-                facts = {"resource": name, "container": part.container.name}
-                yield FieldViolation(path=part.resources_path, facts=facts)
 
 
 def _facts(pod: PodSubject, judged_by: tuple[EmptyNodeVerdict, ...]) -> dict[str, object]:
