@@ -1,7 +1,8 @@
 """Broken input for everything that reads what people bring: `python -m tools fuzz` or `make fuzz`.
 
-Good input is damaged at random, from a seed: its bytes, or the values in it. A command may answer or refuse with a
-message; an exception, and more than a few seconds for one input, is a finding: it is printed with its seed and number.
+Good input is damaged at random, from a seed: its bytes, or the values in it; or, with `--numbers`, each of its numbers is
+replaced by each extreme. A command may answer or refuse with a message; an exception, and more time or memory than its
+bounds, is a finding: it is printed with its seed and number.
 """
 
 import argparse
@@ -9,6 +10,7 @@ import contextlib
 import gc
 import io
 import json
+import math
 import os
 import random
 import resource
@@ -23,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from nodewright.cli.app import run
 from nodewright.documents.files.process_tuning import COMMAND_THRESHOLDS
@@ -33,16 +36,25 @@ from nodewright.model.values.idset import CPUSet, IdSetError
 from nodewright.model.values.quantity import Quantity, QuantityError
 from tools.agent_figures import Totals, Trial
 from tools.fuzz_commands import cluster, command_targets, kubeconfig
-from tools.fuzz_mutations import damaged, smaller
+from tools.fuzz_mutations import damaged, smaller, with_extremes
 from tools.fuzz_requests import request_targets
 from tools.fuzz_server import AnsweringServer, server_of_process
 from tools.fuzz_targets import CONFIGURATION, LSCPU, POD, PROFILE, USAGE, cluster_targets, file_targets
 from tools.source import ROOT
 
-SLOW_S = 20.0
-"""CPU time of one input."""
-MORE_BYTES = 1 << 30
-"""What an input may need beside what the process has already."""
+
+class Bounds(NamedTuple):
+    """What one input may need."""
+
+    cpu_s: float
+    more_bytes: int
+    """Beside what the process has already."""
+
+
+DAMAGED = Bounds(cpu_s=20, more_bytes=1 << 30)
+"""For input that may be large."""
+NUMBERS = Bounds(cpu_s=2, more_bytes=200 << 20)
+"""For input that is as small as the samples: what a number says must not decide what it costs."""
 
 Reader = Callable[[bytes], object]
 
@@ -142,16 +154,21 @@ def inputs(name: str, seed: int) -> Iterator[bytes]:
         yield damaged(samples, chance)
 
 
-def tried(name: str, number: int, content: bytes) -> Finding | None:
+def numbers(name: str, first: int = 0, step: int = 1) -> Iterator[bytes]:
+    """The target's samples with each of their numbers replaced by each extreme; of these every `step`th."""
+    return with_extremes(targets()[name].samples, first, step)
+
+
+def tried(name: str, number: int, content: bytes, bounds: Bounds = DAMAGED) -> Finding | None:
     """What is wrong with how the target reads the input; None: nothing."""
-    trouble = _tried(targets()[name], content)
+    trouble = _tried(targets()[name], content, bounds)
     return Finding(name, number, content, trouble) if trouble else None
 
 
-def _tried(target: Target, content: bytes) -> str:
+def _tried(target: Target, content: bytes, bounds: Bounds = DAMAGED) -> str:
     began_s = time.process_time()
     try:
-        with _limited_time():
+        with _limited_time(bounds.cpu_s):
             target.read(content)
     except target.refusals:
         pass
@@ -160,7 +177,7 @@ def _tried(target: Target, content: bytes) -> str:
         where = f"{Path(place.filename).name}:{place.lineno}"
         return f"{type(error).__name__} at {where}: {error}"[:300]
     took_s = time.process_time() - began_s
-    return f"took {took_s:.1f} s" if took_s > SLOW_S else ""
+    return f"took {took_s:.1f} s" if took_s > bounds.cpu_s else ""
 
 
 def _kind(trouble: str) -> str:
@@ -184,14 +201,14 @@ def _minimal(finding: Finding) -> bytes:
 
 
 @contextlib.contextmanager
-def _limited_time() -> Iterator[None]:
-    """Within this context, TimeoutError is raised after `SLOW_S` of CPU time."""
+def _limited_time(cpu_s: float) -> Iterator[None]:
+    """Within this context, TimeoutError is raised after this CPU time."""
 
     def stop(_number: int, _frame: object) -> None:
-        raise TimeoutError(f"more than {SLOW_S:.0f} s")
+        raise TimeoutError(f"more than {cpu_s:.0f} s")
 
     previous = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, SLOW_S)
+    signal.setitimer(signal.ITIMER_PROF, cpu_s)
     try:
         yield
     finally:
@@ -199,7 +216,21 @@ def _limited_time() -> Iterator[None]:
         signal.signal(signal.SIGPROF, previous)
 
 
-def tried_for_long(name: str, seed: int, *, seconds: float, count: int) -> Trial:
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a target is tried."""
+
+    seconds: float
+    count: int
+    """At most so many inputs; 0: as many as there is time for."""
+    bounds: Bounds = DAMAGED
+
+    def inputs(self, name: str, seed: int) -> Iterator[bytes]:
+        """Every extreme number, or damaged input without end."""
+        return numbers(name) if self.bounds is NUMBERS else inputs(name, seed)
+
+
+def tried_for_long(name: str, seed: int, plan: Plan) -> Trial:
     """Tries a target in a process of its own with bounded memory, and prints the findings."""
     reading, writing = os.pipe()
     pid = os.fork()
@@ -207,8 +238,9 @@ def tried_for_long(name: str, seed: int, *, seconds: float, count: int) -> Trial
         code = 1
         try:
             used_bytes = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
-            resource.setrlimit(resource.RLIMIT_AS, (used_bytes + MORE_BYTES, used_bytes + MORE_BYTES))
-            os.write(writing, json.dumps(_tried_inputs(name, seed, seconds, count)).encode())
+            most_bytes = used_bytes + plan.bounds.more_bytes
+            resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
+            os.write(writing, json.dumps(_tried_inputs(name, seed, plan)).encode())
             code = 0
         finally:
             sys.stdout.flush()
@@ -222,17 +254,17 @@ def tried_for_long(name: str, seed: int, *, seconds: float, count: int) -> Trial
     return Trial(*json.loads(content))
 
 
-def _tried_inputs(name: str, seed: int, seconds: float, count: int) -> Trial:
+def _tried_inputs(name: str, seed: int, plan: Plan) -> Trial:
     findings: set[str] = set()
-    end_s, number = time.monotonic() + seconds, 0
-    for number, content in enumerate(inputs(name, seed), 1):
-        finding = tried(name, number, content)
+    end_s, number = time.monotonic() + plan.seconds, 0
+    for number, content in enumerate(plan.inputs(name, seed), 1):
+        finding = tried(name, number, content, plan.bounds)
         if finding and _kind(finding.trouble) not in findings:
             findings.add(_kind(finding.trouble))
             line = chosen_line(targets()[name].line, content)
             print(f"{name}, seed {seed}, input {number}: {finding.trouble}\n  {line}", flush=True)
             print(f"  {_minimal(finding)[:2000]!r}", flush=True)
-        if time.monotonic() > end_s or number == count:
+        if time.monotonic() > end_s or number == plan.count:
             break
     print(f"{name}: {number} inputs, seed {seed}, {len(findings)} findings", flush=True)
     return Trial(number, len(findings))
@@ -261,20 +293,27 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=None, help="default: a new one")
     parser.add_argument("--minutes", type=float, default=0, help="repeat, each time with the next seed")
     parser.add_argument(
+        "--numbers", action="store_true", help="once, each number of the good input replaced by each extreme"
+    )
+    parser.add_argument(
         "--figures", type=Path, default=None, help="a file of runs, which this one is added to"
     )
-    parser.add_argument("--target", choices=targets(), action="append", help="default: all")
+    parser.add_argument(
+        "--target",
+        choices=targets(),
+        metavar="NAME",
+        action="append",
+        help="default: all; a wrong name lists them",
+    )
     options = parser.parse_args(arguments)
     seed = random.randrange(2**32) if options.seed is None else options.seed
     totals, end_s = Totals(seed, options.figures), time.monotonic() + 60 * options.minutes
     names = options.target or list(targets())
     _prepare(names)
+    plan = Plan(math.inf, options.count, NUMBERS) if options.numbers else Plan(options.seconds, options.count)
     while totals.rounds == 0 or time.monotonic() < end_s:
         for name in names:
-            totals.add(
-                name,
-                tried_for_long(name, seed + totals.rounds, seconds=options.seconds, count=options.count),
-            )
+            totals.add(name, tried_for_long(name, seed + totals.rounds, plan))
         totals.rounds += 1
         totals.write()
     failed = [name for name in names if totals.findings[name]]
@@ -349,7 +388,7 @@ def _ending() -> Iterator[None]:
         raise TimeoutError("the command does not end")
 
     previous = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, 3 * SLOW_S)
+    signal.setitimer(signal.ITIMER_REAL, 3 * DAMAGED.cpu_s)
     try:
         yield
     finally:

@@ -2,8 +2,10 @@
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from tests.support.full_objects import ALTERNATIVES, Field, field_table, full_value
@@ -242,6 +244,125 @@ def _with_damaged_bytes(sample: bytes, samples: tuple[bytes, ...], chance: rando
             case _:
                 content[at : at + 1] = bytes([chance.randrange(256)])
     return bytes(content)
+
+
+EXTREMES: tuple[int | float | str, ...] = (0, -1, 2**31, 2**63, 10**18, 10**400, float("nan"), "")
+"""What takes the place of a number in `with_extremes`."""
+_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(?P<unit>([eE][-+]?\d+|[A-Za-zµ%]{0,2})(/s)?)")
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\S+")
+EXTREME_TIMES = (
+    "0000-01-01T00:00:00Z",
+    "0001-01-01T00:00:00Z",
+    "9999-12-31T23:59:59.999999999Z",
+    "99999-01-01T00:00:00Z",
+    "",
+)
+
+
+def with_extremes(samples: Sequence[bytes], first: int = 0, step: int = 1) -> Iterator[bytes]:
+    """Every number, quantity, duration and time of the samples, replaced by each extreme, one at a time.
+
+    Places that differ in the items of lists only, or in the sample, are tried once. Of all, every `step`th is given.
+    """
+    yield from (make() for make in islice(_extremes(samples), first, None, step))
+
+
+def _extremes(samples: Sequence[bytes]) -> Iterator[Callable[[], bytes]]:
+    """What makes each input."""
+    seen = set[tuple[str, ...]]()
+    for sample in dict.fromkeys(samples):
+        documents = _documents(sample)
+        if documents and isinstance(documents[0], dict | list):
+            for place, path, value in _numbers(sample):
+                if place not in seen:
+                    seen.add(place)
+                    yield from (
+                        partial(_with_value, documents, path, extreme) for extreme in _extremes_of(value)
+                    )
+        elif b"," in sample and b"\n" in sample.strip():
+            yield from _cell_extremes(sample, seen)
+        else:
+            yield from _word_extremes(sample)
+
+
+@cache
+def _numbers(sample: bytes) -> list[tuple[tuple[str, ...], tuple[Any, ...], Any]]:
+    """The numbers of the documents: the kind and the fields, the path, the value."""
+    documents = _documents(sample)
+    places = ((path, _holder(documents, path)[path[-1]]) for path in _paths(documents))
+    return [(_place_of(documents, path), path, value) for path, value in places if _extremes_of(value)]
+
+
+def _with_value(documents: list[Any], path: tuple[Any, ...], value: Any) -> bytes:
+    holder = _holder(documents, path)
+    before, holder[path[-1]] = holder[path[-1]], value
+    try:
+        return _in_flow(documents)
+    finally:
+        holder[path[-1]] = before
+
+
+def _in_flow(documents: list[Any]) -> bytes:
+    """The documents as YAML in flow style; a number that JSON does not have as YAML writes it."""
+    return re.sub(
+        rb"(?<=[:\[] )NaN|(?<=\[)NaN",
+        b".nan",
+        b"\n---\n".join(json.dumps(item).encode() for item in documents),
+    )
+
+
+def _place_of(documents: list[Any], path: tuple[Any, ...]) -> tuple[str, ...]:
+    """The kind of the object and the names of the fields below it."""
+    value: Any = documents
+    names = list[str]()
+    for key in path:
+        if isinstance(value, dict) and isinstance(value.get("kind"), str):
+            names = [value["kind"]]
+        if isinstance(key, str):
+            names.append(key)
+        value = value[key]
+    return tuple(names)
+
+
+def _extremes_of(value: Any) -> tuple[Any, ...]:
+    """Extremes of the same kind as the value; none if it is no number."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return EXTREMES
+    if not isinstance(value, str):
+        return ()
+    if _TIME.fullmatch(value):
+        return EXTREME_TIMES
+    number = _NUMBER.fullmatch(value)
+    return (
+        tuple(f"{extreme}{number['unit']}" if extreme != "" else "" for extreme in EXTREMES) if number else ()
+    )
+
+
+def _cell_extremes(sample: bytes, seen: set[tuple[str, ...]]) -> Iterator[Callable[[], bytes]]:
+    rows = [line.split(b",") for line in sample.strip().split(b"\n")[:50]]
+    for number, row in enumerate(rows[1:], 1):
+        for column, (heading, cell) in enumerate(zip(rows[0], row, strict=False)):
+            place = ("table", heading.decode("utf-8", "replace"))
+            if place not in seen and (extremes := _extremes_of(cell.decode("utf-8", "replace"))):
+                seen.add(place)
+                yield from (partial(_with_cell, rows, number, column, extreme) for extreme in extremes)
+
+
+def _with_cell(rows: list[list[bytes]], number: int, column: int, value: object) -> bytes:
+    changed = [*rows]
+    changed[number] = [*rows[number]]
+    changed[number][column] = str(value).encode()
+    return b"\n".join(b",".join(cells) for cells in changed)
+
+
+def _word_extremes(sample: bytes) -> Iterator[Callable[[], bytes]]:
+    for number in islice(re.finditer(rb"\d+", sample), 20):
+        for extreme in EXTREMES:
+            yield partial(_replaced, sample, number.span(), str(extreme).encode())
+
+
+def _replaced(sample: bytes, span: tuple[int, int], text: bytes) -> bytes:
+    return sample[: span[0]] + text + sample[span[1] :]
 
 
 @cache

@@ -5,8 +5,9 @@ from zlib import crc32
 import pytest
 from tests.unit.test_threat_model import SERVERS
 
-from tools.fuzz import inputs, targets, tried
+from tools.fuzz import NUMBERS, inputs, numbers, targets, tried
 from tools.fuzz_commands import command_targets
+from tools.fuzz_mutations import EXTREME_TIMES, EXTREMES, with_extremes
 from tools.fuzz_requests import request_targets, requested_routes
 from tools.fuzz_targets import cluster_targets, file_targets
 
@@ -18,6 +19,8 @@ COMMANDS_SEED = 453_043_288
 """Of whole commands, which `make fuzz` tries with other seeds for as long as it is told to."""
 COMMAND_LINES = {*command_targets()}
 COUNT = int(os.environ.get("FUZZ_INPUTS") or 150)
+EXTREMES_STEP = 1 if "FUZZ_INPUTS" in os.environ else 1999
+"""Of the extreme numbers of a target, one in so many is tried, others with each seed; in `make soak` all."""
 
 
 def seed_of(target: str) -> int:
@@ -31,6 +34,33 @@ def test_readers_take_or_refuse_what_is_damaged(target: str) -> None:
     contents = islice(inputs(target, seed_of(target)), 8 if target in WHOLE_COMMANDS else COUNT)
     findings = [tried(target, number, content) for number, content in enumerate(contents)]
     assert not any(findings), (seed_of(target), [finding for finding in findings if finding])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", targets())
+def test_no_number_costs_more_than_it_is_long(target: str) -> None:
+    """Zero, negative, of more than 32 and 64 bits, of 400 digits, none at all: in each place that has a number."""
+    first = crc32(f"{target} {SEED}".encode()) % EXTREMES_STEP
+    contents = numbers(target, first, EXTREMES_STEP)
+    findings = [tried(target, number, content, NUMBERS) for number, content in enumerate(contents)]
+    assert not any(findings), (SEED, [finding for finding in findings if finding])
+
+
+def test_extremes_take_the_place_of_every_kind_of_number() -> None:
+    document = b"kind: Pod\nspec: {replicas: 2, limits: [{memory: 2Gi}, {memory: 3Gi}], wait: 1m, at: '2026-01-01T00:00:00Z'}\n"
+    texts = [content.decode() for content in with_extremes((document, b"name,cpu\na,2\nb,3\n", b"2x8"))]
+    assert len(texts) == 6 * len(EXTREMES) + len(EXTREME_TIMES)
+    for part in (
+        '"replicas": -1',
+        '"replicas": .nan',
+        '"-1Gi"',
+        '"-1m"',
+        '"0001-01-01',
+        "a,-1",
+        "-1x8",
+        "2x-1",
+    ):
+        assert sum(part in text for text in texts) == 1, part
 
 
 @pytest.mark.slow
