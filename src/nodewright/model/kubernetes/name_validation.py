@@ -165,16 +165,21 @@ def _in_bytes(rules: list[str]) -> list[str]:
     return [rule.replace("253 characters", "253 bytes") for rule in rules]
 
 
+def _size(text: str) -> int:
+    """In bytes; words of a command line may hold bytes that are no UTF-8."""
+    return len(text.encode(errors="surrogateescape"))
+
+
 def _too_many_characters(text: str, most: int) -> list[str]:
     """As `_too_long`, in the words for names, which count bytes as well.
 
     Follows: v1.36, apimachinery/pkg/util/validation/validation.go, MaxLenError.
     """
-    return [f"must be no more than {most} characters"] if len(text.encode()) > most else []
+    return [f"must be no more than {most} characters"] if _size(text) > most else []
 
 
 def _too_long(text: str, most: int) -> list[str]:
-    return [f"must be no more than {most} bytes"] if len(text.encode()) > most else []
+    return [f"must be no more than {most} bytes"] if _size(text) > most else []
 
 
 # ---------------------------------------------------------------- keys, variables, ports, headers, addresses
@@ -185,7 +190,7 @@ def config_key_errors(text: str) -> list[str]:
 
     Follows: v1.36, apimachinery/pkg/util/validation/validation.go, IsConfigMapKey.
     """
-    rules = ["must be no more than 253 characters"] if len(text.encode()) > 253 else []
+    rules = ["must be no more than 253 characters"] if _size(text) > 253 else []
     if not _CONFIG_KEY_RE.fullmatch(text):
         rules.append(_NO_CONFIG_KEY)
     if text in (".", ".."):
@@ -213,7 +218,7 @@ def port_name_errors(text: str) -> list[str]:
 
     Follows: v1.36, apimachinery/pkg/util/validation/validation.go, IsValidPortName.
     """
-    rules = ["must be no more than 15 characters"] if len(text.encode()) > 15 else []
+    rules = ["must be no more than 15 characters"] if _size(text) > 15 else []
     if not _PORT_RE.fullmatch(text):
         rules.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
     if not re.search(r"[a-z]", text):
@@ -238,7 +243,7 @@ def search_domain_errors(text: str) -> list[str]:
 
     Follows: v1.36, apimachinery/pkg/util/validation/validation.go, IsDNS1123SubdomainWithUnderscore.
     """
-    rules = ["must be no more than 253 characters"] if len(text.encode()) > 253 else []
+    rules = ["must be no more than 253 characters"] if _size(text) > 253 else []
     return rules if re.fullmatch(_SEARCH, text, re.ASCII) else [*rules, _NO_SEARCH]
 
 

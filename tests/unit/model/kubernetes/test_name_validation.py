@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable
 
 import pytest
@@ -110,3 +111,8 @@ def test_a_label_value_may_be_empty_but_not_too_long_or_malformed() -> None:
     assert is_label_value("a" * 63)
     assert not is_label_value("a" * 64)
     assert not is_label_value("+5")
+
+
+def test_bytes_of_a_command_line_that_are_no_text_are_no_name() -> None:
+    assert dns1123_subdomain_errors(os.fsdecode(b"\x8d"))
+    assert dns1123_subdomain_errors(os.fsdecode(b"\x8d" * 254))[0].startswith("must be no more than 253")
