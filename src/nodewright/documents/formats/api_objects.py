@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.formats.decode import checked, decode
+from nodewright.documents.formats.decode import checked, decode, decoding_fault
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.engine.admission import limit_ranger
 from nodewright.engine.admission.quota import evaluator, object_usage
@@ -225,7 +225,11 @@ class OtherObjects:
         is_custom = (group, kind) == _CUSTOM_RESOURCE_DEFINITION
         check = checked(value, kind if is_custom else api_kind.type_name)
         valid_value = check.valid_part()
-        item = api_kind.stored(decode(_without_status(valid_value, api_kind), api_kind.type))
+        try:
+            decoded = decode(_without_status(valid_value, api_kind), api_kind.type)
+        except msgspec.ValidationError as error:  # In the status, which the schema leaves open.
+            return [*check.faults, decoding_fault(error)]
+        item = api_kind.stored(decoded)
         self.objects.append(LoadedObject(valid_value, location, item))
         if is_custom and not check.faults and valid_value.get("spec"):
             self._define(valid_value["spec"])

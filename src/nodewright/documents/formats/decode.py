@@ -31,6 +31,16 @@ def decode(document: Any, kind: type[T]) -> T:
     return msgspec.convert(plain, examined(kind), dec_hook=_decode_custom_type)
 
 
+def decoding_fault(error: msgspec.ValidationError) -> Fault:
+    """What `decode` refused, with its path.
+
+    >>> str(decoding_fault(msgspec.ValidationError("Expected `object`, got `int` - at `$.status`")))
+    'status: Expected `object`, got `int`'
+    """
+    rule, _, path = str(error).partition(" - at `$.")
+    return Fault(path=path.rstrip("`"), rule=rule)
+
+
 _EXAMINATION = allocate_lock()
 _EXAMINED: set[Any] = set()
 

@@ -92,6 +92,7 @@ MANY_DOCUMENTS = 16
 """The number of document markers from which alike documents are searched for."""
 MAX_JSON_BYTES = 1 << 30
 """Limit for JSON, beyond every list of a cluster that fits into the memory."""
+_CHUNK_BYTES = 1 << 20
 _MAX_CHARACTER_BYTES = 4  # bytes, in UTF-32
 _BYTES_BEFORE_JSON = b" \t\r\n\0" + codecs.BOM_UTF8 + codecs.BOM_UTF16_LE
 SUFFIXES = (".json", ".yaml", ".yml")
@@ -313,13 +314,21 @@ def _opened_url(url: str) -> BinaryIO:
 
 def _content(file: BinaryIO, source: str, max_bytes: int) -> bytes:
     limit = min(_MAX_CHARACTER_BYTES * max_bytes + len(codecs.BOM_UTF32_LE), MAX_JSON_BYTES)
-    content = file.read(limit + 1)
+    content = _first_bytes(file, limit + 1)
     if len(content) <= limit:
         return content
     if starts_as_json(content):
         return read_bounded(file, MAX_JSON_BYTES, source, start=content)
     rule = f"more than {max_bytes} bytes of YAML, which is the limit (JSON may be larger)"
     raise InputError([Fault(rule=rule, source=source)])
+
+
+def _first_bytes(file: BinaryIO, count: int) -> bytes:
+    """So many bytes of the file, or all of a shorter one; `read` reserves memory for as many as it is asked for."""
+    content = io.BytesIO()
+    while chunk := file.read(min(_CHUNK_BYTES, count - content.tell())):
+        content.write(chunk)
+    return content.getvalue()
 
 
 def starts_as_json(content: bytes) -> bool:

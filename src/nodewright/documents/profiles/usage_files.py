@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from nodewright.documents.formats.decode import decode, schema_faults
+from nodewright.documents.formats.decode import decode, decoding_fault, schema_faults
 from nodewright.documents.formats.documents import InputFile, decode_text, parse_documents, read_file
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.documents.formats.object_location import ObjectLocation
@@ -60,8 +60,7 @@ def usage_from_file(file: InputFile, *, max_bytes: int = MAX_YAML_BYTES) -> Usag
         return decode(value, StatsSummary)
     except msgspec.ValidationError as error:
         # A field that eviction does not read.
-        rule, _, path = str(error).partition(" - at `$.")
-        raise InputError(location.locate_all([Fault(path=path.rstrip("`"), rule=rule)])) from None
+        raise InputError([location.locate(decoding_fault(error))]) from None
 
 
 def node_usage_faults(table: UsageTable, path: str) -> Iterator[Fault]:

@@ -208,7 +208,7 @@ def _accepted_parts(
 def with_accepted_settings(profile: NodeProfile, faults: Sequence[Fault]) -> NodeProfile:
     """The node without the settings at fault."""
     configuration = dict(profile.spec.kubelet_configuration)
-    gates: Mapping[str, bool] = configuration.get("featureGates") or {}
+    gates = gates_of(profile)
     refused = {gate_of(fault.rule, gates) for fault in faults}
     if gates:
         configuration["featureGates"] = {name: value for name, value in gates.items() if name not in refused}
@@ -216,9 +216,15 @@ def with_accepted_settings(profile: NodeProfile, faults: Sequence[Fault]) -> Nod
         name = re.split(r"[.\[]", fault.path.removeprefix(_CONFIG_PATH))[0]
         if name == "failCgroupV1":
             configuration[name] = False
-        elif name != "featureGates":
+        elif name != "featureGates" or not gates:
             configuration.pop(name, None)
     return replace(profile, spec=replace(profile.spec, kubelet_configuration=configuration))
+
+
+def gates_of(profile: NodeProfile) -> Mapping[str, bool]:
+    """The feature gates that the node's configuration sets; none if they are no mapping, which is an error of its own."""
+    gates = profile.spec.kubelet_configuration.get("featureGates")
+    return gates if isinstance(gates, Mapping) else {}
 
 
 def gate_of(error: str, gates: Mapping[str, bool]) -> str:
@@ -232,7 +238,7 @@ def gate_of(error: str, gates: Mapping[str, bool]) -> str:
 
 
 def _error_fact(fault: Fault, profile: NodeProfile) -> FactName:
-    gate = gate_of(fault.rule, profile.spec.kubelet_configuration.get("featureGates") or {})
+    gate = gate_of(fault.rule, gates_of(profile))
     path = fault.path.removeprefix(_CONFIG_PATH)
     return FactName(Aspect.START_ERROR, f"featureGates[{gate}]" if gate else path or _CONFIGURATION)
 

@@ -34,6 +34,7 @@ from nodewright.predict.upgrade.release_facts import (
     decide,
     decide_settings,
     gate_of,
+    gates_of,
 )
 
 _HELD = (Aspect.CPUS, Aspect.MEMORY, Aspect.DEVICES)
@@ -256,7 +257,7 @@ def _explained(
 ) -> dict[Difference, tuple[ReportedCause, ...]]:
     """The causes of each difference."""
     start, end = releases
-    gates = case.profile.spec.kubelet_configuration.get("featureGates") or {}
+    gates = gates_of(case.profile)
     explained: dict[Difference, tuple[ReportedCause, ...]] = {}
     for difference in differences:
         gate = gate_of(difference.detail.removeprefix("featureGates[").removesuffix("]"), gates)

@@ -1,5 +1,6 @@
 """Findings: what counts as lost, what explains it, and what is left out."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 from tests.support.small_nodes import a_numa_pod, a_small_profile
 
+from nodewright.cli.app import run
 from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.profiles.node_profiles import with_release
 from nodewright.model.kubernetes.node_profile import NodeProfile
@@ -193,3 +195,14 @@ def test_the_decision_with_a_change_alone_explains_no_value_of_a_pod_that_it_ref
     )
     (finding,) = [finding for finding in comparison.findings if finding.aspect is Aspect.CPUS]
     assert [cause.reference for cause in finding.causes] == ["KEP-2837, PR 132999, PR 133279"]
+
+
+def test_gates_that_are_no_mapping_are_no_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "configuration.yaml"
+    path.write_text(
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfeatureGates: [{}]\n", "utf-8"
+    )
+    assert run(["upgrade", "--node", "vm-4", "--kubelet-config", str(path), "--from", "1.33"]) in (0, 1, 3)
+    assert "Traceback" not in capsys.readouterr().err
