@@ -405,8 +405,7 @@ class RestartQuery(msgspec.Struct, frozen=True, kw_only=True):
         files = state_files_of(root, running)
         admitted = pods_as_admitted(running, root)
         pods = tuple(with_defaults(with_uid(with_canonical_quantities(pod))) for pod in admitted.pods)
-        conflicts = tuple(allocation_conflicts(root))
-        rehearsal = _rehearsal(parts, files, pods, conflicts, are_known=bool(running.pods))
+        rehearsal = _rehearsal(parts, files, pods, are_known=bool(running.pods))
         return rehearsal, files, admitted
 
     def _running_pods(self) -> NodePods:
@@ -440,7 +439,6 @@ def _rehearsal(
     parts: NodeParts,
     files: StateFiles,
     pods: tuple[Pod, ...],
-    conflicts: tuple[Reason, ...] = (),
     *,
     are_known: bool = True,
 ) -> RestartRehearsal:
@@ -450,15 +448,14 @@ def _rehearsal(
         held=state_as_written(files, parts),
         is_complete=are_known,
     )
-    return rehearse_restart(
-        parts, msgspec.structs.replace(stored_state(files, parts), resources=conflicts), running
-    )
+    return rehearse_restart(parts, stored_state(files, parts), running)
 
 
 def state_files_of(root: KubeletRoot, running: NodePods) -> StateFiles:
     """The managers' state files of the directory."""
     files = {StateFile.CPU: root.cpu, StateFile.MEMORY: root.memory, StateFile.DEVICES: root.devices}
     contents = {name: file.content for name, file in files.items() if file is not None}
+    contents |= root.resource_files
     return StateFiles(contents=contents, root=root.directory, container_names=running.container_names)
 
 
@@ -473,10 +470,3 @@ def pods_as_admitted(running: NodePods, root: KubeletRoot) -> NodePods:
 def _holders(state: Verdict[CPUState] | Verdict[MemoryState]) -> Iterator[str]:
     if isinstance(state, Granted):
         yield from state.value.assignments
-
-
-def allocation_conflicts(root: KubeletRoot) -> Iterator[Reason]:
-    """Why the files with the pods' allocated and actuated resources are unusable."""
-    for file in (root.allocated, root.actuated):
-        if file is not None and isinstance(file.verdict, Refused):
-            yield file.verdict.because[0]
