@@ -25,7 +25,7 @@ from nodewright.model.values.custom_policy import CustomPolicy
 from nodewright.predict.admit.admission_report import AdmissionEntry, ArrivingPods, arriving_pods
 from nodewright.predict.node import AdmitResult, Node
 from nodewright.predict.node_report.report_parts import policy_notices
-from nodewright.predict.verdict import Verdict
+from nodewright.predict.verdict import Verdict, later_sentences
 
 
 class LoadedQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,5 +189,6 @@ def admitted_entry(
         unknown_resources=unknown_resources(answer.pod, node.config.view),
         scheduler=scheduler,
         source=workload.source,
+        later=() if scheduler else later_sentences(answer.state_when_decided, answer.pod.uid),
     )
     return entry, None if scheduler else answer

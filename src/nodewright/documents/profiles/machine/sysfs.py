@@ -312,7 +312,7 @@ def _cores(sources: MachineSources, cpus: list[tuple[int, str]]) -> list[_Core]:
             ids.append(sources.number(place, text, minimum=-1))
         else:
             key = (*map(str, ids), *(text or "" for text in books))
-            cores.setdefault(key, _Core(*ids)).threads.append(cpu)
+            cores.setdefault(key, _Core(ids[0], ids[1])).threads.append(cpu)
     return list(cores.values())
 
 
