@@ -81,7 +81,7 @@ def test_options_that_exclude_each_other_are_refused(
     [
         (["node", "show", "--cpus", "4"], "Error: No such option '--cpus'.\n"),
         (["rehearse", "--hel"], "Did you mean --help?"),
-        (["admit", "--config", "x"], "Did you mean --kubelet-config?"),
+        (["admit", "--config", "x"], "Did you mean --kubeconfig, --kubelet-config?"),
         (["admit", "--shapes", "x"], "Did you mean --shape?"),
     ],
 )
