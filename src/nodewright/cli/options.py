@@ -435,7 +435,7 @@ def node_option(
     *,
     multiple: bool = False,
     has_shape: bool = True,
-) -> Callable[[Command], Command]:
+) -> Callable[[Any], Any]:
     """The option --node; the parameter is `nodes` if it is repeatable.
 
     ``has_shape``: the options --shape and --memory describe a node in its place, which the command receives as `node`.
