@@ -276,14 +276,23 @@ def _check(value: Any, schema: SchemaType, path: Path, findings: _Findings) -> N
             elif item_schema.kind in ("str", "quantity"):
                 findings.replacements.append(((path, f"[{key}]"), item_schema.empty_value()))
     elif schema.kind in UNIT_BYTES and isinstance(value, str):
-        try:
-            findings.replacements.append((path, _quantity(value).value() // UNIT_BYTES[schema.kind]))
-        except QuantityError:
+        amount = _whole_number(value)
+        if amount is None:
             findings.faults.append(_schema_fault(path, f"must be {schema.expected}", schema, value))
+        else:
+            findings.replacements.append((path, amount // UNIT_BYTES[schema.kind]))
     else:
         rule = _scalar_rule(value, schema)
         if rule:
             findings.faults.append(_schema_fault(path, rule, schema, _shown(value)))
+
+
+def _whole_number(text: str) -> int | None:
+    """The number of a quantity; None: it is none, or not a whole 64-bit number."""
+    try:
+        return _quantity(text).as_stored().as_int64()
+    except QuantityError:
+        return None
 
 
 def _check_fields(value: dict[str, Any], schema: SchemaType, path: Path, findings: _Findings) -> None:

@@ -174,10 +174,7 @@ def _kubelet_root(
         read_options = MemoryStateReadOptions(path=path, policy=policy, pod_level=pod_level, rules=rules)
         return read_memory_state(content, read_options)
 
-    resources = {
-        file: _present(contents.resources[file], partial(read_resources_state, file=file))
-        for file in resource_files_read(loaded.gates)
-    }
+    resources = _resources(contents, loaded)
     document = options.configuration
     if document is None:
         document = config_document(config, config_dir=options.config_dir)
@@ -194,6 +191,16 @@ def _kubelet_root(
         resource_files={file: content[1] for file, content in contents.resources.items() if content},
         pods=pods,
     )
+
+
+def _resources(
+    contents: _Contents, loaded: LoadedConfig
+) -> dict[StateFile, PresentStateFile[dict[str, PodResourceInfo]] | None]:
+    """The files with the resources of pods that this kubelet reads."""
+    return {
+        file: _present(contents.resources[file], partial(read_resources_state, file=file))
+        for file in resource_files_read(loaded.gates)
+    }
 
 
 def _present(file: _Content, read: Callable[[bytes, str], Verdict[T]]) -> PresentStateFile[T] | None:
