@@ -53,7 +53,7 @@ from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.documents.profiles.profile_yaml import profile_document, profile_yaml
 from nodewright.engine.node.pod_admission import placement_of
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.hardware import irregularities
+from nodewright.model.hardware import contradictions, irregularities
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.secret_fields import without_secret_fields
 from nodewright.model.printable import printable_line, printable_lines
@@ -386,7 +386,8 @@ def capture(requested: CaptureOptions, *, node: str | None, output: str | None) 
     print_text((as_json if output == "json" else profile_yaml)(document))
     for line in notes:
         print_message(line)
-    for fault in irregularities(profile.spec.machine_info):
+    machine = profile.spec.machine_info
+    for fault in (*contradictions(machine), *irregularities(machine)):
         print_message(f"warning: {fault}")
     return YES
 

@@ -19,6 +19,7 @@ from nodewright.engine.core.predicates.scheduler_filters import (
 )
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.step import Decision
 from nodewright.model.kubernetes.node_profile import NodeProfile, PolicyNames
@@ -88,13 +89,14 @@ def _assumptions(
 ) -> Iterator[str]:
     """What is assumed of a node that is described in a few words, where it decides about these pods."""
     spec = profile.spec
-    requested = {name for workload in workloads for name in scheduler_requests(workload.pod)}
+    pods = [with_defaults(workload.pod) for workload in workloads]
+    requested = {name for pod in pods for name in scheduler_requests(pod)}
     if not spec.root_fs_capacity and EPHEMERAL_STORAGE in requested:
         yield "the node has no ephemeral-storage: spec.rootFsCapacity of its NodeProfile is 0 or not set"
     is_known = spec.kubelet_configuration or query.kubelet_config or query.policies != NO_POLICY_OPTIONS
     if is_known or spec.not_judged or len(spec.machine_info.topology) < 2:
         return
-    if any(_is_aligned(workload.pod, node) for workload in workloads):
+    if any(_is_aligned(pod, node) for pod in pods):
         yield (
             "topology manager policy none and CPU manager policy none, the kubelet's defaults, as no configuration is "
             "given (--kubelet-config FILE): no pod is aligned to NUMA nodes; `fleet` assumes best-effort and static"

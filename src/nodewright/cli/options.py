@@ -448,25 +448,26 @@ def node_option(
         envvar="NODEWRIGHT_NODE",
         help=description,
     )
-    if multiple or not has_shape:
+    if not has_shape:
         return node
     return lambda command: with_options(_with_shape(command), (memory_option, shape_option, node))
 
 
 def _with_shape(command: Callable[..., int]) -> Callable[..., int]:
-    """The command, whose node may be a shape."""
+    """The command, whose node, or one of whose nodes, may be a shape."""
 
     @wraps(command)
-    def with_shape(
-        *query: Any, node: str | None, shape: str | None, memory_bytes: int | None, **parameters: Any
-    ) -> int:
+    def with_shape(*query: Any, shape: str | None, memory_bytes: int | None, **parameters: Any) -> int:
         if shape is None and memory_bytes is not None:
             raise click.UsageError("--memory requires --shape")
-        if shape is not None and node is not None:
+        reference = f"shape:{shape}" + ("" if memory_bytes is None else f":{memory_bytes}")
+        if shape is not None and "nodes" in parameters:
+            parameters["nodes"] += (reference,)
+        elif shape is not None and parameters["node"] is not None:
             raise click.UsageError("--shape and --node exclude each other")
-        if shape is not None:
-            node = f"shape:{shape}" + ("" if memory_bytes is None else f":{memory_bytes}")
-        return command(*query, node=node, **parameters)
+        elif shape is not None:
+            parameters["node"] = reference
+        return command(*query, **parameters)
 
     return with_shape
 

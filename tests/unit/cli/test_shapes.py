@@ -24,7 +24,7 @@ def test_each_command_with_a_node_takes_a_shape() -> None:
         for command in commands
         if command and "--node" in options_of(command) and not options_of(command) & {"--shape", "--nodes"}
     }
-    assert missing == {"lint", "agent"}  # these take a shape as --node
+    assert missing == {"agent"}  # its --node is of a dry run, and takes a shape
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,8 @@ def test_lint_takes_a_shape_as_its_node(tmp_path: Path) -> None:
     (tmp_path / "pod.yaml").write_text(POD)
     assert run(["lint", "-f", str(tmp_path / "pod.yaml"), "--node", "1x2x4x2"]) == YES
 
+    assert run(["lint", "-f", str(tmp_path / "pod.yaml"), "--shape", "1x2x4x2"]) == YES
+
 
 @pytest.mark.parametrize(
     ("words", "rule"),
@@ -90,3 +92,64 @@ def test_an_unknown_option_names_one_that_may_be_meant(
 ) -> None:
     assert run(words) == USAGE
     assert hint in capsys.readouterr().err
+
+
+def test_a_start_that_fails_with_assumed_parts_names_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A gap in a copy is no fact: the answer does not blame the kubelet alone."""
+    assert run(["node", "capture", "--shape", "1x2x4x1", "-o", "yaml"]) == YES
+    profile = yaml.safe_load(capsys.readouterr().out)
+    profile["spec"]["kubeletConfiguration"] = {"memoryManagerPolicy": "Static"}
+    profile["spec"]["notJudged"] = [{"part": "numaNodes", "because": "node1/meminfo is missing"}]
+    (tmp_path / "node.yaml").write_text(yaml.safe_dump(profile))
+    (tmp_path / "pod.yaml").write_text(POD)
+    run(["admit", str(tmp_path / "pod.yaml"), "--node", str(tmp_path / "node.yaml")])
+    err = capsys.readouterr().err
+    assert "the kubelet does not start" in err
+    assert "as it is not known: numaNodes: node1/meminfo is missing" in err
+
+
+@pytest.mark.parametrize(
+    ("node", "pod", "is_said"),
+    [
+        ("1x2x4x1", "{limits: {cpu: 2, memory: 1Gi}}", True),
+        ("1x1x4x1", "{limits: {cpu: 2, memory: 1Gi}}", False),  # one NUMA node: no policy decides
+        ("1x2x4x1", "{requests: {cpu: 2, memory: 1Gi}}", False),
+        ("dgx-h100", "{limits: {nvidia.com/gpu: 1}}", True),
+    ],
+)
+def test_default_policies_are_named_where_they_decide(
+    node: str, pod: str, is_said: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pod.yaml").write_text(POD.replace("image: a:1", f"image: a:1, resources: {pod}"))
+    for command in ("admit", "explain"):
+        run([command, str(tmp_path / "pod.yaml"), "--node", node])
+        assert ("note: topology manager policy none" in capsys.readouterr().err) is is_said
+    (tmp_path / "kubelet.yaml").write_text(
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+    )
+    run(
+        [
+            "admit",
+            str(tmp_path / "pod.yaml"),
+            "--node",
+            node,
+            "--kubelet-config",
+            str(tmp_path / "kubelet.yaml"),
+        ]
+    )
+    assert "topology manager policy none" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("root_fs", "is_said"), [("0", True), ("10Gi", False)])
+def test_storage_that_a_profile_does_not_have_is_said(
+    root_fs: str, is_said: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = "apiVersion: nodewright.dev/v1alpha1\nkind: NodeProfile\n"
+    machine = "machineInfo: {num_cores: 4, memory_capacity: 8Gi}"
+    (tmp_path / "node.yaml").write_text(f"{head}spec: {{rootFsCapacity: {root_fs}, {machine}}}\n")
+    resources = "resources: {requests: {ephemeral-storage: 1Gi}}"
+    (tmp_path / "pod.yaml").write_text(POD.replace("image: a:1", f"image: a:1, {resources}"))
+    run(["admit", str(tmp_path / "pod.yaml"), "--node", str(tmp_path / "node.yaml")])
+    assert ("note: the node has no ephemeral-storage" in capsys.readouterr().err) is is_said

@@ -68,8 +68,8 @@ def topology(sources: MachineSources) -> Topology:
         _node(sources, name, cpus_of[name] if sources.is_copy else _cpus(sources, f"{NODES}/{name}"))
         for name in names
     )
-    if sources.is_copy and len(nodes) == 1 and nodes[0].memory == 0:
-        nodes = (msgspec.structs.replace(nodes[0], memory=memory_capacity(sources)),)
+    if sources.is_copy:
+        nodes = _with_shares(sources, nodes)
     return nodes, sum(len(core.thread_ids) for node in nodes for core in node.cores)
 
 
@@ -345,9 +345,21 @@ def _memory(sources: MachineSources, directory: str) -> int:
     path = f"{directory}/meminfo"
     text = sources.sys.text(path)
     if text is None:
-        sources.add_missing(MachineFact.NODE_MEMORY, sources.sys.full_path(path), "0")
+        substitute = "an equal share of what is left" if sources.is_copy else "0"
+        sources.add_missing(MachineFact.NODE_MEMORY, sources.sys.full_path(path), substitute)
         return 0
     return total_bytes(sources, sources.sys.full_path(path), text, "MemTotal")
+
+
+def _with_shares(sources: MachineSources, nodes: tuple[NUMANode, ...]) -> tuple[NUMANode, ...]:
+    """The NUMA nodes, each without a meminfo in the copy with an equal share of the memory that is left."""
+    gaps = [node for node in nodes if sources.sys.text(f"{NODES}/node{node.node_id}/meminfo") is None]
+    if not gaps:
+        return nodes
+    left = max(memory_capacity(sources) - sum(node.memory for node in nodes), 0)
+    return tuple(
+        msgspec.structs.replace(node, memory=left // len(gaps)) if node in gaps else node for node in nodes
+    )
 
 
 def _distances(sources: MachineSources, directory: str) -> tuple[int, ...]:

@@ -103,7 +103,7 @@ def test_without_nodes_each_socket_is_one_and_offline_cpus_count(tmp_path: Path)
 @pytest.mark.parametrize("nothing", ["", None])
 def test_numa_nodes_without_cpus_are_kept(nothing: str | None, tmp_path: Path) -> None:
     """As lscpu prints the memory of GPUs: `NUMA node1 CPU(s)` without a value."""
-    entries = [{"field": key, "data": value} for key, value in REGULAR.items()]
+    entries: list[dict[str, str | None]] = [{"field": key, "data": value} for key, value in REGULAR.items()]
     entries += [{"field": f"NUMA node{node} CPU(s):", "data": nothing} for node in range(2, 9)]
     whole = write_document(tmp_path, "cpuless.json", {"lscpu": entries})
     table = rows(tmp_path, *({"cpu": cpu, "core": cpu, "node": cpu // 4} for cpu in range(8)))

@@ -229,6 +229,7 @@ def test_an_online_cpu_of_an_unknown_core_counts_and_its_layout_is_not_judged(tm
 def test_memory_of_numa_nodes_that_a_copy_lacks_is_not_judged(tmp_path: Path) -> None:
     spec = read(tmp_path, SMALL, lambda files: without(files, "node0/meminfo")).profile.spec
     assert [unknown.part for unknown in spec.not_judged] == [NodePart.NUMA_NODES]
+    assert sum(node.memory for node in spec.machine_info.topology) == spec.machine_info.memory_capacity
 
 
 def test_the_memory_of_the_only_numa_node_is_that_of_the_machine(tmp_path: Path) -> None:
