@@ -56,6 +56,8 @@ RIGHT: dict[str, st.SearchStrategy[Any]] = {
     "int32": st.integers(-(2**31), 2**31 - 1),
     "int64": st.integers(-(2**63), 2**63 - 1),
     "uint64": st.integers(0, 2**64 - 1),
+    "bytes": st.one_of(st.integers(-(2**63), 2**63 - 1), st.sampled_from(["128Gi", "1e9", "0"])),
+    "kibibytes": st.one_of(st.integers(-(2**63), 2**63 - 1), st.sampled_from(["2Mi", "1Gi"])),
     "float": st.sampled_from([0, 0.5, 1e30]),
     "condition": st.sampled_from([node_condition.value for node_condition in NodeCondition]),
     "quantity": st.sampled_from(["1", "250m", "1.5Gi", "-1", " 2 ", "1e3", "100n", 0, 2, 0.5, 10**30]),

@@ -21,7 +21,7 @@ def machine_files(machine: MachineInfo) -> Files:
         "proc/sys/kernel/pid_max": "4194304\n",
         "proc/sys/kernel/threads-max": "128000\n",
     }
-    files |= _huge_page_files("sys/kernel/mm/hugepages", machine.hugepages)
+    files |= {"sys/kernel/mm/ksm/run": "0\n"} | _huge_page_files("sys/kernel/mm/hugepages", machine.hugepages)
     shared = _sharing(machine)
     for node in machine.topology:
         files |= _node_files(node)

@@ -8,7 +8,7 @@ import pytest
 
 from nodewright.agent.rules.image_policy import logins_of_config
 from nodewright.documents.formats.decode import decode
-from nodewright.documents.profiles.state_files.pod_resource_state import _parsed
+from nodewright.documents.profiles.state_files.pod_resource_state import _Checkpoint, _parsed
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.model.errors import JSON_ERRORS, InputError
 from nodewright.model.kubernetes.objects import Pod
@@ -79,7 +79,7 @@ def test_credentials_of_a_registry_may_be_nested_deeply() -> None:
 
 
 def test_a_state_file_of_pods_may_be_nested_deeply() -> None:
-    assert _parsed(DEEP) == "exceeded max depth"
+    assert _parsed(DEEP, _Checkpoint) == "exceeded max depth"
 
 
 def test_a_baseline_may_be_nested_deeply(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from nodewright.documents.formats.decode import (
     INTEGER_BOUNDS,
     KUBERNETES,
     NODEWRIGHT,
+    UNIT_BYTES,
+    _whole_number,
     schema_type,
     table_lines,
     type_faults,
@@ -126,7 +128,8 @@ def test_an_integer_field_takes_what_its_kind_holds() -> None:
         low, high = INTEGER_BOUNDS[kind]
         for value in EXTREMES:
             is_taken = not type_faults({field: value}, name)
-            is_valid = type(value) is int and low <= value <= high
+            number = _whole_number(value) if kind in UNIT_BYTES and isinstance(value, str) else value
+            is_valid = type(number) is int and low <= number <= high
             missing = schema_type(name).required
             assert is_taken == is_valid or missing, (name, field, str(value)[:20])
 

@@ -334,7 +334,19 @@ def _print_click_error(error: click.ClickException) -> None:
     shown = StringIO()
     error.show(shown)
     print_text(shown.getvalue().partition("Error: ")[0], to_stderr=True)
-    message = error.format_message()
+    message = _unknown_option(error) if isinstance(error, click.NoSuchOption) else error.format_message()
     # Lists of choices and hints for installation have lines of their own, and no words of the command line.
     has_lines = isinstance(error, click.MissingParameter) or not isinstance(error, click.UsageError)
     print_text(f"Error: {message if has_lines else printable(message)}\n", to_stderr=True)
+
+
+def _unknown_option(error: click.NoSuchOption) -> str:
+    """The error, with options of the command that have a similar name or a word in common."""
+    from difflib import get_close_matches  # noqa: PLC0415 - start-up time
+
+    words = {*error.option_name.strip("-").split("-")}
+    params = error.ctx.command.get_params(error.ctx) if error.ctx else ()
+    names = [name for param in params if isinstance(param, click.Option) for name in param.opts]
+    likely = dict.fromkeys(get_close_matches(error.option_name, names, cutoff=0.75))
+    likely |= dict.fromkeys(name for name in names if words & {*name.strip("-").split("-")})
+    return f"{error.message} Did you mean {', '.join(likely)}?" if likely else error.message

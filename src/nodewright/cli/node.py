@@ -43,12 +43,17 @@ from nodewright.documents.profiles.machine.captured_machine import (
     capture_machine_info,
     capture_this_machine,
 )
-from nodewright.documents.profiles.machine.host_facts import MachineFact, missing_fact_sentence
+from nodewright.documents.profiles.machine.host_facts import (
+    MachineFact,
+    MissingFact,
+    missing_fact_sentence,
+)
+from nodewright.documents.profiles.machine_shapes import shape_profile
 from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.documents.profiles.profile_yaml import profile_document, profile_yaml
 from nodewright.engine.node.pod_admission import placement_of
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.hardware import irregularities
+from nodewright.model.hardware import contradictions, irregularities
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.secret_fields import without_secret_fields
 from nodewright.model.printable import printable_line, printable_lines
@@ -282,6 +287,8 @@ class CaptureOptions(msgspec.Struct, frozen=True, kw_only=True):
     lscpu: tuple[Path, ...]
     machine_info: Path | None
     catalogue: str | None
+    shape: str | None
+    memory_bytes: int | None
     kubelet_config: Path | None
     config_dir: Path | None
     kubelet_root: Path | None
@@ -315,6 +322,8 @@ _OPTIONS = (
         type=options.FILE,
     ),
     option("--catalogue NAME", "A machine of `nodewright node catalogue`."),
+    options.shape_option,
+    options.memory_option,
     options.kubelet_config_option("The node's KubeletConfiguration (--config).", kind=options.FILE),
     option("--config-dir DIR", "Its drop-in directory (--config-dir).", type=options.DIRECTORY),
     options.kubelet_root_option(
@@ -342,16 +351,24 @@ _OPTIONS = (
 @as_struct(CaptureOptions, "requested", reversed(_OPTIONS))
 @options.output_option("yaml", "json")
 def capture(requested: CaptureOptions, *, node: str | None, output: str | None) -> int:
-    """Capture a node as a NodeProfile: this machine, a node of a cluster, or the node that the files describe.
+    """Capture a node as a NodeProfile: this machine, a node of a cluster, a shape, or what the files describe.
 
     With --kubelet-root or --pod-resources, `spec.allocations` has the actual allocations of pods. Without a shell on
     the node, use --configz, --pods, --nrt and --node-object. Unknown facts are listed on stderr and in
     `spec.notJudged`. Nothing is written. Only a live kubelet's directory needs privileges to read. Values of variables,
     commands, probes and annotations of pods are left out, because they may hold secrets and decide nothing.
     """
-    machines = (requested.sysfs, requested.lscpu, requested.machine_info, requested.catalogue)
+    machines = (
+        requested.sysfs,
+        requested.lscpu,
+        requested.machine_info,
+        requested.catalogue,
+        requested.shape,
+    )
     if sum(map(bool, machines)) > 1:
-        raise click.UsageError("--sysfs, --lscpu, --machine-info and --catalogue exclude each other")
+        raise click.UsageError("--sysfs, --lscpu, --machine-info, --catalogue and --shape exclude each other")
+    if requested.memory_bytes is not None and not requested.shape:
+        raise click.UsageError("--memory requires --shape")
     if requested.configz and (requested.kubelet_config or requested.config_dir):
         raise click.UsageError("--configz excludes --kubelet-config and --config-dir")
     if requested.pod_resources and requested.kubelet_root:
@@ -369,7 +386,8 @@ def capture(requested: CaptureOptions, *, node: str | None, output: str | None) 
     print_text((as_json if output == "json" else profile_yaml)(document))
     for line in notes:
         print_message(line)
-    for fault in irregularities(profile.spec.machine_info):
+    machine = profile.spec.machine_info
+    for fault in (*contradictions(machine), *irregularities(machine)):
         print_message(f"warning: {fault}")
     return YES
 
@@ -398,6 +416,11 @@ def _of_machine(requested: CaptureOptions) -> tuple[list[str], NodeProfile]:
 
 
 def _machine(requested: CaptureOptions, configuration: dict[str, Any] | None) -> CapturedMachine:
+    if requested.shape:
+        profile = shape_profile(requested.shape, requested.memory_bytes)
+        spec = replace(profile.spec, kubelet_configuration=configuration or {})
+        missing = () if configuration else (MissingFact(fact=MachineFact.KUBELET_CONFIGURATION),)
+        return CapturedMachine(profile=replace(profile, spec=spec), missing=missing)
     if requested.sysfs:
         return capture_copy(requested.sysfs, configuration)
     if requested.lscpu:
@@ -472,6 +495,7 @@ def _base(requested: CaptureOptions) -> CapturedMachine | None:
         return CapturedMachine(profile=catalogue_profile(requested.catalogue))
     if (
         requested.sysfs
+        or requested.shape
         or requested.lscpu
         or requested.machine_info
         or ((requested.kubelet_root or requested.pod_resources) and not requested.nrt)
@@ -484,7 +508,12 @@ def _static_pods(requested: CaptureOptions, root: KubeletRoot | None, host: str)
     """The static pods: of the directory specified, or of this machine's kubelet."""
     path = requested.static_pods
     is_this_machine = not (
-        requested.sysfs or requested.lscpu or requested.machine_info or requested.catalogue or requested.nrt
+        requested.sysfs
+        or requested.lscpu
+        or requested.machine_info
+        or requested.catalogue
+        or requested.shape
+        or requested.nrt
     )
     if path is None and root and is_this_machine and root.loaded.config.static_pod_path:
         configured = Path(root.loaded.config.static_pod_path)

@@ -1,6 +1,6 @@
 """Reading the pods, the node and the custom policies of a command, and printing its warnings and report."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import click
 import msgspec
@@ -17,15 +17,19 @@ from nodewright.engine.core.predicates.scheduler_filters import (
     scheduler_obstacles,
     unknown_resources,
 )
+from nodewright.engine.core.requests.effective_resources import scheduler_requests
+from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.step import Decision
 from nodewright.model.kubernetes.node_profile import NodeProfile, PolicyNames
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import CPU, EPHEMERAL_STORAGE, is_extended
 from nodewright.model.values.custom_policy import CustomPolicy
 from nodewright.predict.admit.admission_report import AdmissionEntry, ArrivingPods, arriving_pods
 from nodewright.predict.node import AdmitResult, Node
 from nodewright.predict.node_report.report_parts import policy_notices
-from nodewright.predict.verdict import Verdict
+from nodewright.predict.verdict import Verdict, later_sentences
 
 
 class LoadedQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,15 +72,42 @@ def load_query(
     arriving = ArrivingPods(workloads=loaded.workloads)
     if as_arrivals:
         arriving = arriving_pods(loaded.workloads, node, all_replicas=query.all_replicas)
-    for note in arriving.notes:
+    notes = (*arriving.notes, *_assumptions(query, profile, node, loaded.workloads))
+    for note in notes:
         print_message(f"note: {note}")
     return LoadedQuery(
         workloads=arriving.workloads,
         skipped=loaded.skipped,
         profile=profile,
         node=node,
-        warnings=(*warnings, *arriving.notes),
+        warnings=(*warnings, *notes),
     )
+
+
+def _assumptions(
+    query: NodeQuery, profile: NodeProfile, node: Node, workloads: Sequence[Workload]
+) -> Iterator[str]:
+    """What is assumed of a node that is described in a few words, where it decides about these pods."""
+    spec = profile.spec
+    pods = [with_defaults(workload.pod) for workload in workloads]
+    requested = {name for pod in pods for name in scheduler_requests(pod)}
+    if not spec.root_fs_capacity and EPHEMERAL_STORAGE in requested:
+        yield "the node has no ephemeral-storage: spec.rootFsCapacity of its NodeProfile is 0 or not set"
+    is_known = spec.kubelet_configuration or query.kubelet_config or query.policies != NO_POLICY_OPTIONS
+    if is_known or spec.not_judged or len(spec.machine_info.topology) < 2:
+        return
+    if any(_is_aligned(pod, node) for pod in pods):
+        yield (
+            "topology manager policy none and CPU manager policy none, the kubelet's defaults, as no configuration is "
+            "given (--kubelet-config FILE): no pod is aligned to NUMA nodes; `fleet` assumes best-effort and static"
+        )
+
+
+def _is_aligned(pod: Pod, node: Node) -> bool:
+    """Whether resource managers other than those of policy none would place the pod."""
+    requests = scheduler_requests(pod)
+    has_devices = any(is_extended(name) and name in node.config.view.allocatable for name in requests)
+    return has_devices or (qos_class(pod) is QOSClass.GUARANTEED and requests.get(CPU, 0) >= 1000)
 
 
 def _profile(query: NodeQuery) -> NodeProfile:
@@ -189,5 +220,6 @@ def admitted_entry(
         unknown_resources=unknown_resources(answer.pod, node.config.view),
         scheduler=scheduler,
         source=workload.source,
+        later=() if scheduler else later_sentences(answer.state_when_decided, answer.pod.uid),
     )
     return entry, None if scheduler else answer

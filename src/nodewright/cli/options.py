@@ -308,8 +308,8 @@ def node_query_options(
         _replicas_option,
         strict_option,
         _device_option,
-        _memory_option,
-        _shape_option,
+        memory_option,
+        shape_option,
         policy_options,
         namespace_option,
         release_option,
@@ -317,7 +317,7 @@ def node_query_options(
         pod_list_option(
             "The node's pods: output of `kubectl get pods -A -o json`. Default: those of the node's profile."
         ),
-        node_option(),
+        node_option(has_shape=False),
         *(() if are_bound else (_kubelet_only_option,)),
     )
     return filename_options(as_struct(NodeQuery, "query", options)(command), required=needs_files)
@@ -378,12 +378,12 @@ strict_option = option(
     name="strict",
     default=False,
 )
-_shape_option = option(
+shape_option = option(
     "--shape SHAPE",
     "The node, without a file: SOCKETSxNUMAxCORESxTHREADS (NUMA nodes of a socket, cores of a NUMA node, threads "
     "of a core), e.g. 2x1x32x2.",
 )
-_memory_option = option(
+memory_option = option(
     "--memory AMOUNT",
     "With --shape: the node's memory. Default: 4Gi for each CPU.",
     name="memory_bytes",
@@ -434,9 +434,13 @@ def node_option(
     description: str = "The node: a NodeProfile, or a shape of `node catalogue`. Default: this machine.",
     *,
     multiple: bool = False,
-) -> Callable[[Command], Command]:
-    """The option --node; the parameter is `nodes` if it is repeatable."""
-    return click.option(
+    has_shape: bool = True,
+) -> Callable[[Any], Any]:
+    """The option --node; the parameter is `nodes` if it is repeatable.
+
+    ``has_shape``: the options --shape and --memory describe a node in its place, which the command receives as `node`.
+    """
+    node = click.option(
         "--node",
         "nodes" if multiple else "node",
         multiple=multiple,
@@ -444,6 +448,28 @@ def node_option(
         envvar="NODEWRIGHT_NODE",
         help=description,
     )
+    if not has_shape:
+        return node
+    return lambda command: with_options(_with_shape(command), (memory_option, shape_option, node))
+
+
+def _with_shape(command: Callable[..., int]) -> Callable[..., int]:
+    """The command, whose node, or one of whose nodes, may be a shape."""
+
+    @wraps(command)
+    def with_shape(*query: Any, shape: str | None, memory_bytes: int | None, **parameters: Any) -> int:
+        if shape is None and memory_bytes is not None:
+            raise click.UsageError("--memory requires --shape")
+        reference = f"shape:{shape}" + ("" if memory_bytes is None else f":{memory_bytes}")
+        if shape is not None and "nodes" in parameters:
+            parameters["nodes"] += (reference,)
+        elif shape is not None and parameters["node"] is not None:
+            raise click.UsageError("--shape and --node exclude each other")
+        elif shape is not None:
+            parameters["node"] = reference
+        return command(*query, **parameters)
+
+    return with_shape
 
 
 release_option = option(

@@ -187,6 +187,8 @@ class Node(msgspec.Struct, frozen=True):
         started = initial_node(parts)
         if isinstance(started, Refused):
             rule = f"the kubelet does not start: {kubelet_start_error(started.because[0])}"
+            if unknown := [f"{part.part}: {part.because}" for part in profile.spec.not_judged]:
+                rule += f" (with what is assumed, as it is not known: {'; '.join(unknown)})"
             raise InputError([Fault(rule=rule, path="spec.kubeletConfiguration", source=source)])
         if parts.resources.over_reserved:
             rule = f"the kubelet does not start: {over_reservation_message(parts.resources.over_reserved)}"

@@ -61,6 +61,7 @@ from nodewright.predict.node_report.report_parts import (
 from nodewright.predict.replay.replay_report import all_cpus_text, all_devices_text
 from nodewright.predict.replay.scenario_run import configuration_refusal
 from nodewright.predict.reported import reported
+from nodewright.predict.verdict import next_start_sentence
 
 _NOTHING = "-"
 _HEADERS = ("POD", "VERDICT", "CPUS", "MEMORY", "DEVICES", "REASON")
@@ -109,13 +110,16 @@ def _verdict(rehearsal: RestartRehearsal) -> Iterator[str]:
 
 def _remedy_lines(remedy: StartRemedy, paths: Mapping[StateFile, str]) -> Iterator[str]:
     """The steps after which it starts, in order."""
-    lost = [outcome.pod.full_name for outcome in remedy.then.lost]
     steps: list[list[str]] = []
     if remedy.reserved_memory is not None:
         document = {"reservedMemory": _reserved_memory(remedy.reserved_memory)}
         steps.append(["configure:", *as_yaml(document).splitlines()])
-    if lost:
-        steps.append([f"drain the pods that are rejected: {', '.join(lost)}"])
+    for pods, why in (
+        ([outcome.pod for outcome in remedy.then.lost], "that are rejected"),
+        (remedy.drain, "that leave no CPU to share, or the next start fails again"),
+    ):
+        if pods:
+            steps.append([f"drain the pods {why}: {', '.join(pod.full_name for pod in pods)}"])
     if remedy.delete:
         files = " ".join(paths[file] for file in remedy.delete)
         steps.append([f"stop the kubelet and delete {files}"])
@@ -183,6 +187,7 @@ def _totals(outcomes: Sequence[PodRestartOutcome]) -> str:
 
 
 def _remarks(rehearsal: RestartRehearsal, shown: RestartRehearsal) -> Iterator[str]:
+    yield from map(next_start_sentence, shown.next_failures)
     if rehearsal.starts and rehearsal.lost:
         yield f"drain first: {', '.join(outcome.pod.full_name for outcome in rehearsal.lost)}"
     for uid in shown.stale_pods:
@@ -237,6 +242,8 @@ class StartOutcome(Inlined, frozen=True, kw_only=True):
     errors: tuple[StartError, ...]
     """The kubelet reports the first."""
     ignored_faults: tuple[IgnoredFault, ...]
+    later: tuple[str, ...]
+    """Why the kubelet would not start the next time, though it starts now."""
     pods: tuple[RestartedPod, ...]
     """In the order in which the kubelet handles them."""
     leftovers: tuple[str, ...]
@@ -262,7 +269,7 @@ class ReportedRemedy(Report, frozen=True, kw_only=True):
 
     delete_files: tuple[str, ...]
     drain: tuple[str, ...]
-    """Pods that would be lost."""
+    """Pods that would be lost, and those that would make the next start fail again."""
     reserved_memory: tuple[ReservedMemory, ...] | None
     """The `reservedMemory` to configure; null: it stays."""
     then: StartAfterRemedy
@@ -297,7 +304,7 @@ def rehearsal_report(restart: RehearsedRestart) -> RehearsalReport:
 def _reported_remedy(remedy: StartRemedy, paths: Mapping[StateFile, str]) -> ReportedRemedy:
     return ReportedRemedy(
         delete_files=tuple(paths[file] for file in remedy.delete),
-        drain=tuple(outcome.pod.full_name for outcome in remedy.then.lost),
+        drain=tuple(pod.full_name for pod in (*(outcome.pod for outcome in remedy.then.lost), *remedy.drain)),
         reserved_memory=None if remedy.reserved_memory is None else _reserved_memory(remedy.reserved_memory),
         then=StartAfterRemedy(outcome=_start_outcome(remedy.then)),
     )
@@ -322,6 +329,7 @@ def _start_outcome(rehearsal: RestartRehearsal) -> StartOutcome:
         ignored_faults=tuple(
             IgnoredFault(error=kubelet_fatal_error(reason), because=reason) for reason in rehearsal.warnings
         ),
+        later=tuple(map(next_start_sentence, rehearsal.next_failures)),
         pods=tuple(map(_restarted_pod, rehearsal.outcomes)),
         leftovers=rehearsal.stale_pods,
         not_judged=rehearsal.not_judged,
@@ -405,8 +413,7 @@ class RestartQuery(msgspec.Struct, frozen=True, kw_only=True):
         files = state_files_of(root, running)
         admitted = pods_as_admitted(running, root)
         pods = tuple(with_defaults(with_uid(with_canonical_quantities(pod))) for pod in admitted.pods)
-        conflicts = tuple(allocation_conflicts(root))
-        rehearsal = _rehearsal(parts, files, pods, conflicts, are_known=bool(running.pods))
+        rehearsal = _rehearsal(parts, files, pods, are_known=bool(running.pods))
         return rehearsal, files, admitted
 
     def _running_pods(self) -> NodePods:
@@ -440,7 +447,6 @@ def _rehearsal(
     parts: NodeParts,
     files: StateFiles,
     pods: tuple[Pod, ...],
-    conflicts: tuple[Reason, ...] = (),
     *,
     are_known: bool = True,
 ) -> RestartRehearsal:
@@ -450,15 +456,14 @@ def _rehearsal(
         held=state_as_written(files, parts),
         is_complete=are_known,
     )
-    return rehearse_restart(
-        parts, msgspec.structs.replace(stored_state(files, parts), resources=conflicts), running
-    )
+    return rehearse_restart(parts, stored_state(files, parts), running)
 
 
 def state_files_of(root: KubeletRoot, running: NodePods) -> StateFiles:
     """The managers' state files of the directory."""
     files = {StateFile.CPU: root.cpu, StateFile.MEMORY: root.memory, StateFile.DEVICES: root.devices}
     contents = {name: file.content for name, file in files.items() if file is not None}
+    contents |= root.resource_files
     return StateFiles(contents=contents, root=root.directory, container_names=running.container_names)
 
 
@@ -473,10 +478,3 @@ def pods_as_admitted(running: NodePods, root: KubeletRoot) -> NodePods:
 def _holders(state: Verdict[CPUState] | Verdict[MemoryState]) -> Iterator[str]:
     if isinstance(state, Granted):
         yield from state.value.assignments
-
-
-def allocation_conflicts(root: KubeletRoot) -> Iterator[Reason]:
-    """Why the files with the pods' allocated and actuated resources are unusable."""
-    for file in (root.allocated, root.actuated):
-        if file is not None and isinstance(file.verdict, Refused):
-            yield file.verdict.because[0]

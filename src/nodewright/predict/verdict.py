@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from nodewright.engine.core.predicates.scheduler_filters import SchedulerObstacle
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.restart.initial_node import next_start_refusals
 from nodewright.engine.node.step import Decision
+from nodewright.model.reasons.reason import Reason, kubelet_fatal_error, sentence
 
 
 class Verdict(StrEnum):
@@ -22,3 +25,17 @@ def verdict_of(decision: Decision, obstacles: Sequence[SchedulerObstacle]) -> Ve
     """The kubelet's decision, unless it is no refusal and the scheduler never binds the pod."""
     is_unbound = obstacles and decision is not Decision.REFUSED
     return Verdict.UNSCHEDULABLE if is_unbound else Verdict(decision)
+
+
+def next_start_sentence(reason: Reason) -> str:
+    """Why the kubelet does not start the next time, as a sentence."""
+    error = kubelet_fatal_error(reason)
+    return f"the kubelet does not start again, after a restart, a reboot or an upgrade: {error} ({sentence(reason)})"
+
+
+def later_sentences(state: NodeState, uid: str) -> tuple[str, ...]:
+    """What comes later of the admission of a pod that holds resources on the node; empty: nothing."""
+    holders = {*state.held.cpu.assignments, *state.held.cpu.pods, *state.held.memory.assignments}
+    if uid not in holders:
+        return ()
+    return tuple(map(next_start_sentence, next_start_refusals(state)))

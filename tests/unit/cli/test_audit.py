@@ -146,3 +146,38 @@ def test_it_finds_the_directory_of_this_machine_by_itself(
     printed = capsys.readouterr()
     assert "0 facts disagree of 1 compared" in printed.out
     assert "not compared: pods: no source specified (--pods, --socket)" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("gone", "named"),
+    [
+        (("besteffort",), "/kubepods/besteffort"),
+        (("burstable",), "/kubepods/burstable"),
+        (("burstable/*",), "/kubepods/burstable/pod"),
+        (("pod*",), "/kubepods/pod9e1f7d5a"),
+    ],
+)
+def test_cgroups_that_a_copy_lacks_are_a_gap_and_no_discrepancy(
+    gone: tuple[str, ...], named: str, kubelet: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    copy = shutil.copytree(DRIFT, tmp_path / "copy")
+    for pattern in gone:
+        for directory in (copy / "kubepods").glob(pattern):
+            if directory.is_dir():
+                shutil.rmtree(directory)
+    document, _ = audited(capsys, kubelet, *PODS, "--cgroups", str(copy), code=NO)
+    missing = [row for row in document["findings"] if row["said"].get("cgroups") == "missing"]
+    assert missing == []
+    (gap,) = (gap for gap in document["notCompared"] if gap["reason"] == "notCopied")
+    assert any(name.startswith(named) for name in gap["names"])
+    assert run(["audit", "--kubelet-root", str(kubelet), *NODE, *PODS, "--cgroups", str(copy)]) == NO
+    assert "not compared: cgroups that the copy does not have: /kubepods/" in capsys.readouterr().err
+
+
+def test_a_cgroup_that_is_missing_beside_others_is_a_discrepancy(
+    kubelet: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    copy = shutil.copytree(DRIFT, tmp_path / "copy")
+    shutil.rmtree(copy / "kubepods" / FORWARDER)
+    document, _ = audited(capsys, kubelet, *PODS, "--cgroups", str(copy), code=NO)
+    assert [row["said"].get("cgroups") for row in document["findings"]].count("missing") == 1

@@ -102,6 +102,29 @@ def test_a_torn_file_is_the_one_to_delete(
     assert result["remedy"]["deleteFiles"] == [str(torn)]
 
 
+@pytest.mark.parametrize(
+    ("release", "gates", "file", "starts"),
+    [
+        ("1.32", "{}", "allocated_pods_state", True),
+        ("1.32", "{}", "pod_status_manager_state", True),
+        ("1.32", "{InPlacePodVerticalScaling: true}", "pod_status_manager_state", False),
+        ("1.32", "{InPlacePodVerticalScaling: true}", "actuated_pods_state", True),
+        ("1.33", "{}", "allocated_pods_state", False),
+        ("1.33", "{}", "pod_status_manager_state", True),
+        ("1.34", "{InPlacePodVerticalScaling: false}", "actuated_pods_state", True),
+        ("1.36", "{}", "pod_status_manager_state", True),
+    ],
+)
+def test_only_a_file_that_this_kubelet_reads_stops_its_start(
+    root: Path, release: str, gates: str, file: str, starts: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each release and gate reads its own files with the resources of pods."""
+    (root / "config.yaml").write_text((root / "config.yaml").read_text() + f"featureGates: {gates}\n")
+    (root / file).write_bytes(b'{"checksum":1}"x"')
+    command = [*NODE, "--kubelet-root", str(root), "--release", release]
+    assert report(capsys, *command, code=YES if starts else NO)["starts"] is starts
+
+
 def test_a_torn_file_of_the_device_manager_is_ignored(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     torn = root / "device-plugins" / "kubelet_internal_checkpoint"
     torn.write_bytes(b"{")

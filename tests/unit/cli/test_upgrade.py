@@ -156,6 +156,20 @@ def test_flags_of_kubeadm_and_state_files_are_read_from_the_kubelets_directory(
     assert values(group, "lost") == set()
 
 
+def test_files_that_only_the_next_release_reads_are_read_for_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = shutil.copytree(DIRECTORY, tmp_path / "kubelet")
+    for name in ("allocated_pods_state", "actuated_pods_state"):
+        (root / name).write_bytes(b"{")
+    query = ["--node", WITH_DIRECTORY, "--from", "1.32", "--kubelet-root", str(root)]
+    (group,) = report(capsys, *query, "--to", "1.34", code=NO)["groups"]
+    assert values(group, "lost") == {
+        ("start of the kubelet", "", f"pod resources {name}")
+        for name in ("allocated_pods_state", "actuated_pods_state")
+    }
+
+
 def test_options_of_one_node_are_not_for_many(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["upgrade", "--nodes", EDGE, "--node", WORKER]) == USAGE
     assert "--node is for one node, not for --nodes" in capsys.readouterr().err

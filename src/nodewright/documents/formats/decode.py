@@ -156,15 +156,15 @@ def checked(document: Any, type_name: str) -> "CheckedDocument":
     """The document with its schema faults."""
     findings = _Findings()
     _check(document, schema_type(type_name), None, findings)
-    return CheckedDocument(document, findings.faults, findings.null_members)
+    return CheckedDocument(document, findings.faults, findings.replacements)
 
 
 class CheckedDocument(msgspec.Struct, frozen=True):
-    """A document, the schema faults in it, and the null members of its mappings."""
+    """A document, the schema faults in it, and what stands for null members of mappings and for quantities of bytes."""
 
     document: Any
     located_faults: "list[_SchemaFault]"
-    null_members: "list[tuple[Path, SchemaType]]"
+    replacements: "list[tuple[Path, Any]]"
 
     @property
     def faults(self) -> list[Fault]:
@@ -175,14 +175,14 @@ class CheckedDocument(msgspec.Struct, frozen=True):
         """The document without faulty members, and with empty values in place of faulty list items.
 
         It can be decoded, so that the rest of the document can be validated, too. A null in a mapping is an empty value
-        there: `requests: {memory: null}` requests 0 bytes.
+        there: `requests: {memory: null}` requests 0 bytes. A quantity where bytes are counted is their number.
         Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, Quantity.UnmarshalJSON.
         """
-        if not self.located_faults and not self.null_members:
+        if not self.located_faults and not self.replacements:
             return self.document
         valid_document = copy.deepcopy(self.document)
-        for path, item_schema in self.null_members:
-            _put(valid_document, path, item_schema.empty_value())
+        for path, value in self.replacements:
+            _put(valid_document, path, value)
         for fault in self.located_faults:
             _remove(valid_document, fault)
         return valid_document
@@ -213,7 +213,7 @@ class SchemaType(msgspec.Struct, frozen=True, eq=False, dict=True):
             return {}
         plain: dict[str, Any] = {
             "bool": False,
-            **dict.fromkeys(("int32", "int64", "uint64", "float"), 0),
+            **dict.fromkeys(("int32", "int64", "uint64", "float", *UNIT_BYTES), 0),
             "quantity": "0",
             "condition": NodeCondition.MEMORY_PRESSURE.value,
         }
@@ -231,7 +231,7 @@ class _Findings(msgspec.Struct, eq=False):
     """What is collected while a document is checked."""
 
     faults: list[_SchemaFault] = []
-    null_members: list[tuple[Path, SchemaType]] = []
+    replacements: list[tuple[Path, Any]] = []
 
 
 _SCALARS = {
@@ -240,6 +240,8 @@ _SCALARS = {
     "int32": SchemaType("a 32-bit integer", kind="int32"),
     "int64": SchemaType("a 64-bit integer", kind="int64"),
     "uint64": SchemaType("a 64-bit integer", kind="uint64"),
+    "bytes": SchemaType("a number of bytes or a quantity such as 128Gi", kind="bytes"),
+    "kibibytes": SchemaType("a number of KiB or a quantity such as 2Mi", kind="kibibytes"),
     "float": SchemaType("a number", frozenset({int, float}), "float"),
     "intstr": SchemaType("an integer or a string", frozenset({str}), "int32"),
     "quantity": SchemaType("a quantity", kind="quantity"),
@@ -247,7 +249,14 @@ _SCALARS = {
     "time": SchemaType("a time such as 2026-01-31T12:00:00Z", kind="time"),
     "any": SchemaType("anything", frozenset({str, bool, int, float, list, dict}), "any"),
 }
-INTEGER_BOUNDS = {"int32": (-(2**31), 2**31 - 1), "int64": (INT64_MIN, INT64_MAX), "uint64": (0, 2**64 - 1)}
+UNIT_BYTES = {"bytes": 1, "kibibytes": 1024}
+"""The kinds of integers that may be written as quantities, and the bytes of their units."""
+INTEGER_BOUNDS = {
+    "int32": (-(2**31), 2**31 - 1),
+    "int64": (INT64_MIN, INT64_MAX),
+    "uint64": (0, 2**64 - 1),
+    **dict.fromkeys(UNIT_BYTES, (INT64_MIN, INT64_MAX)),
+}
 """The least and the largest number of each kind of integer."""
 _TYPE_TEXTS = {
     str: "a string",
@@ -275,11 +284,25 @@ def _check(value: Any, schema: SchemaType, path: Path, findings: _Findings) -> N
             if item is not None:
                 _check(item, item_schema, (path, f"[{key}]"), findings)
             elif item_schema.kind in ("str", "quantity"):
-                findings.null_members.append(((path, f"[{key}]"), item_schema))
+                findings.replacements.append(((path, f"[{key}]"), item_schema.empty_value()))
+    elif schema.kind in UNIT_BYTES and isinstance(value, str):
+        amount = _whole_number(value)
+        if amount is None:
+            findings.faults.append(_schema_fault(path, f"must be {schema.expected}", schema, value))
+        else:
+            findings.replacements.append((path, amount // UNIT_BYTES[schema.kind]))
     else:
         rule = _scalar_rule(value, schema)
         if rule:
             findings.faults.append(_schema_fault(path, rule, schema, _shown(value)))
+
+
+def _whole_number(text: str) -> int | None:
+    """The number of a quantity; None: it is none, or not a whole 64-bit number."""
+    try:
+        return _quantity(text).as_stored().as_int64()
+    except QuantityError:
+        return None
 
 
 def _check_fields(value: dict[str, Any], schema: SchemaType, path: Path, findings: _Findings) -> None:
@@ -288,7 +311,7 @@ def _check_fields(value: dict[str, Any], schema: SchemaType, path: Path, finding
     for key, item in value.items():
         field_schema = fields.get(key)
         if field_schema is None:
-            if not schema.is_open:
+            if not schema.is_open or (key.lower() in _MEANT_IN_MACHINES and "num_cores" in fields):
                 findings.faults.append(_schema_fault((path, key), _unknown(key, fields)))
         elif item is None or type(item) in field_schema.accepts:
             continue
@@ -359,9 +382,33 @@ def _reads_as(text: str, schema: SchemaType) -> bool:
 def _unknown(key: str, fields: Mapping[str, SchemaType]) -> str:
     from difflib import get_close_matches  # noqa: PLC0415 - start-up time
 
+    is_machine, is_profile = "num_cores" in fields, "machineInfo" in fields
+    if (field := _MEANT_IN_MACHINES.get(key.lower())) and (is_machine or is_profile):
+        return f'unknown field; did you mean "{"machineInfo." if is_profile else ""}{field}"? {_SHAPES}'
+    if is_profile and (field := _MEANT_IN_PROFILES.get(key.lower())):
+        return f'unknown field; did you mean "{field}"?'
     name_of_lower = {name.lower(): name for name in fields}
     matches = get_close_matches(key.lower(), name_of_lower, n=1, cutoff=0.7)
     return f'unknown field; did you mean "{name_of_lower[matches[0]]}"?' if matches else "unknown field"
+
+
+_SHAPES = "`nodewright node capture --shape 1x2x8x2 --memory 128Gi` writes a whole machine"
+_MEANT_IN_MACHINES = {
+    **dict.fromkeys(("cpu", "cpus", "cores", "threads"), "num_cores"),
+    **dict.fromkeys(("memory", "ram"), "memory_capacity"),
+    **dict.fromkeys(("sockets", "socket"), "num_sockets"),
+    **dict.fromkeys(("numa", "numanodes", "shape"), "topology"),
+}
+"""The fields that are meant by others, in lower case, that machines do not have."""
+_MEANT_IN_PROFILES = {
+    **dict.fromkeys(("topology", "capacity", "machine"), "machineInfo"),
+    **dict.fromkeys(("disk", "storage", "ephemeral-storage", "ephemeralstorage"), "rootFsCapacity"),
+    **dict.fromkeys(("gpu", "gpus"), "devices"),
+    **dict.fromkeys(("kubelet", "config", "kubeletconfig"), "kubeletConfiguration"),
+    **dict.fromkeys(("version", "release"), "kubernetesVersion"),
+    "swap": "swapBytes",
+}
+"""The same of the spec of a NodeProfile."""
 
 
 def _schema_fault(

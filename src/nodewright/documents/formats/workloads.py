@@ -459,7 +459,7 @@ class AlikePods:
         if shared is None:
             return CheckedPod(checked(value, kind), text)
         rest = checked({**value, "spec": _SHORTEST_SPEC}, kind)
-        is_valid = not rest.located_faults and not rest.null_members
+        is_valid = not rest.located_faults and not rest.replacements
         return CheckedPod(replace(rest, document=value) if is_valid else checked(value, kind), text, shared)
 
     def has_valid_template(self, text: bytes) -> bool:
@@ -476,7 +476,7 @@ class AlikePods:
     def add_valid(self, pod: CheckedPod, spec: PodSpec) -> None:
         """Keeps the spec of a pod that has no violations, as it is written."""
         check = pod.check
-        if pod.shared is not None or not pod.text or check.located_faults or check.null_members:
+        if pod.shared is not None or not pod.text or check.located_faults or check.replacements:
             return
         if len(self._shared) >= _MAX_KEPT:
             self._shared.clear()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -28,7 +29,12 @@ from nodewright.documents.profiles.state_files.memory_manager_state import (
     MemoryStateReadOptions,
     read_memory_state,
 )
-from nodewright.documents.profiles.state_files.pod_resource_state import PodResourceInfo, read_resources_state
+from nodewright.documents.profiles.state_files.pod_resource_state import (
+    RESOURCE_FILES,
+    PodResourceInfo,
+    read_resources_state,
+    resource_files_read,
+)
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.model.errors import Fault, InputError
@@ -69,9 +75,11 @@ class KubeletRoot(msgspec.Struct, frozen=True, kw_only=True):
     memory: PresentStateFile[MemoryState] | None = None
     devices: PresentStateFile[DeviceCheckpoint] | None = None
     allocated: PresentStateFile[dict[str, PodResourceInfo]] | None = None
-    """The resources with which pods were admitted, including later resizes."""
+    """The resources with which pods were admitted, including later resizes; None, too, if this kubelet reads none."""
     actuated: PresentStateFile[dict[str, PodResourceInfo]] | None = None
     """The resources that were last sent to the runtime."""
+    resource_files: Mapping[StateFile, bytes] = msgspec.field(default_factory=dict)
+    """The files with the resources of pods, whether this kubelet reads them or not; another release may."""
     pods: tuple[str, ...] = ()
     """The uids of the pods that have directories; some may have terminated."""
 
@@ -115,8 +123,7 @@ def read_kubelet_root(
         cpu=reader.content(directory / StateFile.CPU),
         memory=reader.content(directory / StateFile.MEMORY),
         devices=reader.content(directory / DEVICE_PLUGINS_DIRECTORY / StateFile.DEVICES),
-        allocated=reader.content(directory / StateFile.ALLOCATED),
-        actuated=reader.content(directory / StateFile.ACTUATED),
+        resources={file: reader.content(directory / file) for file in RESOURCE_FILES},
     )
     pods = reader.names(directory / PODS_DIRECTORY)
     try:
@@ -141,8 +148,7 @@ class _Contents(msgspec.Struct, frozen=True, kw_only=True):
     cpu: _Content
     memory: _Content
     devices: _Content
-    allocated: _Content
-    actuated: _Content
+    resources: Mapping[StateFile, _Content]
 
 
 def _kubelet_root(
@@ -168,9 +174,7 @@ def _kubelet_root(
         read_options = MemoryStateReadOptions(path=path, policy=policy, pod_level=pod_level, rules=rules)
         return read_memory_state(content, read_options)
 
-    def actuated(content: bytes, path: str) -> Verdict[dict[str, PodResourceInfo]]:
-        return read_resources_state(content, path, file=StateFile.ACTUATED)
-
+    resources = _resources(contents, loaded)
     document = options.configuration
     if document is None:
         document = config_document(config, config_dir=options.config_dir)
@@ -182,10 +186,21 @@ def _kubelet_root(
         cpu=_present(contents.cpu, cpus),
         memory=_present(contents.memory, memory),
         devices=_present(contents.devices, read_device_checkpoint),
-        allocated=_present(contents.allocated, read_resources_state),
-        actuated=_present(contents.actuated, actuated),
+        allocated=resources.get(StateFile.ALLOCATED) or resources.get(StateFile.STATUS_MANAGER),
+        actuated=resources.get(StateFile.ACTUATED),
+        resource_files={file: content[1] for file, content in contents.resources.items() if content},
         pods=pods,
     )
+
+
+def _resources(
+    contents: _Contents, loaded: LoadedConfig
+) -> dict[StateFile, PresentStateFile[dict[str, PodResourceInfo]] | None]:
+    """The files with the resources of pods that this kubelet reads."""
+    return {
+        file: _present(contents.resources[file], partial(read_resources_state, file=file))
+        for file in resource_files_read(loaded.gates)
+    }
 
 
 def _present(file: _Content, read: Callable[[bytes, str], Verdict[T]]) -> PresentStateFile[T] | None:

@@ -41,10 +41,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CATALOGUE = "catalogue:"
+SHAPE = "shape:"
+"""Begins a reference to a machine that is described by its shape, and after another colon by its bytes of memory."""
 KIND = "NodeProfile"
 _DEFECTS = ("follow", "avoid")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 CGROUP_VERSIONS = (1, 2)
+_SHAPE_WORD = lazy_pattern(r"\d+x\d+x\d+x\d+")
 _NODE_OBJECT = lazy_pattern(rb"""["']?kind["']?\s*:\s*["']?Node["']?\s*[,}\r\n]""")
 
 
@@ -56,7 +59,7 @@ def find_profile(
     ``release`` replaces the Kubernetes release that the profile names. ``pods`` is a file with the node's pods, in place of
     those of the profile.
 
-    `catalogue:NAME` is never a path. This machine and machines of the catalogue have the kubelet's default
+    `catalogue:NAME` and `shape:SHAPE` are never a path, and `2x1x32x2` is a shape unless it is a file. This machine and machines of the catalogue have the kubelet's default
     configuration.
 
     Errors: InputError if there is neither such a file nor such a name, or the file is not a valid profile.
@@ -114,6 +117,11 @@ def _profile_without_pods(reference: str | None) -> NodeProfile:
         from nodewright.documents.profiles.machine.captured_machine import capture_this_machine  # noqa: PLC0415 - start-up time
 
         return capture_this_machine().profile
+    if reference.startswith(SHAPE) or _SHAPE_WORD.fullmatch(reference):
+        from nodewright.documents.profiles.machine_shapes import shape_profile  # noqa: PLC0415 - start-up time
+
+        shape, _, memory_bytes = reference.removeprefix(SHAPE).partition(":")
+        return shape_profile(shape, int(memory_bytes) if memory_bytes else None)
     from nodewright.documents.profiles.catalogue import catalogue_profile  # noqa: PLC0415 - start-up time
 
     return catalogue_profile(reference.removeprefix(CATALOGUE))

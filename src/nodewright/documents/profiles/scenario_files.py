@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.formats.decode import decode, schema_faults
+from nodewright.documents.formats.decode import checked, decode
 from nodewright.documents.formats.documents import InputFile, parse_documents, read_file
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.documents.formats.object_location import ObjectLocation
@@ -105,9 +105,11 @@ def scenario_from_file(file: InputFile, *, max_bytes: int = MAX_YAML_BYTES) -> L
         rule = f"expected a document with apiVersion: {API_VERSION} and kind: {KIND}"
         raise InputError([Fault(rule=rule, source=file.source)])
     location = ObjectLocation(file.source, file.content, document=documents[0].number, documents=1)
-    faults = [*schema_faults(value, KIND), *_kind_faults(value)]
+    check = checked(value, KIND)
+    faults = [*check.faults, *_kind_faults(value)]
     if faults:
         raise InputError(location.locate_all(faults))
+    value = check.valid_part()
     scenario = decode(value, Scenario)
     _check_release(scenario.spec.journal, file.source)
     events = scenario.spec.events

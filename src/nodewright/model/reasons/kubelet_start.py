@@ -98,6 +98,7 @@ class StateFile(StrEnum):
     DEVICES = "kubelet_internal_checkpoint"
     ALLOCATED = "allocated_pods_state"
     ACTUATED = "actuated_pods_state"
+    STATUS_MANAGER = "pod_status_manager_state"
 
 
 class FormatTried(msgspec.Struct, frozen=True, kw_only=True):
@@ -238,6 +239,7 @@ _OWNERS = {
     StateFile.MEMORY: "the memory manager",
     StateFile.ALLOCATED: "pod resource information",
     StateFile.ACTUATED: "pod resource information",
+    StateFile.STATUS_MANAGER: "pod allocation",
 }
 
 

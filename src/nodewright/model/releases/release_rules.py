@@ -127,6 +127,10 @@ class ReleaseRules(msgspec.Struct, frozen=True, kw_only=True):
     """The CPU and memory managers know the formats with pod entries, and try the newest format of a file first; else
     the oldest first, and the memory manager's file needs a checksum."""
 
+    allocated_pods_files: bool = False
+    """The kubelet keeps the resources of pods in `allocated_pods_state` and `actuated_pods_state`; else in
+    `pod_status_manager_state`. It reads either with the gate InPlacePodVerticalScaling only."""
+
     # Quotas
     terminating_change_charged: bool = False
     """An update of a pod that changes the Terminating scope is charged."""

@@ -31,6 +31,7 @@ RULES = replace(
     topology_options_lower_case=True,
     supplemental_groups_checked=True,
     sidecar_host_ports=True,
+    allocated_pods_files=True,
     terminating_change_charged=True,
     updates_charged_by_quota=True,
     claim_status_charged=True,
@@ -99,6 +100,13 @@ CHANGES = (
         gates=("InPlacePodVerticalScaling",),
         reference="KEP-1287, PR 128367, PR 130733",
         remedy=REMEDY_IN_PLACE,
+    ),
+    ReleaseChange(
+        now="the resources of pods are read from `allocated_pods_state` and `actuated_pods_state`",
+        before="the resources of pods are read from `pod_status_manager_state`, with a gate that is off",
+        rules=("allocated_pods_files",),
+        reference="KEP-1287",
+        remedy="drain the node and delete a damaged file before the new kubelet starts",
     ),
     ReleaseChange(
         now="the CPU and memory managers read `allocatedResources` of sidecars, too",

@@ -66,6 +66,8 @@ class AdmissionEntry(PodDecision, frozen=True, kw_only=True):
     unknown_resources: tuple[UnknownResource, ...] = ()
     source: str = ""
     """The file of the object."""
+    later: tuple[str, ...] = ()
+    """What comes later of its admission, at the kubelet's next restart."""
 
     @property
     def verdict(self) -> Verdict:
@@ -85,7 +87,7 @@ class AdmissionEntry(PodDecision, frozen=True, kw_only=True):
     @property
     def is_notable(self) -> bool:
         """Whether there is more to say about it than the verdict."""
-        return bool(self.because or self.victims or self.applied or self.scheduler)
+        return bool(self.because or self.victims or self.applied or self.scheduler or self.later)
 
 
 def admission_text(entries: Sequence[AdmissionEntry], after: NodeState, *, wide: bool = False) -> str:
@@ -136,6 +138,7 @@ def _details(entry: AdmissionEntry) -> str:
         for victim in entry.preempted
     ]
     lines += [f"  - {obstacle.why}" for obstacle in entry.scheduler]
+    lines += [f"  - {text}" for text in entry.later]
     if entry.applied:
         lines.append(f"  - applied at its creation: {', '.join(entry.applied)}")
     return printable_lines(lines)
@@ -167,6 +170,8 @@ class PodAdmission(Inlined, frozen=True, kw_only=True):
     """The facts that decided as sentences."""
     because: tuple[Reason, ...]
     """The facts that decided."""
+    later: tuple[str, ...]
+    """What comes later of its admission, at the kubelet's next restart; empty: nothing."""
     not_judged: tuple[OpenQuestion, ...]
     unknown_resources: tuple[ReportedUnknownResource, ...]
     """The extended resources that the node does not have: its kubelet ignores them, the scheduler does not."""

@@ -106,6 +106,8 @@ def _compare_pods(evidence: AuditEvidence, pods: tuple[Pod, ...]) -> _PodDiscrep
         result.discrepancies.extend(files.discrepancies)
         result.discrepancies.extend(orphaned_cgroups(evidence, map(uid_on_node, pods)))
         counted += files.compared
+        if evidence.cgroups.uncopied:
+            result.gaps.append(AuditGap(reason=UncomparedReason.NOT_COPIED, names=evidence.cgroups.uncopied))
         if files.missing_files:
             result.gaps.append(AuditGap(reason=UncomparedReason.FILES_MISSING, names=files.missing_files))
     return result._replace(compared=counted)

@@ -56,6 +56,8 @@ class CgroupEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """By the path of each expected cgroup; None: it does not exist."""
     uids: frozenset[str] | None = None
     """The uids of the pods that have cgroups; None: not determined."""
+    uncopied: tuple[str, ...] = ()
+    """The paths of expected cgroups that a copy of the tree does not have, with none beside them: a gap, not a fact."""
 
 
 class AuditEvidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,6 +200,8 @@ class UncomparedReason(StrEnum):
     """The cgroup of a container is unknown: its pod's status has no container id."""
     FILES_MISSING = "filesLacking"
     """This machine does not have these cgroup files."""
+    NOT_COPIED = "notCopied"
+    """The copy of the cgroup tree does not have these cgroups, nor others beside them."""
     NO_EXCLUSIVE_RESOURCES = "noOwn"
     """The policies allocate nothing exclusively, so there is no placement to compare."""
 

@@ -85,7 +85,9 @@ def uncompared_sentence(gap: AuditGap) -> str:
         case UncomparedReason.CGROUP_UNKNOWN:
             return f"not compared: cgroups of containers without a container id in their status: {names}"
         case UncomparedReason.FILES_MISSING:
-            return f"not compared: files that this machine does not have: {names}"
+            return f"not compared: files that are not there: {names}"
+        case UncomparedReason.NOT_COPIED:
+            return f"not compared: cgroups that the copy does not have: {names}"
         case UncomparedReason.NO_EXCLUSIVE_RESOURCES:
             return "not compared: exclusive CPUs and memory: these policies allocate none"
         case _:

@@ -353,6 +353,7 @@ def compare_cgroup_files(expected: CgroupsToRead, actual: CgroupEvidence) -> Cgr
     groups = [
         replace(group, files=tuple(file for file in group.files if file.name not in (CPUS, MEMS)))
         for group in expected.groups
+        if not any(f"{group.path}/".startswith(f"{path}/") for path in actual.uncopied)
     ]
     # A missing pod cgroup is reported once, without the cgroups inside it.
     missing_pods = {

@@ -4,7 +4,7 @@ Also reads live nodes for other commands: agents and PodResources sockets.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -32,7 +32,7 @@ from nodewright.documents.profiles.node_profiles import find_profile, profile_fr
 from nodewright.documents.profiles.state_files.device_checkpoint import device_state_from_checkpoint
 from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig
 from nodewright.engine.core.cgroups.cgroup_names import CgroupDriver, QOSCgroupNames, pod_uid_from_cgroup
-from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel
+from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.engine.node.node_cgroups import CgroupOverrides, cgroup_rules, cgroup_tree
 from nodewright.engine.node.node_config import NodeConfig
@@ -336,7 +336,29 @@ def _groups(options: AuditOptions, config: NodeConfig, pods: NodePods | None) ->
         if hierarchy.cgroups_per_qos and pods
         else None
     )
-    return CgroupEvidence(rules=rules, texts=texts, uids=uids)
+    uncopied = () if options.cgroups == "live" else tuple(_uncopied(tree, groups, texts))
+    return CgroupEvidence(rules=rules, texts=texts, uids=uids, uncopied=uncopied)
+
+
+def _uncopied(
+    tree: CgroupTree, groups: Sequence[PlannedCgroup], texts: Mapping[str, object]
+) -> Iterator[str]:
+    """The cgroups that a copy of a tree lacks as a whole: those of a QoS class, or all of their kind in their parent."""
+    gaps: list[str] = []
+    classes = {group.path.rpartition("/")[2] for group in groups if group.level is CgroupLevel.QOS_CLASS}
+    for group in groups:
+        parent = group.path.rpartition("/")[0]
+        siblings = [
+            name for name in tree.child_names(parent) if group.level is not CgroupLevel.POD or "pod" in name
+        ]
+        is_alone = group.level is CgroupLevel.QOS_CLASS or not {*siblings} - classes
+        if (
+            texts[group.path] is None
+            and is_alone
+            and not any(group.path.startswith(f"{gap}/") for gap in gaps)
+        ):
+            gaps.append(group.path)
+    yield from gaps
 
 
 def _driver(tree: CgroupTree, config: NodeConfig) -> str | None:

@@ -21,7 +21,7 @@ from nodewright.model.reasons.status_evidence import ADMITTED_CAUSES, StatusEvid
 from nodewright.model.reasons.topology import AffinityObstacle, JudgedBy, ResourceHints
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.topology_hints import Hint
-from nodewright.predict.verdict import Verdict, verdict_of
+from nodewright.predict.verdict import Verdict, later_sentences, verdict_of
 
 
 class ResourceView(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +121,11 @@ class ExplainedDecision(msgspec.Struct, frozen=True, kw_only=True):
     def verdict(self) -> Verdict:
         """What becomes of the pod."""
         return verdict_of(self.decision, self.scheduler)
+
+    @property
+    def later(self) -> tuple[str, ...]:
+        """What comes later of its admission, at the kubelet's next restart; empty: nothing."""
+        return () if self.scheduler else later_sentences(self.step.state, self.pod.uid)
 
     @property
     def reason(self) -> str:

@@ -208,6 +208,8 @@ class ExplainedPod(Report, frozen=True, kw_only=True):
     message: str | UnsetType = UNSET
     why: tuple[str, ...]
     because: tuple[Reason, ...]
+    later: tuple[str, ...]
+    """What comes later of its admission, at the kubelet's next restart; empty: nothing."""
     not_judged: tuple[OpenQuestion, ...]
     unknown_resources: tuple[ReportedUnknownResource, ...]
     """The extended resources that the node does not have: its kubelet ignores them, the scheduler does not."""
@@ -383,6 +385,8 @@ def _lines(explanation: ExplainedDecision, width: int, *, wide: bool) -> Iterato
     if kubelet.message:
         text = f"{message_origin(explanation.step.because[0])}: {kubelet.message}"
         yield from wrapped_text(text, width, INDENT_STEP)
+    if explanation.later:
+        yield from _list("What comes later", explanation.later, width)
     for unknown in _unmentioned(explanation):
         yield from wrapped_text(unknown.sentence(), width, INDENT_STEP)
     for branch in reason_tree(explanation, details=wide):

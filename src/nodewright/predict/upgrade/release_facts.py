@@ -37,7 +37,7 @@ from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.stats_summary import MemoryStats, PodReference, PodStats
-from nodewright.model.reasons.kubelet_start import StateFile
+from nodewright.model.reasons.kubelet_start import StateFile, StateFileDamaged
 from nodewright.model.reasons.reason import Reason, kubelet_fatal_error, kubelet_text
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release_changes import unknown_flags
@@ -106,8 +106,6 @@ class UpgradeCase(msgspec.Struct, frozen=True, kw_only=True):
     """The pods that run."""
     held: StoredState
     """What they hold, whatever the next kubelet reads."""
-    conflicts: tuple[Reason, ...] = ()
-    """Faults of the files with the pods' allocated resources."""
     is_complete: bool = True
     """Whether all pods of the node are known."""
     manifests: Sequence[Workload] = ()
@@ -170,9 +168,11 @@ def decide(case: UpgradeCase, table: ReleaseTable) -> Decided:
         held=case.held,
         is_complete=case.is_complete,
     )
-    rehearsal = rehearse_restart(parts, msgspec.structs.replace(stored, resources=case.conflicts), running)
+    rehearsal = rehearse_restart(parts, stored, running)
     for failure in rehearsal.start_failures:
-        start[FactName(Aspect.START_ERROR, str(failure.stage))] = kubelet_fatal_error(failure.because)
+        reason = failure.because
+        file = f" {reason.file}" if isinstance(reason, StateFileDamaged) else ""
+        start[FactName(Aspect.START_ERROR, f"{failure.stage}{file}")] = kubelet_fatal_error(reason)
     shown = rehearsal if rehearsal.remedy is None else rehearsal.remedy.then
     facts.update(_restart_facts(shown))
     if shown.state is None:

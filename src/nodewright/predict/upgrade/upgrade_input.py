@@ -31,7 +31,7 @@ from nodewright.model.releases.release_table import (
 )
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import DEFAULT_NAME, node_parts, profile_release
-from nodewright.predict.rehearsal import allocation_conflicts, pods_as_admitted, state_files_of
+from nodewright.predict.rehearsal import pods_as_admitted, state_files_of
 from nodewright.predict.upgrade.release_facts import UpgradeCase, with_accepted_settings
 
 KUBEADM_FLAGS = "kubeadm-flags.env"
@@ -138,7 +138,6 @@ def _directory_case(profile: NodeProfile, query: NodeSource, directory: Path) ->
         files=files,
         pods=_running(admitted.pods),
         held=state_as_written(files, parts),
-        conflicts=tuple(allocation_conflicts(root)),
         is_complete=bool(running.pods),
         manifests=query.manifests,
         flags=tuple(_kubeadm_flags(directory / KUBEADM_FLAGS)),

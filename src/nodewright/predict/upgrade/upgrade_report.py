@@ -226,7 +226,6 @@ def case_of_way_back(case: UpgradeCase, after: Decided) -> UpgradeCase | None:
         files=files,
         pods=tuple(stored.get(pod.uid, pod) for pod in pods),
         held=state_as_written(files, after.state.config.parts),
-        conflicts=(),
         manifests=(),
     )
 

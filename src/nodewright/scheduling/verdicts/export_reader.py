@@ -213,7 +213,7 @@ def _valid_pod(document: Any) -> Pod:
 
 def _has_faults(document: Any, kind: str) -> bool:
     check = checked(document, kind)
-    return not isinstance(document, dict) or bool(check.located_faults or check.null_members)
+    return not isinstance(document, dict) or bool(check.located_faults or check.replacements)
 
 
 def _digest(content: bytes | msgspec.Raw) -> bytes:

@@ -8,6 +8,7 @@ from tests.support.pod_resource_files import resources_state_file
 
 from nodewright.documents.formats.go_checkpoint import checksum, marshal
 from nodewright.documents.formats.go_json import STRING
+from nodewright.documents.profiles.kubelet_config_files import ConfigHost
 from nodewright.documents.profiles.kubelet_root import KubeletRoot, RootReadOptions, read_kubelet_root
 from nodewright.documents.profiles.state_files.cpu_manager_state import cpu_state_file
 from nodewright.documents.profiles.state_files.device_checkpoint import (
@@ -30,7 +31,9 @@ from nodewright.model.reasons.kubelet_start import (
     StateFileDamaged,
     StatePolicyDiffers,
 )
+from nodewright.model.reasons.reason import kubelet_fatal_error
 from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.releases.release_table import release_table
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.quantity import Quantity
 
@@ -152,6 +155,43 @@ def test_a_file_of_a_real_kubelet_is_read() -> None:
     held = PodResourceInfo({"container1": ResourceRequirements(requests={"cpu": kibi, "memory": kibi})})
     content = f'{{"data":"{data}","checksum":1178570812}}'.encode()
     assert read_resources_state(content, "f") == Granted({"pod1": held})
+
+
+def on_1_32(directory: Path, content: bytes, *, gate: bool) -> KubeletRoot:
+    """A directory of Kubernetes 1.32, where `allocated_pods_state` is a stray file."""
+    gates = f"featureGates: {{InPlacePodVerticalScaling: {str(gate).lower()}}}\n"
+    files = {"config.yaml": (CONFIG + gates).encode(), "allocated_pods_state": b"{"}
+    write_files(directory, files | {"pod_status_manager_state": content})
+    return read_kubelet_root(directory, RootReadOptions(host=ConfigHost(release=release_table("1.32"))))
+
+
+def status_file(data: str) -> bytes:
+    return f'{{"data":{marshal(data, STRING)},"checksum":{checksum("(string)" + data)}}}'.encode()
+
+
+def test_the_status_managers_file_is_read_by_kubernetes_1_32_with_its_gate(tmp_path: Path) -> None:
+    data = '{"allocationEntries":{"u1":{"app":{"limits":{"cpu":"1"},"requests":{"cpu":"1"}}}}}'
+    root = on_1_32(tmp_path, status_file(data), gate=True)
+    assert root.allocated
+    assert root.allocated.verdict == Granted({"u1": PodResourceInfo({"app": ONE_CPU})})
+    assert set(root.resource_files) == {StateFile.ALLOCATED, StateFile.STATUS_MANAGER}
+
+
+def test_the_status_managers_file_is_not_read_without_its_gate(tmp_path: Path) -> None:
+    root = on_1_32(tmp_path, b"{", gate=False)
+    assert (root.allocated, root.actuated) == (None, None)
+
+
+def test_faults_of_the_status_managers_file_are_worded_as_by_its_kubelet(tmp_path: Path) -> None:
+    root = on_1_32(tmp_path, status_file("[]"), gate=True)
+    assert root.allocated
+    assert isinstance(root.allocated.verdict, Refused)
+    (reason,) = root.allocated.verdict.because
+    assert kubelet_fatal_error(reason) == (
+        "could not restore state from checkpoint: failed to get pod resource allocation info: json: cannot unmarshal "
+        "array into Go value of type state.PodResourceAllocationInfo, please drain this node and delete pod allocation "
+        f'checkpoint file "{tmp_path}/pod_status_manager_state" before restarting Kubelet'
+    )
 
 
 @pytest.mark.parametrize(

@@ -148,3 +148,41 @@ def test_no_reference_means_this_machine() -> None:
 def test_a_reference_to_nothing_is_an_input_error() -> None:
     with pytest.raises(InputError, match="neither a file nor a name"):
         find_profile("no/such/profile.yaml")
+
+
+def test_bytes_may_be_written_as_quantities() -> None:
+    spec = SPEC.replace(b"memory_capacity: 8589934592", b"memory_capacity: 8Gi, hugepages: X").replace(
+        b"memory_capacity: 8Gi, hugepages: X",
+        b"memory_capacity: 8Gi\n    hugepages: [{page_size: 2Mi, num_pages: 1}]",
+    )
+    spec = spec.replace(b"memory: 8589934592", b"memory: 8Gi").replace(b"100000000000", b"100G")
+    profile = profile_from_bytes(HEAD + spec + b"  swapBytes: 1.5Gi\n", "node.yaml")
+    machine = profile.spec.machine_info
+    assert (machine.memory_capacity, machine.topology[0].memory) == (8 << 30, 8 << 30)
+    assert machine.hugepages[0].page_size == 2048
+    assert (profile.spec.root_fs_capacity, profile.spec.swap_bytes) == (10**11, 3 << 29)
+
+
+@pytest.mark.parametrize("amount", ["lots", "128GB", "''"])
+def test_bytes_that_are_no_quantity_are_refused_with_an_example(amount: str) -> None:
+    (fault,) = refusal(HEAD + f"spec: {{machineInfo: {{memory_capacity: {amount}}}}}\n".encode())
+    assert "spec.machineInfo.memory_capacity" in fault
+    assert fault.endswith("must be a number of bytes or a quantity such as 128Gi")
+
+
+@pytest.mark.parametrize(
+    ("spec", "meant"),
+    [
+        ("{cpus: 32}", "machineInfo.num_cores"),
+        ("{memory: 128Gi}", "machineInfo.memory_capacity"),
+        ("{topology: []}", "machineInfo"),
+        ("{gpus: 8}", "devices"),
+        ("{disk: 1Ti}", "rootFsCapacity"),
+        ("{kubelet: {}}", "kubeletConfiguration"),
+        ("{machineInfo: {cpus: 32}}", "num_cores"),
+        ("{machineInfo: {memory: 128Gi}}", "memory_capacity"),
+    ],
+)
+def test_an_unknown_field_of_a_node_gets_the_one_that_was_meant(spec: str, meant: str) -> None:
+    (fault,) = refusal(HEAD + f"spec: {spec}\n".encode())
+    assert f'unknown field; did you mean "{meant}"?' in fault

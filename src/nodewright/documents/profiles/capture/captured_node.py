@@ -83,7 +83,7 @@ def captured_node(sources: NodeSources) -> CapturedNode:
         BrokenStateError for state files with which the kubelet would not start.
     """
     warnings: list[CaptureWarning] = []
-    unknown: list[UnknownNodePart] = []
+    unknown = list(sources.base.spec.not_judged) if sources.base else []
     document = _configuration(sources, warnings, unknown)
     loaded = kubelet_config_from(document, "the kubelet's configuration", host=_host(sources.node))
     warnings += [ConfigurationWarning(logged=text) for text in loaded.warnings]

@@ -16,6 +16,7 @@ from nodewright.documents.profiles.machine.host_facts import (
     copied_machine,
     kubernetes_architecture,
     memory_capacity,
+    missing_fact_sentence,
     process_limit,
     swap_capacity,
     this_host,
@@ -24,8 +25,10 @@ from nodewright.documents.profiles.machine.host_facts import (
 from nodewright.documents.profiles.machine.lscpu import read_lscpu, read_machine_info
 from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.node_profile import (
+    NodePart,
     NodeProfile,
     NodeProfileSpec,
+    UnknownNodePart,
     architecture_labels,
     kubelet_labels,
 )
@@ -129,6 +132,7 @@ def _described(
 ) -> CapturedMachine:
     if configuration is None:
         missing += (MissingFact(fact=MachineFact.KUBELET_CONFIGURATION),)
+    spec = msgspec.structs.replace(spec, not_judged=_unknown_parts(missing))
     return CapturedMachine(profile=NodeProfile(spec=spec), missing=missing)
 
 
@@ -166,4 +170,20 @@ def _capture(
             MachineFact.KUBELET_CONFIGURATION,
             substitute="failCgroupV1: false" if default_configuration else "",
         )
-    return CapturedMachine(profile=NodeProfile(metadata=metadata, spec=spec), missing=sources.finish())
+    missing = sources.finish()
+    if sources.is_copy:
+        spec = msgspec.structs.replace(spec, not_judged=_unknown_parts(missing))
+    return CapturedMachine(profile=NodeProfile(metadata=metadata, spec=spec), missing=missing)
+
+
+_PARTS = {
+    MachineFact.SIBLINGS: NodePart.CPU_LAYOUT,
+    MachineFact.NUMA_NODES: NodePart.NUMA_NODES,
+    MachineFact.NODE_MEMORY: NodePart.NUMA_NODES,
+}
+
+
+def _unknown_parts(missing: Sequence[MissingFact]) -> tuple[UnknownNodePart, ...]:
+    """The parts of the node that a description lacks and that are assumed, so that nothing is judged by them."""
+    causes = {_PARTS[lack.fact]: missing_fact_sentence(lack) for lack in missing if lack.fact in _PARTS}
+    return tuple(UnknownNodePart(part=part, because=cause) for part, cause in causes.items())

@@ -10,6 +10,7 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import assert_never
 
@@ -26,6 +27,7 @@ class MachineFact(StrEnum):
 
     NUMA_NODES = "NUMA nodes"
     NODE_CPUS = "links from a NUMA node to its CPUs"
+    NODES_WITHOUT_CPUS = "NUMA nodes without CPUs"
     NODE_MEMORY = "memory of a NUMA node"
     DISTANCES = "distances of a NUMA node"
     TOPOLOGY = "core or socket of a CPU"
@@ -66,10 +68,14 @@ def missing_fact_sentence(missing: MissingFact) -> str:
             return "NUMA nodes: none are described; as the kubelet does, each socket counts as one, without memory and distances"
         case MachineFact.NODE_CPUS:
             return f"{missing.place}: its links to CPUs are missing, {missing.substitute} is used"
+        case MachineFact.NODES_WITHOUT_CPUS:
+            return f"{missing.fact}: not known, none in the profile (`lscpu -J` lists them)"
         case MachineFact.TOPOLOGY if missing.substitute:
             return f"{missing.place} is missing: cores and sockets are taken from {missing.substitute}"
         case MachineFact.TOPOLOGY:
             return f"{missing.place} is missing: this CPU is left out, as the kubelet does"
+        case MachineFact.CACHES if not missing.substitute:
+            return f"caches of {missing.place}: not in the copy, none in the profile"
         case MachineFact.CACHES:
             return f"caches of {missing.place}: not readable from {missing.substitute} on; as the kubelet does, the cores from there on have none"
         case MachineFact.CACHE_SIZES:
@@ -78,6 +84,8 @@ def missing_fact_sentence(missing: MissingFact) -> str:
             return f"{missing.place} is missing: all CPUs count as online"
         case MachineFact.CPUINFO:
             return f"{missing.place} is missing: sockets and cores are counted in sysfs"
+        case MachineFact.SIBLINGS if not missing.substitute:
+            return f"{missing.place}: neither ids nor siblings are in the copy; it counts as a core of its own, on socket 0"
         case MachineFact.SIBLINGS:
             return f"which CPUs share a core: not known; {missing.substitute} and so on are assumed (`lscpu -e -J` lists them)"
         case MachineFact.CGROUP_HYBRID:
@@ -114,6 +122,11 @@ class HostTree:
     def __init__(self, root: Path, *, confined: bool = False) -> None:
         self.root = root
         self._real_root = os.path.realpath(root) if confined else None
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether links do not lead out of it."""
+        return self._real_root is not None
 
     def full_path(self, path: str) -> str:
         """The full path of a file, for messages."""
@@ -172,6 +185,17 @@ class MachineSources:
         self.sys, self.proc = sys, proc
         self.faults: list[Fault] = []
         self.missing: list[MissingFact] = []
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the files are a copy: one that is missing says nothing about the machine."""
+        return self.sys.is_confined
+
+    @cached_property
+    def is_s390x(self) -> bool:
+        """Whether the machine is an IBM Z, whose kernel alone knows books and drawers."""
+        book = self.sys.text("devices/system/cpu/cpu0/topology/book_id")
+        return book is not None or "IBM/S390" in (self.proc.text("cpuinfo") or "")
 
     def add_missing(self, fact: MachineFact, place: str = "", substitute: str = "") -> None:
         """Adds a missing fact, and the value used instead."""

@@ -3,9 +3,10 @@
 Of lscpu, the output of `lscpu -J` (summary), `lscpu -e -J` (list of CPUs) and `lscpu -C -J` (caches).
 """
 
+import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -38,10 +39,13 @@ class CPURow(msgspec.Struct, frozen=True, kw_only=True):
     l3: int | None = None
 
 
-def machine_from_rows(rows: Sequence[CPURow], *, offline: int = 0, l3_bytes: int = 0) -> MachineInfo:
+def machine_from_rows(
+    rows: Sequence[CPURow], *, offline: int = 0, l3_bytes: int = 0, memory_only: Iterable[int] = ()
+) -> MachineInfo:
     """The machine with these CPUs, ordered and counted as in cAdvisor; memory is not known.
 
-    Without NUMA nodes each socket counts as one, and offline CPUs are counted, too.
+    Without NUMA nodes each socket counts as one, and offline CPUs are counted, too. `memory_only` are the NUMA nodes
+    without CPUs.
 
     >>> rows = [CPURow(cpu=0, core=0, numa=0), CPURow(cpu=1, core=0, numa=0)]
     >>> machine_from_rows(rows).topology[0].cores[0].thread_ids
@@ -63,6 +67,7 @@ def machine_from_rows(rows: Sequence[CPURow], *, offline: int = 0, l3_bytes: int
             node_caches.update(dict.fromkeys(shared))
             node_cores.append(Core(core, threads[0].socket, tuple(row.cpu for row in threads), uncore))
         topology.append(NUMANode(node_id=node, cores=tuple(node_cores), caches=tuple(node_caches)))
+    topology += [NUMANode(node_id=node) for node in sorted(set(memory_only) - nodes.keys())]
     return MachineInfo(
         num_cores=len(rows) if with_numa else len(rows) + offline,
         num_physical_cores=len({row.core for row in rows}),
@@ -80,6 +85,8 @@ def _uncore_cache(number: int | None, cpus_of_l3: Counter[int], l3_bytes: int) -
 
 LSCPU_FORMAT_RULE = "must be the output of `lscpu -e -J` or `lscpu -J`"
 _NODE_CPUS = re.compile(r"NUMA node([0-9]+) CPU\(s\)", re.ASCII)
+# On IBM Z the numbers of sockets, books and drawers are each those of the level above.
+_SOCKET_COUNTS = ("Socket(s)", "Socket(s) per book", "Book(s)", "Book(s) per drawer", "Drawer(s)")
 # Some releases print unknown numbers (of offline CPUs) as a bare dash, which is not valid JSON.
 _BARE_DASH = re.compile(rb'(":\s*)-(\s*[,}])')
 _SIZE = re.compile(r"([0-9.]+) ?([KMGT]?)(?:iB|B)?(?: \(([0-9]+) instances?\))?", re.ASCII)
@@ -141,7 +148,11 @@ def read_lscpu(paths: Sequence[str | Path]) -> LscpuMachine:
     l3_bytes = _l3_bytes(output)
     if any(row.l3 is not None for row in rows) and not l3_bytes:
         output.missing.append(MissingFact(fact=MachineFact.CACHE_SIZES, place="lscpu", substitute="0"))
-    machine = machine_from_rows(rows, offline=offline, l3_bytes=l3_bytes)
+    listed = _listed_nodes(output)
+    memory_only = [node for node, cpus in listed.items() if not cpus]
+    machine = machine_from_rows(rows, offline=offline, l3_bytes=l3_bytes, memory_only=memory_only)
+    if all(row.numa is not None for row in rows) and len(listed) < _count(output, "NUMA node(s)"):
+        output.missing.append(MissingFact(fact=MachineFact.NODES_WITHOUT_CPUS, place="lscpu"))
     output.faults.extend(contradictions(machine, output.source, field=""))
     output.finish()
     return LscpuMachine(machine, output.fields.get("Architecture", ""), tuple(output.missing))
@@ -220,12 +231,8 @@ def _rows_from_summary(output: _LscpuOutput) -> tuple[list[CPURow], int]:
     total = output.number("CPU(s)", output.fields["CPU(s)"])
     online = _cpus(output, "On-line CPU(s) list", f"0-{total - 1}" if total else "")
     threads = _count(output, "Thread(s) per core")
-    sockets = _count(output, "Socket(s)")
-    nodes = {
-        int(match[1]): _cpus(output, name, "") & online
-        for name in output.fields
-        if (match := _NODE_CPUS.fullmatch(name))
-    }
+    sockets = math.prod(_count(output, name) for name in _SOCKET_COUNTS)
+    nodes = {node: cpus & online for node, cpus in _listed_nodes(output).items() if cpus & online}
     if not nodes:
         output.missing.append(MissingFact(fact=MachineFact.NUMA_NODES, place="lscpu"))
     per_socket = _count(output, "Core(s) per socket", len(online) // (threads * sockets))
@@ -251,6 +258,15 @@ def _rows_from_summary(output: _LscpuOutput) -> tuple[list[CPURow], int]:
         socket = index * sockets // len(cores)
         rows += [CPURow(cpu=cpu, core=index, socket=socket, numa=numa, l3=l3) for cpu in core]
     return rows, total - len(online)
+
+
+def _listed_nodes(output: _LscpuOutput) -> dict[int, CPUSet]:
+    """The NUMA nodes of the summary with their CPUs; none on nodes that have only memory."""
+    return {
+        int(match[1]): _cpus(output, name, "")
+        for name in output.fields
+        if (match := _NODE_CPUS.fullmatch(name))
+    }
 
 
 def _cores(cpus: CPUSet, threads: int, *, is_only_node: bool) -> Iterator[tuple[int, ...]]:

@@ -1,6 +1,6 @@
 """Writes the managers' state files of a node as a kubelet does, and reads them as a restarted kubelet does."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePath
 
 import msgspec
@@ -23,6 +23,10 @@ from nodewright.documents.profiles.state_files.memory_manager_state import (
     memory_state_file,
     read_memory_state,
 )
+from nodewright.documents.profiles.state_files.pod_resource_state import (
+    read_resources_state,
+    resource_files_read,
+)
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.devices.device_state import DeviceState
 from nodewright.engine.core.memory.memory_state import MemoryState
@@ -30,6 +34,7 @@ from nodewright.engine.node.node_config import NodeParts
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.kubelet_startup import KubeletStartResult, StoredState
 from nodewright.model.reasons.kubelet_start import StateFile, StateFileDamaged, StatePolicyDiffers
+from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.releases.release_table import NEWEST
 
@@ -100,7 +105,17 @@ def stored_state(files: StateFiles, parts: NodeParts, *, pod_level: bool | None 
         cpu=None if cpu is None else read_cpu_state(cpu, cpus),
         memory=None if memory is None else read_memory_state(memory, blocks),
         devices=None if devices is None else _devices(devices, files.path(StateFile.DEVICES)),
+        resources=tuple(_resource_faults(files, parts)),
     )
+
+
+def _resource_faults(files: StateFiles, parts: NodeParts) -> Iterator[Reason]:
+    """Why files with the pods' resources stop the start of a kubelet that reads them."""
+    for file in resource_files_read(parts.gates):
+        content = files.contents.get(file)
+        verdict = None if content is None else read_resources_state(content, files.path(file), file=file)
+        if isinstance(verdict, Refused):
+            yield verdict.because[0]
 
 
 def state_as_written(files: StateFiles, parts: NodeParts) -> StoredState:

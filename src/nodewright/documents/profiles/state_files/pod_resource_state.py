@@ -1,4 +1,6 @@
-"""`allocated_pods_state`, `actuated_pods_state`: the admitted and the actuated resources of pods."""
+"""The admitted and the actuated resources of pods: `allocated_pods_state`, `actuated_pods_state`; in 1.32
+`pod_status_manager_state`.
+"""
 
 import json
 from collections.abc import Mapping
@@ -20,6 +22,7 @@ from nodewright.documents.formats.kubelet_json import decode_as_go, json_kind
 from nodewright.model.kubernetes.objects import ResourceList, ResourceRequirements
 from nodewright.model.reasons.kubelet_start import FormatTried, StateFile, StateFileDamaged
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.values.golang import saturated_int
 
 
@@ -28,6 +31,22 @@ class PodResourceInfo(msgspec.Struct, frozen=True):
 
     containers: Mapping[str, ResourceRequirements] = {}
     pod: ResourceRequirements | None = None
+
+
+RESOURCE_FILES = (StateFile.ALLOCATED, StateFile.ACTUATED, StateFile.STATUS_MANAGER)
+
+
+def resource_files_read(gates: FeatureGates) -> tuple[StateFile, ...]:
+    """Those of the files that a kubelet with these gates reads; one that it does not read cannot stop its start.
+
+    Follows: v1.32, status/status_manager.go, Start; v1.33, allocation/allocation_manager.go, newStateImpl; v1.36,
+        kuberuntime/kuberuntime_manager.go, NewKubeGenericRuntimeManager.
+    """
+    if not gates["InPlacePodVerticalScaling"]:
+        return ()
+    if gates.rules.allocated_pods_files:
+        return StateFile.ALLOCATED, StateFile.ACTUATED
+    return (StateFile.STATUS_MANAGER,)
 
 
 def read_resources_state(
@@ -46,9 +65,11 @@ def read_resources_state(
     if stored != (computed := _checksum(text)):
         tried = FormatTried(version=1, error=CORRUPTED, checksum=stored, computed=computed)
         return _damaged(tried, path, file)
-    pods = _parsed(text)
+    is_old = file is StateFile.STATUS_MANAGER
+    pods = _parsed(text, _StatusCheckpoint if is_old else _Checkpoint)
     if isinstance(pods, str):
-        tried = FormatTried(version=1, error=f"failed to get pod resource information: {pods}")
+        what = "pod resource allocation info" if is_old else "pod resource information"
+        tried = FormatTried(version=1, error=f"failed to get {what}: {pods}")
         return _damaged(tried, path, file)
     return Granted(pods)
 
@@ -57,7 +78,7 @@ def _damaged(tried: FormatTried, path: str, file: StateFile) -> Refused:
     return Refused((StateFileDamaged(file=file, path=path, tried=(tried,)),))
 
 
-def _parsed(text: str) -> dict[str, PodResourceInfo] | str:
+def _parsed(text: str, schema: "type[_Checkpoint | _StatusCheckpoint]") -> dict[str, PodResourceInfo] | str:
     """The pods, or Go's error message."""
     try:
         parse(text.encode())
@@ -68,10 +89,16 @@ def _parsed(text: str) -> dict[str, PodResourceInfo] | str:
     except RecursionError:  # Go's limit of depth is ten times that of Python.
         return "exceeded max depth"
     if not isinstance(document, dict | None):
-        return unmarshal_type_error(json_kind(document), "state.PodResourceCheckpointInfo")
-    decoded = decode_as_go(document or {}, _Checkpoint)
+        name = "PodResourceCheckpointInfo" if schema is _Checkpoint else "PodResourceAllocationInfo"
+        return unmarshal_type_error(json_kind(document), f"state.{name}")
+    decoded = decode_as_go(document or {}, schema)
     if decoded.first_fault:
         return decoded.first_fault.message
+    if isinstance(decoded.value, _StatusCheckpoint):
+        return {
+            uid: PodResourceInfo({name: _requirements(resources) for name, resources in containers.items()})
+            for uid, containers in decoded.value.entries.items()
+        }
     return {
         uid: PodResourceInfo(
             {name: _requirements(resources) for name, resources in pod.containers.items()},
@@ -93,6 +120,12 @@ class _PodResourceInfoJSON(msgspec.Struct, frozen=True):
 
 class _Checkpoint(msgspec.Struct, frozen=True):
     entries: dict[str, _PodResourceInfoJSON] = {}
+
+
+class _StatusCheckpoint(msgspec.Struct, frozen=True):
+    entries: dict[str, dict[str, _Requirements]] = msgspec.field(
+        default_factory=dict, name="allocationEntries"
+    )
 
 
 def _requirements(decoded: _Requirements) -> ResourceRequirements:

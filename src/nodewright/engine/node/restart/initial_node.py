@@ -71,6 +71,22 @@ def initial_node(parts: NodeParts) -> Verdict[NodeState]:
     return Granted(NodeState(config, held, usage=config.rules.no_usage))
 
 
+def next_start_refusals(state: NodeState) -> tuple[Reason, ...]:
+    """Why a kubelet does not start with the state that this node's managers hold, though it was right to grant it.
+
+    With strict-cpu-reservation pods may hold all CPUs but the reserved ones, and no kubelet starts on an empty shared
+    pool: not at its next restart, after a reboot, or as another release.
+
+    Follows: v1.36, cpumanager/policy_static.go, validateState.
+    """
+    managers, held = state.config.managers, state.held
+    started = (
+        managers.static_cpu_policy and start_cpus(managers.static_cpu_policy, held.cpu),
+        managers.static_memory_policy and start_memory(managers.static_memory_policy, held.memory),
+    )
+    return tuple(verdict.because[0] for verdict in started if isinstance(verdict, Refused))
+
+
 class CreatedManagers(msgspec.Struct, frozen=True):
     """The managers for a configuration and a machine, before they load any state."""
 

@@ -18,7 +18,7 @@ from nodewright.engine.node.managers.hint_providers import Holdings
 from nodewright.engine.node.node_config import NodeParts
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_admission import ContainerPlacement, Placement, placement_of
-from nodewright.engine.node.restart.initial_node import initial_node
+from nodewright.engine.node.restart.initial_node import initial_node, next_start_refusals
 from nodewright.engine.node.restart.kubelet_startup import (
     KubeletStartResult,
     StartFailure,
@@ -99,6 +99,11 @@ class RestartRehearsal(msgspec.Struct, frozen=True, kw_only=True):
         return not self.start_failures
 
     @property
+    def next_failures(self) -> tuple[Reason, ...]:
+        """Why the kubelet would not start the next time, with what its pods hold after this start."""
+        return () if self.state is None else next_start_refusals(self.state)
+
+    @property
     def lost(self) -> tuple[PodRestartOutcome, ...]:
         """The pods that the restart fails or preempts."""
         return tuple(outcome for outcome in self.outcomes if outcome.is_lost)
@@ -107,7 +112,7 @@ class RestartRehearsal(msgspec.Struct, frozen=True, kw_only=True):
     def is_clean(self) -> bool:
         """Whether the kubelet certainly starts and keeps all its pods."""
         is_open = any(outcome.is_undecided for outcome in self.outcomes)
-        return self.starts and not (self.lost or is_open or self.not_judged)
+        return self.starts and not (self.lost or is_open or self.not_judged or self.next_failures)
 
 
 class StartRemedy(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +120,8 @@ class StartRemedy(msgspec.Struct, frozen=True, kw_only=True):
 
     delete: tuple[StateFile, ...] = ()
     """The files to delete while the kubelet is stopped."""
+    drain: tuple[Pod, ...] = ()
+    """The pods without which the kubelet starts the next time, too."""
     reserved_memory: tuple[MemoryReservation, ...] | None = None
     """The `reservedMemory` to configure; None: unchanged."""
     then: RestartRehearsal
@@ -270,8 +277,22 @@ def _remedy(
         deleted |= dict.fromkeys(sorted(files))
         stored = _without(stored, deleted)
         startup = start_kubelet(parts, stored, running.containers)
-    then = _rehearsal(startup, startup.state, running)
-    return StartRemedy(delete=tuple(deleted), reserved_memory=reserved, then=then)
+    then, drained = _rehearsal(startup, startup.state, running), list[Pod]()
+    while then.next_failures:
+        holder = next((out.pod for out in reversed(then.outcomes) if _holds(out.after)), None)
+        if holder is None:
+            return None
+        drained.append(holder)
+        remaining = tuple(pod for pod in running.pods if pod.uid != holder.uid)
+        running = msgspec.structs.replace(running, pods=remaining)
+        then = _rehearsal(startup, startup.state, running)
+    ended = {pod.uid for pod in drained}
+    then = replace(then, stale_pods=tuple(uid for uid in then.stale_pods if uid not in ended))
+    return StartRemedy(delete=tuple(deleted), drain=tuple(drained), reserved_memory=reserved, then=then)
+
+
+def _holds(placement: Placement) -> bool:
+    return bool(placement.cpus or any(container.cpus for container in placement.containers))
 
 
 def _file(failure: StartFailure) -> StateFile | None:

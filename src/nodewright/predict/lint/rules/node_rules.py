@@ -8,6 +8,7 @@ from nodewright.engine.core.requests.effective_resources import pod_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.engine.node.events import PodAdded
 from nodewright.engine.node.pod_admission import predicate_result
+from nodewright.engine.node.restart.initial_node import next_start_refusals
 from nodewright.engine.node.step import Decision, Step, step
 from nodewright.engine.node.what_if.changes import Amount, AmountsRewritten, CPULimitDropped, RequestsChanged
 from nodewright.engine.node.what_if.counterfactuals import Suggestion
@@ -17,7 +18,7 @@ from nodewright.model.reasons.cpu import CPUsNotFree, KubeletCrashes, KubeletHan
 from nodewright.model.reasons.devices import DeviceUnlisted
 from nodewright.model.reasons.memory import MemoryTypeMissing
 from nodewright.model.reasons.predicates import InsufficientResource
-from nodewright.model.reasons.reason import Reason
+from nodewright.model.reasons.reason import Reason, kubelet_fatal_error
 from nodewright.model.reasons.topology import TopologyReason
 from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.quantity import Quantity, QuantityFormat
@@ -589,6 +590,55 @@ def _allocated_twice(pod: PodSubject, context: LintContext) -> Iterator[FieldVio
         conflicts = [reason for reason in node.step.because if isinstance(reason, CPUsNotFree)]
         if conflicts:
             facts = {"node": node.node.name, "cpus": str(conflicts[0].cpus)}
+            yield FieldViolation(path=f"{pod.prefix}spec", facts=facts)
+            return
+
+
+@lint_rule("NW212", Severity.WARNING, PodSubject)
+def _last_start(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
+    """A pod after which the kubelet does not start again.
+
+    Finding: {node}: the kubelet admits the pod and does not start again: {error}
+
+    With `strict-cpu-reservation` pods may hold all CPUs but the reserved ones. No kubelet starts while containers hold
+    CPUs and none are left to share, so the next restart, reboot or upgrade of the node fails.
+
+    Remedy: Request fewer CPUs, so that some are left to share.
+
+    ```diff uma-4c
+     apiVersion: apps/v1
+     kind: Deployment
+     metadata:
+       name: web
+     spec:
+       selector:
+         matchLabels: {app: web}
+       template:
+         metadata:
+           labels: {app: web}
+         spec:
+           containers:
+           - name: app
+             image: example.com/app
+             resources:
+    -          requests: {cpu: 3, memory: 1Gi}
+    -          limits: {cpu: 3, memory: 1Gi}
+    +          requests: {cpu: 2, memory: 1Gi}
+    +          limits: {cpu: 2, memory: 1Gi}
+    ```
+
+    ```yaml kubelet
+    apiVersion: kubelet.config.k8s.io/v1beta1
+    kind: KubeletConfiguration
+    cpuManagerPolicy: static
+    cpuManagerPolicyOptions: {strict-cpu-reservation: "true"}
+    reservedSystemCPUs: "0"
+    ```
+    """
+    for node in _on_nodes(pod, context):
+        refusals = next_start_refusals(node.step.state) if node.step.decision is Decision.ADMITTED else ()
+        if refusals and not any(isinstance(reason, CPUsNotFree) for reason in node.step.because):
+            facts = {"node": node.node.name, "error": kubelet_fatal_error(refusals[0])}
             yield FieldViolation(path=f"{pod.prefix}spec", facts=facts)
             return
 

@@ -12,6 +12,7 @@ from nodewright.documents.profiles.machine.captured_machine import capture_lscpu
 from nodewright.documents.profiles.machine.host_facts import MachineFact
 from nodewright.model.errors import InputError
 from nodewright.model.hardware import MachineInfo
+from nodewright.model.kubernetes.node_profile import NodePart
 
 REGULAR = {
     "Architecture:": "aarch64",
@@ -97,6 +98,38 @@ def test_without_nodes_each_socket_is_one_and_offline_cpus_count(tmp_path: Path)
     assert captured_machine.profile.spec.machine_info.num_cores == 10
     assert [node.node_id for node in captured_machine.profile.spec.machine_info.topology] == [0]
     assert MachineFact.NUMA_NODES in {lack.fact for lack in captured_machine.missing}
+
+
+@pytest.mark.parametrize("nothing", ["", None])
+def test_numa_nodes_without_cpus_are_kept(nothing: str | None, tmp_path: Path) -> None:
+    """As lscpu prints the memory of GPUs: `NUMA node1 CPU(s)` without a value."""
+    entries: list[dict[str, str | None]] = [{"field": key, "data": value} for key, value in REGULAR.items()]
+    entries += [{"field": f"NUMA node{node} CPU(s):", "data": nothing} for node in range(2, 9)]
+    whole = write_document(tmp_path, "cpuless.json", {"lscpu": entries})
+    table = rows(tmp_path, *({"cpu": cpu, "core": cpu, "node": cpu // 4} for cpu in range(8)))
+    for paths in ([whole], [whole, table]):
+        assert [node.node_id for node in machine(*paths).topology] == list(range(9))
+        assert [len(node.cores) > 0 for node in machine(*paths).topology] == [True] * 2 + [False] * 7
+
+
+def test_numa_nodes_that_lscpu_counts_and_does_not_list_are_named(tmp_path: Path) -> None:
+    table = rows(tmp_path, {"cpu": 0, "core": 0, "node": 0})
+    for paths in ([table], [summary(tmp_path, **{"NUMA_node(s)": "3"})]):
+        facts = {lack.fact for lack in capture_lscpu(paths).missing}
+        assert MachineFact.NODES_WITHOUT_CPUS in facts
+
+
+def test_siblings_that_are_assumed_are_not_judged(tmp_path: Path) -> None:
+    one_node = summary(
+        tmp_path, **{"NUMA_node0_CPU(s)": "0-7", "NUMA_node1_CPU(s)": None, "NUMA_node(s)": "1"}
+    )
+    unknown = capture_lscpu([one_node]).profile.spec.not_judged
+    assert [each.part for each in unknown] == [NodePart.CPU_LAYOUT]
+
+
+def test_sockets_are_counted_through_books_and_drawers(tmp_path: Path) -> None:
+    changes = {"Socket(s)": None, "Socket(s)_per_book": "1", "Book(s)_per_drawer": "1", "Drawer(s)": "2"}
+    assert machine(summary(tmp_path, **changes)).num_sockets == 2
 
 
 def test_facts_that_lscpu_does_not_report_are_missing(tmp_path: Path) -> None:

@@ -8,10 +8,16 @@ import pytest
 from tests.support.machine_files import Files, machine_files, write_machine_files
 
 from nodewright.documents.profiles.catalogue import catalogue
-from nodewright.documents.profiles.machine.captured_machine import CapturedMachine, capture_copy
-from nodewright.documents.profiles.machine.host_facts import MachineFact
+from nodewright.documents.profiles.machine.captured_machine import (
+    CapturedMachine,
+    capture_copy,
+    read_machine,
+)
+from nodewright.documents.profiles.machine.host_facts import HostTree, MachineFact, MachineSources
 from nodewright.model.errors import InputError
-from nodewright.model.hardware import MachineInfo
+from nodewright.model.hardware import MachineInfo, MachineShape, machine_from_shape
+from nodewright.model.kubernetes.node_profile import NodePart
+from nodewright.model.values.idset import CPUSet
 
 CPU, NODE = "sys/devices/system/cpu", "sys/devices/system/node"
 GROUPS = catalogue()["1s-2n-4c-smt2"].machine  # an L3 cache for every two cores
@@ -101,14 +107,160 @@ def test_missing_caches_are_left_out(tmp_path: Path) -> None:
     assert not any(core.uncore_caches for core in cores)
 
 
-def test_a_cpu_without_topology_is_left_out(tmp_path: Path) -> None:
-    def change(files: Files) -> None:
-        del files[f"{CPU}/cpu0/topology/core_id"]
-        del files[f"{CPU}/cpu1/topology/physical_package_id"]
+def live(tmp_path: Path, change: Callable[[Files], None]) -> tuple[MachineInfo, set[MachineFact]]:
+    """What the same files are as those of the running system, where nothing is a gap."""
+    files = machine_files(SMALL)
+    change(files)
+    root = write_machine_files(files, tmp_path)
+    sources = MachineSources(HostTree(root / "sys"), HostTree(root / "proc"))
+    machine = read_machine(sources)
+    return machine, {lack.fact for lack in sources.finish()}
 
-    captured_machine = read(tmp_path, SMALL, change)
-    assert captured_machine.profile.spec.machine_info.num_cores == 10
+
+def without_ids(files: Files) -> None:
+    del files[f"{CPU}/cpu0/topology/core_id"]
+    del files[f"{CPU}/cpu1/topology/physical_package_id"]
+
+
+def test_a_cpu_without_topology_is_left_out_of_a_running_system(tmp_path: Path) -> None:
+    machine, missing = live(tmp_path, without_ids)
+    assert machine.num_cores == 10
+    assert missing == {MachineFact.TOPOLOGY}
+
+
+def test_a_running_system_reads_no_cpumap_and_no_siblings(tmp_path: Path) -> None:
+    """The kubelet does not: the machine is what cAdvisor makes of it."""
+
+    def change(files: Files) -> None:
+        for path in [path for path, text in files.items() if text.startswith("->")]:
+            del files[path]
+
+    machine, _ = live(tmp_path, change)
+    assert machine.num_cores == 0
+
+
+def as_masks(files: Files) -> None:
+    """As the dump script of util-linux writes a machine: masks instead of lists and links."""
+    for path in [path for path, text in files.items() if text.startswith("->")]:
+        del files[path]
+    for path in [path for path in files if path.endswith("/cpulist")]:
+        cpus = CPUSet.parse(files.pop(path))
+        files[path.replace("cpulist", "cpumap")] = f"00000000,{cpus.mask:08x}\n"
+
+
+def test_cpumap_names_the_cpus_of_a_numa_node(tmp_path: Path) -> None:
+    captured_machine = read(tmp_path / "masks", SMALL, as_masks)
+    assert captured_machine.profile == read(tmp_path / "whole", SMALL, lambda _: None).profile
+    assert facts(captured_machine) == {MachineFact.NODE_CPUS}
+
+
+def test_a_mask_that_is_none_is_an_error(tmp_path: Path) -> None:
+    def change(files: Files) -> None:
+        as_masks(files)
+        files[f"{NODE}/node0/cpumap"] = "all\n"
+
+    with pytest.raises(InputError, match="must be a mask of CPUs"):
+        read(tmp_path, SMALL, change)
+
+
+def test_links_that_dangle_in_a_copy_are_read_through_the_cpus(tmp_path: Path) -> None:
+    def change(files: Files) -> None:
+        for path in [path for path, text in files.items() if text.startswith("->")]:
+            files[path] = "-> ../../../../gone/cpu"
+
+    captured_machine = read(tmp_path / "dangling", SMALL, change)
+    assert captured_machine.profile == read(tmp_path / "whole", SMALL, lambda _: None).profile
+
+
+def test_a_numa_node_without_any_of_them_has_the_cpus_that_are_left(tmp_path: Path) -> None:
+    def change(files: Files) -> None:
+        without(files, f"{NODE}/node1/cpu")
+
+    captured_machine = read(tmp_path / "gap", SMALL, change)
+    assert captured_machine.profile == read(tmp_path / "whole", SMALL, lambda _: None).profile
+
+
+def test_cpus_of_several_unknown_numa_nodes_are_an_error_not_zero_cpus(tmp_path: Path) -> None:
+    def change(files: Files) -> None:
+        without(files, f"{NODE}/node0/cpu")
+        without(files, f"{NODE}/node1/cpu")
+
+    with pytest.raises(InputError, match="the NUMA nodes of CPUs 0-11 are not known"):
+        read(tmp_path, SMALL, change)
+
+
+@pytest.mark.parametrize("core", ["thread_siblings", "thread_siblings_list", "core_cpus", "core_cpus_list"])
+def test_siblings_stand_for_ids_that_a_copy_lacks(core: str, tmp_path: Path) -> None:
+    def change(files: Files) -> None:
+        files["proc/cpuinfo"] = ""
+        without(files, "topology/")
+        for node in SMALL.topology:
+            socket = CPUSet.from_ids(cpu for each in node.cores for cpu in each.thread_ids)
+            for each in node.cores:
+                cpus = CPUSet.from_ids(each.thread_ids)
+                for cpu in cpus:
+                    text = str(cpus) if core.endswith("list") else f"{cpus.mask:x}"
+                    files[f"{CPU}/cpu{cpu}/topology/{core}"] = text
+                    files[f"{CPU}/cpu{cpu}/topology/core_siblings_list"] = str(socket)
+
+    machine = read(tmp_path, SMALL, change).profile.spec.machine_info
+    assert [{core.thread_ids for core in node.cores} for node in machine.topology] == [
+        {tuple(sorted(core.thread_ids, key=str)) for core in node.cores} for node in SMALL.topology
+    ]
+    assert (machine.num_physical_cores, machine.num_sockets) == (6, 2)
+
+
+def test_cpuinfo_stands_for_ids_that_a_copy_lacks(tmp_path: Path) -> None:
+    captured_machine = read(tmp_path / "gap", SMALL, without_ids)
+    assert captured_machine.profile == read(tmp_path / "whole", SMALL, lambda _: None).profile
     assert facts(captured_machine) == {MachineFact.TOPOLOGY}
+
+
+def test_an_online_cpu_of_an_unknown_core_counts_and_its_layout_is_not_judged(tmp_path: Path) -> None:
+    def change(files: Files) -> None:
+        files["proc/cpuinfo"] = ""
+        without(files, "topology/")
+
+    spec = read(tmp_path, SMALL, change).profile.spec
+    assert spec.machine_info.num_cores == 12
+    assert [unknown.part for unknown in spec.not_judged] == [NodePart.CPU_LAYOUT]
+
+
+def test_memory_of_numa_nodes_that_a_copy_lacks_is_not_judged(tmp_path: Path) -> None:
+    spec = read(tmp_path, SMALL, lambda files: without(files, "node0/meminfo")).profile.spec
+    assert [unknown.part for unknown in spec.not_judged] == [NodePart.NUMA_NODES]
+    assert sum(node.memory for node in spec.machine_info.topology) == spec.machine_info.memory_capacity
+
+
+def test_the_memory_of_the_only_numa_node_is_that_of_the_machine(tmp_path: Path) -> None:
+    machine = machine_from_shape(MachineShape(cores=2))
+    spec = read(tmp_path, machine, lambda files: without(files, "node0/meminfo")).profile.spec
+    assert spec.machine_info.topology[0].memory == spec.machine_info.memory_capacity
+
+
+def test_books_and_drawers_distinguish_cores(tmp_path: Path) -> None:
+    """IBM Z: CPUs of two books have the same ids of core and socket, and caches have no id."""
+
+    def change(files: Files) -> None:
+        files["proc/cpuinfo"] = "vendor_id       : IBM/S390\n"
+        without(files, "/id")
+        for cpu in range(12):
+            topology = f"{CPU}/cpu{cpu}/topology"
+            files |= {
+                f"{topology}/core_id": f"{cpu % 6}\n",
+                f"{topology}/physical_package_id": "1\n",
+                f"{topology}/book_id": f"{cpu // 6}\n",
+                f"{topology}/drawer_id": "0\n",
+            }
+
+    machine = read(tmp_path, SMALL, change).profile.spec.machine_info
+    assert sorted(core.thread_ids for node in machine.topology for core in node.cores) == [
+        (cpu,) for cpu in range(12)
+    ]
+
+
+def test_huge_pages_that_a_copy_lacks_are_named(tmp_path: Path) -> None:
+    assert facts(read(tmp_path, SMALL, lambda files: without(files, "kernel/mm"))) == {MachineFact.HUGE_PAGES}
 
 
 def test_without_cpuinfo_cores_and_sockets_are_counted_by_sysfs(tmp_path: Path) -> None:
@@ -124,7 +276,7 @@ def test_properties_that_a_cpu_lacks_count_as_zero(tmp_path: Path) -> None:
         files["proc/cpuinfo"] = "processor\t: 0\nBogoMIPS\t: 50.00\n"
         without(files, "topology/")
 
-    machine = read(tmp_path, SMALL, change).profile.spec.machine_info
+    machine, _ = live(tmp_path, change)
     assert (machine.num_cores, machine.num_physical_cores, machine.num_sockets) == (0, 1, 1)
 
 
@@ -135,7 +287,7 @@ def test_other_missing_files_are_reported(tmp_path: Path) -> None:
             "node0/meminfo",
             "node0/distance",
             "proc/meminfo",
-            "sys/kernel/",
+            "proc/sys/kernel/",
             "fs/cgroup",
         ):
             without(files, part)
