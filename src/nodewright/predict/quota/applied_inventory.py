@@ -316,11 +316,16 @@ def _messages(outcome: ApplyOutcome) -> Iterator[str]:
 
 
 def _headroom(report: AppliedInventory) -> str:
+    refused = {refusal.manifest for refusal in report.applied.refusals if refusal.refusal is not None}
     rows = [
         (
             str(report.subjects[headroom.manifest]),
             "unlimited" if headroom.additional_pods is None else str(headroom.additional_pods),
-            reason_text(headroom.because) if headroom.because is not None else "",
+            "as refused above"
+            if headroom.manifest in refused and headroom.because is not None
+            else reason_text(headroom.because)
+            if headroom.because is not None
+            else "",
         )
         for headroom in report.headroom
     ]
@@ -363,12 +368,11 @@ def fix_lines(report: AppliedInventory) -> list[str]:
     lines = [
         alternative if not number else f"or {alternative}" for number, alternative in enumerate(alternatives)
     ]
-    for outcome in fixes.unfixable:
-        if outcome.refusal is not None:
-            subject = report.subjects[outcome.manifest]
-            lines.append(
-                f"larger quotas do not help {subject}: {refusal_text(outcome.resource, outcome.refusal)}"
-            )
+    refused = dict.fromkeys(outcome.manifest for outcome in fixes.unfixable if outcome.refusal is not None)
+    lines += [f"{report.subjects[at]}: {text}" for at in refused if (text := fixes.remedies.get(at))]
+    helpless = [str(report.subjects[at]) for at in refused if not fixes.remedies.get(at)]
+    if helpless:
+        lines.append(f"larger quotas do not help {truncated_list(helpless, ', ')}")
     return lines
 
 

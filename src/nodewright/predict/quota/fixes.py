@@ -27,7 +27,10 @@ from nodewright.engine.admission.api_server.pod_creation import ObjectRejection
 from nodewright.engine.admission.quota.quota_admission import QuotaDelta, combined_delta, max_repetitions
 from nodewright.model.kubernetes.api_request import Manifest
 from nodewright.model.values.quantity import Quantity
+from nodewright.predict.quota.remedies import remedy
 
+MAX_REMEDIES = 50
+"""Number of refused objects for which changes of the pod are tried."""
 QuotaResourceKey: TypeAlias = tuple[str, int, str]
 """A resource of a quota: namespace, index of the quota, name of the resource."""
 ChargesByQuota: TypeAlias = dict[QuotaResourceKey, Quantity]
@@ -73,6 +76,8 @@ class QuotaFixes(msgspec.Struct, frozen=True, kw_only=True):
     """The objects for which `maxSurge: 0` is sufficient: each alone, or all of them together."""
     unfixable: tuple[ApplyOutcome, ...] = ()
     """Objects that are refused regardless of the quotas' amounts."""
+    remedies: Mapping[int, str] = msgspec.field(default_factory=lambda: MappingProxyType({}))
+    """For the first of these manifests: what to set in the pod, so that it passes; empty: no change of amounts helps."""
     required: Mapping[str, NamespacePolicy] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     """The namespaces after everything is admitted."""
 
@@ -126,8 +131,18 @@ def smallest_fixes(
         if exceeded and options.surge
         else (),
         unfixable=full.refusals,
+        remedies=_remedies(manifests, full),
         required=full.after,
     )
+
+
+def _remedies(manifests: Sequence[Manifest], full: ApplyResult) -> dict[int, str]:
+    counts = {outcome.manifest: outcome.requested for outcome in reversed(full.refusals)}
+    return {
+        index: remedy(manifests[index], full.before[manifests[index].namespace], counts[index])
+        for index in sorted(counts)[:MAX_REMEDIES]
+        if manifests[index].namespace in full.before
+    }
 
 
 def _single_pod_plan(cluster: NamespaceStates, manifest: Manifest) -> ExpansionPlan | None:
