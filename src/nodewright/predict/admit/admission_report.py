@@ -85,13 +85,20 @@ class AdmissionEntry(PodDecision, frozen=True, kw_only=True):
     @property
     def is_notable(self) -> bool:
         """Whether there is more to say about it than the verdict."""
-        return bool(self.because or self.victims or self.applied or self.scheduler)
+        return bool(self.because or self.victims or self.scheduler)
 
 
-def admission_text(entries: Sequence[AdmissionEntry], after: NodeState, *, wide: bool = False) -> str:
-    """The decisions as a table, followed by the reasons and the node's remaining resources."""
+def admission_text(
+    entries: Sequence[AdmissionEntry], after: NodeState, *, wide: bool = False, each: bool = False
+) -> str:
+    """The decisions as a table, followed by the reasons and the node's remaining resources.
+
+    ``each``: every pod is judged alone, so that ``after`` has none of them.
+    """
     parts = [_verdicts(entries, wide=wide)]
-    parts += [_details(entry) for entry in entries if entry.is_notable]
+    if each:
+        parts.append(f"each pod alone, beside {counted(len(after.pods), 'pod')} of the node\n")
+    parts += [_details(entry, wide=wide) for entry in entries if entry.is_notable or (wide and entry.applied)]
     parts += placement_tables([(entry.pod, entry.placement) for entry in entries], after, wide=wide)
     parts.append(remaining_text(after))
     return "\n".join(parts)
@@ -124,7 +131,7 @@ def _requests(pod: Pod) -> Iterable[tuple[str, int]]:
     return ((name, amount) for name, amount in scheduler_requests(pod).items() if amount)
 
 
-def _details(entry: AdmissionEntry) -> str:
+def _details(entry: AdmissionEntry, *, wide: bool) -> str:
     lines, message = [f"{entry.pod.full_name}: {entry.verdict.value}"], entry.message
     if message:
         lines.append(f"  {message_origin(entry.because[0])}: {message}")
@@ -136,7 +143,7 @@ def _details(entry: AdmissionEntry) -> str:
         for victim in entry.preempted
     ]
     lines += [f"  - {obstacle.why}" for obstacle in entry.scheduler]
-    if entry.applied:
+    if wide and entry.applied:
         lines.append(f"  - applied at its creation: {', '.join(entry.applied)}")
     return printable_lines(lines)
 
@@ -185,6 +192,8 @@ class AdmissionReport(ReportDocument, frozen=True, kw_only=True):
 
     kind: Literal["AdmissionReport"] = "AdmissionReport"
     node: NodeOfReport
+    each_alone: bool = False
+    """Whether each pod is judged alone on the node; else each beside those before it."""
     pods: tuple[PodAdmission, ...]
     resources: RemainingResources
     skipped: Mapping[str, int]

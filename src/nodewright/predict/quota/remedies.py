@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -40,7 +41,7 @@ _REQUESTS, _LIMITS = "requests", "limits"
 _MAX_ROUNDS = 12
 """A change may need others: a limit above the maximum, then the request above that limit."""
 _ANY_CPU, _ANY_AMOUNT = Quantity.parse("100m"), Quantity.parse("64Mi")
-_AMOUNT_KEY = tuple[str, str, str]
+AmountKey: TypeAlias = tuple[str, str, str]
 """Container, `requests` or `limits`, resource."""
 
 
@@ -48,14 +49,14 @@ _AMOUNT_KEY = tuple[str, str, str]
 class _Changes:
     """Amounts to set in the containers of a pod, and why."""
 
-    amounts: dict[_AMOUNT_KEY, Quantity] = field(default_factory=dict)
-    is_free: set[_AMOUNT_KEY] = field(default_factory=set)
+    amounts: dict[AmountKey, Quantity] = field(default_factory=dict)
+    is_free: set[AmountKey] = field(default_factory=set)
     """The amounts that the user may choose."""
     why: dict[str, None] = field(default_factory=dict)
     alternative: LimitRangeItem | None = None
     """Defaults that do as well."""
 
-    def add(self, key: _AMOUNT_KEY, amount: Quantity, why: str = "", *, is_free: bool = False) -> None:
+    def add(self, key: AmountKey, amount: Quantity, why: str = "", *, is_free: bool = False) -> None:
         self.amounts[key] = amount
         (self.is_free.add if is_free else self.is_free.discard)(key)
         if why:
@@ -72,18 +73,36 @@ def remedy(manifest: Manifest, namespace: NamespacePolicy, count: int) -> str:
         return _claim_remedy(item, namespace)
     if not isinstance(item, Pod):
         return ""
+    tried = _tried_changes(item, namespace)
+    if tried is None:
+        return ""
+    changes, charge = tried
+    if not _has_defaults_instead(item, changes, namespace):
+        changes.alternative = None
+    return _text(changes) + _remaining(charge, namespace, count)
+
+
+def changed_amounts(pod: Pod, namespace: NamespacePolicy) -> dict[AmountKey, Quantity | None]:
+    """The amounts with which the pod is refused no more, whatever is in use; None: any amount; empty: none helps."""
+    tried = _tried_changes(pod, namespace)
+    if tried is None:
+        return {}
+    changes, _ = tried
+    return {key: None if key in changes.is_free else amount for key, amount in changes.amounts.items()}
+
+
+def _tried_changes(pod: Pod, namespace: NamespacePolicy) -> tuple[_Changes, ObjectCharge] | None:
+    """The changes with which the pod passes, and its charge then; None: no change of amounts helps."""
     changes = _Changes()
     for _ in range(_MAX_ROUNDS):
-        charge = object_charge(POD_RESOURCE, _changed(item, changes), namespace)
+        charge = object_charge(POD_RESOURCE, _changed(pod, changes), namespace)
         if charge.because is None:
-            if not _has_defaults_instead(item, changes, namespace):
-                changes.alternative = None
-            return _text(changes) + _remaining(charge, namespace, count)
+            return changes, charge
         before = dict(changes.amounts)
         _add_changes(charge, changes)
         if changes.amounts == before:
             break
-    return ""
+    return None
 
 
 def _changed(pod: Pod, changes: _Changes) -> Pod:
@@ -142,7 +161,7 @@ def _largest(pod: Pod, reason: LimitReason) -> Container:
 
 def _limits_below_requests(
     charge: ObjectCharge, changes: _Changes
-) -> Iterator[tuple[_AMOUNT_KEY, Quantity, str]]:
+) -> Iterator[tuple[AmountKey, Quantity, str]]:
     """The limits to raise to their requests; where a maximum has set the limit, the request to lower."""
     assert isinstance(charge.object, Pod), "as above"
     defaults = {
