@@ -405,7 +405,7 @@ def test_many_objects_are_not_all_named(tmp_path: Path, capsys: pytest.CaptureFi
         for number in range(8)
     )
     shown = text(capsys, "-f", file(tmp_path, sets + QUOTA % ("pods: 15", "")), code=NO)
-    assert "or one of 3 other objects (-o json names them)" in shown
+    assert "or 3 more (-o json names them)" in shown
     shown = text(capsys, "-f", file(tmp_path, sets + QUOTA % ("pods: 8", "")), code=NO)
     assert "from 2 to 1 replicas and 3 more" in shown
     assert shown.count("is forbidden: exceeded quota") >= 4

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nodewright.documents.formats.controllers import derived_uid
 from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.json_yaml import Inlined, ReportDocument
-from nodewright.documents.output.text_layout import counted, table
+from nodewright.documents.output.text_layout import table
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
 from nodewright.engine.core.predicates.node_affinity import daemon_pod_obstacle
 from nodewright.engine.core.predicates.scheduler_filters import SchedulerObstacle, UnknownResource
@@ -23,7 +23,7 @@ from nodewright.engine.node.step import Decision
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import amount_text
-from nodewright.model.printable import printable_lines
+from nodewright.model.printable import counted, printable_lines
 from nodewright.model.reasons.reason import Reason, sentence
 from nodewright.predict.node import Node, PodDecision
 from nodewright.predict.node_report.report_parts import (

@@ -351,9 +351,7 @@ def fix_lines(report: AppliedInventory) -> list[str]:
         _reduction_text(reduction, report.subjects) for reduction in fixes.single_reductions[:_MAX_LISTED]
     ]
     if len(fixes.single_reductions) > _MAX_LISTED:
-        alternatives.append(
-            f"one of {len(fixes.single_reductions) - _MAX_LISTED} other objects (-o json names them)"
-        )
+        alternatives.append(f"{len(fixes.single_reductions) - _MAX_LISTED} more (-o json names them)")
     if fixes.combined_reductions:
         alternatives.append(
             truncated_list(

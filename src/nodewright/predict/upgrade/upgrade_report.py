@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.documents.output.text_layout import table
 from nodewright.documents.profiles.state_files.checkpoints import state_as_written, written_state_files
-from nodewright.model.printable import printable_lines
+from nodewright.model.printable import counted, printable_lines
 from nodewright.model.releases.release_changes import (
     changes_between,
     gate_history,
@@ -479,7 +479,9 @@ def _block(
     rows = [_row(finding, value) for finding, value in values if finding.aspect is not Aspect.START_ERROR]
     shown = rows if wide or len(rows) <= _SHOWN + 1 else rows[:_SHOWN]
     indented = "".join(f"  {line}\n" for line in table(_HEADERS, shown).splitlines()) if rows else ""
-    rest = [f"  and {len(rows) - len(shown)} more values: -o wide"] if len(shown) < len(rows) else []
+    rest = (
+        [f"  and {counted(len(rows) - len(shown), 'more value')}: -o wide"] if len(shown) < len(rows) else []
+    )
     remedies = [f"  do: {remedy}" for remedy in dict.fromkeys(cause.remedy for cause in causes)]
     return printable_lines(lines) + indented + printable_lines([*rest, *remedies])
 
