@@ -356,6 +356,24 @@ def test_a_count_has_its_noun_in_the_right_number() -> None:
     assert not failures, places(failures)
 
 
+NOT_READABLE = re.compile(r"(?<![\w.@:/-])\d{7,}(?![\w.])")
+EXACT = re.compile(
+    r"kubelet: |API server: |[Pp]riority|inodes|<=x|\w+: '?\d+'?$|2000\d{6}|memory\.max|hugetlb|pids\.|oom_score_adj|^write |start container"
+)
+"""Texts of Kubernetes, priorities, inodes, ranges of options, documents in YAML, and contents of cgroup files."""
+
+
+def test_amounts_of_bytes_are_printed_as_people_write_them() -> None:
+    """`3.32Gi`, never 3560281088: in whatever the commands print for people, see docs/shots."""
+    failures = [
+        f"{path.name}: {line}"
+        for path in sorted((ROOT / "docs" / "shots").glob("*.txt"))
+        for line in path.read_text("utf-8").splitlines()
+        if NOT_READABLE.search(line) and not EXACT.search(line)
+    ]
+    assert not failures, places(failures)
+
+
 def test_locals_are_named_for_their_content() -> None:
     bad = [
         f"{module.place}:{node.lineno}: {node.id}"

@@ -32,7 +32,7 @@ from nodewright.engine.core.requests.resource_breakdown import (
     ResourceDerivation,
 )
 from nodewright.engine.core.requests.resource_defaults import AppliedDefault
-from nodewright.model.kubernetes.resource_names import CPU, MEMORY, resource_sort_key
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY, readable_amount, resource_sort_key
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.releases.release_table import RELEASES_WITH_RULES
 from nodewright.model.values.quantity import Quantity
@@ -284,18 +284,6 @@ def requests_names(entries: Sequence[RequestsEntry]) -> str:
     return printable_lines(_name(entry.workload) for entry in entries)
 
 
-def memory_text(memory_bytes: int) -> str:
-    """The bytes, exact and rounded to a readable unit.
-
-    >>> memory_text(25276502016)
-    '25276502016 bytes (23.5Gi)'
-    """
-    for power, suffix in ((4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
-        if memory_bytes >= 1024**power:
-            return f"{memory_bytes} bytes ({memory_bytes / 1024**power:.3g}{suffix})"
-    return f"{memory_bytes} bytes"
-
-
 def _section(entry: RequestsEntry, memory_of: str, width: int) -> Iterator[str]:
     workload, breakdown = entry.workload, entry.pod_requests
     yield from _wrapped(_heading(workload), "", width)
@@ -378,7 +366,7 @@ def _scores(breakdown: PodResourceBreakdown, memory_of: str, width: int) -> Iter
         yield from _wrapped(f"oom_score_adj {first.adj} for every container: {why}", "", width)
         return
     yield from _wrapped(
-        f"oom_score_adj with {memory_text(breakdown.memory_capacity)}, {memory_of}", "", width
+        f"oom_score_adj with {readable_amount(MEMORY, breakdown.memory_capacity)}, {memory_of}", "", width
     )
     widest = max(len(score.container) for score in breakdown.oom_scores)
     for score in breakdown.oom_scores:
