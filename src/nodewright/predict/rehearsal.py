@@ -122,7 +122,10 @@ def _remedy_lines(remedy: StartRemedy, paths: Mapping[StateFile, str]) -> Iterat
     for number, (first, *rest) in enumerate(steps, 1):
         yield f"  {number}. {first}"
         yield from (f"     {line}" for line in rest)
-    yield "then, of the pods that continue to run:"
+    if remedy.then.outcomes:
+        yield "then, of the pods that continue to run:"
+    else:
+        yield "then it starts; no pods are known on the node"
 
 
 def _pods(outcomes: Sequence[PodRestartOutcome], *, wide: bool) -> str:

@@ -298,6 +298,32 @@ def test_each_refusal_is_told_once_with_its_remedy(
     assert 'Pod ""' not in shown
 
 
+@pytest.mark.parametrize(
+    ("replicas", "pods", "strategy", "hangs"),
+    [
+        (3, 3, "{}", True),  # 25 % of 3 are 1 more and 0 fewer
+        (3, 4, "{}", False),
+        (4, 4, "{}", False),  # 25 % of 4 may be unavailable
+        (3, 3, "{rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}", False),
+        (3, 3, "{type: Recreate}", False),
+        (4, 3, "{rollingUpdate: {maxUnavailable: 0}}", False),  # refused already
+        (0, 3, "{}", False),
+    ],
+)
+def test_a_rollout_that_hangs_is_told_without_surge(
+    replicas: int, pods: int, strategy: str, hangs: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = REFUSED % (SMALL, SMALL, "{type: Container}", f"pods: {pods}")
+    manifest = manifest.replace("replicas: 3", f"replicas: {replicas}\n  strategy: {strategy}")
+    path = file(tmp_path, manifest)
+    run(["quota", "-f", path])
+    shown = capsys.readouterr().out
+    assert ("a rolling update of Deployment default/web hangs" in shown) is hangs
+    run(["quota", "-f", path, "-o", "json"])
+    (headroom,) = json.loads(capsys.readouterr().out)["stillFits"]
+    assert headroom["updateHangs"] is hangs
+
+
 def test_a_claim_below_the_minimum_has_its_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     claim = """
 {apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {resources: {requests: {storage: 1Gi}},

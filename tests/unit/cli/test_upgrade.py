@@ -66,7 +66,7 @@ def test_no_change_is_reported_with_what_was_compared(capsys: pytest.CaptureFixt
     assert run(["upgrade", "--node", WORKER, "--to", "v1.33.2"]) == YES
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "worker-7: upgrade from 1.33 to 1.33: no change"
-    assert lines[-1].startswith("values compared: start ")
+    assert lines[-1].startswith("compared values: ")
     (group,) = report(capsys, "--node", WORKER, "--to", "1.33", code=YES)["groups"]
     assert (group["outcome"], group["findings"]) == ("noChange", [])
 

@@ -331,7 +331,13 @@ def _headroom(report: AppliedInventory) -> str:
     ]
     if not rows:
         return ""
-    return _without_empty_last(("HEADROOM", "MORE PODS", "REASON"), rows)
+    hanging = [str(report.subjects[each.manifest]) for each in report.headroom if each.update_hangs]
+    note = printable_lines(
+        f"a rolling update of {name} hangs: `maxUnavailable` amounts to 0, and no pod more fits beside the old ones; "
+        "raise the quota, or use `maxSurge: 0` and `maxUnavailable: 1`"
+        for name in hanging
+    )
+    return _without_empty_last(("HEADROOM", "MORE PODS", "REASON"), rows) + (f"\n{note}" if note else "")
 
 
 def _fixes(report: AppliedInventory) -> str:

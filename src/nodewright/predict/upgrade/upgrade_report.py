@@ -408,6 +408,14 @@ def _order(finding: UpgradeFinding) -> tuple[int, int, int, tuple[str, ...]]:
 
 # ---------------------------------------------------------------- text
 
+_AREAS = {
+    Area.START: "the start of the kubelet",
+    Area.STATE_FILES: "its state files",
+    Area.PODS: "running pods",
+    Area.MANIFESTS: "manifests",
+    Area.NODE: "the node",
+    Area.WAY_BACK: "a return to the old release",
+}
 _SHOWN = 6
 """Values of a block that are shown without -o wide."""
 _HEADERS = ("OBJECT", "VALUE", "BEFORE", "AFTER")
@@ -444,7 +452,8 @@ def _headline(group: NodesUpgraded) -> str:
     for finding in group.findings:
         counts[finding.severity] += len(finding.values)
     if not any(counts[severity] for severity in UpgradeImpact if severity is not UpgradeImpact.NOTE):
-        outcome = "no change"
+        notes = counts[UpgradeImpact.NOTE]
+        outcome = f"no value changes; {counted(notes, 'note')}" if notes else "no change"
     else:
         outcome = ", ".join(
             f"{counts[severity]} {lead}" for severity, lead in _LEADS.items() if counts[severity]
@@ -509,8 +518,8 @@ def _row(finding: UpgradeFinding, value: ChangedValue) -> tuple[str, str, str, s
 
 
 def _compared_lines(group: NodesUpgraded) -> Iterator[str]:
-    counts = ", ".join(f"{area} {count}" for area, count in group.compared.items())
-    yield f"values compared: {counts}"
+    counts = ", ".join(f"{count:,} of {_AREAS[area]}" for area, count in group.compared.items())
+    yield f"compared values: {counts}"
     if not group.pods_compared:
         yield "pods and manifests are not compared: one of the kubelets does not start, and no remedy is known"
     elif group.without_refused_settings:

@@ -413,7 +413,7 @@ def _no_ceiling(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolati
 def _without_requests(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolation]:
     """A pod without any requests.
 
-    Finding: no requests and no limits in {containers}: the pod is BestEffort, by choice or by neglect?
+    Finding: no requests and no limits in {containers}: the pod is BestEffort; is that intended?
 
     A BestEffort pod counts as nothing for the scheduler, is the first that the OOM killer ends, and is among the
     first that memory pressure evicts: any memory that it uses is more than it requests. It gets the smallest share
@@ -455,8 +455,8 @@ def _without_requests(pod: PodSubject, _context: LintContext) -> Iterator[FieldV
 def _without_memory_request(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolation]:
     """A container without a memory request.
 
-    Finding: container {container} requests cpu, but no memory: for the scheduler it uses none, and memory pressure
-    finds it above its request at once
+    Finding: container {container} requests cpu, but no memory: for the scheduler it uses none, and under memory
+    pressure it ranks as exceeding its request
 
     Without a memory request the scheduler places the pod as if it used no memory, so nodes are filled beyond what
     they have. Under memory pressure the kubelet first evicts pods that use more than they request, which such a
