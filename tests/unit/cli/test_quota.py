@@ -324,6 +324,40 @@ def test_a_rollout_that_hangs_is_told_without_surge(
     assert headroom["updateHangs"] is hangs
 
 
+def test_pods_of_custom_resources_are_counted_as_those_of_requests(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod = "{restartPolicy: Never, containers: [{name: c, image: i, resources: {requests: {cpu: %s}}}]}"
+    path = file(
+        tmp_path,
+        f"""
+{{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {{name: canary}}, spec: {{replicas: 3, template: {{spec: {pod % 1}}}}}}}
+---
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {{name: train}}
+spec:
+  replicatedJobs:
+    - {{name: leader, replicas: 1, template: {{spec: {{template: {{spec: {pod % 1}}}}}}}}}
+    - {{name: worker, replicas: 2, template: {{spec: {{parallelism: 2, template: {{spec: {pod % 2}}}}}}}}}
+---
+{QUOTA % ("pods: 20, requests.cpu: 11, count/rollouts.argoproj.io: 5", "")}
+""",
+    )
+    assert run(["quota", "-f", path, "-o", "json"]) == NO
+    captured = capsys.readouterr()
+    report = json.loads(captured.out)
+    assert "not counted" not in captured.err
+    (quota,) = report["namespaces"][0]["quotas"]
+    assert quota["wanted"] == {"count/rollouts.argoproj.io": "1", "pods": "8", "requests.cpu": "12"}
+    assert "raise ResourceQuota default/q requests.cpu from 11 to 12" in report["fixes"]["sentences"]
+    assert run(["requests", "-f", path, "-o", "json"]) == YES
+    replicas = [pod["replicas"] or 1 for pod in json.loads(capsys.readouterr().out)["items"]]
+    assert sum(replicas) == 8
+    shown = text(capsys, "-f", path, "--set", "resourcequota/q:hard.pods=3", code=NO)
+    assert "default     q       pods" in shown
+
+
 def test_a_claim_below_the_minimum_has_its_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     claim = """
 {apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {resources: {requests: {storage: 1Gi}},

@@ -128,3 +128,16 @@ def test_fields_that_the_release_drops_are_errors_under_strict(capsys: pytest.Ca
     query = ["requests", "-f", LEVELS, "--memory-capacity", "1Gi", "--release", "1.33", "--strict"]
     assert run(query) == ERROR
     assert "the feature gate PodLevelResources is off in 1.33" in capsys.readouterr().err
+
+
+def test_a_limit_of_some_containers_has_a_star(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pod = """{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {
+  initContainers: [{name: i, image: i, resources: {requests: {cpu: 2}}}],
+  containers: [{name: c, image: i, resources: {limits: {cpu: %s}}}]}}"""
+    path = tmp_path / "p.yaml"
+    for limit, cell in (("1", "1*"), ("3", "3")):
+        path.write_text(pod % limit)
+        assert run(["requests", "-f", str(path)]) == YES
+        out = capsys.readouterr().out
+        assert out.splitlines()[1].split()[4] == cell
+        assert ("* only of some containers" in out) is (cell == "1*")

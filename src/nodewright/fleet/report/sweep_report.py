@@ -129,6 +129,8 @@ class PodCapacityReport(Report, frozen=True, kw_only=True):
     pod: str
     settings: Mapping[str, Any]
     capacity: ReportedCapacity
+    not_counted: tuple[str, ...]
+    """Constraints of the pod on other pods, for which fewer may fit."""
 
 
 class FleetCapacityReport(ReportDocument, frozen=True, kw_only=True):

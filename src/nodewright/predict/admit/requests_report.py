@@ -268,7 +268,7 @@ def requests_table(entries: Sequence[RequestsEntry]) -> str:
         for entry in entries
         if (refusal := entry.workload.refusal) is not None
     ]
-    text = table(headers, [tuple(row[column] for column in columns) for row in rows])
+    text = table(headers, [tuple(row[column] for column in columns) for row in rows]) + _footnote(rows)
     return f"{text}\n{printable_lines(refused)}" if refused else text
 
 
@@ -276,7 +276,13 @@ def requests_wide(entries: Sequence[RequestsEntry]) -> str:
     """A table with one line for each pod."""
     sums = ("CPU", "CPU LIMIT", "MEMORY", "MEMORY LIMIT", "OTHER REQUESTS")
     headers = ("NAMESPACE", "NAME", "REPLICAS", "QOS", *sums, "OOM_SCORE_ADJ", "QOS REASON")
-    return table(headers, map(_row, entries))
+    rows = [_row(entry) for entry in entries]
+    return table(headers, rows) + _footnote(rows)
+
+
+def _footnote(rows: Sequence[tuple[str, ...]]) -> str:
+    is_partial = any(cell.endswith("*") for row in rows for cell in row)
+    return "* only of some containers: another one has no limit (--explain)\n" if is_partial else ""
 
 
 def requests_names(entries: Sequence[RequestsEntry]) -> str:
@@ -386,9 +392,9 @@ def _row(entry: RequestsEntry) -> tuple[str, ...]:
         "-" if workload.replicas is None else str(workload.replicas),
         breakdown.qos.qos_class.value,
         _amount(requests.get(CPU)),
-        _amount(limits.get(CPU)),
+        _limit(limits.get(CPU), requests.get(CPU)),
         _amount(requests.get(MEMORY)),
-        _amount(limits.get(MEMORY)),
+        _limit(limits.get(MEMORY), requests.get(MEMORY)),
         ",".join(other_requests) or "-",
         _short_scores(breakdown),
         qos_sentence(breakdown.qos.because[0]),
@@ -413,6 +419,12 @@ def _by_resource(derivations: Sequence[ResourceDerivation]) -> dict[str, Resourc
 
 def _amount(derivation: ResourceDerivation | None) -> str:
     return "-" if derivation is None else str(derivation.amount)
+
+
+def _limit(limit: ResourceDerivation | None, request: ResourceDerivation | None) -> str:
+    """The limit, with a star if it is less than the request, because a container has none."""
+    is_partial = limit is not None and request is not None and limit.amount < request.amount
+    return f"{_amount(limit)}{'*' if is_partial else ''}"
 
 
 def _wrapped(text: str, start: str, width: int) -> Iterator[str]:

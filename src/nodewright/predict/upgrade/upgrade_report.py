@@ -408,7 +408,7 @@ def _order(finding: UpgradeFinding) -> tuple[int, int, int, tuple[str, ...]]:
 
 # ---------------------------------------------------------------- text
 
-_AREAS = {
+_AREAS: dict[str, str] = {
     Area.START: "the start of the kubelet",
     Area.STATE_FILES: "its state files",
     Area.PODS: "running pods",
