@@ -220,3 +220,10 @@ def test_reports_list_the_resources_that_the_node_does_not_have(
     assert run([command, "-f", str(path), "--node", "vm-4", "-o", "json"]) == UNSCHEDULABLE
     (pod,) = json.loads(capsys.readouterr().out)["pods"]
     assert pod["unknownResources"] == [{"resource": "nvidia.com/gpu", "requested": 1}]
+
+
+def test_a_kustomization_alone_names_its_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kustomization = "{apiVersion: kustomize.config.k8s.io/v1beta1, kind: Kustomization, resources: [a.yaml]}"
+    (tmp_path / "kustomization.yaml").write_text(kustomization)
+    assert run(["admit", "-f", str(tmp_path), "--node", WORKER]) == ERROR
+    assert "no pods found; use -k DIR for kustomizations" in capsys.readouterr().err
