@@ -282,6 +282,18 @@ SMALL = "{requests: {cpu: 100m, memory: 64Mi}, limits: {cpu: 200m, memory: 64Mi}
             "set requests.memory of container api to 342Mi: LimitRange lr allows limits of at most 3 times the requests",
         ),
         (
+            "{requests: {memory: 64Mi}}",
+            "{type: Container, min: {memory: 2Gi}, maxLimitRequestRatio: {memory: 3}}",
+            "pods: 9",
+            "set requests.memory and limits.memory of container api to 2Gi; limits.memory of container side to 2Gi",
+        ),
+        (
+            "{requests: {cpu: 1}}",
+            "{type: Container, maxLimitRequestRatio: {memory: 3}}",
+            "pods: 9",
+            "set requests.memory and limits.memory of container api: LimitRange lr bounds the ratio of limits to requests",
+        ),
+        (
             "{requests: {cpu: 3}, limits: {cpu: 3}}", "{type: Pod, max: {cpu: 2}}", "pods: 9",
             f"set {CPU_OF_API} to 1800m: LimitRange lr allows at most 2",
         ),

@@ -52,6 +52,8 @@ class _Changes:
     amounts: dict[AmountKey, Quantity] = field(default_factory=dict)
     is_free: set[AmountKey] = field(default_factory=set)
     """The amounts that the user may choose."""
+    at_most: set[AmountKey] = field(default_factory=set)
+    """The amounts that a maximum bounds."""
     why: dict[str, None] = field(default_factory=dict)
     alternative: LimitRangeItem | None = None
     """Defaults that do as well."""
@@ -177,7 +179,7 @@ def _limits_below_requests(
                 continue
             limit_range = defaults.get((container.name, name))
             why = f"LimitRange {limit_range} sets limits.{name}={limits[name]} otherwise"
-            if (container.name, _LIMITS, name) in changes.amounts:
+            if (container.name, _LIMITS, name) in changes.at_most:
                 yield (container.name, _REQUESTS, name), limits[name], ""
             else:
                 yield (container.name, _LIMITS, name), requests[name], why if limit_range else ""
@@ -194,6 +196,8 @@ def _add_bound(changes: _Changes, container: Container, reason: LimitReason, lim
             if amount.sign() > 0:
                 word = "at least" if bound is Bound.MINIMUM else "at most"
                 changes.add((container.name, side, name), amount, f"{limit_range} allows {word} {enforced}")
+                if bound is Bound.MAXIMUM:
+                    changes.at_most.add((container.name, side, name))
         case NothingToBound(figure=figure):
             amount = requests.get(name, enforced) if figure is RequestOrLimit.LIMIT else enforced
             changes.add((container.name, _side(figure), name), amount, f"{limit_range} requires it")
@@ -205,8 +209,13 @@ def _add_bound(changes: _Changes, container: Container, reason: LimitReason, lim
             changes.add((container.name, _REQUESTS, name), rounded, why)
         case NoRatio(figure=figure):
             other = limits.get(name) if figure is RequestOrLimit.REQUEST else requests.get(name)
+            why = f"{limit_range} bounds the ratio of limits to requests"
             if other is not None and other.sign() > 0:
-                changes.add((container.name, _side(figure), name), other, f"{limit_range} bounds the ratio")
+                changes.add((container.name, _side(figure), name), other, why)
+            elif (key := (container.name, _REQUESTS, name)) not in changes.amounts:
+                any_amount = _ANY_CPU if name == CPU else _ANY_AMOUNT
+                changes.add(key, any_amount, why, is_free=True)
+                changes.add((container.name, _LIMITS, name), any_amount, is_free=True)
 
 
 def _side(figure: RequestOrLimit) -> str:
