@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from nodewright.cli.app import run
-from nodewright.documents.output.terminal import ERROR, NO, UNSCHEDULABLE, YES
+from nodewright.documents.output.terminal import ERROR, NO, UNSCHEDULABLE, USAGE, YES
 
 WORKER = "examples/nodes/worker.yaml"
 PODS = "examples/admission"
@@ -31,6 +31,36 @@ def test_all_pods_in_means_yes(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_one_pod_out_means_no(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["admit", "-f", PODS, "--node", WORKER, "-o", "name"]) == NO
     assert capsys.readouterr().out == "pod/web\npod/agent\npod/idler\n"
+
+
+def test_each_pod_can_be_judged_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest = tmp_path / "pods.yaml"
+    manifest.write_text("---\n".join([pod("a", "1"), pod("b", "1"), pod("c", "300")]))
+    query = ["admit", "-f", str(manifest), "--node", WORKER]
+    assert run([*query, "-o", "name"]) == NO
+    assert capsys.readouterr().out == "pod/a\n"
+    assert run([*query, "--each", "-o", "name"]) == NO
+    assert capsys.readouterr().out == "pod/a\npod/b\n"
+    assert run([*query, "--each"]) == NO
+    assert "each pod alone, beside 2 pods of the node" in capsys.readouterr().out
+    assert run([*query, "--each", "-o", "json"]) == NO
+    assert json.loads(capsys.readouterr().out)["eachAlone"] is True
+    manifest.write_text("---\n".join([pod("a", "1"), pod("b", "1")]))
+    assert run([*query, "--each"]) == YES
+    for other in (["--resize"], ["--serve"], ["--journal", str(tmp_path / "j.yaml")]):
+        assert run([*query, "--each", *other]) == USAGE
+
+
+def test_objects_of_the_creation_are_named_in_the_wide_output_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    low = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: low}, value: 1, globalDefault: true}"
+    manifest = tmp_path / "pods.yaml"
+    manifest.write_text(f"{pod('a', '1')}---\n{low}")
+    query = ["admit", "-f", str(manifest), "--node", WORKER]
+    for output, is_named in (([], False), (["-o", "wide"], True)):
+        assert run([*query, *output]) == YES
+        assert ("applied at its creation: PriorityClass low" in capsys.readouterr().out) is is_named
 
 
 def test_json_and_yaml_are_equal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,3 +220,10 @@ def test_reports_list_the_resources_that_the_node_does_not_have(
     assert run([command, "-f", str(path), "--node", "vm-4", "-o", "json"]) == UNSCHEDULABLE
     (pod,) = json.loads(capsys.readouterr().out)["pods"]
     assert pod["unknownResources"] == [{"resource": "nvidia.com/gpu", "requested": 1}]
+
+
+def test_a_kustomization_alone_names_its_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kustomization = "{apiVersion: kustomize.config.k8s.io/v1beta1, kind: Kustomization, resources: [a.yaml]}"
+    (tmp_path / "kustomization.yaml").write_text(kustomization)
+    assert run(["admit", "-f", str(tmp_path), "--node", WORKER]) == ERROR
+    assert "no pods found; use -k DIR for kustomizations" in capsys.readouterr().err

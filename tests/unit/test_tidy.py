@@ -325,6 +325,55 @@ def document_fields(tree: ast.AST) -> set[ast.AST]:
     }
 
 
+COUNTED_NOUN = re.compile(
+    r"\{([^{}()]*)\} (?:(?:more|other|NUMA) )?"
+    r"(?:pods|nodes|containers|CPUs|events|findings|entries|values|steps|devices|objects|cores)\b"
+)
+IS_SEVERAL = re.compile(r"max|most|limit|total|per_?core", re.IGNORECASE)
+"""In the expression of a number that is a limit, or more than one where the text is made."""
+NOT_COUNTS = {
+    "amount",
+    "cpus",
+    "group.qos_class",
+    "extent",
+    "self.requested",
+    "self.group",
+    "size",
+    "count",
+    "workload.replicas",
+}
+"""Adjectives, texts of the kubelet, fractions, and numbers that are never 1."""
+
+
+def test_a_count_has_its_noun_in_the_right_number() -> None:
+    """`counted` prints a number with its noun: it knows 0, 1 and 2 of a thing."""
+    failures = [
+        f"{module.path}: {match[0]}"
+        for module in SOURCE
+        for match in COUNTED_NOUN.finditer(module.text)
+        if not IS_SEVERAL.search(match[1]) and match[1] not in NOT_COUNTS
+    ]
+    assert not failures, places(failures)
+
+
+NOT_READABLE = re.compile(r"(?<![\w.@:/-])\d{7,}(?![\w.])")
+EXACT = re.compile(
+    r"kubelet: |API server: |[Pp]riority|inodes|<=x|\w+: '?\d+'?$|2000\d{6}|memory\.max|hugetlb|pids\.|oom_score_adj|^write |start container"
+)
+"""Texts of Kubernetes, priorities, inodes, ranges of options, documents in YAML, and contents of cgroup files."""
+
+
+def test_amounts_of_bytes_are_printed_as_people_write_them() -> None:
+    """`3.32Gi`, never 3560281088: in whatever the commands print for people, see docs/shots."""
+    failures = [
+        f"{path.name}: {line}"
+        for path in sorted((ROOT / "docs" / "shots").glob("*.txt"))
+        for line in path.read_text("utf-8").splitlines()
+        if NOT_READABLE.search(line) and not EXACT.search(line)
+    ]
+    assert not failures, places(failures)
+
+
 def test_locals_are_named_for_their_content() -> None:
     bad = [
         f"{module.place}:{node.lineno}: {node.id}"

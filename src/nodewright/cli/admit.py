@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 @cluster_options
 @options.node_query_options
 @option("--resize", "Resize pods that already run on the node, in place, to the resources in the manifests.")
+@option("--each", "Judge each pod alone on the node, beside the pods that the node has.")
 @option(
     "--serve [ADDRESS:PORT]",
     "Serve the results as a page in a browser, at a link that is printed, and update it when the files change, "
@@ -42,18 +43,27 @@ if TYPE_CHECKING:
 @options.journal_option
 @options.output_option("json", "yaml", "wide", "name", "github")
 def command(
-    query: NodeQuery, *, resize: bool, serve: str | None, journal: JournalOptions | None, output: str | None
+    query: NodeQuery,
+    *,
+    resize: bool,
+    each: bool,
+    serve: str | None,
+    journal: JournalOptions | None,
+    output: str | None,
 ) -> int:
     """Show whether the node admits each pod, in order: the kubelet's verdict, reason and message.
 
     With --node nodes: which nodes of the cluster admit each pod now, after which change, and never; so does `kubectl
     nodewright admit`, and --context or --kubeconfig, without --node.
 
-    Of a workload object (Deployment, DaemonSet, Job, ...) one pod is evaluated. With --resize: whether the resize
+    Of a workload object (Deployment, DaemonSet, Job, ...) one pod is evaluated. The pods fill the node in order; with
+    --each, each is judged alone: which of the manifests fit the node at all. With --resize: whether the resize
     of each pod is Done, Deferred or Infeasible, and how it is carried out. A pod that the scheduler never binds to the
     node (taints, cordon, resources that the node does not offer) is unschedulable. Exit code 0 if all pods are admitted
     or resized, 3 if any is refused or undecided, 4 if all others are unschedulable.
     """
+    if each and (resize or serve is not None or journal is not None):
+        raise click.UsageError("--each cannot be combined with --resize, --serve or --journal")
     if serve is not None:
         if resize or output is not None or journal is not None:
             raise click.UsageError("--serve cannot be combined with --resize, -o or --journal")
@@ -61,9 +71,9 @@ def command(
 
         return serve_admission_page(query, serve)
     if is_about_all_nodes(query.node, query.shape):
-        if resize or journal is not None or output == "github":
+        if resize or each or journal is not None or output == "github":
             raise click.UsageError(
-                "--resize, --journal and -o github are about one node: name it with --node"
+                "--resize, --each, --journal and -o github are about one node: name it with --node"
             )
         from nodewright.cli.cluster.cluster_answers import report_cluster_admission  # noqa: PLC0415 - start-up time
 
@@ -75,21 +85,21 @@ def command(
         if output == "github":
             raise click.UsageError("-o github cannot be combined with --resize")
         return report_resizes(query, loaded, journal, output)
-    return _report_node(query, loaded, journal, output)
+    return _report_node(query, loaded, journal, output, each=each)
 
 
 @rare_collections()
 def _report_node(
-    query: NodeQuery, loaded: LoadedQuery, journal: JournalOptions | None, output: str | None
+    query: NodeQuery, loaded: LoadedQuery, journal: JournalOptions | None, output: str | None, *, each: bool
 ) -> int:
-    """Prints the decisions of one node about the pods, in order."""
+    """Prints the decisions of one node about the pods, in order; ``each``: about each as if it were the only one."""
     node = loaded.node
     entries = []
     with nullcontext() if journal is None else _open_journal(journal, query, loaded) as journal_file:
         for workload in loaded.workloads:
             entry, result = admitted_entry(node, workload, query)
             entries.append(entry)
-            if result is None:
+            if result is None or each:
                 continue
             node = result.node
             if journal_file is not None:
@@ -102,6 +112,7 @@ def _report_node(
     elif output in ("json", "yaml"):
         report = AdmissionReport(
             node=node_of_report(node.config),
+            each_alone=each,
             pods=tuple(map(pod_admission, entries)),
             resources=remaining_resources(node.state),
             skipped=loaded.skipped,
@@ -109,7 +120,7 @@ def _report_node(
         )
         text = (as_json if output == "json" else as_yaml)(report)
     else:
-        text = admission_text(entries, node.state, wide=output == "wide")
+        text = admission_text(entries, node.state, wide=output == "wide", each=each)
     print_report(text, output, node.config)
     return exit_code(entry.verdict for entry in entries)
 

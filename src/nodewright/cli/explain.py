@@ -24,12 +24,12 @@ from nodewright.documents.formats.workloads import LoadedWorkloads, Workload
 from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_message, print_text, terminal_columns
-from nodewright.documents.output.text_layout import counted
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
 from nodewright.engine.node.what_if.counterfactuals import BUDGET
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.printable import counted
 from nodewright.model.reasons.status_evidence import StatusEvidence, problem_evidence
 from nodewright.predict.explain.explanation import Explanation
 from nodewright.predict.explain.explanation_page import explanation_page

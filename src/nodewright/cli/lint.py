@@ -36,6 +36,7 @@ from nodewright.documents.output.terminal import (
     print_workflow_commands,
 )
 from nodewright.model.errors import Fault, InputError, fault_lines
+from nodewright.model.printable import counted
 from nodewright.predict.lint.fixes import FixedFiles, edited_inventory, file_contents, fixed_files
 from nodewright.predict.lint.lint_input import (
     LintInput,
@@ -251,7 +252,7 @@ def _fixed_or_reported(
             write_fixes(fixes)
         result = fixes.result
         if not query.quiet and not query.diff:
-            print_message(f"fixed {len(fixes.fixed)} of {fixes.found_count} findings")
+            print_message(f"fixed {len(fixes.fixed)} of {counted(fixes.found_count, 'finding')}")
     failing = _failing(result, query.fail_on)
     if query.output == "github":
         print_workflow_commands(lint_report_commands(result.findings))
@@ -320,9 +321,9 @@ def unaccepted(
         return findings
     remaining, stale_count = new_findings(findings, read_baseline(baseline), baseline.parent)
     if not quiet:
-        print_message(f"baseline: {len(findings) - len(remaining)} findings accepted")
+        print_message(f"baseline: {counted(len(findings) - len(remaining), 'finding')} accepted")
         if stale_count:
-            print_message(f"baseline: {stale_count} entries match no finding: write it again")
+            print_message(f"baseline: matched by no finding: {counted(stale_count, 'entry')}; write it again")
     return remaining
 
 
@@ -332,7 +333,7 @@ def write_baseline(path: Path, findings: tuple[LintFinding, ...]) -> None:
     Errors: HostError.
     """
     write_atomically(path, baseline_text(findings, path.parent).encode(), mode=0o644)
-    print_message(f"{path}: {len(findings)} findings accepted")
+    print_message(f"{path}: {counted(len(findings), 'finding')} accepted")
 
 
 def write_fixes(fixes: FixedFiles) -> None:

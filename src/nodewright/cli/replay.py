@@ -15,6 +15,7 @@ from nodewright.documents.output.terminal import ERROR, INTERRUPTED, NO, YES, pr
 from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.documents.profiles.scenario_files import LoadedScenario, load_scenario, scenario_node
 from nodewright.engine.node.node_state import NodeState
+from nodewright.model.printable import counted
 from nodewright.predict.node import Node
 from nodewright.predict.replay.replay_report import (
     admitted_pod_names,
@@ -62,7 +63,7 @@ def command(  # noqa: PLR0913 - one argument an option
     print_report(_text(run, output, warnings, interrupted=interrupted), output, queried.config)
     if interrupted:
         count = len(loaded.events)
-        print_message(f"interrupted: {len(run.events)} of {count} events replayed")
+        print_message(f"interrupted: {len(run.events)} of {counted(count, 'event')} replayed")
         return INTERRUPTED
     return run.exit_code()
 
@@ -113,7 +114,7 @@ class _ReplayRun:
                 if journal is not None:
                     journal.add(journal_event(self._loaded.events[outcome.number], outcome.actions))
                 self._compare(outcome, progress)
-                progress.show(f"{len(self.events)} of {count} events")
+                progress.show(f"{len(self.events)} of {counted(count, 'event')}")
         except KeyboardInterrupt:
             return True
         finally:

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from nodewright.cli.options import ManifestOptions
 from nodewright.cli.workload_input import nothing_found, print_skipped, read_workloads
 from nodewright.documents.output.command_line import as_struct, option
-from nodewright.documents.output.text_layout import counted
 from nodewright.documents.profiles.usage_files import UsageReading, load_usage
 from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid
 from nodewright.engine.node.events import PodRecovered
 from nodewright.engine.node.step import step
 from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.stats_summary import StatsSummary
+from nodewright.model.printable import counted
 from nodewright.model.values.quantity import Quantity, QuantityError
 from nodewright.predict.evict.node_usage import FILESYSTEMS, NodeWithUsage, usage_of_node
 from nodewright.predict.node import Node

@@ -112,8 +112,9 @@ def nothing_found(kind: str, skipped: Mapping[str, int]) -> NothingJudgedError:
     command, searched = context.info_name, context.meta.get(SEARCHED_KEY)
     if searched is not None and not skipped:
         return NothingJudgedError([searched])
+    remedy = "; use -k DIR for kustomizations" if any("ustomiz" in name for name in skipped) else ""
     return NothingJudgedError(
-        [Fault(rule=f"no {kind} found" if skipped else f"no objects passed to {command}")]
+        [Fault(rule=f"no {kind} found{remedy}" if skipped else f"no objects passed to {command}")]
     )
 
 

@@ -76,6 +76,19 @@ def capacity_by_shape(nodes: Sequence[NodeRecord], pod: Pod) -> tuple[ShapeCapac
     return tuple(ShapeCapacity(shape=shape, capacity=capacity) for shape, capacity in by_shape.items())
 
 
+def uncounted_constraints(pod: Pod) -> tuple[str, ...]:
+    """What of the pod's spec `capacity_by_shape` does not count, so that fewer may fit."""
+    constraints, affinity = pod.spec.topology_spread_constraints, pod.spec.affinity
+    spread = any(each.get("whenUnsatisfiable") == "DoNotSchedule" for each in constraints)
+    required = affinity is not None and any(
+        (each or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+        for each in (affinity.pod_affinity, affinity.pod_anti_affinity)
+    )
+    return tuple(
+        name for name, is_set in (("topology spread", spread), ("inter-pod affinity", required)) if is_set
+    )
+
+
 def total_capacity(shapes: Iterable[ShapeCapacity]) -> RemainingCapacity:
     """The sum over all shapes."""
     total = RemainingCapacity(nodes=0, admitted=0, by_free_amounts=0)

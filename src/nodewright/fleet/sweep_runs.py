@@ -111,7 +111,7 @@ class RunProgress:
         """Shows on a terminal how many of several concurrent runs are finished."""
         if self.is_shown:
             left = _time_left(number / count, time.monotonic() - self._started_s)
-            self._show(", ".join((f"{number} of {count} runs finished", *left)))
+            self._show(", ".join((f"runs finished: {number} of {count}", *left)))
 
     def _show(self, line: str) -> None:
         self._is_dirty = True

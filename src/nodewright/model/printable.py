@@ -24,6 +24,16 @@ _LINE_COMMANDS = re.compile(r"^([^\S\n]*):(?=:.*::)", re.MULTILINE)
 """`::error file=a,line=1::text`; GitHub ignores blanks before it."""
 
 
+def counted(count: int, noun: str) -> str:
+    """The count with its noun.
+
+    >>> counted(0, "CPU"), counted(1, "pod"), counted(1000, "entry")
+    ('0 CPUs', '1 pod', '1,000 entries')
+    """
+    plural = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"
+
+
 def printable(text: str) -> str:
     r"""The text as one line: characters that are not printable are escapes; spaces are kept.
 

@@ -8,7 +8,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument, as_yaml
-from nodewright.documents.output.text_layout import counted
 from nodewright.documents.profiles.capture.node_pods import NodePods, admitted_pods, read_pods
 from nodewright.documents.profiles.kubelet_config_files import ConfigHost
 from nodewright.documents.profiles.kubelet_root import (
@@ -43,7 +42,7 @@ from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.kubelet_configuration import MemoryReservation
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.printable import printable_line, printable_lines
+from nodewright.model.printable import counted, printable_line, printable_lines
 from nodewright.model.reasons.kubelet_start import StateFile, SwapOn
 from nodewright.model.reasons.reason import NotJudged, Reason, kubelet_fatal_error, kubelet_text, sentence
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
@@ -127,7 +126,10 @@ def _remedy_lines(remedy: StartRemedy, paths: Mapping[StateFile, str]) -> Iterat
     for number, (first, *rest) in enumerate(steps, 1):
         yield f"  {number}. {first}"
         yield from (f"     {line}" for line in rest)
-    yield "then, of the pods that continue to run:"
+    if remedy.then.outcomes:
+        yield "then, of the pods that continue to run:"
+    else:
+        yield "then it starts; no pods are known on the node"
 
 
 def _pods(outcomes: Sequence[PodRestartOutcome], *, wide: bool) -> str:

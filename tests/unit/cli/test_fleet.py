@@ -142,7 +142,7 @@ def test_minimise_reports_the_fewest_nodes_and_whether_that_is_proved(
 ) -> None:
     code, out, _ = run_fleet(capsys, "minimise", *TABLES)
     assert code == 0
-    assert out.endswith("4 nodes hold the workload, proved minimal\n")
+    assert out.endswith("4 nodes for the workload, proved minimal\n")
     code, out, _ = run_fleet(capsys, "minimise", *TABLES, "--exact", "-o", "json")
     assert json.loads(out) | {"runs": 0} == {
         "apiVersion": "nodewright.dev/v1alpha1",
@@ -240,7 +240,7 @@ def test_an_interrupted_sweep_is_reported(
     sweep = (*TABLES[:2], "--pods", str(pods), "--sweep", "scores=default,best-fit")
     code, out, _ = run_fleet(capsys, *sweep)
     assert code == 3
-    assert out.startswith("interrupted: 0 of 2 runs are complete; results so far:\n")
+    assert out.startswith("interrupted: complete runs: 0 of 2; results so far:\n")
     assert [line.split()[-1] for line in out.splitlines()[2:3]] == ["scores=default"]
     code, out, _ = run_fleet(capsys, *sweep, "-o", "json")
     assert (code, json.loads(out)["complete"]) == (3, False)
@@ -282,7 +282,7 @@ def test_interrupted_workers_without_results_report_none(
     monkeypatch.setattr(sweep_runs, "map_chunks", interrupted)
     code, out, _ = run_fleet(capsys, *TABLES, "--sweep", "scores=default,best-fit", "--workers", "2")
     assert code == 3
-    assert out.startswith("interrupted: 0 of 2 runs are complete\nassumed: ")
+    assert out.startswith("interrupted: complete runs: 0 of 2\nassumed: ")
 
 
 def test_interrupted_workers_report_their_results(
@@ -297,7 +297,7 @@ def test_interrupted_workers_report_their_results(
     monkeypatch.setattr(sweep_runs, "map_chunks", interrupted)
     code, out, _ = run_fleet(capsys, *TABLES, "--sweep", "scores=default,best-fit", "--workers", "2")
     assert code == 3
-    assert out.startswith("interrupted: 1 of 2 runs are complete; results so far:\n")
+    assert out.startswith("interrupted: complete runs: 1 of 2; results so far:\n")
 
 
 def test_pods_are_evicted_when_a_node_runs_short(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

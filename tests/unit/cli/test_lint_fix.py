@@ -126,3 +126,15 @@ def test_every_complete_edit_of_the_pages_is_applied(
     after = json.loads(capsys.readouterr().out)["findings"]
     assert len(after) == len(findings) - len(complete)
     assert (shop.read_text() != page.bad) == bool(complete)
+
+
+def test_limits_that_a_quota_requires_are_named_in_the_fix(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "web.yaml"
+    path.write_text(
+        "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}\n---\n"
+        "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}, spec: {hard: {limits.memory: 1Gi}}}\n"
+    )
+    run(["lint", "-f", str(path), "--only", "NW403"])
+    assert "fix in Pod default/p: set spec.containers[0].resources.limits[memory]" in capsys.readouterr().out

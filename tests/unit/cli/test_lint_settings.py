@@ -115,7 +115,7 @@ def test_a_baseline_accepts_what_is_there_and_reports_what_is_new(
     captured = capsys.readouterr()
     assert "NW102" not in captured.out
     assert "300m is in thousandths of a byte" in captured.out
-    assert "entries match no finding" in captured.err
+    assert "baseline: matched by no finding: 1 entry" in captured.err
 
 
 def test_a_file_that_is_no_baseline_is_an_error(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

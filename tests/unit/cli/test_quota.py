@@ -213,8 +213,181 @@ def test_each_sort_of_refusal_has_a_rule(
     sarif = json.loads(text(capsys, "-f", path, "-o", "sarif", code=NO))
     assert [result["ruleId"] for result in sarif["runs"][0]["results"]] == [rule]
     shown = text(capsys, "-f", path, code=NO)
-    assert "larger quotas do not help Pod default/a" in shown
-    assert "Pod default/a   0           " in shown
+    assert "  Pod default/a: set " in shown
+    assert "Pod default/a   0           as refused above" in shown
+
+
+REFUSED = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+        - {name: api, image: a, resources: %s}
+        - {name: side, image: a, resources: %s}
+---
+apiVersion: v1
+kind: LimitRange
+metadata: {name: lr}
+spec: {limits: [%s]}
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: q}
+spec: {hard: {%s}}
+"""
+CPU_OF_API = "requests.cpu and limits.cpu of container api"
+SMALL = "{requests: {cpu: 100m, memory: 64Mi}, limits: {cpu: 200m, memory: 64Mi}}"
+
+
+@pytest.mark.parametrize(
+    ("resources", "item", "hard", "remedy"),
+    [
+        (
+            "{requests: {cpu: 3}}", "{type: Container, default: {cpu: 1}}", "pods: 9",
+            "set limits.cpu of container api to 3: LimitRange lr sets limits.cpu=1 otherwise",
+        ),
+        (
+            "{requests: {cpu: 3}}", "{type: Container, default: {cpu: 1}, max: {cpu: 2}}", "pods: 9",
+            f"set {CPU_OF_API} to 2: LimitRange lr sets limits.cpu=1 otherwise and LimitRange lr allows at most 2",
+        ),
+        (
+            "{requests: {memory: 1Gi}}", "{type: Container}", "limits.memory: 9Gi",
+            "set limits.memory of containers api and side, or add `default.memory` to a LimitRange",
+        ),
+        (
+            "{}", "{type: Container}", "requests.cpu: 250m, limits.cpu: 9",
+            f"set {CPU_OF_API}, or add `default.cpu` and `defaultRequest.cpu` to a LimitRange; the quotas then admit 1",
+        ),
+        (
+            "{limits: {cpu: 4}}", "{type: Container, max: {cpu: 2}}", "pods: 9",
+            f"set {CPU_OF_API} to 2: LimitRange lr allows at most 2",
+        ),
+        (
+            "{requests: {cpu: 10m}, limits: {cpu: 20m}}", "{type: Container, min: {cpu: 50m}}", "pods: 9",
+            f"set {CPU_OF_API} to 50m: LimitRange lr allows at least 50m",
+        ),
+        (
+            "{}", "{type: Pod, max: {cpu: 2}}", "pods: 9",
+            "set limits.cpu of container api to 2: LimitRange lr requires it",
+        ),
+        (
+            "{requests: {memory: 100Mi}, limits: {memory: 1Gi}}",
+            "{type: Container, maxLimitRequestRatio: {memory: 3}}", "pods: 9",
+            "set requests.memory of container api to 342Mi: LimitRange lr allows limits of at most 3 times the requests",
+        ),
+        (
+            "{requests: {memory: 64Mi}}",
+            "{type: Container, min: {memory: 2Gi}, maxLimitRequestRatio: {memory: 3}}",
+            "pods: 9",
+            "set requests.memory and limits.memory of container api to 2Gi; limits.memory of container side to 2Gi",
+        ),
+        (
+            "{requests: {cpu: 1}}",
+            "{type: Container, maxLimitRequestRatio: {memory: 3}}",
+            "pods: 9",
+            "set requests.memory and limits.memory of container api: LimitRange lr bounds the ratio of limits to requests",
+        ),
+        (
+            "{requests: {cpu: 3}, limits: {cpu: 3}}", "{type: Pod, max: {cpu: 2}}", "pods: 9",
+            f"set {CPU_OF_API} to 1800m: LimitRange lr allows at most 2",
+        ),
+    ],
+)  # fmt: skip
+def test_each_refusal_is_told_once_with_its_remedy(
+    resources: str, item: str, hard: str, remedy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = "{}" if "side" in remedy or "requires it" in remedy else SMALL
+    shown = text(capsys, "-f", file(tmp_path, REFUSED % (resources, other, item, hard)), code=NO)
+    assert f"  Deployment default/web: {remedy}" in shown
+    message = shown.partition("first refused: ")[2].splitlines()[1].partition(": ")[2]
+    assert shown.count(message) == 1
+    assert 'Pod ""' not in shown
+
+
+@pytest.mark.parametrize(
+    ("replicas", "pods", "strategy", "hangs"),
+    [
+        (3, 3, "{}", True),  # 25 % of 3 are 1 more and 0 fewer
+        (3, 4, "{}", False),
+        (4, 4, "{}", False),  # 25 % of 4 may be unavailable
+        (3, 3, "{rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}", False),
+        (3, 3, "{type: Recreate}", False),
+        (4, 3, "{rollingUpdate: {maxUnavailable: 0}}", False),  # refused already
+        (0, 3, "{}", False),
+    ],
+)
+def test_a_rollout_that_hangs_is_told_without_surge(
+    replicas: int, pods: int, strategy: str, hangs: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = REFUSED % (SMALL, SMALL, "{type: Container}", f"pods: {pods}")
+    manifest = manifest.replace("replicas: 3", f"replicas: {replicas}\n  strategy: {strategy}")
+    path = file(tmp_path, manifest)
+    run(["quota", "-f", path])
+    shown = capsys.readouterr().out
+    assert ("a rolling update of Deployment default/web hangs" in shown) is hangs
+    run(["quota", "-f", path, "-o", "json"])
+    (headroom,) = json.loads(capsys.readouterr().out)["stillFits"]
+    assert headroom["updateHangs"] is hangs
+
+
+def test_pods_of_custom_resources_are_counted_as_those_of_requests(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod = "{restartPolicy: Never, containers: [{name: c, image: i, resources: {requests: {cpu: %s}}}]}"
+    path = file(
+        tmp_path,
+        f"""
+{{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {{name: canary}}, spec: {{replicas: 3, template: {{spec: {pod % 1}}}}}}}
+---
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {{name: train}}
+spec:
+  replicatedJobs:
+    - {{name: leader, replicas: 1, template: {{spec: {{template: {{spec: {pod % 1}}}}}}}}}
+    - {{name: worker, replicas: 2, template: {{spec: {{parallelism: 2, template: {{spec: {pod % 2}}}}}}}}}
+---
+{QUOTA % ("pods: 20, requests.cpu: 11, count/rollouts.argoproj.io: 5", "")}
+""",
+    )
+    assert run(["quota", "-f", path, "-o", "json"]) == NO
+    captured = capsys.readouterr()
+    report = json.loads(captured.out)
+    assert "not counted" not in captured.err
+    (quota,) = report["namespaces"][0]["quotas"]
+    assert quota["wanted"] == {"count/rollouts.argoproj.io": "1", "pods": "8", "requests.cpu": "12"}
+    assert "raise ResourceQuota default/q requests.cpu from 11 to 12" in report["fixes"]["sentences"]
+    assert run(["requests", "-f", path, "-o", "json"]) == YES
+    replicas = [pod["replicas"] or 1 for pod in json.loads(capsys.readouterr().out)["items"]]
+    assert sum(replicas) == 8
+    shown = text(capsys, "-f", path, "--set", "resourcequota/q:hard.pods=3", code=NO)
+    assert "default     q       pods" in shown
+
+
+def test_a_claim_below_the_minimum_has_its_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    claim = """
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {resources: {requests: {storage: 1Gi}},
+ accessModes: [ReadWriteOnce]}}
+---
+{apiVersion: v1, kind: LimitRange, metadata: {name: lr}, spec: {limits: [{type: PersistentVolumeClaim, min: {storage: 5Gi}}]}}
+"""
+    shown = text(capsys, "-f", file(tmp_path, claim), code=NO)
+    assert (
+        "PersistentVolumeClaim default/data: set spec.resources.requests.storage to 5Gi: LimitRange lr allows at least"
+        in shown
+    )
+
+
+def test_what_no_amount_helps_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bounds = "{type: Container, min: {cpu: 3}}, {type: Pod, max: {cpu: 2}}"
+    shown = text(capsys, "-f", file(tmp_path, REFUSED % (SMALL, SMALL, bounds, "pods: 9")), code=NO)
+    assert shown.endswith("to make everything fit\n  larger quotas do not help Deployment default/web\n")
 
 
 def test_names_are_those_of_refused_objects(capsys: pytest.CaptureFixture[str]) -> None:
@@ -284,7 +457,8 @@ def test_one_more_pod_that_is_invalid_has_no_name(tmp_path: Path, capsys: pytest
     deployment = (UPDATED % ("a", 1, 1)).replace("image: i", "image: i, resources: {requests: {cpu: 2}}")
     shown = text(capsys, "-f", file(tmp_path, deployment + ranges), code=NO)
     (row,) = (line for line in shown.splitlines() if line.startswith("Deployment default/a   0"))
-    assert row.split("   ")[-1].strip().startswith("spec.containers[0].resources.requests: Invalid value")
+    assert row.split("   ")[-1].strip() == "as refused above"
+    assert shown.count("spec.containers[0].resources.requests: Invalid value") == 1
 
 
 def test_bad_quotas_are_refused_in_the_api_servers_words(
@@ -303,7 +477,7 @@ def test_many_objects_are_not_all_named(tmp_path: Path, capsys: pytest.CaptureFi
         for number in range(8)
     )
     shown = text(capsys, "-f", file(tmp_path, sets + QUOTA % ("pods: 15", "")), code=NO)
-    assert "or one of 3 other objects (-o json names them)" in shown
+    assert "or 3 more (-o json names them)" in shown
     shown = text(capsys, "-f", file(tmp_path, sets + QUOTA % ("pods: 8", "")), code=NO)
     assert "from 2 to 1 replicas and 3 more" in shown
     assert shown.count("is forbidden: exceeded quota") >= 4

@@ -203,3 +203,14 @@ def test_pods_of_a_file_take_the_place_of_those_of_the_profile(
     pods.write_text(listed(a_pod("web", "u1", cpu="2"), a_pod("db", "u2", cpu="2")))
     result = report(capsys, *NODE, "--pods", str(pods), code=YES)
     assert [pod["name"] for pod in result["pods"]] == ["db", "web"]
+
+
+def test_a_remedy_of_a_node_without_pods_ends_with_a_whole_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pods = tmp_path / "pods.json"
+    pods.write_text('{"apiVersion": "v1", "kind": "List", "items": []}')
+    assert run(["rehearse", *NODE, "--kubelet-root", str(ROOT), *MORE, "--pods", str(pods)]) == NO
+    out = capsys.readouterr().out
+    assert "then it starts; no pods are known on the node\n" in out
+    assert "of the pods that continue to run:" not in out

@@ -37,12 +37,12 @@ def test_the_scores_are_for_this_machine_by_default(
     assert run(["requests", "-f", manifest, "--explain"]) == YES
     assert "the memory of this machine" in " ".join(capsys.readouterr().out.split())
     assert run(["requests", "-f", manifest, "--memory-capacity", "10Gi", "--explain"]) == YES
-    assert "1000 - 1000 x 1073741824 / 10737418240 = 900" in capsys.readouterr().out
+    assert "1000 - 1000 x 1Gi / 10Gi = 900" in capsys.readouterr().out
 
 
 def test_a_node_of_the_catalogue_gives_its_memory(manifest: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["requests", "-f", manifest, "--node", "vm-4", "--explain"]) == YES
-    assert "with 17179869184 bytes (16Gi), the memory of node vm-4" in capsys.readouterr().out
+    assert "with 16Gi, the memory of node vm-4" in capsys.readouterr().out
 
 
 def test_an_unknown_node_is_an_error(manifest: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,3 +128,16 @@ def test_fields_that_the_release_drops_are_errors_under_strict(capsys: pytest.Ca
     query = ["requests", "-f", LEVELS, "--memory-capacity", "1Gi", "--release", "1.33", "--strict"]
     assert run(query) == ERROR
     assert "the feature gate PodLevelResources is off in 1.33" in capsys.readouterr().err
+
+
+def test_a_limit_of_some_containers_has_a_star(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pod = """{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {
+  initContainers: [{name: i, image: i, resources: {requests: {cpu: 2}}}],
+  containers: [{name: c, image: i, resources: {limits: {cpu: %s}}}]}}"""
+    path = tmp_path / "p.yaml"
+    for limit, cell in (("1", "1*"), ("3", "3")):
+        path.write_text(pod % limit)
+        assert run(["requests", "-f", str(path)]) == YES
+        out = capsys.readouterr().out
+        assert out.splitlines()[1].split()[4] == cell
+        assert ("* only of some containers" in out) is (cell == "1*")

@@ -66,7 +66,7 @@ def test_no_change_is_reported_with_what_was_compared(capsys: pytest.CaptureFixt
     assert run(["upgrade", "--node", WORKER, "--to", "v1.33.2"]) == YES
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "worker-7: upgrade from 1.33 to 1.33: no change"
-    assert lines[-1].startswith("values compared: start ")
+    assert lines[-1].startswith("compared values: ")
     (group,) = report(capsys, "--node", WORKER, "--to", "1.33", code=YES)["groups"]
     assert (group["outcome"], group["findings"]) == ("noChange", [])
 
@@ -216,3 +216,10 @@ def test_a_table_of_nodes_is_read_and_a_file_without_nodes_is_refused(
     items.write_text("- a\n- b\n")
     assert run(["upgrade", "--nodes", str(items)]) == ERROR
     assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_notes_alone_are_no_change_of_values(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["upgrade", "--node", "vm-4", "--from", "1.33", "--to", "1.36"]) == YES
+    out = capsys.readouterr().out
+    assert out.startswith("vm-4: upgrade from 1.33 to 1.36: no value changes; 3 notes\n")
+    assert " of a return to the old release" in out.splitlines()[-1]

@@ -13,12 +13,13 @@ from nodewright.engine.node.events import PodAdded, PodStarted
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.step import step
 from nodewright.fleet import run
-from nodewright.fleet.capacity import capacity_by_shape, total_capacity
+from nodewright.fleet.capacity import capacity_by_shape, total_capacity, uncounted_constraints
 from nodewright.fleet.fleet_summary import free_cpus_by_numa
 from nodewright.fleet.load.assembled_nodes import NodeDefaults, NodeEntry, assembled_nodes
 from nodewright.fleet.simulation.outcomes import NodeRecord, PodOutcome
 from nodewright.fleet.workload import FleetNode
 from nodewright.model.kubernetes.objects import (
+    Affinity,
     Container,
     ObjectMeta,
     Pod,
@@ -130,3 +131,34 @@ def test_as_many_pods_with_limits_only_fit_as_a_run_places(limits: dict[str, Any
     result = run(nodes, some_pods(300, stored))
     placed = [each for each in result.pods if each.outcome is PodOutcome.RUNNING]
     assert counted == len(placed) > 0
+
+
+SPREAD = {"topology_spread_constraints": ({"whenUnsatisfiable": "DoNotSchedule", "topologyKey": "zone"},)}
+APART = {
+    "affinity": Affinity(
+        pod_anti_affinity={
+            "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname"}]
+        }
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "uncounted"),
+    [
+        ({}, ()),
+        (
+            {
+                "topology_spread_constraints": (
+                    {"whenUnsatisfiable": "ScheduleAnyway", "topologyKey": "zone"},
+                )
+            },
+            (),
+        ),
+        ({"affinity": Affinity(pod_affinity={})}, ()),
+        (SPREAD, ("topology spread",)),
+        (SPREAD | APART, ("topology spread", "inter-pod affinity")),
+    ],
+)
+def test_what_a_count_leaves_out_is_named(spec: dict[str, Any], uncounted: tuple[str, ...]) -> None:
+    assert uncounted_constraints(a_pod("1", **spec)) == uncounted

@@ -35,6 +35,7 @@ from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.cluster_objects import RuntimeClass
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.printable import counted
 
 _PODS_BETWEEN_YIELDS = 50
 
@@ -331,7 +332,7 @@ class ManifestDirectory:
 
     def _unread(self, name: str) -> "_ReadManifest":
         others = len(self._unfinished)
-        fault = f"{self._path_of(name)}: is not read while {others} other files cannot be read to their end"
+        fault = f"{self._path_of(name)}: is not read before {counted(others, 'other file')} can be read to the end"
         return _ReadManifest(_NO_STAMP, fault=fault)
 
     def _path_of(self, name: str) -> Path:

@@ -53,7 +53,7 @@ from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod, PodSpec
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
-from nodewright.model.printable import printable_lines
+from nodewright.model.printable import counted, printable_lines
 from nodewright.model.reasons.reason import sentence
 from nodewright.model.reasons.resize import ResizeInvalid, resize_api_error
 from nodewright.model.values.instant import Instant
@@ -308,7 +308,7 @@ def _pod(body: bytes, namespace: str) -> Pod:
     pods = [workload.pod for workload in loaded.workloads]
     others = [workload.kind for workload in loaded.workloads if workload.kind != "Pod"] + list(loaded.skipped)
     if others or len(pods) != 1:
-        actual = f"not {', '.join(sorted(set(others)))}" if others else f"not {len(pods)} pods"
+        actual = f"not {', '.join(sorted(set(others)))}" if others else f"not {counted(len(pods), 'pod')}"
         fault = Fault(path="kind", rule=f"must be one Pod, {actual}: an agent has no controllers")
         raise APIError(BAD_REQUEST, str(fault), (fault,))
     (pod,) = pods

@@ -32,6 +32,7 @@ from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.node_profile import ReadSource
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import MEMORY, readable_amount
+from nodewright.model.printable import counted
 from nodewright.model.reasons.status_evidence import FailureCause, problem_evidence
 from nodewright.predict.admit.cluster_admission import (
     ClusterAdmission,
@@ -121,7 +122,7 @@ def cluster_admissions(cluster: AllNodes, loaded: LoadedWorkloads) -> tuple[Clus
                 answers.add_unread_node(listed.name, str(error.faults[0]))
                 continue
             answers.add_node(node)
-            progress.show(f"{number:,} of {len(cluster.nodes):,} nodes judged")
+            progress.show(f"{number:,} of {counted(len(cluster.nodes), 'node')} judged")
     return answers.admissions()
 
 
@@ -135,8 +136,8 @@ def print_sources(session: ClusterSession, sources: tuple[ReadSource, ...]) -> N
 
 
 def _sources(cluster: AllNodes, time: str) -> Iterator[ReadSource]:
-    yield ReadSource(name=f"{len(cluster.nodes):,} nodes", time=time)
-    yield ReadSource(name=f"{cluster.pod_count:,} pods", time=time)
+    yield ReadSource(name=counted(len(cluster.nodes), "node"), time=time)
+    yield ReadSource(name=counted(cluster.pod_count, "pod"), time=time)
     for name, objects in (
         ("kubelet configurations (/configz)", cluster.configurations),
         ("NodeResourceTopology objects", cluster.topologies),

@@ -49,7 +49,7 @@ from nodewright.fleet.sweep_runs import (
 from nodewright.fleet.synthetic import NODE_HEADER, POD_HEADER, SyntheticFleet, node_rows, pod_rows
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.printable import printable, printable_lines
+from nodewright.model.printable import counted, printable, printable_lines
 from nodewright.predict.python_sources import load_pods
 
 
@@ -293,7 +293,7 @@ def _report_sweep(sweep: Sweep, summaries: SweepSummaries, output: str | None, h
         if not is_complete:
             complete_count = sum(summary.complete for _, summary in summaries)
             results = "; results so far:" if summaries else ""
-            print_line(f"interrupted: {complete_count} of {run_count} runs are complete{results}")
+            print_line(f"interrupted: complete runs: {complete_count} of {run_count}{results}")
         if summaries:
             print_text(sweep_text(summaries, columns=columns))
         print_text(assumptions_text(fleet, columns))
@@ -322,12 +322,12 @@ def assumption_lines(fleet: FleetInput) -> list[str]:
         lines.append(f"from --shapes: NUMA nodes, cores and caches ({shapes})")
     if nodes.with_system_core:
         lines.append(
-            f"assumed: {nodes.with_system_core} nodes without reserved CPUs have one more core reserved for the system, "
+            f"assumed: one more core reserved for the system on {counted(nodes.with_system_core, 'node')} without reserved CPUs, "
             "without which the static CPU manager does not start"
         )
     if nodes.with_system_memory:
         lines.append(
-            f"assumed: {nodes.with_system_memory} nodes without reserved memory have 100Mi more, the default hard "
-            "eviction threshold"
+            f"assumed: 100Mi more, the default hard eviction threshold, on "
+            f"{counted(nodes.with_system_memory, 'node')} without reserved memory"
         )
     return lines

@@ -14,7 +14,13 @@ from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_line, print_text
 from nodewright.fleet import SCORES, Options, run
-from nodewright.fleet.capacity import ShapeCapacity, capacity_by_shape, tolerates_and_selects, total_capacity
+from nodewright.fleet.capacity import (
+    ShapeCapacity,
+    capacity_by_shape,
+    tolerates_and_selects,
+    total_capacity,
+    uncounted_constraints,
+)
 from nodewright.fleet.minimise import (
     SearchInterruptedError,
     minimum_nodes,
@@ -63,8 +69,9 @@ def capacity(query: FleetQuery, *, filename: str, sweep: tuple[str, ...], output
     Copies of the pod are added to each node, beside its pods (--pods), until the node refuses one.
 
     BY AMOUNTS is how many fit by free amounts alone; STRANDED are free resources that no further pod can use because
-    of where they are. Topology spread and inter-pod affinity of the pod are ignored. Exit code 3 if no pod fits, or
-    if Ctrl-C ended the count early.
+    of where they are. If the pod has topology spread constraints or inter-pod affinity, the count is an upper bound,
+    and says so. ResourceQuotas do not count: see `nodewright quota`. Exit code 3 if no pod fits, or if Ctrl-C ended
+    the count early.
     """
     fleet = query.load()
     pods = load_pods(filename, namespace=query.namespace)
@@ -86,7 +93,10 @@ def capacity(query: FleetQuery, *, filename: str, sweep: tuple[str, ...], output
         report = FleetCapacityReport(
             capacity=tuple(
                 PodCapacityReport(
-                    pod=pod.full_name, settings=point.settings, capacity=reported_capacity(shapes)
+                    pod=pod.full_name,
+                    settings=point.settings,
+                    capacity=reported_capacity(shapes),
+                    not_counted=uncounted_constraints(pod),
                 )
                 for point, pod, shapes in capacities
             ),
@@ -106,7 +116,14 @@ def capacity(query: FleetQuery, *, filename: str, sweep: tuple[str, ...], output
 def _text(point: SweepPoint, pod: Pod, shapes: tuple[ShapeCapacity, ...]) -> str:
     total = total_capacity(shapes)
     settings = f" with {point.name}" if point.settings else ""
-    title = printable_line(f"{pod.full_name}: {total.admitted:,} more fit{settings}")
+    uncounted = uncounted_constraints(pod)
+    title = printable_line(
+        f"{pod.full_name}: {'at most ' if uncounted else ''}{total.admitted:,} more fit{settings}"
+    )
+    if uncounted:
+        title += printable_line(
+            f"not counted: {' and '.join(uncounted)} of the pod; `fleet run` with its replicas counts them"
+        )
     reason = next((shape.capacity.because for shape in shapes if shape.capacity.stranded), total.because)
     limit = printable_line(f"limited by, for example: {reason_text(reason)}") if reason is not None else ""
     return title + capacity_text(shapes) + limit

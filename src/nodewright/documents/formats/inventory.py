@@ -65,9 +65,7 @@ def load_inventory(
     Units:  max_bytes in bytes of YAML a file; JSON may be larger.
     Errors: InputError with the faults of all documents at once.
     """
-    loading = ManifestLoader(
-        namespace, max_bytes, other_objects=OtherObjects(), selection=selection, judges_templates=False
-    )
+    loading = ManifestLoader(namespace, max_bytes, other_objects=OtherObjects(), selection=selection)
     load_files(loading, filenames, recursive=recursive)
     return loaded_inventory(loading)
 
@@ -109,7 +107,8 @@ def without_duplicates(inventory: Inventory) -> Inventory:
         manifest = item.manifest
         name = manifest.object.metadata.name
         # An object without a name gets a generated name, so it is never a duplicate.
-        key = (manifest.resource, manifest.namespace, name) if name else number
+        part = item.location.prefix if manifest.is_part else None
+        key = (manifest.resource, manifest.namespace, name, part) if name else number
         if key in object_of_key:
             full_name = f"{manifest.namespace}/{manifest.name}" if manifest.namespace else manifest.name
             warnings.append(

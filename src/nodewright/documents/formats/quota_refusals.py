@@ -17,8 +17,9 @@ from nodewright.engine.admission.api_server.pod_creation import (
     rejection_error,
 )
 from nodewright.engine.core.requests.qos_and_priority import is_static
-from nodewright.model.kubernetes.api_request import APIObject, Manifest
-from nodewright.model.kubernetes.cluster_objects import ResourceQuota
+from nodewright.model.kubernetes.api_request import APIObject, Manifest, WorkloadController
+from nodewright.model.kubernetes.cluster_objects import PartialObjectMetadata, ResourceQuota
+from nodewright.model.kubernetes.objects import ObjectMeta
 
 
 def with_quota_refusals(
@@ -80,6 +81,15 @@ def workload_manifest(
 ) -> Manifest:
     """The object with its pods before their creation, as it is applied."""
     pod = workload.submitted or workload.pod
+    if workload.kind != value["kind"]:  # a template of a custom resource
+        meta = ObjectMeta(name=workload.name, namespace=workload.namespace)
+        owner = {"apiVersion": workload.api_version, "kind": workload.kind}
+        return replace(
+            object_manifest(owner, PartialObjectMetadata(metadata=meta), mapper, default_namespace),
+            is_part=True,
+            controller=WorkloadController(pod=pod, replicas=workload.replicas or 0),
+            ephemeral_volume_claims=ephemeral_claims(pod),
+        )
     return replace(
         object_manifest(value, applied_object(value, pod), mapper, default_namespace),
         controller=controller_of(value, pod),

@@ -33,7 +33,13 @@ from nodewright.engine.core.requests.resource_defaults import (
     RequestFromLimit,
     RoundedUp,
 )
-from nodewright.model.kubernetes.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, resource_sort_key
+from nodewright.model.kubernetes.resource_names import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    readable_amount,
+    resource_sort_key,
+)
 
 POD_LEVEL = "the pod level"
 
@@ -264,8 +270,10 @@ def fixed_score_sentence(because: OOMReason) -> str:
 
 
 def _formula(adj: int, formula: ByRequest) -> str:
-    memory = f"({formula.request} + {formula.share})" if formula.share else f"{formula.request}"
-    text = f"1000 - 1000 x {memory} / {formula.capacity} = {formula.score}"
+    amounts = (formula.request, formula.share, formula.capacity)
+    request, share, capacity = (readable_amount(MEMORY, amount) for amount in amounts)
+    memory = f"({request} + {share})" if formula.share else request
+    text = f"1000 - 1000 x {memory} / {capacity} = {formula.score}"
     score = formula.score
     if formula.sidecar_score is not None and formula.sidecar_score < score:
         score = formula.sidecar_score

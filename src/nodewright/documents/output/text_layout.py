@@ -79,15 +79,6 @@ def columns_per_row(count: int, block_width: int, width: int) -> int:
     return next((number for number in range(min(count, columns_in_width), 0, -1) if count % number == 0), 1)
 
 
-def counted(count: int, noun: str) -> str:
-    """The count with its noun.
-
-    >>> counted(1, "pod"), counted(2, "pod")
-    ('1 pod', '2 pods')
-    """
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def wrapped_text(text: str, width: int, start: str = "") -> list[str]:
     """The text in lines of the width, words whole; later lines align with the text after the start.
 

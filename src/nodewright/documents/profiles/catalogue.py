@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from nodewright.documents.output.text_layout import counted
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.hardware import (
     GIB,
@@ -23,6 +22,7 @@ from nodewright.model.hardware import (
 )
 from nodewright.model.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec, kubelet_labels
 from nodewright.model.kubernetes.objects import ObjectMeta
+from nodewright.model.printable import counted
 
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _MAX_NAME_LENGTH = 100

@@ -30,6 +30,7 @@ from nodewright.model.kubernetes.node_profile import Device, NodeProfile, NodePr
 from nodewright.model.kubernetes.objects import ObjectMeta
 from nodewright.model.kubernetes.resource_names import is_extended
 from nodewright.model.patterns import lazy_pattern
+from nodewright.model.printable import counted
 
 SHAPES_OPTION = "--shapes"
 _PAGE_BYTES = 4096
@@ -88,7 +89,9 @@ def parse_shape_rules(texts: Sequence[str]) -> tuple[ShapeRule, ...]:
             faults.append(fault)
         elif rule.cpus is not None and shape_machine(rule.shape).num_cores != rule.cpus:
             cpu_count = shape_machine(rule.shape).num_cores
-            faults.append(Fault(source=SHAPES_OPTION, value=text, rule=f"{rule.shape} has {cpu_count} CPUs"))
+            faults.append(
+                Fault(source=SHAPES_OPTION, value=text, rule=f"{rule.shape} has {counted(cpu_count, 'CPU')}")
+            )
     if faults:
         raise InputError(faults)
     return tuple(rules)
@@ -178,7 +181,7 @@ def _label_fault(rule: ShapeRule, name: str, cpus: int) -> Fault | None:
         return Fault(
             path="status.capacity[cpu]",
             value=cpus,
-            rule=f"{SHAPES_OPTION} {rule.text}: {name} has {cpu_count} CPUs",
+            rule=f"{SHAPES_OPTION} {rule.text}: {name} has {counted(cpu_count, 'CPU')}",
         )
     return None
 

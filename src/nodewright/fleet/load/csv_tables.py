@@ -60,6 +60,7 @@ _NOT_AMOUNTS = frozenset({"name", "namespace", "taints", *_POD_FIELDS})
 _OWN = frozenset({"name", "arrives", "runs", "controlled"})
 """Columns in which pods of one template may differ."""
 _QOS = {"": True, "Guaranteed": True, "Burstable": False}
+_BEST_EFFORT = "; a pod without amounts of cpu and memory is BestEffort"
 _MAX_PRIORITY = 2**31 - 1
 _CONTROLLED = {"": False, "no": False, "false": False, "yes": True, "true": True}
 
@@ -326,7 +327,9 @@ class _TablePodReader:
         cell = {name: row.cells[index] for name, index in self.at.items()}
         source = f"{self.table.path}:{row.line}"
         amounts = _amounts(cell, source)
-        limits = amounts if _flag(cell.get("qos", ""), _QOS, "qos", source) else _extended(amounts)
+        limits = (
+            amounts if _flag(cell.get("qos", ""), _QOS, "qos", source, _BEST_EFFORT) else _extended(amounts)
+        )
         priority = cell.get("priority") or "0"
         digits = priority.removeprefix("-")
         if not (digits.isascii() and digits.isdigit() and abs(int(priority)) <= _MAX_PRIORITY):
@@ -405,9 +408,9 @@ def _taints(text: str, source: str) -> tuple[Taint, ...]:
     return tuple(taints)
 
 
-def _flag(text: str, words: dict[str, bool], column: str, source: str) -> bool:
+def _flag(text: str, words: dict[str, bool], column: str, source: str, more: str = "") -> bool:
     value = words.get(text)
     if value is None:
-        rule = f"must be one of {', '.join(filter(None, words))}, or empty"
+        rule = f"must be one of {', '.join(filter(None, words))}, or empty{more}"
         raise InputError([Fault(source=source, path=column, value=text, rule=rule)])
     return value

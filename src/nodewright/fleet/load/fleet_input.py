@@ -55,6 +55,7 @@ from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.printable import counted
 
 _MAX_REFUSALS = 5
 
@@ -243,7 +244,7 @@ class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                     " without a taint that it does not tolerate"
                 )
         if self.objects.ended_pods:
-            warnings.append(f"{self.objects.ended_pods} terminated pods are ignored")
+            warnings.append(f"{counted(self.objects.ended_pods, 'pod')} that ended: left out")
         return tuple(warnings)
 
     def _expanded(self) -> Iterator[PodEntry]:

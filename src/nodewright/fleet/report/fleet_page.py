@@ -36,6 +36,7 @@ from nodewright.fleet.report.fleet_text import (
 from nodewright.fleet.simulation.outcomes import FleetPodRecord, FleetResult, NodeSample, PodOutcome
 from nodewright.fleet.workload import duration_text
 from nodewright.model.kubernetes.resource_names import PODS, readable_amount, resource_sort_key
+from nodewright.model.printable import counted
 
 SEED = ("Seed", "none: the simulation draws no random numbers")
 BAR_STYLE = """
@@ -100,7 +101,7 @@ def fleet_page(
 
     ``notes`` are the assumptions and ``origin`` is what made the page, both shown at the end.
     """
-    title = f"{summary.nodes:,} nodes, {summary.pods:,} pods"
+    title = f"{counted(summary.nodes, 'node')}, {counted(summary.pods, 'pod')}"
     outcomes = ", ".join(f"{count:,} {outcome.value}" for outcome, count in summary.outcomes.items())
     incomplete = "" if summary.complete else " The run was interrupted; these are partial results."
     subtitle = f"{escape(outcomes)}; {duration_text(summary.ended_s)} of virtual time.{incomplete}"
@@ -228,7 +229,7 @@ def _shapes(summary: FleetSummary) -> Iterator[str]:
     if summary.probe is not None:
         whole = total_capacity(summary.probe)
         yield (
-            f"<p>{whole.admitted:,} more pods like the probe fit. By free amounts it would be "
+            f"<p>{counted(whole.admitted, 'more pod')} like the probe can be placed. By free amounts it would be "
             f"{whole.by_free_amounts:,}: {whole.stranded:,} are stranded.</p>"
         )
 
@@ -238,16 +239,16 @@ def _fragments(summary: FleetSummary) -> Iterator[str]:
         return
     bars = [
         SplitBar(
-            "1 CPU" if fragment.cpus == 1 else f"{fragment.cpus} CPUs",
+            counted(fragment.cpus, "CPU"),
             fragment.by_numa * fragment.cpus,
             (fragment.by_node - fragment.by_numa) * fragment.cpus,
-            f"{fragment.by_numa:,} + {fragment.by_node - fragment.by_numa:,} pods",
+            f"{fragment.by_numa:,} + {counted(fragment.by_node - fragment.by_numa, 'pod')}",
         )
         for fragment in summary.fragments
     ]
     yield "<h2>Fragmentation of free CPUs</h2>"
     yield (
-        f'<p class="soft">{summary.free_cpus:,} CPUs are free for exclusive allocation: the full width. The bars show how '
+        f'<p class="soft">{counted(summary.free_cpus, "free CPU")} for exclusive allocation: the full width. The bars show how '
         "many of them pods with so many CPUs could use:</p>"
     )
     label = "free CPUs that pods with so many CPUs could use"
@@ -284,11 +285,11 @@ def _times(summary: FleetSummary, result: FleetResult) -> Iterator[str]:
     time = summary.time_to_place
     yield "<h2>Time to place</h2>"
     yield (
-        f"<p>{time.immediately:,} of {time.pods:,} pods were placed immediately; half within "
+        f"<p>{time.immediately:,} of {counted(time.pods, 'pod')} placed immediately; half within "
         f"{duration_text(time.median_s)}, 95 % within {duration_text(time.p95_s)}, all within {duration_text(time.longest_s)}.</p>"
     )
     yield (
-        f'<p class="soft">{result.placements:,} placements; {result.steps:,} decisions by nodes were computed, '
+        f'<p class="soft">placements: {result.placements:,}; decisions by nodes: {result.steps:,} computed, '
         f"and {result.cached_steps:,} taken from nodes in equal states.</p>"
     )
 
@@ -375,13 +376,13 @@ def heat_sections(result: FleetResult, resources: Sequence[str]) -> Iterator[str
     grouped = (
         ""
         if len(rows) == len(result.nodes)
-        else f" {len(result.nodes):,} nodes in {len(rows)} groups of equal shape and similar load; each row is a mean."
+        else f" {counted(len(result.nodes), 'node')} in {counted(len(rows), 'group')} of equal shape and similar load; each row is a mean."
     )
     yield f'<p class="soft">Requested share of allocatable, one scale for all maps.{grouped}</p>{heat_legend()}'
     for name in drawn:
         present = [row for row in rows if any(capacities[node].get(name) for node in row.nodes)]
         without = sum(len(row.nodes) for row in rows if row not in present)
-        note = f' <span class="soft">{without:,} nodes have none</span>' if without else ""
+        note = f' <span class="soft">{counted(without, "node")} without it</span>' if without else ""
         yield f"<h3>{escape(short_name(name))}{note}</h3>"
         yield f'<div class="scroll">{heat_map(name, present, result)}</div>'
     yield "<details><summary>The same as a table</summary>"
@@ -437,7 +438,7 @@ def heat_rows(result: FleetResult) -> tuple[HeatRow, ...]:
         shapes[_GROUPS:] = ["other shapes"]
     size = -(-count // _GROUPS)
     return tuple(
-        HeatRow(f"{len(part)} nodes {shape}", part)
+        HeatRow(f"{counted(len(part), 'node')} {shape}", part)
         for shape in shapes
         for part in _parts(sorted(by_shape[shape], key=lambda at: (-_load(result, at), at)), size)
     )

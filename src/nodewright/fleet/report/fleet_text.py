@@ -16,7 +16,7 @@ from nodewright.model.kubernetes.resource_names import (
     readable_amount,
     resource_sort_key,
 )
-from nodewright.model.printable import printable_line, printable_lines
+from nodewright.model.printable import counted, printable_line, printable_lines
 from nodewright.model.reasons.reason import Reason, kubelet_text
 from nodewright.model.values.idset import NUMASet
 
@@ -150,7 +150,9 @@ def devices_text(placement: Placement) -> str:
 
 def _headline(summary: FleetSummary) -> str:
     outcomes = ", ".join(f"{count:,} {outcome.value}" for outcome, count in summary.outcomes.items())
-    headline = printable_line(f"{summary.nodes:,} nodes, {summary.pods:,} pods: {outcomes or 'none'}")
+    headline = printable_line(
+        f"{counted(summary.nodes, 'node')}, {counted(summary.pods, 'pod')}: {outcomes or 'none'}"
+    )
     if not summary.complete:
         headline += printable_line(
             f"interrupted at {duration_text(summary.ended_s)} of virtual time: incomplete"
@@ -158,7 +160,7 @@ def _headline(summary: FleetSummary) -> str:
     if summary.shared_gpu_pods:
         devices = summary.shared_gpu_milli / 1000
         headline += printable_line(
-            f"{summary.shared_gpu_pods:,} pods request a share of a device ({devices:,.1f} devices in total): "
+            f"{counted(summary.shared_gpu_pods, 'pod')} with a share of a device (a total of {devices:,.1f}): "
             "accounted for, not placed"
         )
     return headline
@@ -213,7 +215,7 @@ def _fragments(summary: FleetSummary) -> str:
         for fragment in summary.fragments
     ]
     head = printable_line(
-        f"{summary.free_cpus:,} CPUs are free for exclusive allocation. Number of pods that would fit, by their CPUs:"
+        f"{counted(summary.free_cpus, 'free CPU')} for exclusive allocation. Number of pods that would fit, by their CPUs:"
     )
     return head + table(("CPUS", "IN ONE NUMA NODE", "IN ONE NODE", "ONLY ACROSS NUMA NODES"), rows)
 

@@ -31,6 +31,7 @@ from nodewright.fleet.simulation.outcomes import PodOutcome
 from nodewright.fleet.sweep_runs import SweepPoint
 from nodewright.fleet.workload import FleetNode, duration_text
 from nodewright.model.kubernetes.resource_names import CPU, PODS, resource_sort_key
+from nodewright.model.printable import counted
 from nodewright.model.reasons.reason import kubelet_text
 
 _SIZES = (8, 16, 32)
@@ -128,6 +129,8 @@ class PodCapacityReport(Report, frozen=True, kw_only=True):
     pod: str
     settings: Mapping[str, Any]
     capacity: ReportedCapacity
+    not_counted: tuple[str, ...]
+    """Constraints of the pod on other pods, for which fewer may fit."""
 
 
 class FleetCapacityReport(ReportDocument, frozen=True, kw_only=True):
@@ -164,7 +167,7 @@ class MinimumNodesReport(ReportDocument, frozen=True, kw_only=True):
 def minimum_nodes_text(summary: MinimumNodes, kinds: Sequence[FleetNode], *, exact: bool, most: int) -> str:
     """The nodes by kind, the lower bound, and whether the number is proved minimal."""
     if not summary.counts and not summary.is_complete:
-        return f"interrupted after {_runs(summary)}: no sufficient number was found; fewer than {summary.bound:,} cannot hold the workload\n"
+        return f"interrupted after {counted(summary.runs, 'run')}: no sufficient number was found; fewer than {summary.bound:,} cannot hold the workload\n"
     if not summary.counts:
         return f"no number of these nodes up to {most:,} of a kind holds the workload\n"
     rows = [
@@ -174,22 +177,18 @@ def minimum_nodes_text(summary: MinimumNodes, kinds: Sequence[FleetNode], *, exa
     ]
     text = table(("NODES", "KIND", "SHAPE"), rows)
     if not summary.is_complete:
-        text = f"interrupted after {_runs(summary)}: this is the best result until then\n{text}"
+        text = f"interrupted after {counted(summary.runs, 'run')}: this is the best result until then\n{text}"
     if summary.is_proved_minimal:
-        return f"{text}\n{summary.nodes:,} nodes hold the workload, proved minimal\n"
+        return f"{text}\n{counted(summary.nodes, 'node')} for the workload, proved minimal\n"
     bound_source = (
         "the linear program over whole loads of nodes"
         if exact
         else "sums and large pods; --exact gives a sharper bound"
     )
     return (
-        f"{text}\n{summary.nodes:,} nodes hold the workload; fewer than {summary.bound:,} cannot ({bound_source}); "
+        f"{text}\n{counted(summary.nodes, 'node')} for the workload; fewer than {summary.bound:,} cannot ({bound_source}); "
         "nothing is proved for numbers in between\n"
     )
-
-
-def _runs(summary: MinimumNodes) -> str:
-    return "1 run" if summary.runs == 1 else f"{summary.runs:,} runs"
 
 
 def minimum_nodes_report(
@@ -228,14 +227,16 @@ def sweep_page(
 
     ``run_count`` is the number of planned runs, ``notes`` are the assumptions.
     """
-    title = f"{len(swept):,} {'run' if len(swept) == 1 else 'runs'} of a fleet"
+    title = f"{counted(len(swept), 'run')} of a fleet"
     complete = sum(summary.complete for _, summary in swept)
     state = (
         ""
         if complete == run_count
-        else f'<p class="warning">Interrupted: {complete} of {run_count} runs are complete.</p>'
+        else f'<p class="warning">Interrupted: complete runs: {complete} of {run_count}.</p>'
     )
-    fleets = sorted({f"{summary.nodes:,} nodes, {summary.pods:,} pods" for _, summary in swept})
+    fleets = sorted(
+        {f"{counted(summary.nodes, 'node')}, {counted(summary.pods, 'pod')}" for _, summary in swept}
+    )
     return html_page(
         title=title,
         heading=title,

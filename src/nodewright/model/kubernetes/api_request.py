@@ -99,6 +99,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     object: APIObject
     """With the fields that decisions depend on; for most kinds only the metadata. A pod has its defaults."""
     is_namespaced: bool = True
+    is_part: bool = False
+    """Whether these are only the pods of one template of a custom resource, which is applied by itself."""
     is_stored: bool = False
     """Whether an API server has created the object: it has a uid."""
     controller: WorkloadController | None = None

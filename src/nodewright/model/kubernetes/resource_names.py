@@ -126,10 +126,10 @@ def amount_text(resource: str, amount: int) -> str:
     return str(amount)
 
 
-def readable_amount(resource: str, amount: int) -> str:
+def readable_amount(resource: str, amount: int, digits: int = 2) -> str:
     """The amount in CPUs, in the largest unit of bytes that fits, or as a plain number.
 
-    Units: as `amount_text`; sizes are rounded to hundredths.
+    Units: as `amount_text`; sizes are rounded to hundredths, or to so many ``digits``.
 
     >>> readable_amount("cpu", 1500), readable_amount("memory", 3 << 29), readable_amount("memory", 10**8)
     ('1.5', '1.5Gi', '95.37Mi')
@@ -138,18 +138,21 @@ def readable_amount(resource: str, amount: int) -> str:
         return _trimmed(f"{amount / 1000:.3f}")
     if is_in_bytes(resource):
         power = max(abs(amount).bit_length() - 1, 0) // 10
-        return f"{_trimmed(f'{amount / (1 << 10 * power):.2f}')}{_BINARY[power]}"
+        return f"{_trimmed(f'{amount / (1 << 10 * power):.{digits}f}')}{_BINARY[power]}"
     return str(amount)
 
 
 def distinguishable_amounts(resource: str, *amounts: int) -> list[str]:
-    """The amounts, readable; exact if rounding would make different ones equal.
+    """The amounts, readable; with as many digits as different ones need to look different.
 
-    >>> distinguishable_amounts("memory", 1 << 30, (1 << 30) + 1)
-    ['1073741824', '1073741825']
+    >>> distinguishable_amounts("memory", 1 << 30, (1 << 30) - 1)
+    ['1Gi', '1023.999999Mi']
     """
-    texts = [readable_amount(resource, amount) for amount in amounts]
-    return texts if len(set(texts)) == len(set(amounts)) else list(map(str, amounts))
+    for digits in range(2, 20):
+        texts = [readable_amount(resource, amount, digits) for amount in amounts]
+        if len(set(texts)) == len(set(amounts)):
+            return texts
+    return list(map(str, amounts))
 
 
 def _trimmed(decimal: str) -> str:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from nodewright.model.printable import counted
 from nodewright.model.reasons.fact import KubeletText, ManagerFact
 from nodewright.model.values.golang import quoted, text_map
 from nodewright.model.values.idset import CPUSet, NUMASet
@@ -56,7 +57,7 @@ class NotEnoughCPUs(ManagerFact, frozen=True, kw_only=True):
         )
 
     def sentence(self) -> str:
-        return f"{self.requested} CPUs requested, {self.available} available{_usage_by_numa(self.where)}"
+        return f"{counted(self.requested, 'CPU')} requested, {self.available} available{_usage_by_numa(self.where)}"
 
 
 class NotWholeCores(ManagerFact, frozen=True, kw_only=True):
@@ -83,8 +84,8 @@ class NotWholeCores(ManagerFact, frozen=True, kw_only=True):
 
     def sentence(self) -> str:
         return (
-            f"{self.requested} CPUs requested, but full-pcpus-only allocates whole cores of "
-            f"{self.cpus_per_core} CPUs"
+            f"{counted(self.requested, 'CPU')} requested, but full-pcpus-only allocates whole cores of "
+            f"{counted(self.cpus_per_core, 'CPU')}"
         )
 
 
@@ -112,7 +113,7 @@ class NotEnoughWholeCores(ManagerFact, frozen=True, kw_only=True):
 
     def sentence(self) -> str:
         return (
-            f"{self.requested} CPUs requested, {self.available} are free on cores without a reserved CPU, "
+            f"{counted(self.requested, 'CPU')} requested, {self.available} free on cores without a reserved CPU, "
             f"and full-pcpus-only allocates no others{_usage_by_numa(self.where)}"
         )
 
@@ -143,7 +144,7 @@ class PodSharedPoolEmpty(ManagerFact, frozen=True, kw_only=True):
     def sentence(self) -> str:
         sharing = "an init container" if self.init else "other containers"
         return (
-            f"of the pod's {self.pod_cpus} CPUs {self.exclusive} are exclusive; "
+            f"exclusive: {self.exclusive} of the pod's {counted(self.pod_cpus, 'CPU')}; "
             f"nothing is left for {sharing} to share"
         )
 
@@ -181,7 +182,7 @@ class PickerRefuses(ManagerFact, frozen=True, kw_only=True):
 
     def sentence(self) -> str:
         return (
-            f"custom CPU picker {self.picker} refuses {self.requested} CPUs though CPUs {self.free} are free: "
+            f"custom CPU picker {self.picker} refuses {counted(self.requested, 'CPU')} though CPUs {self.free} are free: "
             f"{self.said}"
         )
 
@@ -474,8 +475,8 @@ class AlignBySocketAgainstMachine(ManagerFact, frozen=True, kw_only=True):
 
     def sentence(self) -> str:
         return (
-            f"the option align-by-socket is incompatible with {self.sockets} sockets "
-            f"on {self.numa_nodes} NUMA nodes"
+            f"the option align-by-socket is incompatible with {counted(self.sockets, 'socket')} "
+            f"on {counted(self.numa_nodes, 'NUMA node')}"
         )
 
 
@@ -519,7 +520,7 @@ class CPUReservationUnmet(ManagerFact, frozen=True, kw_only=True):
 
     def sentence(self) -> str:
         reserved = f"{len(self.reserved)} ({self.reserved})" if self.reserved else "none"
-        return f"the reservation is {self.wanted} CPUs, but the reserved CPUs are {reserved}"
+        return f"the reservation is {counted(self.wanted, 'CPU')}, but the reserved CPUs are {reserved}"
 
 
 class ReservedCPUUnknown(ManagerFact, frozen=True, kw_only=True):

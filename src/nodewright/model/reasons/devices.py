@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from nodewright.model.printable import counted
 from nodewright.model.reasons.fact import KubeletText, ManagerFact, numa_nodes
 from nodewright.model.values.golang import quoted
 from nodewright.model.values.idset import NUMASet
@@ -119,7 +120,7 @@ class NoHealthyDevices(ManagerFact, frozen=True, kw_only=True):
         return f"no healthy devices present; cannot allocate unhealthy devices {self.stock.resource}"
 
     def sentence(self) -> str:
-        return f"{self.stock.resource}: none of {self.stock.registered} devices is healthy"
+        return f"{self.stock.resource}: none of {counted(self.stock.registered, 'device')} is healthy"
 
 
 class HeldDevicesUnhealthy(ManagerFact, frozen=True, kw_only=True):
@@ -264,7 +265,7 @@ class DevicesMiscounted(ManagerFact, frozen=True, kw_only=True):
         )
 
     def sentence(self) -> str:
-        return f"{self.resource}: {self.requested} devices cannot be allocated"
+        return f"{self.resource}: {counted(self.requested, 'device')} cannot be allocated"
 
 
 class DeviceUnlisted(OwnDeviceFact, frozen=True, kw_only=True):

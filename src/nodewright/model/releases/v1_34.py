@@ -102,7 +102,7 @@ CHANGES = (
         before="pods with pod-level resources run without them while the gate PodLevelResources is off",
         rules=("pod_features_checked",),
         reference="KEP-2837",
-        remedy="remove `featureGates.PodLevelResources`, or `spec.resources` from the pods",
+        remedy="leave the gate PodLevelResources on, or remove `spec.resources` from the pods",
     ),
     ReleaseChange(
         now="preemption and eviction count a pod's requests as the scheduler does: sidecars and the pod level included",

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nodewright.documents.formats.controllers import derived_uid
 from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.json_yaml import Inlined, ReportDocument
-from nodewright.documents.output.text_layout import counted, table
+from nodewright.documents.output.text_layout import table
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
 from nodewright.engine.core.predicates.node_affinity import daemon_pod_obstacle
 from nodewright.engine.core.predicates.scheduler_filters import SchedulerObstacle, UnknownResource
@@ -23,7 +23,7 @@ from nodewright.engine.node.step import Decision
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import amount_text
-from nodewright.model.printable import printable_lines
+from nodewright.model.printable import counted, printable_lines
 from nodewright.model.reasons.reason import Reason, sentence
 from nodewright.predict.node import Node, PodDecision
 from nodewright.predict.node_report.report_parts import (
@@ -87,13 +87,20 @@ class AdmissionEntry(PodDecision, frozen=True, kw_only=True):
     @property
     def is_notable(self) -> bool:
         """Whether there is more to say about it than the verdict."""
-        return bool(self.because or self.victims or self.applied or self.scheduler or self.later)
+        return bool(self.because or self.victims or self.scheduler or self.later)
 
 
-def admission_text(entries: Sequence[AdmissionEntry], after: NodeState, *, wide: bool = False) -> str:
-    """The decisions as a table, followed by the reasons and the node's remaining resources."""
+def admission_text(
+    entries: Sequence[AdmissionEntry], after: NodeState, *, wide: bool = False, each: bool = False
+) -> str:
+    """The decisions as a table, followed by the reasons and the node's remaining resources.
+
+    ``each``: every pod is judged alone, so that ``after`` has none of them.
+    """
     parts = [_verdicts(entries, wide=wide)]
-    parts += [_details(entry) for entry in entries if entry.is_notable]
+    if each:
+        parts.append(f"each pod alone, beside {counted(len(after.pods), 'pod')} of the node\n")
+    parts += [_details(entry, wide=wide) for entry in entries if entry.is_notable or (wide and entry.applied)]
     parts += placement_tables([(entry.pod, entry.placement) for entry in entries], after, wide=wide)
     parts.append(remaining_text(after))
     return "\n".join(parts)
@@ -126,7 +133,7 @@ def _requests(pod: Pod) -> Iterable[tuple[str, int]]:
     return ((name, amount) for name, amount in scheduler_requests(pod).items() if amount)
 
 
-def _details(entry: AdmissionEntry) -> str:
+def _details(entry: AdmissionEntry, *, wide: bool) -> str:
     lines, message = [f"{entry.pod.full_name}: {entry.verdict.value}"], entry.message
     if message:
         lines.append(f"  {message_origin(entry.because[0])}: {message}")
@@ -139,7 +146,7 @@ def _details(entry: AdmissionEntry) -> str:
     ]
     lines += [f"  - {obstacle.why}" for obstacle in entry.scheduler]
     lines += [f"  - {text}" for text in entry.later]
-    if entry.applied:
+    if wide and entry.applied:
         lines.append(f"  - applied at its creation: {', '.join(entry.applied)}")
     return printable_lines(lines)
 
@@ -190,6 +197,8 @@ class AdmissionReport(ReportDocument, frozen=True, kw_only=True):
 
     kind: Literal["AdmissionReport"] = "AdmissionReport"
     node: NodeOfReport
+    each_alone: bool = False
+    """Whether each pod is judged alone on the node; else each beside those before it."""
     pods: tuple[PodAdmission, ...]
     resources: RemainingResources
     skipped: Mapping[str, int]

@@ -20,7 +20,7 @@ from nodewright.engine.node.what_if.changes import PodLeaves
 from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Suggestion
 from nodewright.model.kubernetes.node_profile import ReadSource
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.printable import printable_lines
+from nodewright.model.printable import counted, printable_lines
 from nodewright.model.reasons.cpu import CPUReason
 from nodewright.model.reasons.devices import DeviceReason
 from nodewright.model.reasons.memory import MemoryReason
@@ -287,7 +287,7 @@ def _admission_lines(admission: ClusterAdmission, width: int, *, wide: bool) -> 
     total = sum(len(group.nodes) for group in admission.groups)
     origin = f" ({admission.origin})" if admission.origin else ""
     takers = len(admission.takers)
-    yield f"{admission.pod.full_name}{origin}: {takers:,} of {_count(total)} take{'s' * (takers == 1)} it now"
+    yield f"{admission.pod.full_name}{origin}: {takers:,} of {counted(total, 'node')} take{'s' * (takers == 1)} it now"
     if admission.observed:
         yield "  What the cluster reports"
         for text in admission.observed:
@@ -312,7 +312,9 @@ def _family_lines(family: Sequence[NodeAnswer], width: int, *, wide: bool) -> It
     shown = names if wide else names[:_MAX_NAMES]
     more = ", ..." if len(shown) < len(names) else ""
     reason = f" ({answer.reason})" if answer.reason else ""
-    yield from wrapped_text(f"{_count(len(names))}{reason}: {', '.join(shown)}{more}", width, " " * 4)
+    yield from wrapped_text(
+        f"{counted(len(names), 'node')}{reason}: {', '.join(shown)}{more}", width, " " * 4
+    )
     if len(family) > 1:
         yield from wrapped_text(f"on {_names(answer.nodes)}, the others differ in amounts:", width, " " * 6)
     for text in answer.why:
@@ -332,7 +334,3 @@ def _family_lines(family: Sequence[NodeAnswer], width: int, *, wide: bool) -> It
 
 def _names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} more"
-
-
-def _count(number: int) -> str:
-    return "1 node" if number == 1 else f"{number:,} nodes"

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType, field
 
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
-from nodewright.documents.output.text_layout import counted, table
+from nodewright.documents.output.text_layout import table
 from nodewright.engine.core.predicates.scheduler_filters import SchedulerObstacle
 from nodewright.engine.core.preemption.greedy import (
     CandidateDistance,
@@ -25,7 +25,7 @@ from nodewright.engine.node.step import Decision
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import readable_amount
-from nodewright.model.printable import printable_line, printable_lines
+from nodewright.model.printable import counted, printable_line, printable_lines
 from nodewright.model.reasons.reason import Reason, kubelet_text, sentence
 from nodewright.predict.node_report.report_parts import (
     NodeOfReport,
@@ -113,13 +113,18 @@ def _summary(entry: PreemptionEntry) -> str:
     if preview.step.victims is not None:
         return f"preempts {len(entry.victims)} of {counted(len(preview.candidates), 'candidate')}"
     if preview.unmet:
-        candidates = counted(len(preview.candidates), "candidate")
-        return f"preempts no pod: {candidates} together cannot free enough"
+        return f"preempts no pod: {_not_enough(len(preview.candidates))}"
     if preview.step.decision is Decision.ADMITTED:
         return "no preemption needed"
     if not preview.critical:
         return "preempts no pod: it is not critical (static, or priority 2000000000 and above)"
     return "preempts no pod: the refusal is not only for lack of resources"
+
+
+def _not_enough(candidates: int) -> str:
+    if not candidates:
+        return "the node has no pod that it may preempt"
+    return f"{counted(candidates, 'candidate')}{' together' if candidates > 1 else ''} cannot free enough"
 
 
 def _pods(header: str, pods: Iterable[PreemptionCandidate], missing: Sequence[MissingAmount]) -> str:
@@ -152,7 +157,7 @@ def _by_distance(preemption_round: PreemptionRound) -> list[CandidateDistance]:
 
 
 def _optimal(best: SmallestPreemption, missing: Sequence[MissingAmount]) -> str:
-    certainty = "proved" if best.proved else f"not proved: search stopped after {best.steps} steps"
+    certainty = "proved" if best.proved else f"not proved: search stopped after {counted(best.steps, 'step')}"
     if best.cost == best.greedy_cost:
         return printable_line(f"no smaller choice than the kubelet's found ({certainty})")
     rows = [("kubelet", *_cost_cells(best.greedy_cost, best)), ("smallest", *_cost_cells(best.cost, best))]

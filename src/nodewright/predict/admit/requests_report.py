@@ -32,7 +32,7 @@ from nodewright.engine.core.requests.resource_breakdown import (
     ResourceDerivation,
 )
 from nodewright.engine.core.requests.resource_defaults import AppliedDefault
-from nodewright.model.kubernetes.resource_names import CPU, MEMORY, resource_sort_key
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY, readable_amount, resource_sort_key
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.releases.release_table import RELEASES_WITH_RULES
 from nodewright.model.values.quantity import Quantity
@@ -268,7 +268,7 @@ def requests_table(entries: Sequence[RequestsEntry]) -> str:
         for entry in entries
         if (refusal := entry.workload.refusal) is not None
     ]
-    text = table(headers, [tuple(row[column] for column in columns) for row in rows])
+    text = table(headers, [tuple(row[column] for column in columns) for row in rows]) + _footnote(rows)
     return f"{text}\n{printable_lines(refused)}" if refused else text
 
 
@@ -276,24 +276,18 @@ def requests_wide(entries: Sequence[RequestsEntry]) -> str:
     """A table with one line for each pod."""
     sums = ("CPU", "CPU LIMIT", "MEMORY", "MEMORY LIMIT", "OTHER REQUESTS")
     headers = ("NAMESPACE", "NAME", "REPLICAS", "QOS", *sums, "OOM_SCORE_ADJ", "QOS REASON")
-    return table(headers, map(_row, entries))
+    rows = [_row(entry) for entry in entries]
+    return table(headers, rows) + _footnote(rows)
+
+
+def _footnote(rows: Sequence[tuple[str, ...]]) -> str:
+    is_partial = any(cell.endswith("*") for row in rows for cell in row)
+    return "* only of some containers: another one has no limit (--explain)\n" if is_partial else ""
 
 
 def requests_names(entries: Sequence[RequestsEntry]) -> str:
     """The objects that create the pods, as kubectl names them."""
     return printable_lines(_name(entry.workload) for entry in entries)
-
-
-def memory_text(memory_bytes: int) -> str:
-    """The bytes, exact and rounded to a readable unit.
-
-    >>> memory_text(25276502016)
-    '25276502016 bytes (23.5Gi)'
-    """
-    for power, suffix in ((4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
-        if memory_bytes >= 1024**power:
-            return f"{memory_bytes} bytes ({memory_bytes / 1024**power:.3g}{suffix})"
-    return f"{memory_bytes} bytes"
 
 
 def _section(entry: RequestsEntry, memory_of: str, width: int) -> Iterator[str]:
@@ -378,7 +372,7 @@ def _scores(breakdown: PodResourceBreakdown, memory_of: str, width: int) -> Iter
         yield from _wrapped(f"oom_score_adj {first.adj} for every container: {why}", "", width)
         return
     yield from _wrapped(
-        f"oom_score_adj with {memory_text(breakdown.memory_capacity)}, {memory_of}", "", width
+        f"oom_score_adj with {readable_amount(MEMORY, breakdown.memory_capacity)}, {memory_of}", "", width
     )
     widest = max(len(score.container) for score in breakdown.oom_scores)
     for score in breakdown.oom_scores:
@@ -398,9 +392,9 @@ def _row(entry: RequestsEntry) -> tuple[str, ...]:
         "-" if workload.replicas is None else str(workload.replicas),
         breakdown.qos.qos_class.value,
         _amount(requests.get(CPU)),
-        _amount(limits.get(CPU)),
+        _limit(limits.get(CPU), requests.get(CPU)),
         _amount(requests.get(MEMORY)),
-        _amount(limits.get(MEMORY)),
+        _limit(limits.get(MEMORY), requests.get(MEMORY)),
         ",".join(other_requests) or "-",
         _short_scores(breakdown),
         qos_sentence(breakdown.qos.because[0]),
@@ -425,6 +419,12 @@ def _by_resource(derivations: Sequence[ResourceDerivation]) -> dict[str, Resourc
 
 def _amount(derivation: ResourceDerivation | None) -> str:
     return "-" if derivation is None else str(derivation.amount)
+
+
+def _limit(limit: ResourceDerivation | None, request: ResourceDerivation | None) -> str:
+    """The limit, with a star if it is less than the request, because a container has none."""
+    is_partial = limit is not None and request is not None and limit.amount < request.amount
+    return f"{_amount(limit)}{'*' if is_partial else ''}"
 
 
 def _wrapped(text: str, start: str, width: int) -> Iterator[str]:

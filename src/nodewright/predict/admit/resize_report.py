@@ -14,7 +14,7 @@ from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.resize import ResizeAttempt, ResizeOutcome, resize_condition
 from nodewright.engine.node.resize_report import ResizePlan, ResizeReport
 from nodewright.model.kubernetes.objects import Pod, ResourceList
-from nodewright.model.kubernetes.resource_names import MEMORY, readable_amount
+from nodewright.model.kubernetes.resource_names import MEMORY, amount_text, readable_amount
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.reason import Reason, sentence
 from nodewright.model.values.quantity import ZERO, Quantity
@@ -123,6 +123,10 @@ _MEANINGS = {
 }
 
 
+def _file_value(file: str, text: str) -> str:
+    return amount_text(MEMORY, int(text)) if text.isdecimal() and file.startswith("memory.") else text
+
+
 def _plan_lines(plan: ResizePlan) -> Iterator[str]:
     steps = [
         f"container {restart.container} is stopped, as its resizePolicy for {' and '.join(restart.resources)} requires"
@@ -139,7 +143,9 @@ def _plan_lines(plan: ResizePlan) -> Iterator[str]:
         )
     for write in plan.writes:
         cgroup = f"container {write.container}" if write.container else "pod cgroup"
-        steps.append(f"{cgroup}: {write.file} {write.was or 'unset'} -> {write.now}")
+        steps.append(
+            f"{cgroup}: {write.file} {_file_value(write.file, write.was or 'unset')} -> {_file_value(write.file, write.now)}"
+        )
     steps += [f"container {restart.container} is started" for restart in plan.restarts]
     yield from (f"  {number}. {text}" for number, text in enumerate(steps, 1))
 

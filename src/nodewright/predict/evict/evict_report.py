@@ -35,7 +35,7 @@ from nodewright.model.kubernetes.resource_names import (
     readable_amount,
 )
 from nodewright.model.kubernetes.stats_summary import PSIStats
-from nodewright.model.printable import printable_line, printable_lines
+from nodewright.model.printable import counted, printable_line, printable_lines
 from nodewright.model.reasons.eviction import EVICTED_REASON, EvictionReason, NodeRanShort
 from nodewright.model.values.duration import Duration
 from nodewright.predict.evict.kept_pods import kept_pods
@@ -466,7 +466,7 @@ def reclaim_sentence(forecast: NodeEvictionForecast) -> str:
     assert target_now is not None
     steps = [_RECLAIM[step.value] for step in reclaim_steps(target_now.signal, forecast.filesystems)]
     if not steps:
-        return f"For {target_now.signal}, nothing can be reclaimed: a pod must be evicted."
+        return f"For {target_now.signal}, no images or dead containers are removed first: the kubelet evicts pods."
     what = " and ".join(steps)
     if forecast.outlook.first_acting_pass.relieved_by_reclaim:
         return f"The node first removes {what}; that is sufficient, no pod is evicted."
@@ -581,7 +581,7 @@ def _evictions(forecast: NodeEvictionForecast, *, wide: bool) -> Iterator[str]:
 
 def _count(forecast: NodeEvictionForecast) -> str:
     count = len(forecast.outlook.evictions)
-    pods = "1 pod is" if count == 1 else f"{count} pods are"
+    pods = f"{counted(count, 'pod')} {'is' if count == 1 else 'are'}"
     last = forecast.outlook.last_pass
     if forecast.outlook.is_relieved:
         has_min_reclaim = any(threshold.min_reclaim is not None for threshold in forecast.watched.thresholds)
@@ -595,8 +595,10 @@ def _count(forecast: NodeEvictionForecast) -> str:
 
 def _remaining(forecast: NodeEvictionForecast) -> str:
     """Why no further pod is evicted."""
-    has_critical = any(candidate.active_pod.is_critical for candidate in forecast.ranking)
-    return "all remaining pods are critical" if has_critical else "no pod remains"
+    critical = sum(candidate.active_pod.is_critical for candidate in forecast.ranking)
+    if not critical:
+        return "no pod remains" if forecast.ranking else "the node has none"
+    return "all remaining pods are critical" if critical > 1 else "the remaining pod is critical"
 
 
 def _effect(forecast: ForecastEviction) -> str:

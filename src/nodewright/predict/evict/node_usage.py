@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from nodewright.documents.output.text_layout import counted
 from nodewright.documents.profiles.usage_files import UsageReading
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
 from nodewright.engine.core.eviction.usage_inputs import (
@@ -19,6 +18,7 @@ from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.scenario import UsageTable
 from nodewright.model.kubernetes.stats_summary import StatsSummary
+from nodewright.model.printable import counted
 from nodewright.predict.node import Node
 
 FILESYSTEMS = {

@@ -6,12 +6,12 @@ from typing import Literal, TypeAlias, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.output.text_layout import counted
 from nodewright.engine.node.managers.manager_trace import NoHintReason
 from nodewright.engine.node.pod_admission import ContainerPlacement, Placement
 from nodewright.engine.node.resource_holders import DeviceSite, MemorySite, ResourceEvidence
 from nodewright.engine.node.step import Decision
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, is_in_bytes, readable_amount
+from nodewright.model.printable import counted
 from nodewright.model.reasons.cpu import CPUsOfNUMA, NotEnoughCPUs, NotEnoughWholeCores
 from nodewright.model.reasons.devices import DeviceHolder, DevicesAt, NotEnoughDevices
 from nodewright.model.reasons.reason import Reason, sentence

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from nodewright.documents.output.json_yaml import Inlined
-from nodewright.documents.output.text_layout import counted
 from nodewright.engine.core.eviction.eviction_state import ConditionEffect, PressureAdmission
 from nodewright.engine.node.what_if.candidate_changes import MANAGER_KINDS
 from nodewright.engine.node.what_if.changes import (
@@ -26,6 +25,7 @@ from nodewright.engine.node.what_if.changes import (
 )
 from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Suggestion
 from nodewright.model.kubernetes.resource_names import CPU, amount_text, readable_amount, resource_sort_key
+from nodewright.model.printable import counted
 from nodewright.model.reasons.predicates import taint_text
 
 

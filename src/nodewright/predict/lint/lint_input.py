@@ -23,7 +23,6 @@ from nodewright.documents.formats.documents import (
 from nodewright.documents.formats.inventory import Inventory, InventoryObject
 from nodewright.documents.formats.kubelet_json import Decoded, DecodingFault
 from nodewright.documents.formats.object_location import ObjectLocation
-from nodewright.documents.output.text_layout import counted
 from nodewright.documents.profiles.kubelet_config_files import config_document, decode_kubelet_config
 from nodewright.documents.profiles.kubelet_forms import (
     FORM_KINDS,
@@ -52,6 +51,7 @@ from nodewright.model.kubernetes.kubelet_configuration import (
 from nodewright.model.kubernetes.kubelet_configuration import KIND as KUBELET_KIND
 from nodewright.model.kubernetes.node_profile import API_VERSION, NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.printable import counted
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.releases.release_table import NEWEST, release_table

@@ -25,7 +25,7 @@ from nodewright.documents.output.ci_formats import (
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.documents.output.text_layout import table
 from nodewright.engine.node.what_if.counterfactuals import Suggestion
-from nodewright.model.printable import printable, printable_lines
+from nodewright.model.printable import counted, printable, printable_lines
 from nodewright.model.reasons.api_server import LimitReason
 from nodewright.model.reasons.predicates import InsufficientResource
 from nodewright.model.reasons.quota import MustSpecify, QuotaExceeded
@@ -309,7 +309,7 @@ def _reported_edit(edit: SuggestedEdit) -> ReportedEdit:
 
 
 def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 or noun == "info" else f"{count} {noun}s"
+    return f"{count} {noun}" if noun == "info" else counted(count, noun)
 
 
 SUBJECT_NAMES: dict[type[Subject] | None, str] = {

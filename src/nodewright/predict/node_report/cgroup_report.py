@@ -402,7 +402,7 @@ def _quota(fact: CPUQuota) -> str:
 def _huge_pages(fact: HugePageCeiling) -> str:
     size = huge_page_size_name(fact.page_bytes)
     if fact.origin is AmountOrigin.UNBOUNDED:
-        return "limited by the pod cgroups: above any possible amount"
+        return "no limit at this level: each pod's cgroup has its own"
     if fact.origin is AmountOrigin.UNSET:
         return f"no requests for huge pages of {size}"
     return f"{_ORIGINS[fact.origin]} {_bytes(fact.total_bytes)} in huge pages of {size}"

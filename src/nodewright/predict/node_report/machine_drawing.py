@@ -15,7 +15,6 @@ from nodewright.documents.output.text_layout import (
     Glyphs,
     boxed,
     columns_per_row,
-    counted,
     side_by_side,
     wrapped,
 )
@@ -24,7 +23,7 @@ from nodewright.engine.node.pod_admission import placement_of, unallocated_resou
 from nodewright.model.hardware import Core, HugePages, MachineInfo, NUMANode, UncoreCache
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.printable import printable_lines
+from nodewright.model.printable import counted, printable_lines
 from nodewright.model.values.idset import CPUSet, NUMASet
 
 CELLS_UP_TO_CPUS = 64

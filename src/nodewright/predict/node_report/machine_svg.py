@@ -8,6 +8,7 @@ import msgspec
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_admission import unallocated_resources
 from nodewright.model.hardware import Core, NUMANode
+from nodewright.model.printable import counted
 from nodewright.model.values.idset import NUMASet
 from nodewright.predict.node_report.machine_drawing import bytes_text
 
@@ -68,7 +69,7 @@ def machine_svg(state: NodeState) -> str:
         for socket, socket_nodes in sorted(sockets.items(), key=lambda item: (item[0] < 0, item[0]))
     ]
     page = _flow(boxes, PAGE)
-    label = f"{len(nodes)} NUMA nodes with {state.config.parts.machine.num_cores} CPUs, coloured by owner"
+    label = f"{counted(len(nodes), 'NUMA node')} with {counted(state.config.parts.machine.num_cores, 'CPU')}, coloured by owner"
     return (
         f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {page.width:g} {page.height:g}" '
         f'width="{page.width:g}" height="{page.height:g}" xmlns="http://www.w3.org/2000/svg">{page.body}</svg>'

@@ -21,7 +21,7 @@ from nodewright.engine.node.pod_admission import (
 )
 from nodewright.model.kubernetes.node_profile import ReadSource
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.kubernetes.resource_names import MEMORY, amount_text, readable_amount
+from nodewright.model.kubernetes.resource_names import MEMORY, amount_text, is_in_bytes, readable_amount
 from nodewright.model.printable import printable_lines
 from nodewright.model.reasons.api_server import APIServerRefusal
 from nodewright.model.reasons.cpu import PickerRefuses
@@ -441,6 +441,10 @@ _COLUMNS = {
 }
 
 
+def _readable(resource: str, amount: Quantity) -> str:
+    return readable_amount(resource, amount.value()) if is_in_bytes(resource) else str(amount)
+
+
 def allocatable_table(derivations: Sequence[AllocatableDerivation]) -> str:
     """For each resource the capacity, the reservations and the allocatable amount; empty columns are left out.
 
@@ -460,12 +464,12 @@ def allocatable_table(derivations: Sequence[AllocatableDerivation]) -> str:
     rows = [
         (
             row.resource,
-            str(row.capacity),
+            _readable(row.resource, row.capacity),
             *(
-                NOTHING if (amount := getattr(row, name)).is_zero() else str(amount)
+                NOTHING if (amount := getattr(row, name)).is_zero() else _readable(row.resource, amount)
                 for name in _COLUMNS.values()
             ),
-            f"{row.allocatable}{'*' if row.is_over_reserved else ''}",
+            f"{_readable(row.resource, row.allocatable)}{'*' if row.is_over_reserved else ''}",
         )
         for row in derivations
     ]

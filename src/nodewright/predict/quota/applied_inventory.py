@@ -316,17 +316,28 @@ def _messages(outcome: ApplyOutcome) -> Iterator[str]:
 
 
 def _headroom(report: AppliedInventory) -> str:
+    refused = {refusal.manifest for refusal in report.applied.refusals if refusal.refusal is not None}
     rows = [
         (
             str(report.subjects[headroom.manifest]),
             "unlimited" if headroom.additional_pods is None else str(headroom.additional_pods),
-            reason_text(headroom.because) if headroom.because is not None else "",
+            "as refused above"
+            if headroom.manifest in refused and headroom.because is not None
+            else reason_text(headroom.because)
+            if headroom.because is not None
+            else "",
         )
         for headroom in report.headroom
     ]
     if not rows:
         return ""
-    return _without_empty_last(("HEADROOM", "MORE PODS", "REASON"), rows)
+    hanging = [str(report.subjects[each.manifest]) for each in report.headroom if each.update_hangs]
+    note = printable_lines(
+        f"a rolling update of {name} hangs: `maxUnavailable` amounts to 0, and no pod more fits beside the old ones; "
+        "raise the quota, or use `maxSurge: 0` and `maxUnavailable: 1`"
+        for name in hanging
+    )
+    return _without_empty_last(("HEADROOM", "MORE PODS", "REASON"), rows) + (f"\n{note}" if note else "")
 
 
 def _fixes(report: AppliedInventory) -> str:
@@ -346,9 +357,7 @@ def fix_lines(report: AppliedInventory) -> list[str]:
         _reduction_text(reduction, report.subjects) for reduction in fixes.single_reductions[:_MAX_LISTED]
     ]
     if len(fixes.single_reductions) > _MAX_LISTED:
-        alternatives.append(
-            f"one of {len(fixes.single_reductions) - _MAX_LISTED} other objects (-o json names them)"
-        )
+        alternatives.append(f"{len(fixes.single_reductions) - _MAX_LISTED} more (-o json names them)")
     if fixes.combined_reductions:
         alternatives.append(
             truncated_list(
@@ -363,12 +372,11 @@ def fix_lines(report: AppliedInventory) -> list[str]:
     lines = [
         alternative if not number else f"or {alternative}" for number, alternative in enumerate(alternatives)
     ]
-    for outcome in fixes.unfixable:
-        if outcome.refusal is not None:
-            subject = report.subjects[outcome.manifest]
-            lines.append(
-                f"larger quotas do not help {subject}: {refusal_text(outcome.resource, outcome.refusal)}"
-            )
+    refused = dict.fromkeys(outcome.manifest for outcome in fixes.unfixable if outcome.refusal is not None)
+    lines += [f"{report.subjects[at]}: {text}" for at in refused if (text := fixes.remedies.get(at))]
+    helpless = [str(report.subjects[at]) for at in refused if not fixes.remedies.get(at)]
+    if helpless:
+        lines.append(f"larger quotas do not help {truncated_list(helpless, ', ')}")
     return lines
 
 

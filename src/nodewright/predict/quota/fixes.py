@@ -22,12 +22,15 @@ from nodewright.engine.admission.api_server.charges import (
     NamespacePolicy,
     ObjectCharge,
 )
-from nodewright.engine.admission.api_server.expansion import ExpansionOptions, ExpansionPlan
+from nodewright.engine.admission.api_server.expansion import ExpansionOptions, ExpansionPlan, fenceposts
 from nodewright.engine.admission.api_server.pod_creation import ObjectRejection
 from nodewright.engine.admission.quota.quota_admission import QuotaDelta, combined_delta, max_repetitions
 from nodewright.model.kubernetes.api_request import Manifest
 from nodewright.model.values.quantity import Quantity
+from nodewright.predict.quota.remedies import remedy
 
+MAX_REMEDIES = 50
+"""Number of refused objects for which changes of the pod are tried."""
 QuotaResourceKey: TypeAlias = tuple[str, int, str]
 """A resource of a quota: namespace, index of the quota, name of the resource."""
 ChargesByQuota: TypeAlias = dict[QuotaResourceKey, Quantity]
@@ -41,6 +44,8 @@ class PodHeadroom(msgspec.Struct, frozen=True, kw_only=True):
     """None: the quotas set no limit."""
     because: ObjectRejection | None = None
     """Why no further pod is admitted, if not because of an exceeded quota."""
+    update_hangs: bool = False
+    """Whether a rolling update never ends: it must create a pod before it deletes one, and none more fits."""
 
 
 class RaisedQuota(Report, frozen=True, kw_only=True):
@@ -73,6 +78,8 @@ class QuotaFixes(msgspec.Struct, frozen=True, kw_only=True):
     """The objects for which `maxSurge: 0` is sufficient: each alone, or all of them together."""
     unfixable: tuple[ApplyOutcome, ...] = ()
     """Objects that are refused regardless of the quotas' amounts."""
+    remedies: Mapping[int, str] = msgspec.field(default_factory=lambda: MappingProxyType({}))
+    """For the first of these manifests: what to set in the pod, so that it passes; empty: no change of amounts helps."""
     required: Mapping[str, NamespacePolicy] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     """The namespaces after everything is admitted."""
 
@@ -82,7 +89,7 @@ def pod_headroom(
 ) -> tuple[PodHeadroom, ...]:
     """For each pod or controller in a namespace with quotas or limit ranges: how many more pods fit."""
     cluster = initial_namespaces(manifests, options, applied.after, applied.charge_cache)
-    headroom = []
+    headroom, refusals = [], applied.refusals
     for index, manifest in enumerate(manifests):
         namespace = applied.after.get(manifest.namespace)
         plan = _single_pod_plan(cluster, manifest) if namespace is not None else None
@@ -98,8 +105,28 @@ def pod_headroom(
             object_charge.delta for object_charge in object_charges if object_charge.delta is not None
         )
         additional_pods = 0 if because is not None else max_repetitions(delta, namespace.quotas)
-        headroom.append(PodHeadroom(manifest=index, additional_pods=additional_pods, because=because))
+        is_admitted = not any(refusal.manifest == index for refusal in refusals)
+        headroom.append(
+            PodHeadroom(
+                manifest=index,
+                additional_pods=additional_pods,
+                because=because,
+                update_hangs=additional_pods == 0 and is_admitted and _needs_surge(cluster, manifest),
+            )
+        )
     return tuple(headroom)
+
+
+def _needs_surge(cluster: NamespaceStates, manifest: Manifest) -> bool:
+    """Whether an update creates a pod before it deletes one.
+
+    Follows: v1.36, pkg/controller/deployment/rolling.go, reconcileOldReplicaSets: `maxUnavailable`, rounded down, may be 0.
+    """
+    controller, replicas = manifest.controller, cluster.expander(manifest).replicas(manifest)
+    if controller is None or controller.rolling_update is None or not replicas:
+        return False
+    surge, unavailable = fenceposts(controller.rolling_update, replicas)
+    return surge > 0 and not unavailable
 
 
 def smallest_fixes(
@@ -126,8 +153,18 @@ def smallest_fixes(
         if exceeded and options.surge
         else (),
         unfixable=full.refusals,
+        remedies=_remedies(manifests, full),
         required=full.after,
     )
+
+
+def _remedies(manifests: Sequence[Manifest], full: ApplyResult) -> dict[int, str]:
+    counts = {outcome.manifest: outcome.requested for outcome in reversed(full.refusals)}
+    return {
+        index: remedy(manifests[index], full.before[manifests[index].namespace], counts[index])
+        for index in sorted(counts)[:MAX_REMEDIES]
+        if manifests[index].namespace in full.before
+    }
 
 
 def _single_pod_plan(cluster: NamespaceStates, manifest: Manifest) -> ExpansionPlan | None:

@@ -2,7 +2,7 @@
 
 import copy
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -59,12 +59,12 @@ def inventory_with_overrides(
     Errors: InputError with all changes that cannot be made, and all faults of the result.
     """
     values: dict[_ObjectKey, tuple[dict[str, Any], ObjectLocation]] = {}
-    for entry in inventory.objects:
+    for entry in _whole_objects(inventory.objects):
         key = _key(entry)
         while key in values:  # objects without a name are distinct
             key = key._replace(number=key.number + 1)
         values[key] = (entry.value, entry.location)
-    for entry in others:
+    for entry in _whole_objects(others):
         values[_key(entry)] = (entry.value, entry.location)
     faults = []
     for change in changes:
@@ -80,7 +80,12 @@ def inventory_with_overrides(
             values[each] = (edited, location)
     if faults:
         raise InputError(faults)
-    return inventory_from_objects(values.values(), inventory.namespace)
+    return inventory_from_objects(values.values(), inventory.namespace, judges_templates=True)
+
+
+def _whole_objects(entries: Iterable[InventoryObject]) -> Iterator[InventoryObject]:
+    """The objects as written, without the pods of custom resources, which are loaded with these."""
+    return (entry for entry in entries if not entry.manifest.is_part)
 
 
 def _key(entry: InventoryObject) -> _ObjectKey:

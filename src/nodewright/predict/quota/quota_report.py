@@ -128,6 +128,8 @@ class ReportedHeadroom(Report, frozen=True, kw_only=True):
     more_pods: int | None
     """null: the quotas set no limit."""
     because: str | UnsetType = UNSET
+    update_hangs: bool
+    """Whether a rolling update never ends, because it must create a pod before it deletes one, and none more fits."""
 
 
 class LoweredReplicas(Report, frozen=True, kw_only=True):
@@ -182,6 +184,7 @@ def quota_report(report: AppliedInventory, other: AppliedInventory | None = None
                 subject=_subject(report.subjects[headroom.manifest]),
                 more_pods=headroom.additional_pods,
                 because=UNSET if headroom.because is None else reason_text(headroom.because),
+                update_hangs=headroom.update_hangs,
             )
             for headroom in report.headroom
         ),

@@ -7,7 +7,6 @@ from typing import Any, Literal
 from msgspec import UNSET, UnsetType
 
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
-from nodewright.documents.output.text_layout import counted
 from nodewright.engine.core.eviction.eviction_state import EvictionPass, StopReason
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_admission import Placement
@@ -15,7 +14,7 @@ from nodewright.engine.node.resize import ResizeOutcome, resize_condition
 from nodewright.engine.node.step import Decision
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signal
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.printable import printable_line
+from nodewright.model.printable import counted, printable_line
 from nodewright.model.reasons.reason import kubelet_fatal_error, kubelet_text
 from nodewright.model.values.idset import CPUSet
 from nodewright.predict.admit.admission_report import (

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.documents.output.text_layout import table
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.model.kubernetes.resource_names import distinguishable_amounts, readable_amount
+from nodewright.model.kubernetes.resource_names import readable_amount
 from nodewright.model.printable import printable, printable_lines
 from nodewright.model.values.duration import Duration
 from nodewright.predict.node_report.report_parts import NodeOfReport, node_of_report
@@ -256,7 +256,7 @@ def moment_sentence(moment: Moment) -> str:
             soft = f" (counts after {Duration(grace)})" if grace else ""
             return f"{signal} falls below {_bytes(amount)}{soft}"
         case Noticed(signal=signal, available_bytes=left, threshold_bytes=amount, late_ns=late):
-            shown, _ = distinguishable_amounts("memory", left, amount)
+            shown = f"just below {_bytes(left)}" if _bytes(left) == _bytes(amount) else f"{_bytes(left)}"
             return f"detected {time_text(late)} later: {signal} is {shown}"
         case Recovered(signal=signal, available_bytes=left):
             return f"{signal} is {_bytes(left)}: the threshold is no longer met"
@@ -461,7 +461,8 @@ def _bytes(amount: int) -> str:
 
 
 def _exact(amount: int) -> str:
-    return f"{amount >> 20}Mi" if amount % (1 << 20) == 0 else str(amount)
+    """In whole Mi if it is that, for configurations; else readable."""
+    return _bytes(amount) if amount % (1 << 20) else f"{amount >> 20}Mi"
 
 
 def _cpu_time(seconds: float) -> str:

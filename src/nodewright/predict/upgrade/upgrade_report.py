@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.documents.output.text_layout import table
 from nodewright.documents.profiles.state_files.checkpoints import state_as_written, written_state_files
-from nodewright.model.printable import printable_lines
+from nodewright.model.kubernetes.resource_names import MEMORY, amount_text
+from nodewright.model.printable import counted, printable_lines
 from nodewright.model.releases.release_changes import (
     changes_between,
     gate_history,
@@ -407,6 +408,14 @@ def _order(finding: UpgradeFinding) -> tuple[int, int, int, tuple[str, ...]]:
 
 # ---------------------------------------------------------------- text
 
+_AREAS: dict[str, str] = {
+    Area.START: "the start of the kubelet",
+    Area.STATE_FILES: "its state files",
+    Area.PODS: "running pods",
+    Area.MANIFESTS: "manifests",
+    Area.NODE: "the node",
+    Area.WAY_BACK: "a return to the old release",
+}
 _SHOWN = 6
 """Values of a block that are shown without -o wide."""
 _HEADERS = ("OBJECT", "VALUE", "BEFORE", "AFTER")
@@ -443,7 +452,8 @@ def _headline(group: NodesUpgraded) -> str:
     for finding in group.findings:
         counts[finding.severity] += len(finding.values)
     if not any(counts[severity] for severity in UpgradeImpact if severity is not UpgradeImpact.NOTE):
-        outcome = "no change"
+        notes = counts[UpgradeImpact.NOTE]
+        outcome = f"no value changes; {counted(notes, 'note')}" if notes else "no change"
     else:
         outcome = ", ".join(
             f"{counts[severity]} {lead}" for severity, lead in _LEADS.items() if counts[severity]
@@ -479,7 +489,9 @@ def _block(
     rows = [_row(finding, value) for finding, value in values if finding.aspect is not Aspect.START_ERROR]
     shown = rows if wide or len(rows) <= _SHOWN + 1 else rows[:_SHOWN]
     indented = "".join(f"  {line}\n" for line in table(_HEADERS, shown).splitlines()) if rows else ""
-    rest = [f"  and {len(rows) - len(shown)} more values: -o wide"] if len(shown) < len(rows) else []
+    rest = (
+        [f"  and {counted(len(rows) - len(shown), 'more value')}: -o wide"] if len(shown) < len(rows) else []
+    )
     remedies = [f"  do: {remedy}" for remedy in dict.fromkeys(cause.remedy for cause in causes)]
     return printable_lines(lines) + indented + printable_lines([*rest, *remedies])
 
@@ -498,12 +510,16 @@ def _start_line(value: ChangedValue) -> str:
 def _row(finding: UpgradeFinding, value: ChangedValue) -> tuple[str, str, str, str]:
     owner = value.pod or ("node" if finding.area is Area.NODE else "kubelet")
     name = f"{finding.aspect}: {value.detail}" if value.detail else str(finding.aspect)
-    return owner, name, value.before, value.after
+    before, after = (
+        amount_text(MEMORY, int(text)) if text.isdecimal() and " memory." in name else text
+        for text in (value.before, value.after)
+    )
+    return owner, name, before, after
 
 
 def _compared_lines(group: NodesUpgraded) -> Iterator[str]:
-    counts = ", ".join(f"{area} {count}" for area, count in group.compared.items())
-    yield f"values compared: {counts}"
+    counts = ", ".join(f"{count:,} of {_AREAS[area]}" for area, count in group.compared.items())
+    yield f"compared values: {counts}"
     if not group.pods_compared:
         yield "pods and manifests are not compared: one of the kubelets does not start, and no remedy is known"
     elif group.without_refused_settings:

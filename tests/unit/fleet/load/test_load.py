@@ -206,7 +206,7 @@ def test_a_dump_of_a_cluster_holds_nodes_and_pods_where_they_run(tmp_path: Path)
     assert pods[0].pod is pods[1].pod
     assert fleet_input.warnings == (
         "unknown fields of pods are ignored: spec.containers[0].newField",
-        "1 terminated pods are ignored",
+        "1 pod that ended: left out",
     )
 
 

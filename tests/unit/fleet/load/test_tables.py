@@ -98,7 +98,7 @@ FAULTS = [
     (
         NODES,
         PODS.replace("Burstable", "Best"),
-        r":3: qos: .*must be one of Guaranteed, Burstable, or empty",
+        r":3: qos: .*must be one of Guaranteed, Burstable, or empty; a pod without amounts of cpu and memory is BestEffort",
     ),
     (NODES, PODS.replace("zone=b", "zone"), r":3: node_selector: .*must be key=value"),
     (NODES, PODS.replace(",yes,7", ",yes,high"), r":3: priority: .*must be a whole number"),

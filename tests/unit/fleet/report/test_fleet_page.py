@@ -76,7 +76,7 @@ def test_nodes_without_a_resource_are_counted_and_not_drawn() -> None:
     result = run(nodes, some_pods(1, a_template("cpu=2")), SAMPLED)
     gpus = with_samples(result, {"cpu": (10, 0), "example.com/gpu": (0, 0)}, ended_s=1)
     text = "".join(heat_sections(gpus, ["cpu", "example.com/gpu"]))
-    assert '<h3>gpu <span class="soft">2 nodes have none</span></h3>' in text
+    assert '<h3>gpu <span class="soft">2 nodes without it</span></h3>' in text
     assert text.count("<title>n0: at most 10 %, 10 % at the end</title>") == 1
     assert "<details><summary>The same as a table</summary>" in text
 

@@ -34,8 +34,8 @@ def test_a_page_is_well_formed_and_has_a_row_and_a_bar_for_each_run(summary: Fle
 
 def test_an_interrupted_sweep_says_how_many_runs_are_complete(summary: FleetSummary) -> None:
     page = sweep_page([(SweepPoint({"a": 1}), summary)], run_count=3)
-    assert "Interrupted: 1 of 3 runs are complete." in page
-    assert "Interrupted: 0 of 3 runs are complete." in sweep_page([], run_count=3)
+    assert "Interrupted: complete runs: 1 of 3." in page
+    assert "Interrupted: complete runs: 0 of 3." in sweep_page([], run_count=3)
 
 
 def test_lines_of_more_runs_than_line_styles_are_not_drawn(summary: FleetSummary) -> None:

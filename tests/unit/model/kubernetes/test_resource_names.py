@@ -76,9 +76,9 @@ def test_amounts_are_in_readable_units(line: str) -> None:
 def test_different_amounts_have_different_texts() -> None:
     assert distinguishable_amounts("memory", 1 << 30, 1 << 29) == ["1Gi", "512Mi"]
     assert distinguishable_amounts("memory", (1 << 30) + 1, 1 << 30, 1 << 30) == [
-        "1073741825",
-        "1073741824",
-        "1073741824",
+        "1.000000001Gi",
+        "1Gi",
+        "1Gi",
     ]
 
 

@@ -222,7 +222,7 @@ SENTENCES: list[tuple[cpu.CPUReason, str]] = [
     ),
     (
         cpu.AlignBySocketAgainstMachine(sockets=2, numa_nodes=1),
-        "the option align-by-socket is incompatible with 2 sockets on 1 NUMA nodes",
+        "the option align-by-socket is incompatible with 2 sockets on 1 NUMA node",
     ),
     (
         cpu.CPUReservationMissing(),
@@ -270,17 +270,17 @@ SENTENCES: list[tuple[cpu.CPUReason, str]] = [
     (
         cpu.NotEnoughWholeCores(requested=4, cpus_per_core=2, available=2, where=NODES),
         (
-            "4 CPUs requested, 2 are free on cores without a reserved CPU, "
+            "4 CPUs requested, 2 free on cores without a reserved CPU, "
             f"and full-pcpus-only allocates no others{WHERE}"
         ),
     ),
     (
         cpu.PodSharedPoolEmpty(pod_cpus=4, exclusive=4, init=False),
-        "of the pod's 4 CPUs 4 are exclusive; nothing is left for other containers to share",
+        "exclusive: 4 of the pod's 4 CPUs; nothing is left for other containers to share",
     ),
     (
         cpu.PodSharedPoolEmpty(pod_cpus=4, exclusive=4, init=True),
-        "of the pod's 4 CPUs 4 are exclusive; nothing is left for an init container to share",
+        "exclusive: 4 of the pod's 4 CPUs; nothing is left for an init container to share",
     ),
     (
         cpu.CPUAccountingWrong(remaining=3),

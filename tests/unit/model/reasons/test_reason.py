@@ -152,7 +152,7 @@ def test_a_shortage_names_what_is_requested_and_what_is_left(line: str) -> None:
 
 def test_a_shortage_of_one_byte_is_visible() -> None:
     short = InsufficientResource(resource="memory", requested=GI + 1, used=GI, capacity=2 * GI)
-    assert sentence(short) == "memory: 1073741825 requested, 1073741824 of 2147483648 left: 1 short"
+    assert sentence(short) == "memory: 1.000000001Gi requested, 1Gi of 2Gi left: 1 short"
 
 
 def unmet(operator: str, *values: str, actual: str | None = None, **how: bool) -> RequirementUnmet:

@@ -48,7 +48,7 @@ def test_an_optimal_choice_is_not_shown_twice() -> None:
 
 def test_without_candidates_no_table_is_shown() -> None:
     output = preemption_text([entry(a_pod("web", {"cpu": "900m"}, priority=2_000_000_000))])
-    assert "preempts no pod: 0 candidates together cannot free enough" in output
+    assert "preempts no pod: the node has no pod that it may preempt" in output
     assert "CANDIDATE" not in output
 
 

@@ -84,10 +84,19 @@ def test_a_node_without_thresholds_or_pods_says_so() -> None:
     assert "The node has no pods." in text
 
 
-def test_no_pod_is_evicted_where_all_are_critical() -> None:
-    usage = a_reading(a_pod_usage("a", "1Gi"), memory="1Mi/16Gi")
-    forecast = forecast_of(a_pod("a", priority=2_000_000_000), usage=usage, hard={"memory.available": "1Gi"})
-    assert "No pod can be evicted: all remaining pods are critical." in evict_text(forecast)
+@pytest.mark.parametrize(
+    ("pods", "why"),
+    [
+        ((), "the node has none"),
+        (("a",), "the remaining pod is critical"),
+        (("a", "b"), "all remaining pods are critical"),
+    ],
+)
+def test_why_no_pod_can_be_evicted_is_true_of_none_one_and_two_pods(pods: tuple[str, ...], why: str) -> None:
+    usage = a_reading(*(a_pod_usage(name, "1Gi") for name in pods), memory="1Mi/16Gi")
+    critical = [a_pod(name, priority=2_000_000_000) for name in pods]
+    forecast = forecast_of(*critical, usage=usage, hard={"memory.available": "1Gi"})
+    assert f"No pod can be evicted: {why}." in evict_text(forecast)
     assert forecast.evicts
 
 
@@ -200,9 +209,3 @@ def test_a_threshold_in_percent_is_stated_as_it_is_configured() -> None:
     ).evictions
     assert eviction.why == "nodefs.available is 2.93Gi, below 15% (2.93Gi)"
     assert "Threshold quantity: 3141254803" in eviction.status.message
-
-
-def test_without_pods_none_remains() -> None:
-    usage = a_reading(memory="450Mi/16Gi")
-    text = evict_text(forecast_of(usage=usage, hard={"memory.available": "500Mi"}))
-    assert "No pod can be evicted: no pod remains." in text

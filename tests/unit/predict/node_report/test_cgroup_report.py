@@ -83,7 +83,7 @@ SENTENCES: list[tuple[CgroupFact, str]] = [
     (HugePageCeiling(TWO_MB, Bytes(0), AmountOrigin.UNSET), "no requests for huge pages of 2MB"),
     (
         HugePageCeiling(TWO_MB, GIB, AmountOrigin.UNBOUNDED),
-        "limited by the pod cgroups: above any possible amount",
+        "no limit at this level: each pod's cgroup has its own",
     ),
     (MemoryProtection("memory.min", GIB, AmountOrigin.REQUEST), "requests.memory 1Gi"),
     (MemoryProtection("memory.min", Bytes(0), AmountOrigin.POLICY), "memoryReservationPolicy: None"),

@@ -140,7 +140,7 @@ cpu                 4          100m            4                 -              
 ephemeral-storage   50Gi       -               -                 -               -            -             50Gi
 example.com/gpu     2          -               -                 -               -            1             1
 hugepages-2Mi       1Gi        -               -                 -               -            -             1Gi
-memory              16Gi       1Gi             -                 858993472       1Gi          -             14173392064
+memory              16Gi       1Gi             -                 819.2Mi         1Gi          -             13.2Gi
 pods                110        -               -                 -               -            -             110
 """
 

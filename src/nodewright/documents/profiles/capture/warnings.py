@@ -6,8 +6,8 @@ from typing import ClassVar
 import msgspec
 from msgspec import structs
 
-from nodewright.documents.output.text_layout import counted
 from nodewright.model.kubernetes.node_profile import NodePart, UnknownNodePart
+from nodewright.model.printable import counted
 from nodewright.model.reasons.kubelet_start import StateFileReason
 
 

@@ -114,7 +114,8 @@ class ManifestExpander(msgspec.Struct, frozen=True):
         if controller is None:
             yield ExpansionPlan(objects=(planned_object, *self._claims_of_pod(manifest.object, manifest)))
             return
-        yield ExpansionPlan(objects=(planned_object,))
+        if not manifest.is_part:
+            yield ExpansionPlan(objects=(planned_object,))
         count = self.replicas(manifest) if replicas is None else replicas
         yield from self._intermediate_plans(controller)
         if count:

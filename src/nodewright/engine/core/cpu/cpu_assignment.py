@@ -65,7 +65,7 @@ def take_packed(topology: CPUTopology, free: Mask, count: int, packing: PackingO
         if assignment.needed < 1:
             return assignment.taken
     # No phase takes more free CPUs than are needed, and the last one tries every free CPU.
-    raise AssertionError(f"{assignment.needed} of {count} CPUs missing")
+    raise AssertionError(f"CPUs missing: {assignment.needed} of {count}")
 
 
 def numa_order(topology: CPUTopology, free: Mask) -> UnitOrder:

@@ -18,6 +18,7 @@ from nodewright.model.kubernetes.resource_names import (
     readable_amount,
     resource_sort_key,
 )
+from nodewright.model.printable import counted
 from nodewright.model.values.quantity import Quantity
 from nodewright.predict.lint.lint_model import (
     FieldViolation,
@@ -128,7 +129,7 @@ def _unlikely_cpus(text: str, amount: Quantity, memory: Quantity | None) -> tupl
     """What an amount of CPUs means, and what was meant; None: it is likely."""
     cpus = amount.value()
     if text.rstrip("kMGTPEKi") != text:
-        return f"{cpus:,} CPUs", f"{text.rstrip('kMGTPEKi')}m"
+        return counted(cpus, "CPU"), f"{text.rstrip('kMGTPEKi')}m"
     is_alone = memory is not None and memory.value() < cpus * _LEAST_MEMORY_BY_CPU
     if not text.isdecimal() or cpus < _MANY_CPUS or not (is_alone or cpus >= _MOST_CPUS):
         return None
@@ -137,7 +138,7 @@ def _unlikely_cpus(text: str, amount: Quantity, memory: Quantity | None) -> tupl
         if memory is not None and is_alone
         else ""
     )
-    return f"{cpus:,} CPUs{beside}", f"{text}m"
+    return f"{counted(cpus, 'CPU')}{beside}", f"{text}m"
 
 
 def _unlikely_bytes(text: str, amount: Quantity) -> tuple[str, str] | None:

@@ -15,6 +15,7 @@ from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.kubelet_configuration import parse_reservations
 from nodewright.model.kubernetes.objects import ResourceList
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY
+from nodewright.model.printable import counted
 from nodewright.model.reasons.cpu import (
     AlignBySocketAgainstMachine,
     CPUReservationMissing,
@@ -361,7 +362,7 @@ def _parts_of_cpus_reserved(config: ConfigSubject, _context: LintContext) -> Ite
 def _cores_reserved_in_part(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolation]:
     """Reserved CPUs split cores.
 
-    Finding: {reserved} reserved: full-pcpus-only leaves {wasted} more CPUs unused, the other threads of those cores
+    Finding: {reserved} reserved: full-pcpus-only leaves {wasted} more unused, the other threads of those cores
 
     With `full-pcpus-only` no core with a reserved thread is allocated. The rest of such a core is lost to exclusive
     containers although allocatable counts it; together with `distribute-cpus-across-numa` the kubelet can even
@@ -395,7 +396,7 @@ def _cores_reserved_in_part(config: ConfigSubject, _context: LintContext) -> Ite
         path = config.prefix + field
         facts = {
             "reserved": str(reserved_cpus) if reserved_cpus else count,
-            "wasted": wasted,
+            "wasted": counted(wasted, "CPU"),
             "threads": threads,
         }
         edits = (

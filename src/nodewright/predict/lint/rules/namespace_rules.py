@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
+from nodewright.engine.admission.api_server.charges import NamespacePolicy
 from nodewright.engine.admission.limit_ranger import BeyondLimits, LimitsVerdict, limit_ranger_verdict
 from nodewright.engine.admission.quota.object_usage import pod_evaluator
 from nodewright.engine.admission.quota.quota_admission import BeyondQuota, quota_verdict
@@ -23,8 +24,10 @@ from nodewright.predict.lint.lint_model import (
     PodSubject,
     QuotaSubject,
     Severity,
+    SuggestedEdit,
     lint_rule,
 )
+from nodewright.predict.quota.remedies import changed_amounts
 
 TYPES = ("Container", "Pod", "PersistentVolumeClaim")
 COUNT_PODS = "count/pods"
@@ -77,7 +80,7 @@ def _out_of_bounds(pod: PodSubject, context: LintContext) -> Iterator[FieldViola
     verdict = _limited(pod, context)
     if isinstance(verdict, BeyondLimits):
         facts = {"kind": pod.kind, "limitRange": verdict.limit_range, "because": verdict.because}
-        yield FieldViolation(path=f"{pod.prefix}spec", facts=facts)
+        yield FieldViolation(path=f"{pod.prefix}spec", facts=facts, edits=_edits(pod, context))
 
 
 @lint_rule("NW402", Severity.ERROR, PodSubject)
@@ -135,7 +138,7 @@ def _default_below_request(pod: PodSubject, context: LintContext) -> Iterator[Fi
                 "value": violation.value,
                 "rule": violation.rule,
             }
-            yield FieldViolation(path=pod.prefix + violation.path, facts=facts)
+            yield FieldViolation(path=pod.prefix + violation.path, facts=facts, edits=_edits(pod, context))
 
 
 @lint_rule("NW403", Severity.ERROR, PodSubject)
@@ -181,7 +184,7 @@ def _must_specify(pod: PodSubject, context: LintContext) -> Iterator[FieldViolat
     reason = _quota_reason(pod, context)
     if isinstance(reason, MustSpecify):
         facts = {"kind": pod.kind, "quota": reason.quota, "reason": reason}
-        yield FieldViolation(path=f"{pod.prefix}spec", facts=facts)
+        yield FieldViolation(path=f"{pod.prefix}spec", facts=facts, edits=_edits(pod, context))
 
 
 @lint_rule("NW404", Severity.ERROR, PodSubject)
@@ -249,6 +252,21 @@ def _quota_reason(pod: PodSubject, context: LintContext) -> QuotaReason | None:
         create_request(filled), pod_evaluator(_ANY_TIME), tuple(map(_unused, quotas))
     )
     return quota_result.because if isinstance(quota_result, BeyondQuota) else None
+
+
+def _edits(pod: PodSubject, context: LintContext) -> tuple[SuggestedEdit, ...]:
+    """The amounts with which neither limit ranges nor quotas forbid the pod; of any amount only the field."""
+    namespace = NamespacePolicy(
+        name=pod.namespace,
+        quotas=tuple(map(_unused, context.quotas.get(pod.namespace, ()))),
+        limit_ranges=context.limit_ranges.get(pod.namespace, ()),
+    )
+    paths = {part.container.name: part.resources_path for part in pod.written_containers}
+    return tuple(
+        SuggestedEdit(f"{paths[name]}.{side}[{resource}]", amount and str(amount), needs_value=amount is None)
+        for (name, side, resource), amount in sorted(changed_amounts(_in_namespace(pod), namespace).items())
+        if name in paths
+    )
 
 
 def _in_namespace(pod: PodSubject) -> Pod:

@@ -8,6 +8,7 @@ from nodewright.engine.core.requests.effective_resources import pod_level_resour
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, computed_qos_class, is_critical
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, is_extended
+from nodewright.model.printable import counted
 from nodewright.model.values.quantity import ZERO
 from nodewright.predict.lint.lint_model import (
     FieldViolation,
@@ -251,7 +252,7 @@ def _devices_alone(pod: PodSubject, _context: LintContext) -> Iterator[FieldViol
 def _pod_level_not_pinned(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
     """Pod-level resources prevent exclusive CPUs.
 
-    Finding: the pod is Guaranteed with {cpus} CPUs at the pod level, but gets no exclusive CPUs
+    Finding: the pod is Guaranteed with {cpus} at the pod level, but gets no exclusive CPUs
 
     The CPU and memory managers ignore pods with `spec.resources` while the gate `PodLevelResourceManagers` is off,
     as it is by default: no exclusive CPUs, no memory on chosen NUMA nodes, no hints to the topology manager. The
@@ -286,7 +287,7 @@ def _pod_level_not_pinned(pod: PodSubject, context: LintContext) -> Iterator[Fie
     assert level is not None
     cpus = level.requests.get(CPU, ZERO)
     if cpus.milli_value() >= 1000 and not cpus.milli_value() % 1000:
-        yield FieldViolation(path=f"{pod.prefix}spec.resources", facts={"cpus": str(cpus)})
+        yield FieldViolation(path=f"{pod.prefix}spec.resources", facts={"cpus": counted(cpus.value(), "CPU")})
 
 
 @lint_rule("NW107", Severity.WARNING, PodSubject)
@@ -412,7 +413,7 @@ def _no_ceiling(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolati
 def _without_requests(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolation]:
     """A pod without any requests.
 
-    Finding: no requests and no limits in {containers}: the pod is BestEffort, by choice or by neglect?
+    Finding: no requests and no limits in {containers}: the pod is BestEffort; is that intended?
 
     A BestEffort pod counts as nothing for the scheduler, is the first that the OOM killer ends, and is among the
     first that memory pressure evicts: any memory that it uses is more than it requests. It gets the smallest share
@@ -454,8 +455,8 @@ def _without_requests(pod: PodSubject, _context: LintContext) -> Iterator[FieldV
 def _without_memory_request(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolation]:
     """A container without a memory request.
 
-    Finding: container {container} requests cpu, but no memory: for the scheduler it uses none, and memory pressure
-    finds it above its request at once
+    Finding: container {container} requests cpu, but no memory: for the scheduler it uses none, and under memory
+    pressure it ranks as exceeding its request
 
     Without a memory request the scheduler places the pod as if it used no memory, so nodes are filled beyond what
     they have. Under memory pressure the kubelet first evicts pods that use more than they request, which such a
