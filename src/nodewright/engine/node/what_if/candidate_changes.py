@@ -479,7 +479,7 @@ def _smaller_request(requester: RequestingPod, owner: RequestOwner, resource: st
             lambda now: change_to(now - (requester.pins_whole_cpus and now % 1000 == 0)), was
         )
     if requester.memory_is_placed and (resource == MEMORY or is_huge_page(resource)):
-        unit = _unit(resource)
+        unit = step_of(resource)
         other_amounts = [
             other.amount(resource)
             for other in requester.owners
@@ -494,11 +494,11 @@ def _smaller_request(requester: RequestingPod, owner: RequestOwner, resource: st
         listed = requester.state.held.devices.device_lists.get(resource)
         most = min(was - 1, len(listed.devices) if listed else 0)
         return first_admitting(change_to(count) for count in range(most, 0, -1))
-    unit = _unit(resource)
+    unit = step_of(resource)
     return largest_admitting(lambda units: change_to(units * unit), -(-was // unit))
 
 
-def _unit(resource: str) -> int:
+def step_of(resource: str) -> int:
     """The step: a page for huge pages, a mebibyte for memory and storage, otherwise 1."""
     if is_huge_page(resource):
         return Quantity.parse(resource.removeprefix(HUGE_PAGES_PREFIX)).value()
