@@ -170,9 +170,7 @@ class _Search(msgspec.Struct):
         fitting, too_large = fitting + 1, most + 1
         while too_large - fitting > 1:
             middle = (fitting + too_large) // 2
-            fitting, too_large = (
-                (middle, too_large) if self.fits(with_count(middle)) else (fitting, middle)
-            )
+            fitting, too_large = (middle, too_large) if self.fits(with_count(middle)) else (fitting, middle)
         return with_count(fitting)
 
 
