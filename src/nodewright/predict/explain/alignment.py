@@ -20,7 +20,9 @@ _Stock: TypeAlias = Mapping[int, tuple[int, int]]
 """What is free, and what there is for pods, by NUMA node."""
 
 
-NEVER = "never on this machine, whatever is free: "
+NEVER = "whatever is free: "
+"""Of the sentences that say never."""
+_NEVER_HERE = f"never on this machine, {NEVER}"
 
 
 def leading_sentences(explanation: ExplainedDecision) -> Iterator[str]:
@@ -32,12 +34,14 @@ def leading_sentences(explanation: ExplainedDecision) -> Iterator[str]:
         _more_than_all(reason) for reason in explanation.never if isinstance(reason, InsufficientResource)
     )
     if amounts:
-        yield f"{NEVER}{amounts}"
+        yield f"never on this node as it is configured, {NEVER}{amounts}"
+    # The node as a whole has no more CPUs than it can allocate exclusively.
+    implied = NotEnoughCPUs | NotEnoughWholeCores if f"{CPU}:" in amounts else NoCommonNUMA
     for reason in explanation.never:
         if isinstance(reason, NoCommonNUMA) and not nevers:
-            yield f"{NEVER}even without other pods {_by_obstacles(explanation.policy, obstacles(reason.merged))}"
-        elif not isinstance(reason, NoCommonNUMA | InsufficientResource):
-            yield f"{NEVER}{_never(reason)}"
+            yield f"{_NEVER_HERE}even without other pods {_by_obstacles(explanation.policy, obstacles(reason.merged))}"
+        elif not isinstance(reason, NoCommonNUMA | InsufficientResource | implied):
+            yield f"{_NEVER_HERE}{_never(reason)}"
     yield from (text for text in aligned if NEVER not in text)
 
 
@@ -51,16 +55,16 @@ def _more_than_all(reason: InsufficientResource) -> str:
 def _never(reason: Reason) -> str:
     match reason:
         case NotEnoughCPUs(requested=requested, available=available):
-            return (
-                f"{requested} exclusive CPUs requested, and the machine has {available} that are not reserved"
-            )
+            return f"{requested} exclusive CPUs requested, and the machine has {available} for them"
         case NotEnoughWholeCores(requested=requested, available=available):
             return (
                 f"{requested} exclusive CPUs requested, and full-pcpus-only can allocate {available}: whole cores "
                 "without a reserved CPU"
             )
-        case NotEnoughDevices(requested=requested, stock=stock):
-            return f"{requested} {stock.resource} requested, and the machine has {stock.registered}"
+        case NotEnoughDevices(requested=requested, stock=stock, available=available):
+            return (
+                f"{requested} {stock.resource} requested, and the machine has {available} for the container"
+            )
         case NoNUMAFits(requested=amounts) | AffinityCannotGrow(requested=amounts):
             memory = " and ".join(_amount(name, size) for name, size in amounts)
             return f"{memory} requested, more than the NUMA nodes have that may be used for it"
@@ -84,8 +88,17 @@ def alignment_sentences(explanation: ExplainedDecision) -> Iterator[str]:
 
 
 def _by_obstacles(policy: str, against: Sequence[AffinityObstacle], *, admits: bool = False) -> str:
-    why = "; ".join(map(obstacle_text, against))
+    why = "; ".join(map(_plain_obstacle, against))
     return why if admits else f"{why}; {policy} admits no other"
+
+
+def _plain_obstacle(obstacle: AffinityObstacle) -> str:
+    if not isinstance(obstacle, NothingPreferred):
+        return obstacle_text(obstacle)
+    hints = obstacle.hints
+    if not hints.narrowest:
+        return f"no set of NUMA nodes has enough {hints.resource}"
+    return f"{hints.resource} fits only on NUMA nodes {hints.narrowest} together"
 
 
 def obstacle_text(obstacle: AffinityObstacle) -> str:
@@ -110,7 +123,7 @@ def _sentence(policy: str, numa_round: RoundView) -> str:
     wanted = {view.hints.resource: view.requested or 0 for view in aligned}
     never = "" if numa_round.admits else _never_on_one(policy, wanted, stocks)
     if never:
-        return f"{NEVER}{never}"
+        return f"{_NEVER_HERE}{never}"
     short = [
         name for name, amount in wanted.items() if amount > max(free for free, _ in stocks[name].values())
     ]
@@ -135,8 +148,17 @@ def _never_on_one(policy: str, wanted: Mapping[str, int], stocks: Mapping[str, _
     nodes = set.intersection(*({*stock} for stock in stocks.values()))
     if any(all(stocks[name][numa][1] >= amount for name, amount in wanted.items()) for numa in nodes):
         return ""
-    what = " and ".join(_amount(name, amount) for name, amount in wanted.items())
+    scarce = [
+        name
+        for name in wanted
+        if any(stocks[name].get(numa, (0, 0))[1] < wanted[name] for numa in _all(stocks))
+    ]
+    what = " and ".join(_amount(name, wanted[name]) for name in scarce)
     return f"no NUMA node has {what} together, and {policy} can never admit them"
+
+
+def _all(stocks: Mapping[str, _Stock]) -> set[int]:
+    return set().union(*stocks.values())
 
 
 def _left(names: Sequence[str], stocks: Mapping[str, _Stock], numa: int) -> str:

@@ -84,10 +84,11 @@ def _price(change: Change) -> Iterator[str]:
     """What the change costs, whatever the node."""
     match change:
         case RequestsChanged(amounts=amounts):
-            for amount in amounts:
-                if amount.resource == CPU and amount.now > amount.was:
-                    unused = quantity_text(CPU, amount.now - amount.was)
-                    yield f"{unused} more than requested, which no other container can use"
+            unused = sum(
+                max(amount.now - amount.was, 0) for amount in amounts if amount.resource == CPU and amount.was
+            )
+            if unused:
+                yield f"{quantity_text(CPU, unused)} more than requested, which no other pod can use"
         case HugePagesReserved(was=was, now=now, page_size_kib=page_size_kib):
             size = readable_amount(MEMORY, (now - was) * page_size_kib * KIB)
             yield f"{size} less memory for everything else"

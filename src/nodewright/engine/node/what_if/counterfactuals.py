@@ -342,8 +342,8 @@ def change_pairs(
         if result.decision is not Decision.REFUSED:
             continue
         second = _first_suggestion(*changed, kinds_of(*changed, result), trial)
-        known = [{pair.first.change, pair.second.change} for pair in pairs]
-        if second is not None and {change, second.change} not in known:
+        known = [(pair.second.change, pair.first.change) for pair in pairs]
+        if second is not None and (change, second.change) not in known:
             reallocated = len(changed[0].pods) if resets_managers(change) else 0
             first = Suggestion(
                 kind=kind,
