@@ -331,7 +331,7 @@ def change_pairs(
     *,
     budget: int = PAIR_BUDGET,
 ) -> tuple[ChangePair, ...]:
-    """For each of the first changes one other with which the node admits the pod, at most `MAX_PAIRS` in all."""
+    """For the first changes one other with which the node admits the pod: a pair of each two kinds, at most `MAX_PAIRS`."""
     trial = Trial(state.without_pod(pod.uid), pod, min(budget, PAIR_BUDGET))
     pairs: list[ChangePair] = []
     for kind, change in firsts:
@@ -342,8 +342,8 @@ def change_pairs(
         if result.decision is not Decision.REFUSED:
             continue
         second = _first_suggestion(*changed, kinds_of(*changed, result), trial)
-        known = [(pair.second.change, pair.first.change) for pair in pairs]
-        if second is not None and (change, second.change) not in known:
+        known = [{pair.first.kind, pair.second.kind} for pair in pairs]
+        if second is not None and {kind, second.kind} not in known:
             reallocated = len(changed[0].pods) if resets_managers(change) else 0
             first = Suggestion(
                 kind=kind,
