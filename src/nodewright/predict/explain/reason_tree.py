@@ -40,7 +40,7 @@ class ReasonBranch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reason_tree(explanation: ExplainedDecision, *, details: bool = True) -> tuple[ReasonBranch, ...]:
-    """The reasons for the decision; without ``details`` some branches that are shown only in wide output may be absent."""
+    """The reasons for the decision; without ``details`` without the hints of NUMA nodes."""
     sections = tuple(_sections(explanation, details=details))
     if sections or explanation.decision is not Decision.ADMITTED:
         return sections
@@ -74,7 +74,7 @@ def _sections(explanation: ExplainedDecision, *, details: bool) -> Iterator[Reas
     if explanation.rounds and (details or explanation.rounds[0].judged_by is not None):
         where = "container by container" if explanation.scope == "container" else "the pod as a whole"
         title = f"NUMA nodes, {where} ({_policy(explanation)})"
-        rounds = (_round(explanation, numa_round, details=details) for numa_round in explanation.rounds)
+        rounds = (_round(explanation, numa_round) for numa_round in explanation.rounds)
         yield ReasonBranch(text=title, children=tuple(rounds))
     if explanation.placement is not None and explanation.placement.holds_anything:
         yield ReasonBranch(
@@ -134,7 +134,7 @@ def _refusal(reason: Reason) -> ReasonBranch:
 # ---------------------------------------------------------------- NUMA nodes
 
 
-def _round(explanation: ExplainedDecision, numa_round: RoundView, *, details: bool) -> ReasonBranch:
+def _round(explanation: ExplainedDecision, numa_round: RoundView) -> ReasonBranch:
     title = f"container {numa_round.container}" if numa_round.container else "all containers together"
     if numa_round.hint is None:
         return ReasonBranch(text=title, tone="no")
@@ -146,7 +146,6 @@ def _round(explanation: ExplainedDecision, numa_round: RoundView, *, details: bo
             is_detail=_is_open(resource)
             if is_clear
             else bool(short) and resource.hints.resource not in short,
-            details=details,
         )
         for resource in numa_round.resources
     ]
@@ -168,7 +167,7 @@ def _is_open(view: ResourceView) -> bool:
     return all(place_of(site) <= preferred for site in view.sites or ())
 
 
-def _resource(view: ResourceView, *, is_detail: bool, details: bool) -> ReasonBranch:
+def _resource(view: ResourceView, *, is_detail: bool) -> ReasonBranch:
     hints = view.hints
     if hints.says == "no opinion":
         name = hints.resource or hints.provider
@@ -179,8 +178,7 @@ def _resource(view: ResourceView, *, is_detail: bool, details: bool) -> ReasonBr
             is_detail=view.no_hint_reason in {"policy", "nothing asked"},
         )
     request = f"{hints.resource}: {_amount(hints.resource, view.requested)} requested"
-    shown = None if is_detail and not details else view.sites
-    sites = tuple(replace(site, is_detail=is_detail) for site in _site_branches(hints.resource, shown))
+    sites = tuple(replace(site, is_detail=is_detail) for site in _site_branches(hints.resource, view.sites))
     if hints.says == "impossible":
         return ReasonBranch(text=f"{request}; no set of NUMA nodes has enough", tone="no", children=sites)
     if hints.preferred:
