@@ -97,6 +97,8 @@ def _price(change: Change) -> Iterator[str]:
                 _SETTING_PRICES.get((setting.option or setting.name, setting.now)) for setting in settings
             )
             yield from [price for price in prices if price][:1]
+        case _:
+            pass
 
 
 _SETTING_PRICES = {
@@ -274,18 +276,14 @@ def proposals(explanation: ExplainedDecision) -> tuple[str, tuple[str, ...]]:
 
 def largest_pod_texts(explanation: ExplainedDecision) -> tuple[str, ...]:
     """The largest pods of this shape that the node admits, as it is and without pods; empty if that is not known."""
-    now, empty = (
-        change and largest_text(explanation.pod, change)
-        for change in (explanation.largest, explanation.largest_if_empty)
+    largest = [("now", explanation.largest)]
+    if explanation.largest_if_empty != explanation.largest:
+        largest.append(("with no other pods on the node", explanation.largest_if_empty))
+    return tuple(
+        f"The largest pod of this shape that is admitted {when}: {largest_text(explanation.pod, change)}"
+        for when, change in largest
+        if change
     )
-    if empty and empty != now:
-        return (*_largest("now", now), *_largest("with no other pods on the node", empty))
-    return tuple(_largest("now", now))
-
-
-def _largest(when: str, text: str | None) -> Iterator[str]:
-    if text:
-        yield f"The largest pod of this shape that is admitted {when}: {text}"
 
 
 def scheduler_effect(effect: ConditionEffect) -> str:

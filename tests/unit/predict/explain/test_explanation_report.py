@@ -10,13 +10,14 @@ from nodewright.model.hardware import MachineShape, machine_from_shape
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.idset import NUMASet
+from nodewright.predict.explain.alignment import numa_sets_text
 from nodewright.predict.explain.explanation import Explanation
 from nodewright.predict.explain.explanation_report import (
     MergeStall,
     explained_pod,
     explanation_text,
 )
-from nodewright.predict.explain.reason_tree import duration_text, numa_sets_text
+from nodewright.predict.explain.reason_tree import duration_text
 from nodewright.predict.explain.suggestion_text import change_text
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
