@@ -15,7 +15,7 @@ from nodewright.engine.node.node_config import KubeletDefects
 from nodewright.engine.node.resource_holders import ResourceEvidence
 from nodewright.engine.node.step import Decision
 from nodewright.engine.node.what_if.changes import RequestsChanged
-from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Suggestion
+from nodewright.engine.node.what_if.counterfactuals import ChangePair, Counterfactuals, Suggestion
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_lines
@@ -314,10 +314,7 @@ def explained_pod(explanation: ExplainedDecision) -> ExplainedPod:
         largest=_largest(pod, explanation.largest),
         largest_if_empty=_largest(pod, explanation.largest_if_empty),
         suggestions=tuple(map(_suggestion, counterfactuals.suggestions)),
-        pairs=tuple(
-            SuggestedPair(first=_suggestion(pair.first), second=_suggestion(pair.second))
-            for pair in explanation.pairs
-        ),
+        pairs=tuple(map(_pair, explanation.pairs)),
         ineffective=counterfactuals.ineffective,
         cut_short=counterfactuals.cut_short,
         decisions=counterfactuals.decisions,
@@ -331,6 +328,10 @@ def _stall(explanation: ExplainedDecision) -> MergeStall:
 
 def _largest(pod: Pod, change: RequestsChanged | None) -> LargestPod | UnsetType:
     return UNSET if change is None else LargestPod(text=largest_text(pod, change), change=change)
+
+
+def _pair(pair: ChangePair) -> SuggestedPair:
+    return SuggestedPair(first=_suggestion(pair.first), second=_suggestion(pair.second))
 
 
 def _suggestion(suggestion: Suggestion) -> PodSuggestion:
