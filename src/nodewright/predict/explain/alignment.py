@@ -43,6 +43,9 @@ def leading_sentences(explanation: ExplainedDecision) -> Iterator[str]:
         elif not isinstance(reason, NoCommonNUMA | InsufficientResource | implied):
             yield f"{_NEVER_HERE}{_never(reason)}"
     yield from (text for text in aligned if NEVER not in text)
+    for refusal in explanation.refusals:
+        if isinstance(refusal, NoNUMAFits | AffinityCannotGrow) and not explanation.never:
+            yield from _short_of_memory(refusal)
 
 
 def _more_than_all(reason: InsufficientResource) -> str:
@@ -65,11 +68,32 @@ def _never(reason: Reason) -> str:
             return (
                 f"{requested} {stock.resource} requested, and the machine has {available} for the container"
             )
-        case NoNUMAFits(requested=amounts) | AffinityCannotGrow(requested=amounts):
-            memory = " and ".join(_amount(name, size) for name, size in amounts)
-            return f"{memory} requested, more than the NUMA nodes have that may be used for it"
+        case NoNUMAFits() | AffinityCannotGrow():
+            return "; ".join(_short_of_memory(reason)) or sentence(reason)
         case _:
             return sentence(reason)
+
+
+def _short_of_memory(refusal: NoNUMAFits | AffinityCannotGrow) -> Iterator[str]:
+    """The kinds of memory of which no NUMA node alone has enough."""
+    for name, amount in refusal.requested:
+        free = {site.numa: site.free for site in refusal.left if site.resource == name}
+        if amount > max(free.values(), default=0):
+            has = _by_node({numa: readable_amount(name, size) for numa, size in free.items()})
+            yield f"no single NUMA node has {_amount(name, amount, is_free=True)}, and no set that may be used: {has}"
+
+
+def _by_node(texts: Mapping[int, str]) -> str:
+    """What each NUMA node has; three or more with the same together."""
+    alike: dict[str, list[int]] = {}
+    for numa, text in texts.items():
+        alike.setdefault(text if list(texts.values()).count(text) > 2 else f"{numa}: {text}", []).append(numa)
+    return ", ".join(
+        f"nodes {NUMASet.from_ids(nodes)} have {texts[nodes[0]]} each"
+        if len(nodes) > 1
+        else f"node {nodes[0]} has {texts[nodes[0]]}"
+        for nodes in alike.values()
+    )
 
 
 def alignment_sentences(explanation: ExplainedDecision) -> Iterator[str]:
@@ -132,7 +156,7 @@ def _sentence(policy: str, numa_round: RoundView) -> str:
     if not short and any(all(stocks[name][numa][0] >= wanted[name] for name in names) for numa in nodes):
         return ""
     what = " and ".join(_amount(name, wanted[name], is_free=True) for name in names)
-    has = ", ".join(f"node {numa} has {_left(names, stocks, numa)}" for numa in nodes)
+    has = _by_node({numa: _left(names, stocks, numa) for numa in nodes})
     return f"no single NUMA node has {what}: {has}" if has else f"no single NUMA node has {what}"
 
 

@@ -187,7 +187,7 @@ class PodSuggestion(Report, frozen=True, kw_only=True):
     moved_pods: tuple[str, ...]
     """The pods that get other exclusive allocations, by namespace and name."""
     numa: NUMASet
-    """The NUMA nodes over which the pod's CPUs, memory and devices are spread; empty: one, or none."""
+    """The NUMA nodes of containers whose CPUs, memory and devices are on more than one; empty: there are none."""
 
 
 class SuggestedPair(Report, frozen=True, kw_only=True):

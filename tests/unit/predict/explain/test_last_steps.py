@@ -169,6 +169,39 @@ def test_without_a_budget_nothing_is_tried() -> None:
     assert explanation.never
 
 
+# ---------------------------------------------------------------- prices and sentences of several NUMA nodes
+
+
+def test_containers_on_one_numa_node_each_are_not_spread() -> None:
+    two = pod(container("a", "3/1Gi", "3/1Gi"), container("b", "4/1Gi", "4/1Gi"), name="two", uid="two")
+    explanation = explained(two, a_guaranteed_pod("old", "1/1Gi"), **SINGLE)
+    removal = next(
+        each for each in explanation.counterfactuals.suggestions if each.kind == "a pod that leaves"
+    )
+    assert not removal.numa
+    wider = explained(
+        a_guaranteed_pod("web", "3/1Gi"), *(a_guaranteed_pod(n, "2/1Gi") for n in "ab"), **SINGLE
+    )
+    policy = next(each for each in wider.counterfactuals.suggestions if each.kind == "topologyManagerPolicy")
+    assert str(policy.numa) == "0-1"
+
+
+def test_numa_nodes_with_the_same_are_named_together() -> None:
+    node = Node.from_profile(a_profile(numa=4, **SINGLE))
+    for name, cpus in (("a", 2), ("b", 3), ("c", 3), ("d", 3)):
+        node = node.admit(a_guaranteed_pod(name, f"{cpus}/1Gi")).node
+    (text,) = leading_sentences(node.explain(a_guaranteed_pod("web", "3/1Gi")))
+    assert text == "container main: no single NUMA node has 3 free CPUs: nodes 0-3 have 1 each"
+
+
+def test_a_shortage_of_memory_begins_with_what_each_numa_node_has() -> None:
+    held = a_guaranteed_pod("a", "1/2Gi"), a_guaranteed_pod("b", "3/3Gi")
+    explanation = explained(a_guaranteed_pod("web", "1/2Gi"), *held, **SINGLE, **STATIC_MEMORY)
+    assert next(leading_sentences(explanation)) == (
+        "no single NUMA node has 2Gi free memory, and no set that may be used: node 0 has 1Gi, node 1 has 1Gi"
+    )
+
+
 # ---------------------------------------------------------------- pairs
 
 

@@ -76,7 +76,7 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     moved_pods: tuple[str, ...] = ()
     """The pods of the node that get other exclusive allocations, by namespace and name."""
     numa: NUMASet = NUMASet()
-    """The NUMA nodes over which the pod's CPUs, memory and devices are spread; empty: one, or none."""
+    """The NUMA nodes of containers whose CPUs, memory and devices are on more than one; empty: there are none."""
 
 
 class ChangePair(msgspec.Struct, frozen=True, kw_only=True):
@@ -376,19 +376,22 @@ def _suggestion(trial: Trial, kind: str, change: Change) -> Suggestion:
     assert result is not None
     resets = resets_managers(change)
     victims = tuple(victim.pod for victim in result.victims.victims) if result.victims else ()
-    layout, placement = (
-        NUMALayout.of(result.state),
-        placement_of(result.state, result.state.pods[trial.pod.uid]),
-    )
-    numa = layout.numa_nodes(result.state, placement)
     return Suggestion(
         kind=kind,
         change=change,
         reallocated_pods=len(trial.state.pods) if resets else 0,
         preempts=victims,
         moved_pods=_moved(trial.state, result.state) if resets else (),
-        numa=numa if len(numa) > 1 else NUMASet(),
+        numa=_spread(result.state, trial.pod.uid),
     )
+
+
+def _spread(state: NodeState, uid: str) -> NUMASet:
+    """The NUMA nodes of each container that is on more than one."""
+    layout, placement = NUMALayout.of(state), placement_of(state, state.pods[uid])
+    parts = [replace(placement, containers=(container,)) for container in placement.containers]
+    of_parts = [layout.numa_nodes(state, part) for part in parts]
+    return NUMASet.from_ids(id_ for numa in of_parts if len(numa) > 1 for id_ in numa)
 
 
 def _moved(before: NodeState, after: NodeState) -> tuple[str, ...]:
