@@ -1,6 +1,6 @@
 """Sentences for suggested changes, and for the effect of node conditions on a pod."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
 from nodewright.documents.output.json_yaml import Inlined
@@ -76,7 +76,7 @@ def suggestion_text(suggestion: Suggestion) -> str:
             f"the pod is spread over NUMA nodes {suggestion.numa}, so that some memory is remote"
         )
     if suggestion.preempts:
-        side_effects.append(f"preempts {_names(pod.full_name for pod in suggestion.preempts)}")
+        side_effects.append(f"preempts {', '.join(pod.full_name for pod in suggestion.preempts)}")
     return change_text(suggestion.change) + (f" ({'; '.join(side_effects)})" if side_effects else "")
 
 
@@ -111,14 +111,9 @@ _SETTING_PRICES = {
 
 def _moved(suggestion: Suggestion) -> str:
     moved = suggestion.moved_pods
-    return f": {_names(moved)} {'gets' if len(moved) == 1 else 'get'} other allocations" if moved else ""
-
-
-def _names(names: Iterable[str]) -> str:
-    """The first three of the names, and the number of the others."""
-    listed = list(names)
-    more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
-    return f"{', '.join(listed[:3])}{more}"
+    more = f" and {len(moved) - 3} more" if len(moved) > 3 else ""
+    verb = "gets" if len(moved) == 1 else "get"
+    return f": {', '.join(moved[:3])}{more} {verb} other allocations" if moved else ""
 
 
 def pair_text(pair: ChangePair) -> str:
