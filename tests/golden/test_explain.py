@@ -13,6 +13,7 @@ from tools.consoles import execute
 FOLDER = Path(__file__).parent / "explain"
 NO, YES = 3, 0
 SPLIT = "-f examples/numa/split-pods.yaml --node examples/numa/split-node.yaml"
+TELCO = "-f examples/numa/telco-pods.yaml --node examples/numa/telco-node.yaml"
 CASES = {
     "gpu-nic.txt": ("-f examples/numa/gpu-nic-pods.yaml --node examples/numa/gpu-nic-node.yaml", NO),
     "gpu-nic.wide.txt": (
@@ -49,6 +50,9 @@ CASES = {
         "-f examples/failed/crash-loop.yaml --node examples/nodes/worker.yaml",
         NO,
     ),
+    "telco.txt": (TELCO, NO),
+    "telco.wide.txt": (f"{TELCO} --pod telco/upf -o wide", NO),
+    "telco.yaml": (f"{TELCO} --pod telco/packet-core -o yaml", NO),
     "cut-short.txt": (f"{SPLIT} --budget 3", NO),
 }
 

@@ -37,7 +37,7 @@ def test_a_request_wider_than_a_numa_node_does_not_mention_allocations(
     kubelet, pod = tmp_path / "kubelet.yaml", tmp_path / "pod.yaml"
     kubelet.write_text(KUBELET.format(policy=policy))
     pod.write_text(POD)
-    node = ["--node", "2s-2n-8c-smt2-offset", "--kubelet-config", str(kubelet)]
+    node = ["--node", "2s-2n-8c-smt2-offset", "--kubelet-config", str(kubelet), "-o", "wide"]
     assert run(["explain", "-f", str(pod), *node]) == code
     text = " ".join(capsys.readouterr().out.split())
     assert expected in text

@@ -51,7 +51,7 @@ class InsufficientResource(Fact, frozen=True, kw_only=True):
         missing = readable_amount(name, self.missing)
         return (
             f"{name}: {requested} requested, {remaining if left > 0 else 'none'} of {capacity} left: "
-            f"{missing} short"
+            f"{missing} short{', more than the node has for all pods' if self.requested > self.capacity else ''}"
         )
 
 

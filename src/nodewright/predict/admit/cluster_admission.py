@@ -186,7 +186,7 @@ def _change_text(suggestion: Suggestion) -> str:
     """The change, without the names of the node's pods, which differ from node to node."""
     if isinstance(suggestion.change, PodLeaves):
         return "without one of its pods"
-    return suggestion_text(replace(suggestion, preempts=()))
+    return suggestion_text(replace(suggestion, preempts=(), moved_pods=()))
 
 
 def _scheduler_obstacles(node: Node, pod: Pod) -> tuple[str, ...]:

@@ -11,11 +11,13 @@ from nodewright.engine.node.managers.manager_trace import NoHintReason
 from nodewright.engine.node.pod_admission import Placement
 from nodewright.engine.node.resource_holders import ResourceEvidence
 from nodewright.engine.node.step import Decision, Step
-from nodewright.engine.node.what_if.counterfactuals import Counterfactuals
+from nodewright.engine.node.what_if.changes import RequestsChanged
+from nodewright.engine.node.what_if.counterfactuals import ChangePair, Counterfactuals
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.api_server import APIServerRefusal
 from nodewright.model.reasons.cpu import CPUHolder
 from nodewright.model.reasons.fact import KubeletText
+from nodewright.model.reasons.predicates import InsufficientResource
 from nodewright.model.reasons.reason import Reason, kubelet_text
 from nodewright.model.reasons.status_evidence import ADMITTED_CAUSES, StatusEvidence
 from nodewright.model.reasons.topology import AffinityObstacle, JudgedBy, ResourceHints
@@ -99,6 +101,16 @@ class ExplainedDecision(msgspec.Struct, frozen=True, kw_only=True):
     without_defects: WithoutDefects | None = None
     counterfactuals: Counterfactuals = Counterfactuals()
     """The changes that would let it in."""
+    pairs: tuple[ChangePair, ...] = ()
+    """Pairs of changes that would let it in, where no single change does."""
+    never: tuple[Reason, ...] = ()
+    """Why the node can never admit the pod, whatever is free; empty: it can, or that is not certain."""
+    short: tuple[InsufficientResource, ...] = ()
+    """All amounts that the node lacks for a refused pod, whatever refuses it first."""
+    largest: RequestsChanged | None = None
+    """The requests of the largest pod of this shape that is admitted; None: there is none, or it is not known."""
+    largest_if_empty: RequestsChanged | None = None
+    """The same for the node without pods, for a pod that it can never admit."""
     origin: str = ""
     """The object that creates the pod, e.g. `Deployment web`; empty: none, or unknown."""
     proof: StatusEvidence | None = None

@@ -27,6 +27,7 @@ from nodewright.engine.node.resource_holders import PodNames, resource_evidence,
 from nodewright.engine.node.restart.restart_rehearsal import reconfigured_node
 from nodewright.engine.node.step import Decision, Step, step
 from nodewright.engine.node.what_if.candidate_changes import (
+    first_changes,
     huge_page_changes,
     manager_changes,
     other_node_changes,
@@ -37,9 +38,17 @@ from nodewright.engine.node.what_if.candidate_changes import (
 from nodewright.engine.node.what_if.counterfactuals import (
     BUDGET,
     MANAGER_REASONS,
+    ChangePair,
     Counterfactuals,
     SmallestChange,
+    change_pairs,
     counterfactuals,
+)
+from nodewright.engine.node.what_if.largest_pod import (
+    emptied_node,
+    largest_pod,
+    never_reasons,
+    shortages,
 )
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, PODS
@@ -80,7 +89,7 @@ def suggested_changes(state: NodeState, pod: Pod, result: Step, *, budget: int =
 def _kinds(state: NodeState, pod: Pod, because: Sequence[Reason]) -> Iterator[tuple[str, SmallestChange]]:
     yield from other_pod_changes(pod, because)
     # If a reason does not depend on the requests, no other request helps, and no removed pod does.
-    if all(_depends_on_requests(reason) for reason in _refusals(because)):
+    if _is_for_requests(because):
         yield from request_changes(state, pod)
     if all(
         _depends_on_requests(reason) or isinstance(reason, InsufficientResource | HostPortsTaken)
@@ -91,6 +100,10 @@ def _kinds(state: NodeState, pod: Pod, because: Sequence[Reason]) -> Iterator[tu
     if isinstance(because[0], MANAGER_REASONS):
         yield from manager_changes(state)
     yield from other_node_changes(state, because)
+
+
+def _is_for_requests(because: Sequence[Reason]) -> bool:
+    return all(_depends_on_requests(reason) for reason in _refusals(because))
 
 
 def _refusals(because: Sequence[Reason]) -> Sequence[Reason]:
@@ -168,7 +181,7 @@ def explanation(state: NodeState, pod: Pod, *, budget: int = BUDGET) -> Explanat
     defects = tuple(
         _defect(state, reason, names) for reason in result.because if isinstance(reason, DEFECT_REASONS)
     )
-    return Explanation(
+    suggested = Explanation(
         pod=pod,
         step=result,
         policy=managers.policy,
@@ -188,6 +201,32 @@ def explanation(state: NodeState, pod: Pod, *, budget: int = BUDGET) -> Explanat
         without_defects=_without_defects(state, pod) if defects else None,
         counterfactuals=suggested_changes(state, written, result, budget=budget),
     )
+    return _with_largest(state, written, suggested, budget=budget)
+
+
+def _with_largest(state: NodeState, pod: Pod, explained: Explanation, *, budget: int) -> Explanation:
+    """The explanation of a pod that is refused for its requests with the largest pod, and pairs of changes if needed."""
+    result, search = explained.step, explained.counterfactuals
+    if result.decision is not Decision.REFUSED or not _is_for_requests(result.because):
+        return explained
+    never, short = never_reasons(state, explained.pod), shortages(state.without_pod(pod.uid), explained.pod)
+    pairs: tuple[ChangePair, ...] = ()
+    if not search.suggestions and not search.cut_short and budget:
+        firsts = first_changes(state, pod, short)
+        pairs = change_pairs(state, pod, firsts, _second_kinds, budget=budget)
+    empty = emptied_node(state) if never else None
+    return replace(
+        explained,
+        pairs=pairs,
+        never=never,
+        short=short,
+        largest=largest_pod(state, pod, budget=budget),
+        largest_if_empty=None if empty is None else largest_pod(empty, pod, budget=budget),
+    )
+
+
+def _second_kinds(state: NodeState, pod: Pod, result: Step) -> Iterator[tuple[str, SmallestChange]]:
+    return _kinds(state, pod, result.because)
 
 
 def _round_views(

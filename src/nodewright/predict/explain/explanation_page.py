@@ -11,7 +11,8 @@ from nodewright.predict.explain.reason_tree import NUMACell, NUMATable, ReasonBr
 from nodewright.predict.explain.suggestion_text import (
     incomplete_search_text,
     ineffective_text,
-    suggestion_text,
+    largest_pod_texts,
+    proposals,
 )
 from nodewright.predict.node_report.machine_svg import COLOURS, coloured_pods, machine_svg
 from nodewright.predict.node_report.report_parts import policy_notices
@@ -101,8 +102,8 @@ def _remedies(explanations: Sequence[ExplainedDecision]) -> Iterator[str]:
         return
     yield f"<h2>Refused: {len(refused)} of {len(explanations)}</h2><ul>"
     for number, explanation in refused:
-        suggestions = explanation.counterfactuals.suggestions
-        remedy = suggestion_text(suggestions[0]) if suggestions else "no single change would let it in"
+        heading, texts = proposals(explanation)
+        remedy = texts[0] if texts else heading
         name = escape(explanation.pod.full_name)
         yield f'<li><a href="#pod-{number}">{name}</a>: {escape(remedy)}</li>'
     yield "</ul>"
@@ -185,16 +186,8 @@ def _suggestions(explanation: ExplainedDecision) -> Iterator[str]:
     counterfactuals = explanation.counterfactuals
     if explanation.decision is not Decision.REFUSED:
         return
-    if counterfactuals.suggestions:
-        yield "<h3>What would let it in</h3>"
-        yield '<p class="soft">Each change was tried on this node and is the smallest of its kind that works.</p><ul>'
-        yield from (
-            f"<li>{escape(suggestion_text(suggestion))}</li>" for suggestion in counterfactuals.suggestions
-        )
-        yield "</ul>"
-    else:
-        yield "<h3>No single change among those tried would let it in</h3>"
-    for text in filter(
-        None, (ineffective_text(counterfactuals, wide=True), incomplete_search_text(counterfactuals))
-    ):
+    heading, texts = proposals(explanation)
+    yield from (f"<p>{escape(text)}</p>" for text in largest_pod_texts(explanation))
+    yield f"<h3>{escape(heading)}</h3><ul>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</ul>"
+    for text in filter(None, (ineffective_text(counterfactuals), incomplete_search_text(counterfactuals))):
         yield f'<p class="soft">{escape(text)}</p>'

@@ -14,13 +14,17 @@ from nodewright.engine.node.managers.manager_trace import NoHintReason
 from nodewright.engine.node.node_config import KubeletDefects
 from nodewright.engine.node.resource_holders import ResourceEvidence
 from nodewright.engine.node.step import Decision
-from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Suggestion
+from nodewright.engine.node.what_if.changes import RequestsChanged
+from nodewright.engine.node.what_if.counterfactuals import ChangePair, Counterfactuals, Suggestion
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_lines
+from nodewright.model.reasons.predicates import InsufficientResource
 from nodewright.model.reasons.reason import Reason, sentence
 from nodewright.model.reasons.status_evidence import StatusEvidence
 from nodewright.model.reasons.topology import AffinityObstacle
+from nodewright.model.values.idset import NUMASet
+from nodewright.predict.explain.alignment import NEVER, leading_sentences
 from nodewright.predict.explain.explained_decision import (
     ExplainedDecision,
     ReportedDefect,
@@ -40,8 +44,10 @@ from nodewright.predict.explain.suggestion_text import (
     ReportedSuggestion,
     incomplete_search_text,
     ineffective_text,
+    largest_pod_texts,
+    largest_text,
+    proposals,
     reported_suggestion,
-    suggestion_text,
 )
 from nodewright.predict.node_report.report_parts import (
     NodeOfReport,
@@ -178,6 +184,24 @@ class PodSuggestion(Report, frozen=True, kw_only=True):
     reallocated_pods: int
     """Number of the node's pods that are reallocated, because the change resets the managers."""
     preempts: tuple[PodName, ...]
+    moved_pods: tuple[str, ...]
+    """The pods that get other exclusive allocations, by namespace and name."""
+    numa: NUMASet
+    """The NUMA nodes of containers whose CPUs, memory and devices are on more than one; empty: there are none."""
+
+
+class SuggestedPair(Report, frozen=True, kw_only=True):
+    """Two changes that together let the pod in."""
+
+    first: PodSuggestion
+    second: PodSuggestion
+
+
+class LargestPod(Report, frozen=True, kw_only=True):
+    """The requests of the largest pod of a shape: none alone can be a step larger."""
+
+    text: str
+    change: RequestsChanged
 
 
 class ExplainedPod(Report, frozen=True, kw_only=True):
@@ -225,7 +249,17 @@ class ExplainedPod(Report, frozen=True, kw_only=True):
     stall: MergeStall
     defects: tuple[ReportedDefect, ...]
     without_defects: VerdictWithoutDefects | UnsetType = UNSET
+    never: tuple[str, ...]
+    """Why the node can never admit the pod, whatever is free; empty: it can, or that is not certain."""
+    largest: LargestPod | UnsetType = UNSET
+    """The largest pod of this shape that is admitted now; absent: there is none, or it is not known."""
+    largest_if_empty: LargestPod | UnsetType = UNSET
+    """The largest if the node had no pods, of a pod that it can never admit."""
+    short: tuple[InsufficientResource, ...]
+    """All amounts that the node lacks for a refused pod, whatever refuses it first."""
     suggestions: tuple[PodSuggestion, ...]
+    pairs: tuple[SuggestedPair, ...]
+    """Pairs of changes that let the pod in, where no single change does."""
     ineffective: tuple[str, ...]
     """Kinds of change of which none lets the pod in."""
     cut_short: tuple[str, ...]
@@ -278,7 +312,11 @@ def explained_pod(explanation: ExplainedDecision) -> ExplainedPod:
         preempted=_names(victim.pod for victim in (result.victims.victims if result.victims else ())),
         stall=_stall(explanation),
         without_defects=_without_defects(explanation.without_defects),
+        never=tuple(text for text in leading_sentences(explanation) if NEVER in text),
+        largest=_largest(pod, explanation.largest),
+        largest_if_empty=_largest(pod, explanation.largest_if_empty),
         suggestions=tuple(map(_suggestion, counterfactuals.suggestions)),
+        pairs=tuple(map(_pair, explanation.pairs)),
         ineffective=counterfactuals.ineffective,
         cut_short=counterfactuals.cut_short,
         decisions=counterfactuals.decisions,
@@ -288,6 +326,14 @@ def explained_pod(explanation: ExplainedDecision) -> ExplainedPod:
 def _stall(explanation: ExplainedDecision) -> MergeStall:
     least, most = merge_duration_s(explanation)
     return MergeStall(least_seconds=round(least, 3), most_seconds=round(most, 3), warned=most >= LONG_MERGE_S)
+
+
+def _largest(pod: Pod, change: RequestsChanged | None) -> LargestPod | UnsetType:
+    return UNSET if change is None else LargestPod(text=largest_text(pod, change), change=change)
+
+
+def _pair(pair: ChangePair) -> SuggestedPair:
+    return SuggestedPair(first=_suggestion(pair.first), second=_suggestion(pair.second))
 
 
 def _suggestion(suggestion: Suggestion) -> PodSuggestion:
@@ -445,15 +491,12 @@ def _suggestion_lines(explanation: ExplainedDecision, width: int, *, wide: bool)
     if explanation.step.decision is not Decision.REFUSED or not is_searched:
         return
     yield ""
-    if counterfactuals.suggestions:
-        yield from wrapped_text(
-            "What would let it in (each tried on this node, the smallest that works):", width, INDENT_STEP
-        )
-    else:
-        yield from wrapped_text("No single change among those tried would let it in.", width, INDENT_STEP)
-    for suggestion in counterfactuals.suggestions:
-        yield from wrapped_text(f"- {suggestion_text(suggestion)}", width, 2 * INDENT_STEP)
-    for text in filter(
-        None, (ineffective_text(counterfactuals, wide=wide), incomplete_search_text(counterfactuals))
-    ):
+    for text in largest_pod_texts(explanation):
+        yield from wrapped_text(text, width, INDENT_STEP)
+    heading, texts = proposals(explanation)
+    yield from wrapped_text(heading, width, INDENT_STEP)
+    for text in texts:
+        yield from wrapped_text(f"- {text}", width, 2 * INDENT_STEP)
+    ineffective = ineffective_text(counterfactuals) if wide else ""
+    for text in filter(None, (ineffective, incomplete_search_text(counterfactuals))):
         yield from wrapped_text(text, width, INDENT_STEP)

@@ -17,7 +17,7 @@ from nodewright.model.reasons.devices import DeviceHolder, DevicesAt, NotEnoughD
 from nodewright.model.reasons.reason import Reason, sentence
 from nodewright.model.reasons.topology import AffinityObstacle, NoCommonNUMA, NothingPreferred
 from nodewright.model.values.idset import CPUSet, NUMASet
-from nodewright.predict.explain.alignment import alignment_sentences
+from nodewright.predict.explain.alignment import leading_sentences, numa_sets_text, obstacle_text
 from nodewright.predict.explain.explained_decision import (
     ExplainedDecision,
     ReportedDefect,
@@ -40,7 +40,7 @@ class ReasonBranch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reason_tree(explanation: ExplainedDecision, *, details: bool = True) -> tuple[ReasonBranch, ...]:
-    """The reasons for the decision; without ``details`` some branches that are shown only in wide output may be absent."""
+    """The reasons for the decision; without ``details`` without the hints of NUMA nodes."""
     sections = tuple(_sections(explanation, details=details))
     if sections or explanation.decision is not Decision.ADMITTED:
         return sections
@@ -58,17 +58,23 @@ def _sections(explanation: ExplainedDecision, *, details: bool) -> Iterator[Reas
             tone="no",
             children=tuple(ReasonBranch(text=each.why, tone="no") for each in explanation.scheduler),
         )
-    for text in alignment_sentences(explanation):
-        yield ReasonBranch(text=text[:1].upper() + text[1:], tone="no")
-    reasons = [refusal for refusal in explanation.refusals if not isinstance(refusal, NoCommonNUMA)]
+    leading = tuple(leading_sentences(explanation))
+    for text in leading:
+        tone: BranchTone = "no" if explanation.decision is Decision.REFUSED else "warning"
+        yield ReasonBranch(text=text[:1].upper() + text[1:], tone=tone)
+    reasons = [
+        refusal
+        for refusal in explanation.refusals
+        if not (isinstance(refusal, NoCommonNUMA) or any(sentence(refusal) in text for text in leading))
+    ]
     if reasons:
         yield ReasonBranch(text=explanation.refusal_title, tone="no", children=tuple(map(_refusal, reasons)))
     if explanation.conditions:
         yield ReasonBranch(text="Effect of the node's conditions", children=tuple(_conditions(explanation)))
-    if explanation.rounds:
+    if explanation.rounds and (details or explanation.rounds[0].judged_by is not None):
         where = "container by container" if explanation.scope == "container" else "the pod as a whole"
         title = f"NUMA nodes, {where} ({_policy(explanation)})"
-        rounds = (_round(explanation, numa_round, details=details) for numa_round in explanation.rounds)
+        rounds = (_round(explanation, numa_round) for numa_round in explanation.rounds)
         yield ReasonBranch(text=title, children=tuple(rounds))
     if explanation.placement is not None and explanation.placement.holds_anything:
         yield ReasonBranch(
@@ -128,7 +134,7 @@ def _refusal(reason: Reason) -> ReasonBranch:
 # ---------------------------------------------------------------- NUMA nodes
 
 
-def _round(explanation: ExplainedDecision, numa_round: RoundView, *, details: bool) -> ReasonBranch:
+def _round(explanation: ExplainedDecision, numa_round: RoundView) -> ReasonBranch:
     title = f"container {numa_round.container}" if numa_round.container else "all containers together"
     if numa_round.hint is None:
         return ReasonBranch(text=title, tone="no")
@@ -140,7 +146,6 @@ def _round(explanation: ExplainedDecision, numa_round: RoundView, *, details: bo
             is_detail=_is_open(resource)
             if is_clear
             else bool(short) and resource.hints.resource not in short,
-            details=details,
         )
         for resource in numa_round.resources
     ]
@@ -162,7 +167,7 @@ def _is_open(view: ResourceView) -> bool:
     return all(place_of(site) <= preferred for site in view.sites or ())
 
 
-def _resource(view: ResourceView, *, is_detail: bool, details: bool) -> ReasonBranch:
+def _resource(view: ResourceView, *, is_detail: bool) -> ReasonBranch:
     hints = view.hints
     if hints.says == "no opinion":
         name = hints.resource or hints.provider
@@ -173,8 +178,7 @@ def _resource(view: ResourceView, *, is_detail: bool, details: bool) -> ReasonBr
             is_detail=view.no_hint_reason in {"policy", "nothing asked"},
         )
     request = f"{hints.resource}: {_amount(hints.resource, view.requested)} requested"
-    shown = None if is_detail and not details else view.sites
-    sites = tuple(replace(site, is_detail=is_detail) for site in _site_branches(hints.resource, shown))
+    sites = tuple(replace(site, is_detail=is_detail) for site in _site_branches(hints.resource, view.sites))
     if hints.says == "impossible":
         return ReasonBranch(text=f"{request}; no set of NUMA nodes has enough", tone="no", children=sites)
     if hints.preferred:
@@ -221,24 +225,11 @@ def _merged(explanation: ExplainedDecision, numa_round: RoundView) -> ReasonBran
         return ReasonBranch(text=text, tone="yes" if numa_round.admits else "no")
     if numa_round.hint.preferred:
         return ReasonBranch(text=f"merged: {where}, preferred{unproved}", tone="yes")
-    why = "; ".join(map(_obstacle, numa_round.obstacles))
+    why = "; ".join(map(obstacle_text, numa_round.obstacles))
     text = f"merged: {where}, not preferred, because {why}{unproved}"
     if numa_round.admits:
         return ReasonBranch(text=f"{text}; {explanation.policy} admits it nevertheless", tone="warning")
     return ReasonBranch(text=f"{text}; {explanation.policy} admits preferred hints only", tone="no")
-
-
-def _obstacle(obstacle: AffinityObstacle) -> str:
-    if isinstance(obstacle, NothingPreferred):
-        return f"no possible hint of {obstacle.hints.resource} is preferred"
-    preferences = [f"{hint.resource} prefers {numa_sets_text(hint.preferred)}" for hint in obstacle.hints]
-    return f"no set of NUMA nodes is preferred by all: {', '.join(preferences)}"
-
-
-def numa_sets_text(preferred: Sequence[NUMASet]) -> str:
-    """Sets of NUMA nodes, e.g. `{0} or {1}`; the first four of a longer list."""
-    shown = " or ".join(f"{{{numa}}}" for numa in preferred[:4])
-    return f"{shown} or others" if len(preferred) > 4 else shown
 
 
 # ---------------------------------------------------------------- allocations

@@ -1,11 +1,11 @@
 """Sentences for suggested changes, and for the effect of node conditions on a pod."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
 from nodewright.documents.output.json_yaml import Inlined
 from nodewright.engine.core.eviction.eviction_state import ConditionEffect, PressureAdmission
-from nodewright.engine.node.what_if.candidate_changes import MANAGER_KINDS
+from nodewright.engine.core.memory.memory_policy import KIB
 from nodewright.engine.node.what_if.changes import (
     Amount,
     AmountsRewritten,
@@ -21,12 +21,24 @@ from nodewright.engine.node.what_if.changes import (
     SettingsChanged,
     TaintsRemoved,
     TaintsTolerated,
-    resets_managers,
+    changed_pod,
 )
-from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Suggestion
-from nodewright.model.kubernetes.resource_names import CPU, amount_text, readable_amount, resource_sort_key
+from nodewright.engine.node.what_if.counterfactuals import ChangePair, Counterfactuals, Suggestion
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import (
+    CPU,
+    HUGE_PAGES_PREFIX,
+    MEMORY,
+    amount_text,
+    counted_amount,
+    is_huge_page,
+    readable_amount,
+    resource_sort_key,
+)
 from nodewright.model.printable import counted
-from nodewright.model.reasons.predicates import taint_text
+from nodewright.model.reasons.predicates import InsufficientResource, taint_text
+from nodewright.model.values.quantity import Quantity
+from nodewright.predict.explain.explained_decision import ExplainedDecision
 
 
 class ReportedSuggestion(Inlined, frozen=True, kw_only=True):
@@ -53,16 +65,88 @@ def suggestion_text(suggestion: Suggestion) -> str:
     >>> suggestion_text(Suggestion(kind="scope", change=SettingsChanged(settings=(scope,)), reallocated_pods=2))
     "topologyManagerScope: pod instead of container (reallocates the node's 2 pods in order)"
     """
-    side_effects = []
-    if resets_managers(suggestion.change):
-        count = suggestion.reallocated_pods
-        if count:
-            side_effects.append(
-                f"reallocates the node's {counted(count, 'pod')}{' in order' if count > 1 else ''}"
-            )
+    side_effects = list(_price(suggestion.change))
+    count = suggestion.reallocated_pods
+    if count:
+        side_effects.append(
+            f"reallocates the node's {counted(count, 'pod')}{' in order' if count > 1 else ''}{_moved(suggestion)}"
+        )
+    if suggestion.numa:
+        side_effects.append(
+            f"the pod is spread over NUMA nodes {suggestion.numa}, so that some memory is remote"
+        )
     if suggestion.preempts:
         side_effects.append(f"preempts {', '.join(pod.full_name for pod in suggestion.preempts)}")
     return change_text(suggestion.change) + (f" ({'; '.join(side_effects)})" if side_effects else "")
+
+
+def _price(change: Change) -> Iterator[str]:
+    """What the change costs, whatever the node."""
+    match change:
+        case RequestsChanged(amounts=amounts):
+            unused = sum(
+                max(amount.now - amount.was, 0) for amount in amounts if amount.resource == CPU and amount.was
+            )
+            if unused:
+                yield f"{quantity_text(CPU, unused)} more than requested, which no other pod can use"
+        case HugePagesReserved(was=was, now=now, page_size_kib=page_size_kib):
+            size = readable_amount(MEMORY, (now - was) * page_size_kib * KIB)
+            yield f"{size} less memory for everything else"
+        case SettingsChanged(settings=settings):
+            prices = (
+                _SETTING_PRICES.get((setting.option or setting.name, setting.now)) for setting in settings
+            )
+            yield from [price for price in prices if price][:1]
+        case _:
+            pass
+
+
+_SETTING_PRICES = {
+    ("cpuManagerPolicy", "none"): "no pod of the node has exclusive CPUs",
+    ("memoryManagerPolicy", "None"): "the memory of no pod is tied to NUMA nodes",
+    ("topologyManagerPolicy", "none"): "nothing is aligned on NUMA nodes",
+    ("full-pcpus-only", None): "pods can share a core",
+}
+
+
+def _moved(suggestion: Suggestion) -> str:
+    moved = suggestion.moved_pods
+    more = f" and {len(moved) - 3} more" if len(moved) > 3 else ""
+    verb = "gets" if len(moved) == 1 else "get"
+    return f": {', '.join(moved[:3])}{more} {verb} other allocations" if moved else ""
+
+
+def pair_text(pair: ChangePair) -> str:
+    """Both changes in words."""
+    return f"{suggestion_text(pair.first)}, and {suggestion_text(pair.second)}"
+
+
+def largest_text(pod: Pod, change: RequestsChanged) -> str:
+    """The requests of the pod, as stored, with the change."""
+    changed = changed_pod(pod, change)
+    owners = [(_owner(each.name), each.resources.requests) for each in changed.spec.all_containers]
+    if changed.spec.resources is not None:
+        owners.append((_owner(""), changed.spec.resources.requests))
+    return "; ".join(
+        f"{owner}: {requests_text({name: counted_amount(name, amount) for name, amount in requests.items()})}"
+        for owner, requests in owners
+        if requests
+    )
+
+
+def shortage_text(short: Sequence[InsufficientResource]) -> str:
+    """All that the node lacks, e.g. `5.1 more CPUs and 16 more pages of 1Gi`."""
+    texts = []
+    for reason in short:
+        name, missing = reason.resource, reason.missing
+        if is_huge_page(name):
+            size = name.removeprefix(HUGE_PAGES_PREFIX)
+            texts.append(counted(-(-missing // Quantity.parse(size).value()), "more page") + f" of {size}")
+        elif name == CPU:
+            texts.append(f"{readable_amount(CPU, missing)} more CPU{'' if missing == 1000 else 's'}")
+        else:
+            texts.append(f"{readable_amount(name, missing)} more {name}")
+    return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:])))
 
 
 def change_text(change: Change) -> str:
@@ -97,15 +181,13 @@ def change_text(change: Change) -> str:
             assert_never(change)
 
 
-def ineffective_text(counterfactuals: Counterfactuals, *, wide: bool = False) -> str:
-    """The changes that alone have no effect; empty if there are none. ``wide`` names every setting."""
-    settings = () if wide else tuple(kind for kind in counterfactuals.ineffective if kind in MANAGER_KINDS)
-    kinds = [kind for kind in counterfactuals.ineffective if kind not in settings]
-    if settings:
-        kinds.append(
-            f"{len(settings)} other setting{'s' if len(settings) > 1 else ''} of the resource managers"
-        )
+def ineffective_text(counterfactuals: Counterfactuals) -> str:
+    """The changes that alone have no effect; empty if there are none."""
+    kinds = [_KIND_TEXTS.get(kind, kind) for kind in counterfactuals.ineffective]
     return f"Also tried, without effect: {', '.join(kinds)}." if kinds else ""
+
+
+_KIND_TEXTS = {"a pod that leaves": "removing one pod", "not Guaranteed": "making the pod Burstable"}
 
 
 def incomplete_search_text(counterfactuals: Counterfactuals) -> str:
@@ -170,6 +252,33 @@ def _setting(setting: Setting) -> str:
     if setting.option:
         return f"{name}: {'without' if setting.now is None else 'with'} {setting.option}"
     return f"{name}: {setting.now} instead of {setting.was}"
+
+
+def proposals(explanation: ExplainedDecision) -> tuple[str, tuple[str, ...]]:
+    """The heading and the texts of the changes that would let a refused pod in: single ones, else pairs."""
+    suggestions, pairs = explanation.counterfactuals.suggestions, explanation.pairs
+    if suggestions:
+        return (
+            "What would let it in (each tried on this node, the smallest that works):",
+            tuple(map(suggestion_text, suggestions)),
+        )
+    short = f" It needs {shortage_text(explanation.short)}." if explanation.short else ""
+    if pairs:
+        heading = f"No single change among those tried would let it in.{short} Together (each pair tried on this node):"
+        return heading, tuple(map(pair_text, pairs))
+    return f"No single change among those tried would let it in.{short}", ()
+
+
+def largest_pod_texts(explanation: ExplainedDecision) -> tuple[str, ...]:
+    """The largest pods of this shape that the node admits, as it is and without pods; empty if that is not known."""
+    largest = [("now", explanation.largest)]
+    if explanation.largest_if_empty != explanation.largest:
+        largest.append(("with no other pods on the node", explanation.largest_if_empty))
+    return tuple(
+        f"The largest pod of this shape that is admitted {when}: {largest_text(explanation.pod, change)}"
+        for when, change in largest
+        if change
+    )
 
 
 def scheduler_effect(effect: ConditionEffect) -> str:

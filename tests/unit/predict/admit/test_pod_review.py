@@ -34,10 +34,11 @@ FINDINGS: list[tuple[EmptyNodes, Pod, str]] = [
     (nodes(a=full(SMALL)), a_pod("web", "3/1Gi"), ""),
     (nodes(a=SMALL), a_pod("web", "9/1Gi"),
      ("the only node cannot ever hold this pod, not even without other pods: "
-     "cpu: 9 requested, 3 of 3 left: 6 short")),
+     "cpu: 9 requested, 3 of 3 left: 6 short, more than the node has for all pods")),
     (nodes(a=SMALL, b=LARGE, c=LARGE), a_pod("web", "9/1Gi"),
      ("none of the 3 nodes can ever hold this pod, not even without other pods: "
-     "cpu: 9 requested, 7 of 7 left: 2 short (2 of them); cpu: 9 requested, 3 of 3 left: 6 short (1 of them)")),
+     "cpu: 9 requested, 7 of 7 left: 2 short, more than the node has for all pods (2 of them); "
+     "cpu: 9 requested, 3 of 3 left: 6 short, more than the node has for all pods (1 of them)")),
     (nodes(), a_pod("web", "9/1Gi"), ""),
     (nodes(a=SMALL, b=None), a_pod("web", "9/1Gi"), ""),
     # Labels and taints may change, so they are no reason.

@@ -177,7 +177,7 @@ def test_a_crash_over_a_huge_page_size_is_a_defect() -> None:
     explanation = explained_on(profile, a_guaranteed_pod("web", "cpu=1 memory=1Gi hugepages-1Gi=1Gi"))
     assert [type(defect.reason) for defect in explanation.defects] == [MemoryTypeMissing]
     assert explanation.rounds[0].hint is None
-    text = explanation.text()
+    text = explanation.text(wide=True)
     assert "refused (KubeletCrashes)" in text
     assert "    container main\n" in text
 

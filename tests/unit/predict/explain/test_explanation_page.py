@@ -96,8 +96,8 @@ def test_a_page_shows_verdicts_reasons_and_suggestions() -> None:
     assert page.count("<article id=") == 3
     assert '<span class="badge yes">admitted</span>' in page
     assert '<span class="badge no">refused</span>' in page
-    assert "<h3>What would let it in</h3>" in page
-    assert "<h3>No single change among those tried would let it in</h3>" in page
+    assert "<h3>What would let it in (each tried" in page
+    assert "<h3>No single change among those tried would let it in.</h3>" in page
     assert "(Job &lt;b&gt;)" in page
     assert "<b>" not in page
 
@@ -108,7 +108,7 @@ def test_the_remedy_stands_before_the_reasons() -> None:
     article = page.index('<article id="pod-1">')
     reasons = [
         page.index(text, article)
-        for text in ("<h3>What would let it in</h3>", "<h3>Why</h3>", "<table", "NUMA nodes, ")
+        for text in ("<h3>What would let it in (", "<h3>Why</h3>", "<table", "NUMA nodes, ")
     ]
     assert [remedy, article, *reasons] == sorted([remedy, article, *reasons])
     assert remedy < page.index("<svg")
@@ -124,5 +124,5 @@ def test_numa_nodes_are_rows_of_a_table_and_their_lists_are_closed() -> None:
 
 def test_a_pod_without_remedy_and_a_page_without_refusals_say_so() -> None:
     page = page_of(a_profile(**ALIGNED), a_pod("picky", nodeName="else"))
-    assert '<a href="#pod-0">default/picky</a>: no single change would let it in' in page
+    assert '<a href="#pod-0">default/picky</a>: No single change among those tried would let it in.' in page
     assert "Refused: " not in page_of(a_profile(**ALIGNED), a_guaranteed_pod("web", "2/1Gi"))

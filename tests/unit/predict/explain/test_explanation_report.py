@@ -10,13 +10,14 @@ from nodewright.model.hardware import MachineShape, machine_from_shape
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.idset import NUMASet
+from nodewright.predict.explain.alignment import numa_sets_text
 from nodewright.predict.explain.explanation import Explanation
 from nodewright.predict.explain.explanation_report import (
     MergeStall,
     explained_pod,
     explanation_text,
 )
-from nodewright.predict.explain.reason_tree import duration_text, numa_sets_text
+from nodewright.predict.explain.reason_tree import duration_text
 from nodewright.predict.explain.suggestion_text import change_text
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
@@ -83,7 +84,9 @@ def test_a_shortage_of_devices_shows_their_holders() -> None:
 
 def test_best_effort_admits_a_hint_that_is_not_preferred() -> None:
     crossed = a_profile(devices={"example.com/gpu": "g0@0", "example.com/nic": "n0@1"}, **ALIGNED)
-    output = text(crossed, a_guaranteed_pod("web", "cpu=1 memory=1Gi example.com/gpu=1 example.com/nic=1"))
+    output = text(
+        crossed, a_guaranteed_pod("web", "cpu=1 memory=1Gi example.com/gpu=1 example.com/nic=1"), wide=True
+    )
     assert (
         "merged: {0-1}, not preferred, because no set of NUMA nodes is preferred by all: example.com/gpu prefers {0}, "
         "example.com/nic prefers {1}, cpu prefers {0} or {1}; best-effort admits it nevertheless"
@@ -92,7 +95,9 @@ def test_best_effort_admits_a_hint_that_is_not_preferred() -> None:
 
 def test_memory_shared_by_numa_nodes_is_shown_with_its_holders() -> None:
     config = {**STATIC_CPUS, **STATIC_MEMORY, "topologyManagerPolicy": "best-effort"}
-    output = text(a_profile(**config), a_guaranteed_pod("web", "1/1Gi"), a_guaranteed_pod("old", "1/5Gi"))
+    output = text(
+        a_profile(**config), a_guaranteed_pod("web", "1/1Gi"), a_guaranteed_pod("old", "1/5Gi"), wide=True
+    )
     assert "NUMA node 0: 0 of 3Gi free; used together as {0-1}; default/old (main) has 5Gi on {0-1}" in output
 
 

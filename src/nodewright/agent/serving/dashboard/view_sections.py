@@ -32,7 +32,8 @@ from nodewright.predict.explain.explanation import Explanation
 from nodewright.predict.explain.reason_tree import ReasonBranch, numa_tables, reason_tree
 from nodewright.predict.explain.suggestion_text import (
     incomplete_search_text,
-    ineffective_text,
+    largest_pod_texts,
+    pair_text,
     suggestion_text,
 )
 from nodewright.predict.node_report.cgroup_report import ReportedCgroup
@@ -491,12 +492,11 @@ def explanation_section(explained: Explanation) -> dict[str, Any]:
             "fixes": [
                 {"kind": suggestion.kind, "text": suggestion_text(suggestion)}
                 for suggestion in counterfactuals.suggestions
-            ],
-            "beside": [
-                text
-                for text in (ineffective_text(counterfactuals), incomplete_search_text(counterfactuals))
-                if text
-            ],
+            ]
+            + [{"kind": "two changes", "text": pair_text(pair)} for pair in explained.pairs],
+            "beside": list(
+                filter(None, (*largest_pod_texts(explained), incomplete_search_text(counterfactuals)))
+            ),
         }
     return document
 

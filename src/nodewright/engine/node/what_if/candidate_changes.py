@@ -74,22 +74,11 @@ from nodewright.model.reasons.predicates import (
     UntoleratedTaints,
 )
 from nodewright.model.reasons.reason import Reason, SysctlForbidden
-from nodewright.model.releases.cpu_policy_options import POLICY_OPTIONS
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.subsets import nonempty_subsets
 
 POLICIES_BY_STRICTNESS = (NONE_POLICY, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE)
-MANAGER_KINDS = {
-    "topologyManagerScope",
-    "topologyManagerPolicy",
-    PREFER_CLOSEST,
-    *POLICY_OPTIONS,
-    "cpuManagerPolicy",
-    "memoryManagerPolicy",
-}
-"""The kinds of change of `manager_changes`."""
-
 ALL_SETS_UP_TO = 8
 """With more NUMA nodes, only single nodes, groups and the whole machine are considered."""
 ALL_SUMS_UP_TO = 5
@@ -98,6 +87,12 @@ ALL_SUMS_UP_TO = 5
 
 def pod_removals(state: NodeState, pod: Pod) -> Iterator[tuple[str, SmallestChange]]:
     """The removal of one pod, the smallest first: by the sum of its shares of the allocatable resources."""
+    removals = _removals(state, pod)
+    if removals:
+        yield "a pod that leaves", first_admitting(removals)
+
+
+def _removals(state: NodeState, pod: Pod) -> list[PodLeaves]:
     allocatable = state.config.view.allocatable
     pods = [
         (_size(requests, allocatable), other.full_name, other.uid, PodLeaves(pod=other, requests=requests))
@@ -105,11 +100,7 @@ def pod_removals(state: NodeState, pod: Pod) -> Iterator[tuple[str, SmallestChan
         if other.uid != pod.uid
         for requests in (scheduler_requests(other),)
     ]
-    if pods:
-        yield (
-            "a pod that leaves",
-            first_admitting(removal[-1] for removal in sorted(pods, key=lambda removal: removal[:3])),
-        )
+    return [removal[-1] for removal in sorted(pods, key=lambda removal: removal[:3])]
 
 
 def manager_changes(state: NodeState) -> Iterator[tuple[str, SmallestChange]]:
@@ -122,17 +113,64 @@ def manager_changes(state: NodeState) -> Iterator[tuple[str, SmallestChange]]:
         for option, on in cpu.options.by_name().items():
             current = kubelet.cpu_manager_policy_options.get(option)
             yield _option_kind("cpuManagerPolicyOptions", option, current, on=on)
-        dropped = tuple(
-            _setting("cpuManagerPolicyOptions", value, None, option=option)
-            for option, value in sorted(kubelet.cpu_manager_policy_options.items())
-        )
-        none = _setting("cpuManagerPolicy", kubelet.cpu_manager_policy, "none")
-        yield "cpuManagerPolicy", first_admitting([SettingsChanged(settings=(none, *dropped))])
+        yield "cpuManagerPolicy", first_admitting([_no_exclusive_cpus(kubelet)])
     if kubelet.memory_manager_policy == "Static":
         yield (
             "memoryManagerPolicy",
             _changed_setting("memoryManagerPolicy", kubelet.memory_manager_policy, "None"),
         )
+
+
+def _no_exclusive_cpus(kubelet: KubeletConfiguration) -> SettingsChanged:
+    dropped = tuple(
+        _setting("cpuManagerPolicyOptions", value, None, option=option)
+        for option, value in sorted(kubelet.cpu_manager_policy_options.items())
+    )
+    none = _setting("cpuManagerPolicy", kubelet.cpu_manager_policy, "none")
+    return SettingsChanged(settings=(none, *dropped))
+
+
+def first_changes(
+    state: NodeState, pod: Pod, short: Sequence[InsufficientResource]
+) -> Iterator[tuple[str, Change]]:
+    """Changes that can be the first of a pair: each removes one obstacle, whether or not others remain."""
+    requester = RequestingPod.of(state, pod)
+    for reason in short:
+        owners = [owner for owner in requester.owners if reason.resource in owner.requests]
+        for owner in sorted(owners, key=lambda owner: -owner.amount(reason.resource))[:1]:
+            unit = 1000 if reason.resource == CPU and owner.cpus else step_of(reason.resource)
+            now = (owner.amount(reason.resource) - reason.missing) // unit * unit
+            if now > 0:
+                yield request_kind(reason.resource), _one_amount(owner, reason.resource, now)
+    for kind, changes in _page_changes(state, pod):
+        yield from ((kind, added) for added in changes)
+    if requester.holds_exclusively:
+        for change in _without_limit(requester):
+            yield "not Guaranteed", change
+    kubelet = state.config.parts.kubelet
+    if kubelet.topology_manager_policy != NONE_POLICY:
+        yield (
+            "topologyManagerPolicy",
+            SettingsChanged(
+                settings=(_setting("topologyManagerPolicy", kubelet.topology_manager_policy, NONE_POLICY),)
+            ),
+        )
+    if state.config.managers.static_cpu_policy is not None:
+        yield "cpuManagerPolicy", _no_exclusive_cpus(kubelet)
+    if kubelet.memory_manager_policy == "Static":
+        yield (
+            "memoryManagerPolicy",
+            SettingsChanged(settings=(_setting("memoryManagerPolicy", "Static", "None"),)),
+        )
+    names = {reason.resource for reason in short}
+    removals = _removals(state, pod)
+    needed = [leaving for leaving in removals if not names or not names.isdisjoint(leaving.requests)]
+    for leaving in needed[-_MAX_FIRST_REMOVALS:]:
+        yield "a pod that leaves", leaving
+
+
+_MAX_FIRST_REMOVALS = 8
+"""Of a pair, the largest pods are tried as the first."""
 
 
 def other_node_changes(state: NodeState, because: Sequence[Reason]) -> Iterator[tuple[str, SmallestChange]]:
@@ -155,6 +193,11 @@ def other_node_changes(state: NodeState, because: Sequence[Reason]) -> Iterator[
 
 def huge_page_changes(state: NodeState, pod: Pod) -> Iterator[tuple[str, SmallestChange]]:
     """More huge pages on one NUMA node, for each size that the pod requests; the fewest added pages first."""
+    for kind, changes in _page_changes(state, pod):
+        yield kind, first_admitting(changes)
+
+
+def _page_changes(state: NodeState, pod: Pod) -> Iterator[tuple[str, list[HugePagesReserved]]]:
     requests = scheduler_requests(pod_as_stored(pod, state.config.gates))
     for pages in state.config.parts.machine.hugepages:
         resource, page_bytes = huge_pages_name(pages), pages.page_size * KIB
@@ -164,7 +207,7 @@ def huge_page_changes(state: NodeState, pod: Pod) -> Iterator[tuple[str, Smalles
                 _added_pages(state, pages.page_size, resource, requested),
                 key=lambda change: (change.now - change.was, change.numa_node),
             )
-            yield f"more {resource}", first_admitting(changes)
+            yield f"more {resource}", changes
 
 
 def memory_breakpoints(state: NodeState, resource: str, other_amounts: list[int], unit: int) -> list[int]:
@@ -203,9 +246,8 @@ def request_changes(state: NodeState, pod: Pod) -> Iterator[tuple[str, SmallestC
     for name in sorted(
         {name for owner in requester.owners for name in owner.requests}, key=resource_sort_key
     ):
-        kind = "fewer CPUs" if name == CPU else f"{'less' if is_in_bytes(name) else 'fewer'} {name}"
         yield (
-            kind,
+            request_kind(name),
             _smallest_of(
                 [
                     _smaller_request(requester, owner, name)
@@ -218,6 +260,11 @@ def request_changes(state: NodeState, pod: Pod) -> Iterator[tuple[str, SmallestC
         yield "more CPUs", first_admitting(_more_cpus(requester))
     if requester.holds_exclusively:
         yield "not Guaranteed", first_admitting(_without_limit(requester))
+
+
+def request_kind(resource: str) -> str:
+    """The kind of a smaller request."""
+    return "fewer CPUs" if resource == CPU else f"{'less' if is_in_bytes(resource) else 'fewer'} {resource}"
 
 
 def other_pod_changes(pod: Pod, because: Sequence[Reason]) -> Iterator[tuple[str, SmallestChange]]:
@@ -479,7 +526,7 @@ def _smaller_request(requester: RequestingPod, owner: RequestOwner, resource: st
             lambda now: change_to(now - (requester.pins_whole_cpus and now % 1000 == 0)), was
         )
     if requester.memory_is_placed and (resource == MEMORY or is_huge_page(resource)):
-        unit = _unit(resource)
+        unit = step_of(resource)
         other_amounts = [
             other.amount(resource)
             for other in requester.owners
@@ -494,11 +541,11 @@ def _smaller_request(requester: RequestingPod, owner: RequestOwner, resource: st
         listed = requester.state.held.devices.device_lists.get(resource)
         most = min(was - 1, len(listed.devices) if listed else 0)
         return first_admitting(change_to(count) for count in range(most, 0, -1))
-    unit = _unit(resource)
+    unit = step_of(resource)
     return largest_admitting(lambda units: change_to(units * unit), -(-was // unit))
 
 
-def _unit(resource: str) -> int:
+def step_of(resource: str) -> int:
     """The step: a page for huge pages, a mebibyte for memory and storage, otherwise 1."""
     if is_huge_page(resource):
         return Quantity.parse(resource.removeprefix(HUGE_PAGES_PREFIX)).value()

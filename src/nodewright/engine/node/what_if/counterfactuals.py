@@ -20,6 +20,8 @@ from nodewright.engine.node.managers.hint_providers import NO_HINT, Holdings
 from nodewright.engine.node.managers.manager_admission import align_pod
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState, container_names
+from nodewright.engine.node.placement_cost import NUMALayout
+from nodewright.engine.node.pod_admission import Placement, placement_of
 from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.engine.node.restart.restart_rehearsal import ReconfiguredNode, is_valid_configuration
 from nodewright.engine.node.step import Decision, Step, step
@@ -46,10 +48,14 @@ from nodewright.model.reasons.devices import DeviceReason
 from nodewright.model.reasons.memory import MemoryReason
 from nodewright.model.reasons.topology import TopologyReason
 from nodewright.model.reasons.verdict import Refused
+from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.topology_hints import Hint
 
 BUDGET = 5_000
 """Work of the search in admission decisions, including those for reallocated pods."""
+PAIR_BUDGET = 2_000
+"""As `BUDGET`, of the search for pairs."""
+MAX_PAIRS = 4
 _CONTAINERS_PER_DECISION = 20
 """The decision about a pod with many containers counts as one for each so many of them: work is bounded, whatever the pod."""
 
@@ -67,6 +73,17 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     """Number of the node's pods that are reallocated, because the change resets the managers."""
     preempts: tuple[Pod, ...] = ()
     """The pods that would be preempted."""
+    moved_pods: tuple[str, ...] = ()
+    """The pods of the node that get other exclusive allocations, by namespace and name."""
+    numa: NUMASet = NUMASet()
+    """The NUMA nodes of containers whose CPUs, memory and devices are on more than one; empty: there are none."""
+
+
+class ChangePair(msgspec.Struct, frozen=True, kw_only=True):
+    """Two changes that together let the pod in, where no single one does."""
+
+    first: Suggestion
+    second: Suggestion
 
 
 class Counterfactuals(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,10 +141,19 @@ class Trial(msgspec.Struct, eq=False):
 
     def outcome(self, change: Change) -> Step | None:
         """The admission with the change, regardless of the budget; None: the pod is not admitted."""
+        changed = self.changed(change)
+        if changed is None:
+            return None
+        result = self._admission(*changed)
+        is_faulty = isinstance(change, PodChange) and result is not None and self._adds_faults(changed[1])
+        return None if is_faulty else result
+
+    def changed(self, change: Change) -> tuple[NodeState, Pod] | None:
+        """The node and the pod with the change; None: its kubelet does not start, or rejects more pods."""
         state = self.state
         match change:
             case RequestsChanged() | AmountsRewritten() | CPULimitDropped() | TaintsTolerated():
-                return self._pod_change_outcome(change)
+                return state, changed_pod(self.pod, change)
             case ConditionsPass():
                 state = step(state, ConditionsObserved(())).state
             case PodLeaves(pod=removed):
@@ -142,14 +168,7 @@ class Trial(msgspec.Struct, eq=False):
                 if not is_valid_configuration(parts):
                     return None
                 state = replace(state, config=NodeConfig.of(parts, state.config.managers))
-        return self._admission(state, self.pod)
-
-    def _pod_change_outcome(self, change: PodChange) -> Step | None:
-        pod = changed_pod(self.pod, change)
-        result = self._admission(self.state, pod)
-        if result is None or self._adds_faults(pod):
-            return None
-        return result
+        return state, self.pod
 
     def _admission(self, state: NodeState, pod: Pod) -> Step | None:
         self.decisions += 1
@@ -304,12 +323,89 @@ def realigned(started: NodeState, before: Replay) -> ReconfiguredNode | None:
     return replace(before.node, state=replace(before.node.state, config=started.config, held=held))
 
 
+def change_pairs(
+    state: NodeState,
+    pod: Pod,
+    firsts: Iterable[tuple[str, Change]],
+    kinds_of: Callable[[NodeState, Pod, Step], Iterable[tuple[str, SmallestChange]]],
+    *,
+    budget: int = PAIR_BUDGET,
+) -> tuple[ChangePair, ...]:
+    """For the first changes one other with which the node admits the pod: a pair of each two kinds, at most `MAX_PAIRS`."""
+    trial = Trial(state.without_pod(pod.uid), pod, min(budget, PAIR_BUDGET))
+    pairs: list[ChangePair] = []
+    for kind, change in firsts:
+        changed = trial.changed(change) if trial.work < trial.budget else None
+        if changed is None or len(pairs) == MAX_PAIRS:
+            continue
+        result = step(changed[0], PodAdded(pod_as_stored(changed[1], changed[0].config.gates)))
+        if result.decision is not Decision.REFUSED:
+            continue
+        second = _first_suggestion(*changed, kinds_of(*changed, result), trial)
+        known = [{pair.first.kind, pair.second.kind} for pair in pairs]
+        if second is not None and {kind, second.kind} not in known:
+            reallocated = len(changed[0].pods) if resets_managers(change) else 0
+            first = Suggestion(
+                kind=kind,
+                change=change,
+                reallocated_pods=reallocated,
+                moved_pods=_moved(trial.state, changed[0]) if reallocated else (),
+            )
+            pairs.append(ChangePair(first=first, second=second))
+    return tuple(pairs)
+
+
+def _first_suggestion(
+    state: NodeState, pod: Pod, kinds: Iterable[tuple[str, SmallestChange]], spent: Trial
+) -> Suggestion | None:
+    """The first kind's smallest change that lets the pod in; its work is added to what is spent."""
+    trial = Trial(state, pod, spent.budget - spent.work)
+    suggestion = None
+    for kind, smallest in kinds:
+        change = smallest(trial)
+        if change is not None:
+            suggestion = _suggestion(trial, kind, change)
+        if suggestion is not None or trial.is_budget_spent:
+            break
+    spent.work += 1 + trial.work
+    return suggestion
+
+
 def _suggestion(trial: Trial, kind: str, change: Change) -> Suggestion:
     result = trial.outcome(change)
     assert result is not None
-    reallocated = len(trial.state.pods) if resets_managers(change) else 0
+    resets = resets_managers(change)
     victims = tuple(victim.pod for victim in result.victims.victims) if result.victims else ()
-    return Suggestion(kind=kind, change=change, reallocated_pods=reallocated, preempts=victims)
+    return Suggestion(
+        kind=kind,
+        change=change,
+        reallocated_pods=len(trial.state.pods) if resets else 0,
+        preempts=victims,
+        moved_pods=_moved(trial.state, result.state) if resets else (),
+        numa=_spread(result.state, trial.pod.uid),
+    )
+
+
+def _spread(state: NodeState, uid: str) -> NUMASet:
+    """The NUMA nodes of each container that is on more than one."""
+    layout, placement = NUMALayout.of(state), placement_of(state, state.pods[uid])
+    parts = [replace(placement, containers=(container,)) for container in placement.containers]
+    of_parts = [layout.numa_nodes(state, part) for part in parts]
+    return NUMASet.from_ids(id_ for numa in of_parts if len(numa) > 1 for id_ in numa)
+
+
+def _moved(before: NodeState, after: NodeState) -> tuple[str, ...]:
+    return tuple(
+        pod.full_name
+        for uid, pod in before.pods.items()
+        if _resources(placement_of(before, pod)) != _resources(placement_of(after, after.pods[uid]))
+    )
+
+
+def _resources(placement: Placement) -> Placement:
+    """The allocations without the hints that led to them."""
+    containers = tuple(replace(container, hint=None) for container in placement.containers)
+    return replace(placement, containers=containers)
 
 
 def _differ_in_managers(config: NodeConfig, other: NodeConfig) -> bool:

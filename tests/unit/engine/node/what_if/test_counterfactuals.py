@@ -51,10 +51,12 @@ def test_cpus_on_two_numa_nodes_get_suggestions_for_pod_and_node() -> None:
         ),
         "a pod that leaves": "without the pod default/a (2 CPUs, 1Gi memory)",
         "topologyManagerPolicy": (
-            "topologyManagerPolicy: best-effort instead of restricted (reallocates the node's 2 pods in order)"
+            "topologyManagerPolicy: best-effort instead of restricted (reallocates the node's 2 pods in order; "
+            "the pod is spread over NUMA nodes 0-1, so that some memory is remote)"
         ),
         "cpuManagerPolicy": (
-            "cpuManagerPolicy: none instead of static (reallocates the node's 2 pods in order)"
+            "cpuManagerPolicy: none instead of static (no pod of the node has exclusive CPUs; reallocates the node's "
+            "2 pods in order: default/a, default/b get other allocations)"
         ),
     }
 
@@ -68,7 +70,10 @@ def test_a_larger_request_can_be_suggested() -> None:
     suggestions = {
         suggestion.kind: suggestion_text(suggestion) for suggestion in web.counterfactuals.suggestions
     }
-    assert suggestions["more CPUs"] == "container main: 5 CPUs instead of 4"
+    assert suggestions["more CPUs"] == (
+        "container main: 5 CPUs instead of 4 (1 CPU more than requested, which no other pod can use; the pod is spread "
+        "over NUMA nodes 0-1, so that some memory is remote)"
+    )
 
 
 def test_all_fractional_containers_are_rounded_to_whole_cores() -> None:
@@ -84,11 +89,14 @@ def test_all_fractional_containers_are_rounded_to_whole_cores() -> None:
         container("app", "3/1Gi", "3/1Gi"), container("log", "1/1Gi", "1/1Gi"), name="web", uid="web"
     )
     suggestions = suggestion_texts(profile, asking)
-    assert (
-        suggestions["whole cores"] == "container app: 4 CPUs instead of 3; container log: 2 CPUs instead of 1"
+    assert suggestions["whole cores"] == (
+        "container app: 4 CPUs instead of 3; container log: 2 CPUs instead of 1 (2 CPUs more than requested, which no "
+        "other pod can use)"
     )
     assert not {"fewer CPUs", "more CPUs"} & suggestions.keys()
-    assert suggestions["full-pcpus-only"] == "cpuManagerPolicyOptions: without full-pcpus-only"
+    assert suggestions["full-pcpus-only"] == (
+        "cpuManagerPolicyOptions: without full-pcpus-only (pods can share a core)"
+    )
 
 
 def test_fractional_cpu_requests_are_reduced_in_thousandths() -> None:
