@@ -133,18 +133,12 @@ def test_the_maximum_size_of_yaml_is_configurable(tmp_path: Path, capsys: pytest
     assert run(["requests", "-f", str(path), "--max-document-size", "much"]) == USAGE
 
 
-@pytest.mark.parametrize(
-    ("status", "place"),
-    [("0", "status: Expected `object`"), ('{"capacity": 1}', "status.capacity: Expected")],
-)
-def test_the_status_of_a_stored_claim_is_checked(
-    status: str, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_status_of_a_stored_claim_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "claim.json"
     head = '{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a", "uid": "a"}'
-    path.write_text(f'{head}, "status": {status}}}', "utf-8")
-    assert run(["quota", "-f", str(path), "--what-if", "requests.cpu=1"]) == ERROR
-    assert place in capsys.readouterr().err
+    path.write_text(head + ', "status": 0}', "utf-8")
+    assert run(["quota", "-f", str(path)]) == ERROR
+    assert "status: Expected `object`" in capsys.readouterr().err
 
 
 def test_a_large_limit_of_files_reserves_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
