@@ -50,6 +50,7 @@ WITHOUT_EXTRAS = {
     "delete pod web --socket /nowhere/agent.sock": 1,
     "verify": 0,
     "schema AdmissionReport": 0,
+    "examples": 0,
     "completion bash": 0,
     "upgrade --node examples/upgrade/worker-7.yaml -f examples/upgrade/manifests.yaml": 3,
     "version": 0,

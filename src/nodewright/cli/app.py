@@ -154,6 +154,12 @@ SECTIONS = {
             "a schema is JSON",
             _ITSELF,
         ),
+        "examples": CommandRow(
+            "List or copy the example files of the guide.",
+            guide="getting-started",
+            without_json="it copies files",
+            without_cluster=_ITSELF,
+        ),
         "completion": CommandRow(
             "Print a shell completion script.",
             "about:completion_command",
