@@ -178,6 +178,8 @@ SECTIONS = {
 """The commands by section, in the order of `--help`."""
 COMMANDS = {name: row for section in SECTIONS.values() for name, row in section.items()}
 
+HELP_WORDS = frozenset(("-h", "--help", "--help-all", "help"))
+
 
 def load_command(name: str) -> click.Command:
     """The click command of a row; imports its module."""
@@ -196,14 +198,18 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name."""
-        del ctx
+        """The command of that name; for its help, with what only the help shows."""
         if cmd_name not in COMMANDS:
             return None
         command = load_command(cmd_name)
         resume_collections()
         _add_colour_option(command)
-        return command
+        words = ctx.find_root().obj or ()
+        if HELP_WORDS.isdisjoint(words):
+            return command
+        from nodewright.cli.help_parts import with_help_parts  # noqa: PLC0415 - start-up time
+
+        return with_help_parts(command, f"nodewright {cmd_name}", words)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the commands with their summaries."""
@@ -338,9 +344,20 @@ def run(arguments: Sequence[str], *, prog_name: str = "nodewright") -> int:
 def _print_click_error(error: click.ClickException) -> None:
     """Prints the error as click does; words of the command line in it stay on its line."""
     shown = StringIO()
+    if isinstance(error, click.NoSuchOption):
+        error = _unknown_option_error(error)
     error.show(shown)
     print_text(shown.getvalue().partition("Error: ")[0], to_stderr=True)
     message = error.format_message()
     # Lists of choices and hints for installation have lines of their own, and no words of the command line.
     has_lines = isinstance(error, click.MissingParameter) or not isinstance(error, click.UsageError)
     print_text(f"Error: {message if has_lines else printable(message)}\n", to_stderr=True)
+
+
+def _unknown_option_error(error: click.NoSuchOption) -> click.UsageError:
+    """The error with options that may be meant; click proposes --help for anything that is as short."""
+    similar = [name for name in error.possibilities or () if not name.startswith("--help")]
+    if similar or error.ctx is None:
+        return click.NoSuchOption(error.option_name, possibilities=similar, ctx=error.ctx)
+    hint = f"`{error.ctx.command_path} --help-all` lists the options."
+    return click.UsageError(f"No such option '{error.option_name}'. {hint}", error.ctx)
