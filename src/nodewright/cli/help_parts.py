@@ -11,17 +11,18 @@ import click
 from nodewright.documents.output.terminal import print_text
 
 ALL = "--help-all"
-FURTHER = frozenset(
-    "--allow-empty --as --as-group --cpu-picker --device --journal --max-document-size --memory --policies "
-    "--request-timeout --selector --serve --strict --template-path --topology-policy --with-secrets "
-    "--cloud-provider --node-ip --provider-id --register-node --register-with-taints --bootstrap-kubeconfig "
-    "--manifest-url --manifest-url-header --device-plugin-dir --cgroup-root "
-    "--socket-group --pod-resources-socket --kubelet-defects --eviction-policy --grant "
-    "--budget --max-machine-cpus --max-replicas --max-unpacked-size --workers --engine --shards --parquet --gpu-annotation "
-    "--retry --all-namespaces --policy --until --filesystems --after --signal --duration --kubelet-client-certificate --kubelet-client-key --cert-dir "
-    "--kubelet-certificate-authority --kubelet-token-file --poll-period --export-client-certificate --export-client-key "
-    "--export-token-file --export-ca-file --export-base --health-listen".split()
-)
+_FURTHER = """
+--allow-empty --as --as-group --cpu-picker --device --journal --max-document-size --memory --policies
+--request-timeout --selector --serve --strict --template-path --topology-policy --with-secrets
+--cloud-provider --node-ip --provider-id --register-node --register-with-taints --bootstrap-kubeconfig
+--manifest-url --manifest-url-header --device-plugin-dir --cgroup-root --socket-group --pod-resources-socket
+--kubelet-defects --eviction-policy --grant --budget --max-machine-cpus --max-replicas --max-unpacked-size
+--workers --engine --shards --parquet --gpu-annotation --retry --all-namespaces --policy --until
+--filesystems --after --signal --duration --kubelet-client-certificate --kubelet-client-key --cert-dir
+--kubelet-certificate-authority --kubelet-token-file --poll-period --export-client-certificate
+--export-client-key --export-token-file --export-ca-file --export-base --health-listen
+"""
+FURTHER = frozenset(_FURTHER.split())
 """Options that only `--help-all` shows; the others have one sentence each without it."""
 EXAMPLES_OF_HELP = 2
 
