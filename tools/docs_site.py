@@ -9,8 +9,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mkdocs.structure.files import File
-
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 COPIES = "project"
@@ -45,7 +43,11 @@ def with_site_links(text: str, source: Path, place: str) -> str:
 def targets_outside(text: str, source: Path) -> set[Path]:
     """The files of the project outside `docs/` to which a text links."""
     targets = {(source.parent / link).resolve() for link in _LINK.findall(text)}
-    return {path for path in targets if path.exists() and path.is_relative_to(ROOT) and not path.is_relative_to(DOCS)}
+    return {
+        path
+        for path in targets
+        if path.exists() and path.is_relative_to(ROOT) and not path.is_relative_to(DOCS)
+    }
 
 
 def directory_text(directory: Path) -> str:
@@ -70,6 +72,8 @@ def page_text(source: Path) -> str:
 
 def on_files(files: Any, config: Any) -> Any:
     """Adds the copies of all files that pages link to, and of those that the copies link to."""
+    from mkdocs.structure.files import File  # noqa: PLC0415 - only what builds the site has mkdocs
+
     waiting = [DOCS / file.src_uri for file in files.documentation_pages()]
     while waiting:
         source = waiting.pop()
