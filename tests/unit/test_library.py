@@ -140,6 +140,6 @@ def test_the_public_names_are_what_completion_finds() -> None:
 def test_values_are_short_when_printed() -> None:
     (pod, *_) = nodewright.load_pods("examples/admission/pods.yaml")
     report = features.quota("examples/quota/shop")
-    assert repr(pod) == "<Pod shop/web: web>"
+    assert repr(pod) == "<Pod shop/web: nginx>"
     assert repr(report).startswith("<AppliedQuotasReport ")
     assert len(repr(report)) < 200

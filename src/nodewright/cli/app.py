@@ -290,7 +290,7 @@ def missing_extra_text(error: ModuleNotFoundError, arguments: Sequence[str]) -> 
     """Which extra the command needs; None: the missing module is in no extra.
 
     >>> missing_extra_text(ModuleNotFoundError(name="starlette.types"), ["dashboard"])
-    "`nodewright dashboard` needs the package starlette: pip install 'nodewright[dashboard]'"
+    "`nodewright dashboard` needs the package starlette: pip install './nodewright[dashboard]'"
     """
     package = (error.name or "").partition(".")[0]
     command = arguments[0] if arguments else ""
@@ -300,7 +300,7 @@ def missing_extra_text(error: ModuleNotFoundError, arguments: Sequence[str]) -> 
     extra = (row and row.extra) or _EXTRAS[package]
     words = " ".join(word for word in arguments[:1] if not word.startswith("-"))
     name = {"google": "protobuf", "grpc": "grpcio"}.get(package, package)
-    return f"`nodewright {words}` needs the package {name}: pip install 'nodewright[{extra}]'"
+    return f"`nodewright {words}` needs the package {name}: pip install './nodewright[{extra}]'"
 
 
 def run(arguments: Sequence[str], *, prog_name: str = "nodewright") -> int:
