@@ -64,8 +64,8 @@ def page_text(source: Path) -> str:
         return readme.read_text("utf-8") if readme.exists() else directory_text(source)
     text = source.read_text("utf-8")
     if source == DOCS / "index.md":
-        readme = (ROOT / "README.md").read_text("utf-8")
-        sections = readme[readme.index("## Predict") : readme.index("## Read on")]
+        front = (ROOT / "README.md").read_text("utf-8")
+        sections = front[front.index("## Predict") : front.index("## Read on")]
         text = text.replace(README_MARK, with_site_links(sections, ROOT / "README.md", "index.md"))
     return text
 
