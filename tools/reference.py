@@ -284,7 +284,8 @@ def lint_pages() -> Iterator[tuple[Path, str]]:
 
 def commands() -> Iterator[tuple[click.Context, click.Command]]:
     """Every command with its context, `nodewright` first and each group before its commands."""
-    yield from _commands(app, click.Context(app, info_name="nodewright", **app.context_settings))
+    context = click.Context(app, info_name="nodewright", obj=("--help-all",), **app.context_settings)
+    yield from _commands(app, context)
 
 
 def _commands(

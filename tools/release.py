@@ -281,7 +281,7 @@ def manifest(version: str, url: str, content: bytes) -> dict[str, Any]:
                 "Gives the kubelet's own answer about a pod's resources: verdict, CPUs, NUMA nodes, devices, eviction\n"
                 "victims, quota; the reason, and the smallest change that flips it.\n"
             ),
-            "caveats": "Needs Python 3.11 with `pip install nodewright`, or uv, or pipx.\n",
+            "caveats": "Needs nodewright, installed from its source with pipx, uv or pip; and Python 3.11.\n",
             "platforms": [
                 {
                     "selector": {"matchExpressions": platforms},

@@ -61,6 +61,11 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(_MODULES[name]), name)
 
 
+def __dir__() -> list[str]:
+    """The public names, for completion in a notebook or a prompt."""
+    return __all__
+
+
 _MODEL = ("errors", "hardware", "kubernetes", "reasons", "releases", "values")
 _DOCUMENTS = ("formats", "output", "profiles")
 _MOVED = {

@@ -71,7 +71,9 @@ def rendered(values: dict[str, Any], namespace: str = "nodewright") -> list[dict
         pytest.skip("no Helm: neither the package helm-python-sdk is installed nor is there one in Debian")
     with chart.load(CHART) as loaded:
         texts = loaded.render(
-            values={"extender": CERTIFICATE, **values}, name="nodewright", namespace=namespace
+            values={"extender": CERTIFICATE, "image": {"repository": "nodewright"}, **values},
+            name="nodewright",
+            namespace=namespace,
         )
     return [
         document for name, text in texts.items() if name.endswith(".yaml") for document in documents(text)

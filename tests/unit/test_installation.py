@@ -50,6 +50,7 @@ WITHOUT_EXTRAS = {
     "delete pod web --socket /nowhere/agent.sock": 1,
     "verify": 0,
     "schema AdmissionReport": 0,
+    "examples": 0,
     "completion bash": 0,
     "upgrade --node examples/upgrade/worker-7.yaml -f examples/upgrade/manifests.yaml": 3,
     "version": 0,
@@ -219,13 +220,13 @@ def test_a_missing_package_is_an_error_in_one_line(
     arguments = ["admit", "-f", "examples/admission/pods.yaml", "--node", WORKER, "--serve"]
     assert run(arguments) == ERROR
     assert capsys.readouterr().err == (
-        "error: `nodewright admit` needs the package starlette: pip install 'nodewright[dashboard]'\n"
+        "error: `nodewright admit` needs the package starlette: pip install './nodewright[dashboard]'\n"
     )
 
 
 def test_the_agent_needs_its_own_extra() -> None:
     text = missing_extra_text(ModuleNotFoundError(name="starlette"), ["agent"])
-    assert text == "`nodewright agent` needs the package starlette: pip install 'nodewright[agent]'"
+    assert text == "`nodewright agent` needs the package starlette: pip install './nodewright[agent]'"
 
 
 def test_a_module_of_ours_that_is_missing_is_a_bug() -> None:

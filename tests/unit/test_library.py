@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import nodewright
-from nodewright import Decision, InputError, Node, load_pods
+from nodewright import Decision, InputError, Node, features, load_pods
 from nodewright.features import lint
 
 PODS, WORKER = "examples/admission/pods.yaml", "examples/nodes/worker.yaml"
@@ -131,3 +131,15 @@ def test_the_examples_of_the_guide_are_typed_strictly(tmp_path: Path) -> None:
         command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
     )
     assert checked.returncode == 0, checked.stdout
+
+
+def test_the_public_names_are_what_completion_finds() -> None:
+    assert dir(nodewright) == sorted(nodewright.__all__)
+
+
+def test_values_are_short_when_printed() -> None:
+    (pod, *_) = nodewright.load_pods("examples/admission/pods.yaml")
+    report = features.quota("examples/quota/shop")
+    assert repr(pod) == "<Pod shop/web: nginx>"
+    assert repr(report).startswith("<AppliedQuotasReport ")
+    assert len(repr(report)) < 200

@@ -364,9 +364,23 @@ def test_the_launcher_without_nodewright_names_the_remedy(commands: Path) -> Non
     commands.joinpath("nodewright").unlink()
     ran = subprocess.run([str(LAUNCHER)], capture_output=True, text=True, check=False)
     assert ran.returncode == ERROR
-    assert ran.stderr == (
-        "kubectl nodewright: install it with `pip install nodewright`, or install uv or pipx\n"
-    )
+    assert ran.stderr.endswith(": install nodewright from its source with pipx, uv or pip\n")
+
+
+def test_nothing_is_taken_from_an_index_that_does_not_have_it() -> None:
+    """Who publishes the name first would run code in users' pipelines."""
+    files = [*(ROOT / "docs/guide").glob("*.md"), ROOT / "README.md", LAUNCHER, *(ROOT / "src").rglob("*.py")]
+    fetched = re.compile(r"(pip install|uvx|pipx run|pipx install|uv tool install)( -\S+)* [\"']?nodewright")
+    assert [path.name for path in files if fetched.search(path.read_text("utf-8"))] == []
+    chart = ROOT / "packaging/helm/nodewright"
+    assert document(chart / "values.yaml")["image"]["repository"] == ""
+    images = [
+        text
+        for path in (chart / "templates").glob("*.yaml")
+        if "image: {{" in (text := path.read_text("utf-8"))
+    ]
+    assert len(images) == 2
+    assert all('required "image.repository ' in text for text in images)
 
 
 def test_the_action_knows_only_commands_that_exist() -> None:

@@ -82,7 +82,7 @@ def schema_of(kind: str) -> dict[str, Any]:
 
 
 @click.command("schema")
-@click.argument("kind", type=click.Choice(list(REPORTS)), required=False)
+@click.argument("kind", metavar="[KIND]", type=click.Choice(list(REPORTS)), required=False)
 def schema_command(kind: str | None) -> int:
     """Print the JSON Schema (2020-12) of a kind of report, or list the kinds.
 

@@ -154,6 +154,12 @@ SECTIONS = {
             "a schema is JSON",
             _ITSELF,
         ),
+        "examples": CommandRow(
+            "List or copy the example files of the guide.",
+            guide="getting-started",
+            without_json="it copies files",
+            without_cluster=_ITSELF,
+        ),
         "completion": CommandRow(
             "Print a shell completion script.",
             "about:completion_command",
@@ -171,6 +177,8 @@ SECTIONS = {
 }
 """The commands by section, in the order of `--help`."""
 COMMANDS = {name: row for section in SECTIONS.values() for name, row in section.items()}
+
+HELP_WORDS = frozenset(("-h", "--help", "--help-all", "help"))
 
 
 def load_command(name: str) -> click.Command:
@@ -190,14 +198,18 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name."""
-        del ctx
+        """The command of that name; for its help, with what only the help shows."""
         if cmd_name not in COMMANDS:
             return None
         command = load_command(cmd_name)
         resume_collections()
         _add_colour_option(command)
-        return command
+        words = ctx.find_root().obj or ()
+        if HELP_WORDS.isdisjoint(words):
+            return command
+        from nodewright.cli.help_parts import with_help_parts  # noqa: PLC0415 - start-up time
+
+        return with_help_parts(command, f"nodewright {cmd_name}", words)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the commands with their summaries."""
@@ -278,7 +290,7 @@ def missing_extra_text(error: ModuleNotFoundError, arguments: Sequence[str]) -> 
     """Which extra the command needs; None: the missing module is in no extra.
 
     >>> missing_extra_text(ModuleNotFoundError(name="starlette.types"), ["dashboard"])
-    "`nodewright dashboard` needs the package starlette: pip install 'nodewright[dashboard]'"
+    "`nodewright dashboard` needs the package starlette: pip install './nodewright[dashboard]'"
     """
     package = (error.name or "").partition(".")[0]
     command = arguments[0] if arguments else ""
@@ -288,7 +300,7 @@ def missing_extra_text(error: ModuleNotFoundError, arguments: Sequence[str]) -> 
     extra = (row and row.extra) or _EXTRAS[package]
     words = " ".join(word for word in arguments[:1] if not word.startswith("-"))
     name = {"google": "protobuf", "grpc": "grpcio"}.get(package, package)
-    return f"`nodewright {words}` needs the package {name}: pip install 'nodewright[{extra}]'"
+    return f"`nodewright {words}` needs the package {name}: pip install './nodewright[{extra}]'"
 
 
 def run(arguments: Sequence[str], *, prog_name: str = "nodewright") -> int:
@@ -341,7 +353,7 @@ def _print_click_error(error: click.ClickException) -> None:
 
 
 def _unknown_option(error: click.NoSuchOption) -> str:
-    """The error, with options of the command that have a similar name or a word in common."""
+    """The error, with options of the command that have a similar name or a word in common, else how to list all."""
     from difflib import get_close_matches  # noqa: PLC0415 - start-up time
 
     words = {*error.option_name.strip("-").split("-")}
@@ -349,4 +361,6 @@ def _unknown_option(error: click.NoSuchOption) -> str:
     names = [name for param in params if isinstance(param, click.Option) for name in param.opts]
     likely = dict.fromkeys(get_close_matches(error.option_name, names, cutoff=0.75))
     likely |= dict.fromkeys(name for name in names if words & {*name.strip("-").split("-")})
-    return f"{error.message} Did you mean {', '.join(likely)}?" if likely else error.message
+    if likely or not error.ctx:
+        return f"{error.message} Did you mean {', '.join(likely)}?" if likely else error.message
+    return f"{error.message} `{error.ctx.command_path} --help-all` lists the options."

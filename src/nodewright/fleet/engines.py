@@ -130,5 +130,5 @@ def _imported(module: str, extra: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise EngineMissingError(
-            f"engine {extra} needs a package that is not installed: pip install 'nodewright[{extra}]'"
+            f"engine {extra} needs a package that is not installed: pip install './nodewright[{extra}]'"
         ) from error

@@ -255,7 +255,7 @@ def _highs() -> Any:
     try:
         return import_module("highspy")  # an optional extra
     except ImportError as error:
-        raise HostError("load", "highspy", f"{error}; pip install 'nodewright[exact]'") from error
+        raise HostError("load", "highspy", f"{error}; pip install './nodewright[exact]'") from error
 
 
 def _single_kind_load(

@@ -220,7 +220,7 @@ async def _serve_pod_resources(stack: AsyncExitStack, parts: AgentParts) -> None
     if find_spec("grpc") is None:
         parts.event_recorder.record_warning(
             "PodResourcesNotServed",
-            "no module named 'grpc': pip install 'nodewright[agent]'",
+            "no module named 'grpc': pip install './nodewright[agent]'",
         )
         return
     server = serve_on_demand(
@@ -424,7 +424,7 @@ def cluster_credentials(settings: AgentSettings, kubelet: KubeletConfiguration) 
 
 def _require(module: str, kubeconfig: str) -> None:
     if find_spec(module) is None:
-        rule = f"no module named '{module}': pip install 'nodewright[agent]'"
+        rule = f"no module named '{module}': pip install './nodewright[agent]'"
         raise InputError([Fault(source="--kubeconfig", value=kubeconfig, rule=rule)])
 
 

@@ -131,7 +131,7 @@ def _cri_runtime_parts(
     try:
         from nodewright.agent.runtimes import cri  # noqa: PLC0415 - 20 MiB, if it is not used
     except ImportError as error:
-        raise _endpoint_error(settings, f"{error}: pip install 'nodewright[agent]'") from error
+        raise _endpoint_error(settings, f"{error}: pip install './nodewright[agent]'") from error
     clock, record_event = parts
     channel, calls = cri.CRIChannel(endpoint), CallMetrics()
     image_store, volumes = cri.CRIImageStore(channel), Volumes(settings.root_dir / _VOLUMES, KernelMounter())
@@ -292,9 +292,7 @@ async def serve_registration(
 async def _start_error(server: RegistrationServer) -> str:
     """Why the server cannot start; empty: it is running."""
     if importlib.util.find_spec("grpc") is None:
-        return (
-            f"{server.directory}: the Python package grpcio is not installed: pip install 'nodewright[agent]'"
-        )
+        return f"{server.directory}: the Python package grpcio is not installed: pip install './nodewright[agent]'"
     try:
         await server.start()
     except HostError as error:

@@ -100,7 +100,7 @@ class StreamRoutes:
         server, processes = self._agent.streaming_server, self._agent.process_streams
         if processes is not None and not isinstance(request, PortForwardStreamRequest):
             if find_spec("wsproto") is None:
-                raise APIError(INTERNAL_ERROR, "no module named 'wsproto': pip install 'nodewright[agent]'")
+                raise APIError(INTERNAL_ERROR, "no module named 'wsproto': pip install './nodewright[agent]'")
             # Imported where it is needed: agents with a container runtime do without.
             from nodewright.agent.serving.channel_streams import ChannelStreams  # noqa: PLC0415 - as the comment says
 

@@ -73,7 +73,7 @@ def main(socket: Path) -> int:
         print_message(error.error)
         return 1
     except ImportError as error:
-        print_message(f"{error}: pip install 'nodewright[agent]'")
+        print_message(f"{error}: pip install './nodewright[agent]'")
         return 1
     print_text(content.decode())
     return 0

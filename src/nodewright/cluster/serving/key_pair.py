@@ -59,7 +59,7 @@ def ensure_key_pair(directory: Path, name: str, addresses: tuple[str, ...]) -> K
         )[-1]
         if "No module named 'cryptography'" in error_text:
             error_text = (
-                "the package cryptography is missing: run pip install 'nodewright[agent]', "
+                "the package cryptography is missing: run pip install './nodewright[agent]', "
                 "or set tlsCertFile and tlsPrivateKeyFile"
             )
         raise HostError(*place, error_text)

@@ -50,6 +50,11 @@ class ReportDocument(Report, frozen=True, kw_only=True):
     api_version: Literal["nodewright.dev/v1alpha1"] = "nodewright.dev/v1alpha1"
     kind: str
 
+    def __repr__(self) -> str:
+        values = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        counts = ", ".join(f"{name}: {len(value)}" for name, value in values if isinstance(value, tuple))
+        return f"<{type(self).__name__}{counts and f' {counts}'}>"
+
 
 TEXT_TYPES = (Quantity, IdSet, Duration, Instant, StrEnum)
 """Values that are text in JSON."""

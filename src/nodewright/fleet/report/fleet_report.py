@@ -287,7 +287,7 @@ def write_parquet(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     try:
         polars: Any = import_module("polars")  # an optional extra
     except ImportError as error:
-        raise HostError("load", "polars", f"{error}; pip install 'nodewright[parquet]'") from error
+        raise HostError("load", "polars", f"{error}; pip install './nodewright[parquet]'") from error
     content = io.BytesIO()
     polars.DataFrame(dict(columns), infer_schema_length=None).write_parquet(content)
     write_output(path, content.getvalue())

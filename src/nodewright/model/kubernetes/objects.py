@@ -330,6 +330,10 @@ class Pod(msgspec.Struct, frozen=True):
         """Namespace and name, as kubectl prints them."""
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
 
+    def __repr__(self) -> str:
+        names = ", ".join(container.name for container in self.spec.containers)
+        return f"<Pod {self.full_name}: {names}>"
+
 
 class Taint(msgspec.Struct, frozen=True, rename="camel"):
     """A mark on a node that repels pods without a matching toleration."""

@@ -397,7 +397,7 @@ class _IntegerProgram:
         try:
             highspy: Any = import_module("highspy")  # an optional dependency, used only here
         except ImportError as error:
-            raise HostError("load", "highspy", f"{error}; pip install 'nodewright[exact]'") from error
+            raise HostError("load", "highspy", f"{error}; pip install './nodewright[exact]'") from error
         self.items = list(range(items))
         self.optimal = highspy.HighsModelStatus.kOptimal
         self.infinity = highspy.kHighsInf

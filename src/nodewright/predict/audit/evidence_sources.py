@@ -62,7 +62,7 @@ def read_pod_resources(socket: Path) -> PodResourcesSnapshot:
         return read_snapshot(socket)
     except ImportError as error:
         raise HostError(
-            "ask PodResources at", str(socket), f"{error}: pip install 'nodewright[agent]'"
+            "ask PodResources at", str(socket), f"{error}: pip install './nodewright[agent]'"
         ) from None
 
 

@@ -1,0 +1,45 @@
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from nodewright.cli.app import run
+from nodewright.cli.examples import described_examples, examples_folder
+from nodewright.documents.output.terminal import ERROR, YES
+from tools.source import ROOT
+
+
+def test_every_directory_of_the_examples_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    names = sorted(path.name for path in (ROOT / "examples").iterdir() if path.is_dir())
+    assert [name for name, _ in described_examples()] == names
+    assert run(["examples"]) == YES
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["DIRECTORY", *names]
+
+
+def test_the_examples_are_copied_as_they_are(tmp_path: Path) -> None:
+    copy = tmp_path / "examples"
+    assert run(["examples", str(copy)]) == YES
+    files = [path for path in (ROOT / "examples").rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    assert len(files) == sum(path.is_file() for path in copy.rglob("*"))
+    assert all(
+        copy.joinpath(path.relative_to(ROOT / "examples")).read_bytes() == path.read_bytes() for path in files
+    )
+
+
+@pytest.mark.parametrize("name", ["file", "full"])
+def test_nothing_is_overwritten(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tmp_path.joinpath("file").write_text("kept")
+    tmp_path.joinpath("full").mkdir()
+    tmp_path.joinpath("full", "pods.yaml").write_text("kept")
+    before = sorted(tmp_path.rglob("*"))
+    assert run(["examples", str(tmp_path / name)]) == ERROR
+    assert "exists and is not an empty directory: name one that does not exist" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_wheel_contains_the_examples() -> None:
+    """An installation in place reads those of the repository: there is one copy."""
+    described = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    wheel = described["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["force-include"] == {"examples": "nodewright/examples"}
+    assert examples_folder() == ROOT / "examples"
