@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from nodewright.cli.app import COMMANDS, missing_extra_text, run
-from nodewright.documents.output.terminal import ERROR, YES
+from nodewright.documents.output.terminal import ERROR, NO, YES
 from tools.package_readme import package_readme
 from tools.source import ROOT
 
@@ -40,7 +40,8 @@ WITHOUT_EXTRAS = {
     "quota -f examples/quota": 0,
     "fleet --nodes examples/fleet/nodes.yaml --pods examples/fleet/pods.yaml": 3,
     "node catalogue": 0,
-    "agent --dry-run": 1,
+    "agent --dry-run --node vm-4 --pod-manifest-path examples/agent": 3,
+    "agent --dry-run=serve --node vm-4 --socket /tmp/nowhere/agent.sock": 1,
     "run -f examples/admission/pods.yaml --socket /nowhere/agent.sock": 1,
     "get pods --socket /nowhere/agent.sock": 1,
     "describe pod web --socket /nowhere/agent.sock": 1,
@@ -222,6 +223,26 @@ def test_a_missing_package_is_an_error_in_one_line(
     assert capsys.readouterr().err == (
         "error: `nodewright admit` needs the package starlette: pip install './nodewright[dashboard]'\n"
     )
+
+
+def test_a_dry_run_of_the_agent_needs_no_extra() -> None:
+    packages = ("starlette", "uvicorn", "h11", "grpc", "google", "cryptography", "wsproto")
+    code = f"import sys; sys.modules.update(dict.fromkeys({packages})); {_DRY_RUN}"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (NO, "")
+    assert "create a sandbox for pod default/web-vm-4" in ran.stdout
+
+
+_DRY_RUN = """from nodewright.cli.app import run
+sys.exit(run("agent --dry-run --node vm-4 --pod-manifest-path examples/agent".split()))"""
 
 
 def test_the_agent_needs_its_own_extra() -> None:

@@ -23,7 +23,6 @@ from nodewright.agent.assembly.agent_settings import (
 )
 from nodewright.agent.host.ports import RuntimeFacts
 from nodewright.agent.observe.manifest_sources import SourceListener, watch_directory
-from nodewright.agent.observe.manifest_url import watch_url
 from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.observations import SourcePodsListed
@@ -195,6 +194,8 @@ def watch_sources(
             yield BackgroundTask(f"watch the manifests in {directory}", run)
     request = manifest_request(settings, kubelet)
     if request is not None:
+        from nodewright.agent.observe.manifest_url import watch_url  # noqa: PLC0415 - needs the extra `agent`
+
         url, headers = request
         period_s = kubelet.http_check_frequency.nanoseconds / 10**9
         yield BackgroundTask(f"watch {url}", partial(watch_url, url, headers, listener, period_s))

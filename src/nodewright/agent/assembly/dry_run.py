@@ -19,9 +19,6 @@ from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.rules.pod_actions import spec_hash
 from nodewright.agent.runtimes.simulated import FakeCgroups, FakeRuntime
 from nodewright.agent.serving.agent_interface import AgentInterface
-from nodewright.agent.serving.agent_server import serve_agent_api
-from nodewright.agent.serving.dashboard.agent_view import AgentView
-from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes
 from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodStage
 from nodewright.agent.state.effects import effect_lines, event_line
 from nodewright.cluster.tasks.supervision import run_supervised, stop_event
@@ -85,6 +82,10 @@ async def dry_run(settings: AgentSettings, node: Node) -> int:
 def _served_api(
     agent: AgentInterface, settings: AgentSettings, node: Node
 ) -> contextlib.AbstractAsyncContextManager[None]:
+    from nodewright.agent.serving.agent_server import serve_agent_api  # noqa: PLC0415 - needs the extra `agent`
+    from nodewright.agent.serving.dashboard.agent_view import AgentView  # noqa: PLC0415 - as above
+    from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes  # noqa: PLC0415 - as above
+
     # The stats of this machine say nothing about another node.
     gauges = None if settings.node else HostStatsProvider(pods_cgroup(node.config), nodefs=settings.root_dir)
     routes = DashboardRoutes(AgentView(agent, gauges)).authorized_routes()

@@ -38,8 +38,7 @@ def start_agent(settings: AgentSettings) -> int:
     """Runs the agent until it is asked to stop; its exit code."""
     if sys.platform == "win32" or (sys.platform != "linux" and settings.dry_run is None):
         raise InputError([Fault(rule="not Linux: the agent runs pods on Linux only")])
-    from nodewright.agent.assembly.agent_node import agent_node  # noqa: PLC0415 - needs the extra `agent`
-    from nodewright.agent.assembly.run_agent import run_agent  # noqa: PLC0415 - as above
+    from nodewright.agent.assembly.agent_node import agent_node  # noqa: PLC0415 - start-up time of `--list-flags`
 
     agent = agent_node(settings)
     print_warnings(agent.node.warnings, strict=False)
@@ -50,6 +49,8 @@ def start_agent(settings: AgentSettings) -> int:
     if os.geteuid() != 0:
         print_message(_ROOT_NEEDED)
         return ERROR
+    from nodewright.agent.assembly.run_agent import run_agent  # noqa: PLC0415 - needs the extra `agent`
+
     return asyncio.run(run_agent(settings, agent))
 
 
