@@ -99,8 +99,8 @@ _OPTIONS = (
     ),
     option(
         "--growth [NS/]POD[/CONTAINER]=RATE|FILE",
-        "Memory growth: a rate such as 64Mi/s (`system`: outside the pods), a UsageForecast, or a recorded "
-        "series (.csv: time,pod,container,memory). Repeatable.",
+        "Memory growth: a rate such as 64Mi/s, a UsageForecast, or a recorded series (.csv). The columns of a series "
+        "are time,pod,container,memory; the pod `system` is what is outside the pods. Repeatable.",
         multiple=True,
     ),
     option(

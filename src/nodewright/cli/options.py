@@ -380,8 +380,8 @@ strict_option = option(
 )
 shape_option = option(
     "--shape SHAPE",
-    "The node, without a file: SOCKETSxNUMAxCORESxTHREADS (NUMA nodes of a socket, cores of a NUMA node, threads "
-    "of a core), e.g. 2x1x32x2.",
+    "The node, without a file, e.g. 2x1x32x2 or a name of `node catalogue`. SOCKETSxNUMAxCORESxTHREADS are NUMA nodes "
+    "of a socket, cores of a NUMA node, threads of a core.",
 )
 memory_option = option(
     "--memory AMOUNT",

@@ -87,5 +87,5 @@ def test_needs_that_no_set_covers_have_no_result() -> None:
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "highspy", None)
-    with pytest.raises(HostError, match=r"pip install 'nodewright\[exact\]'"):
+    with pytest.raises(HostError, match=r"pip install '\./nodewright\[exact\]'"):
         cheapest_cover(Cover((1,), (CoverItem(0, (1,), (1,)),), (0,)))
