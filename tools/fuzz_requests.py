@@ -247,8 +247,8 @@ def _answered(serving: Serving, content: bytes) -> None:
         headers, line = request["headers"].items(), [request["method"], request["path"], request["query"]]
         body = request["body"] if isinstance(request["body"], str) else json.dumps(request["body"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        headers, line, body = (), ["POST", "/filter", ""], content.decode("utf-8", "surrogateescape")
-    method, path, query = (str(part).encode("utf-8", "surrogateescape") for part in line)
+        headers, line, body = (), ["POST", "/filter", ""], content.decode("latin-1")
+    method, path, query = (str(part).encode("utf-8", "surrogatepass") for part in line)
     scope = {
         "type": "http",
         "http_version": "1.1",

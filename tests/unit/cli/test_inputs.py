@@ -152,3 +152,24 @@ def test_a_large_limit_of_files_reserves_no_memory(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(Recording(POD % b"")))
     assert run(["requests", "-f", "-", "--max-document-size=1000000000000000000Gi"]) == YES
     assert max(asked) <= 1 << 20
+
+
+def test_a_template_of_claims_may_have_no_spec(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "template.json"
+    path.write_text('{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}', "utf-8")
+    assert run(["lint", "-f", str(path)]) in (YES, ERROR, USAGE, 3)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lease", ["a", "a/b/c", "../a", "a/", "\udc8b/a", "https://a"])
+def test_a_lease_is_a_namespace_and_a_name(lease: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["extender", "--leader-elect", f"--lease={lease}"]) == USAGE
+    assert "NAMESPACE/NAME" in capsys.readouterr().err
+
+
+def test_a_vector_may_expect_what_is_no_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "vectors.jsonl"
+    vector = '"family": "quantity", "input": {"op": "parse", "text": "00"}, "expect": {"float": "9999-12-31"}'
+    path.write_text(f'{{"id": "quantity-1", {vector}}}\n', "utf-8")
+    assert run(["verify", "--show", "1", str(path)]) == 1
+    assert "Traceback" not in capsys.readouterr().err

@@ -257,7 +257,9 @@ def _violations(item: APIObject, value: Mapping[str, Any], group: str) -> Iterat
         names_finalizers_freely=group not in _WITH_KNOWN_FINALIZERS,
     )
     if isinstance(item, ResourceClaimTemplate):
-        yield from template_metadata_violations(value["spec"].get("metadata") or {}, "spec.metadata")
+        yield from template_metadata_violations(
+            (value.get("spec") or {}).get("metadata") or {}, "spec.metadata"
+        )
 
 
 def with_namespace(item: APIObject, namespace: str) -> APIObject:

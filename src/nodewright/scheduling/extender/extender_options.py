@@ -7,9 +7,22 @@ import msgspec
 
 from nodewright.cluster.exports.export_places import DEFAULT_EXPORT_PORT
 from nodewright.documents.output.command_line import FiniteRange, as_struct, option
+from nodewright.model.kubernetes.name_validation import dns1123_label_errors, dns1123_subdomain_errors
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 DEFAULT_PORT, DEFAULT_HEALTH_PORT = 9454, 9455
+
+
+def _lease(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """The namespace and name of the Lease. Errors: click.BadParameter."""
+    namespace, _, name = value.partition("/")
+    for what, part_errors in (
+        ("namespace", dns1123_label_errors(namespace)),
+        ("name", dns1123_subdomain_errors(name)),
+    ):
+        if part_errors:
+            raise click.BadParameter(f"{what} of NAMESPACE/NAME: {part_errors[0]}", context, parameter)
+    return value
 
 
 class ExtenderOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +122,10 @@ _OPTIONS = (
     ),
     option("--leader-elect", "Of several processes only one answers, by a Lease."),
     option(
-        "--lease NAMESPACE/NAME", "The Lease of --leader-elect.", default="kube-system/nodewright-extender"
+        "--lease NAMESPACE/NAME",
+        "The Lease of --leader-elect.",
+        default="kube-system/nodewright-extender",
+        callback=_lease,
     ),
     option(
         "--deny-impossible-pods",

@@ -104,7 +104,7 @@ def null_for_absent(at: AnswerLocation) -> Any:
 
 def nearly_equal(at: AnswerLocation) -> Any:
     """Texts of numbers within a 10**-12th of each other."""
-    if not at.both_are(str) or not _NUMBER.fullmatch(at.actual):
+    if not at.both_are(str) or not all(_NUMBER.fullmatch(text) for text in (at.expected, at.actual)):
         return at.actual
     return at.expected if math.isclose(float(at.expected), float(at.actual), rel_tol=1e-12) else at.actual
 
