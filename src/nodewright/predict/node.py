@@ -190,6 +190,11 @@ class Node(msgspec.Struct, frozen=True):
             if unknown := [f"{part.part}: {part.because}" for part in profile.spec.not_judged]:
                 rule += f" (with what is assumed, as it is not known: {'; '.join(unknown)})"
             raise InputError([Fault(rule=rule, path="spec.kubeletConfiguration", source=source)])
+        if parts.resources.over_reserved and not profile.spec.machine_info.memory_capacity:
+            rule = "the memory of the machine is not known: set it here and in each NUMA node"
+            raise InputError(
+                [Fault(rule=rule, path="spec.machineInfo.memory_capacity", value=0, source=source)]
+            )
         if parts.resources.over_reserved:
             rule = f"the kubelet does not start: {over_reservation_message(parts.resources.over_reserved)}"
             raise InputError([Fault(rule=rule, path="spec.kubeletConfiguration", source=source)])

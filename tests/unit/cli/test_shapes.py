@@ -156,3 +156,19 @@ def test_storage_that_a_profile_does_not_have_is_said(
     (tmp_path / "pod.yaml").write_text(POD.replace("image: a:1", f"image: a:1, {resources}"))
     run(["admit", str(tmp_path / "pod.yaml"), "--node", str(tmp_path / "node.yaml")])
     assert ("note: the node has no ephemeral-storage" in capsys.readouterr().err) is is_said
+
+
+def test_memory_that_is_not_known_is_no_fault_of_the_kubelet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "lscpu.json"
+    path.write_text('{"cpus": [{"cpu": 0, "node": 0, "socket": 0, "core": 0, "online": true}]}', "utf-8")
+    assert run(["node", "capture", "--lscpu", str(path)]) == 0
+    path.write_text(capsys.readouterr().out, "utf-8")
+    assert run(["admit", "--node", str(path), "-f", "examples/agent/web.yaml"]) == 1
+    message = capsys.readouterr().err
+    assert (
+        "spec.machineInfo.memory_capacity: Invalid value: 0: the memory of the machine is not known"
+        in message
+    )
+    assert "kubelet does not start" not in message

@@ -105,6 +105,8 @@ def missing_fact_sentence(missing: MissingFact) -> str:
         ):
             place = f" ({missing.place} is missing)" if missing.place else ""
             return f"{missing.fact}: not known{place}, {missing.substitute} in the profile"
+        case MachineFact.DISTANCES if missing.substitute:
+            return f"{missing.fact}: {missing.place} does not say {missing.substitute}, so that none are in the profile"
         case MachineFact.DISTANCES | MachineFact.HUGE_PAGES:
             place = f" ({missing.place} is missing)" if missing.place else ""
             return f"{missing.fact}: not known{place}, none in the profile"

@@ -17,6 +17,7 @@ from nodewright.documents.profiles.machine.host_facts import (
 )
 from nodewright.model.errors import HostError
 from nodewright.model.hardware import (
+    LOCAL_DISTANCE,
     Core,
     HugePages,
     NUMANode,
@@ -69,7 +70,7 @@ def topology(sources: MachineSources) -> Topology:
         for name in names
     )
     if sources.is_copy:
-        nodes = _with_shares(sources, nodes)
+        nodes = _with_known_distances(sources, _with_shares(sources, nodes))
     return nodes, sum(len(core.thread_ids) for node in nodes for core in node.cores)
 
 
@@ -349,6 +350,16 @@ def _memory(sources: MachineSources, directory: str) -> int:
         sources.add_missing(MachineFact.NODE_MEMORY, sources.sys.full_path(path), substitute)
         return 0
     return total_bytes(sources, sources.sys.full_path(path), text, "MemTotal")
+
+
+def _with_known_distances(sources: MachineSources, nodes: tuple[NUMANode, ...]) -> tuple[NUMANode, ...]:
+    """The NUMA nodes of a copy without distances, if those of one are another's: in its place it has not 10."""
+    for position, node in enumerate(sorted(nodes, key=lambda node: node.node_id)):
+        if node.distances and LOCAL_DISTANCE not in node.distances[position : position + 1]:
+            place = sources.sys.full_path(f"{NODES}/node{node.node_id}/distance")
+            sources.add_missing(MachineFact.DISTANCES, place, f"{LOCAL_DISTANCE} to itself")
+            return tuple(msgspec.structs.replace(node, distances=()) for node in nodes)
+    return nodes
 
 
 def _with_shares(sources: MachineSources, nodes: tuple[NUMANode, ...]) -> tuple[NUMANode, ...]:

@@ -424,3 +424,13 @@ def test_a_pipe_in_a_copy_is_not_read(tmp_path: Path) -> None:
     read(tmp_path, SMALL, change)
     os.mkfifo(tmp_path / "proc/meminfo")
     assert MachineFact.MEMORY in facts(capture_copy(tmp_path))
+
+
+def test_distances_of_another_numa_node_are_not_those_of_the_machine(tmp_path: Path) -> None:
+    def change(files: Files) -> None:
+        for name in ("node0", "node1"):
+            files[f"{NODE}/{name}/distance"] = "10 20\n"
+
+    captured_machine = read(tmp_path, SMALL, change)
+    assert MachineFact.DISTANCES in facts(captured_machine)
+    assert not any(node.distances for node in captured_machine.profile.spec.machine_info.topology)
