@@ -145,6 +145,7 @@ STATES = (
 )
 _TEXTS: Mapping[str, tuple[str, ...]] = {
     "schema WORD": ("RequestsReport", "NodeProfile"),
+    f"examples {_E}/agent/web.yaml/WORD": ("new",),  # below a file nothing is written
     "completion WORD": ("bash", "zsh", "fish"),
     "help WORD": ("admit", "node"),
     "version -oWORD": ("json", "yaml"),
