@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 _TABLES = Path(__file__).parents[2] / "src/nodewright/documents/formats/data/fields"
 _TIME = "2026-05-01T10:00:00Z"
 _SCALARS: Mapping[str, Any] = {
-    "str": "a", "bool": True, "int32": 1, "int64": 1, "uint64": 1, "float": 0.5, "quantity": "1", "time": _TIME, "intstr": 1, "any": {},
+    "str": "a", "bool": True, "int32": 1, "int64": 1, "uint64": 1, "bytes": "1Gi", "kibibytes": "2Mi", "float": 0.5, "quantity": "1", "time": _TIME, "intstr": 1, "any": {},
     "condition": "MemoryPressure",
 }  # fmt: skip
 

@@ -69,6 +69,7 @@ ON_WINDOWS = {
         for command, code in WITHOUT_EXTRAS.items()
         if "--serve" not in command  # a page needs an event loop of Windows
     },
+    "agent --dry-run --node vm-4 --pod-manifest-path examples/agent": 1,
     "admit -f examples/admission/pods.yaml": 1,
     "node capture": 1,
     "node capture --lscpu examples/machines/lscpu.json": 0,

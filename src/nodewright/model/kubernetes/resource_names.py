@@ -150,9 +150,15 @@ def distinguishable_amounts(resource: str, *amounts: int) -> list[str]:
     """
     for digits in range(2, 20):
         texts = [readable_amount(resource, amount, digits) for amount in amounts]
-        if len(set(texts)) == len(set(amounts)):
+        if len({_shown_amount(text) for text in texts}) == len(set(amounts)):
             return texts
     return list(map(str, amounts))
+
+
+def _shown_amount(text: str) -> float:
+    """What the text says: 1024Mi and 1Gi are equal."""
+    number = text.rstrip("KMGTPEi")
+    return float(number) * (1 << 10 * _BINARY.index(text[len(number) :]))
 
 
 def _trimmed(decimal: str) -> str:
