@@ -14,7 +14,6 @@ from nodewright.documents.profiles.node_profiles import find_profile, with_relea
 from nodewright.engine.core.cpu.cpu_policy import CPUPicker
 from nodewright.engine.core.predicates.scheduler_filters import (
     SchedulerObstacle,
-    scheduler_obstacles,
     unknown_resources,
 )
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
@@ -29,7 +28,7 @@ from nodewright.model.values.custom_policy import CustomPolicy
 from nodewright.predict.admit.admission_report import AdmissionEntry, ArrivingPods, arriving_pods
 from nodewright.predict.node import AdmitResult, Node
 from nodewright.predict.node_report.report_parts import policy_notices
-from nodewright.predict.verdict import Verdict, later_sentences
+from nodewright.predict.verdict import Verdict, later_sentences, obstacles_on
 
 
 class LoadedQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,8 +183,7 @@ def exit_code(verdicts: Iterable[Verdict]) -> int:
 
 def obstacles(node: Node, pod: Pod, query: NodeQuery) -> tuple[SchedulerObstacle, ...]:
     """Why the scheduler never binds the pod to the node; empty as well with --kubelet-only."""
-    comparisons = node.config.gates["TaintTolerationComparisonOperators"]
-    return () if query.kubelet_only else scheduler_obstacles(pod, node.config.view, comparisons=comparisons)
+    return () if query.kubelet_only else obstacles_on(node.config, pod)
 
 
 def admitted_entry(

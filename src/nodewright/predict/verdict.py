@@ -3,11 +3,19 @@
 from collections.abc import Sequence
 from enum import StrEnum
 
-from nodewright.engine.core.predicates.scheduler_filters import SchedulerObstacle
+from nodewright.engine.core.predicates.scheduler_filters import SchedulerObstacle, scheduler_obstacles
+from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.restart.initial_node import next_start_refusals
 from nodewright.engine.node.step import Decision
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.reason import Reason, kubelet_fatal_error, sentence
+
+
+def obstacles_on(config: NodeConfig, pod: Pod) -> tuple[SchedulerObstacle, ...]:
+    """Why the scheduler never binds the pod to the node, by the node's gates; empty: it may."""
+    comparisons = config.gates["TaintTolerationComparisonOperators"]
+    return scheduler_obstacles(pod, config.view, comparisons=comparisons)
 
 
 class Verdict(StrEnum):

@@ -126,6 +126,15 @@ def amount_text(resource: str, amount: int) -> str:
     return str(amount)
 
 
+def file_value_text(value: str) -> str:
+    """The value of a file about memory: a number of bytes as `amount_text` writes it, other words as they are.
+
+    >>> file_value_text("1073741824"), file_value_text("max")
+    ('1Gi', 'max')
+    """
+    return amount_text(MEMORY, int(value)) if value.isdecimal() else value
+
+
 def readable_amount(resource: str, amount: int, digits: int = 2) -> str:
     """The amount in CPUs, in the largest unit of bytes that fits, or as a plain number.
 

@@ -13,7 +13,6 @@ from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.json_yaml import Inlined, ReportDocument
 from nodewright.documents.output.text_layout import wrapped_text
 from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid, without_cluster_fields
-from nodewright.engine.core.predicates.scheduler_filters import scheduler_obstacles
 from nodewright.engine.node.events import PodAdded, PodRemoved
 from nodewright.engine.node.step import Decision, Step, step
 from nodewright.engine.node.what_if.changes import PodLeaves
@@ -35,6 +34,7 @@ from nodewright.predict.explain.explanation import suggested_changes
 from nodewright.predict.explain.suggestion_text import suggestion_text
 from nodewright.predict.node import Node
 from nodewright.predict.reported import reported
+from nodewright.predict.verdict import obstacles_on
 
 MAX_SEARCHES = 1_000
 """Of so many refusals the changes that help are looked for."""
@@ -142,7 +142,7 @@ class ClusterAnswers:
             outcome=Outcome.UNDECIDED if is_open else Outcome.NOW,
             why=tuple(map(sentence, facts)),
             preempts=result.victims is not None,
-            scheduler=_scheduler_obstacles(node, pod),
+            scheduler=tuple(obstacle.why for obstacle in obstacles_on(node.config, pod)),
         )
 
     def _refusal(self, node: Node, index: int, pod: Pod, result: Step) -> NodeAnswer:
@@ -187,12 +187,6 @@ def _change_text(suggestion: Suggestion) -> str:
     if isinstance(suggestion.change, PodLeaves):
         return "without one of its pods"
     return suggestion_text(replace(suggestion, preempts=(), moved_pods=()))
-
-
-def _scheduler_obstacles(node: Node, pod: Pod) -> tuple[str, ...]:
-    comparisons = node.config.gates["TaintTolerationComparisonOperators"]
-    obstacles = scheduler_obstacles(pod, node.config.view, comparisons=comparisons)
-    return tuple(obstacle.why for obstacle in obstacles)
 
 
 def _groups(answers: Mapping[NodeAnswer, Sequence[str]]) -> tuple[NodeAnswer, ...]:

@@ -14,7 +14,7 @@ from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.resize import ResizeAttempt, ResizeOutcome, resize_condition
 from nodewright.engine.node.resize_report import ResizePlan, ResizeReport
 from nodewright.model.kubernetes.objects import Pod, ResourceList
-from nodewright.model.kubernetes.resource_names import MEMORY, amount_text, readable_amount
+from nodewright.model.kubernetes.resource_names import MEMORY, file_value_text, readable_amount
 from nodewright.model.printable import printable_line, printable_lines
 from nodewright.model.reasons.reason import Reason, sentence
 from nodewright.model.values.quantity import ZERO, Quantity
@@ -124,7 +124,7 @@ _MEANINGS = {
 
 
 def _file_value(file: str, text: str) -> str:
-    return amount_text(MEMORY, int(text)) if text.isdecimal() and file.startswith("memory.") else text
+    return file_value_text(text) if file.startswith("memory.") else text
 
 
 def _plan_lines(plan: ResizePlan) -> Iterator[str]:

@@ -11,7 +11,7 @@ from nodewright.documents.output.text_layout import table
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.model.kubernetes.node_profile import MemoryBlock
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.kubernetes.resource_names import MEMORY, amount_text
+from nodewright.model.kubernetes.resource_names import amount_text, file_value_text
 from nodewright.model.printable import counted, printable_line, printable_lines
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.predict.audit.audit_evidence import (
@@ -253,7 +253,7 @@ def _table(findings: Sequence[Discrepancy]) -> str:
 def _row(finding: Discrepancy, sources: Sequence[EvidenceSource]) -> tuple[str, ...]:
     cells = (_cell(finding.values.get(source), finding.kind) for source in sources)
     if finding.field.startswith("memory."):
-        cells = (amount_text(MEMORY, int(cell)) if cell.isdecimal() else cell for cell in cells)
+        cells = (file_value_text(cell) for cell in cells)
     return _subject(finding), finding.container or "-", finding.field, *cells
 
 

@@ -315,17 +315,19 @@ def _messages(outcome: ApplyOutcome) -> Iterator[str]:
         yield f"{INDENT_STEP}{refusal_text(outcome.resource, outcome.refusal)}"
 
 
+def _headroom_reason(because: ObjectRejection | None, *, is_refused: bool) -> str:
+    if because is None:
+        return ""
+    return "as refused above" if is_refused else reason_text(because)
+
+
 def _headroom(report: AppliedInventory) -> str:
     refused = {refusal.manifest for refusal in report.applied.refusals if refusal.refusal is not None}
     rows = [
         (
             str(report.subjects[headroom.manifest]),
             "unlimited" if headroom.additional_pods is None else str(headroom.additional_pods),
-            "as refused above"
-            if headroom.manifest in refused and headroom.because is not None
-            else reason_text(headroom.because)
-            if headroom.because is not None
-            else "",
+            _headroom_reason(headroom.because, is_refused=headroom.manifest in refused),
         )
         for headroom in report.headroom
     ]

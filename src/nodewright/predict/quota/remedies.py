@@ -141,9 +141,8 @@ def _add_changes(charge: ObjectCharge, changes: _Changes) -> None:
         for missing in because.unspecified:
             side, _, resource = missing.resource.rpartition(".")
             side = side or _REQUESTS
-            any_amount = _ANY_CPU if resource == CPU else _ANY_AMOUNT
             for name in missing.containers:
-                amount = containers[name].resources.requests.get(resource, any_amount)
+                amount = containers[name].resources.requests.get(resource, _any_amount(resource))
                 defaults[side][resource] = max(amount, defaults[side].get(resource, amount))
                 changes.add((name, side, resource), amount, is_free=True)
         changes.alternative = LimitRangeItem(
@@ -213,9 +212,12 @@ def _add_bound(changes: _Changes, container: Container, reason: LimitReason, lim
             if other is not None and other.sign() > 0:
                 changes.add((container.name, _side(figure), name), other, why)
             elif (key := (container.name, _REQUESTS, name)) not in changes.amounts:
-                any_amount = _ANY_CPU if name == CPU else _ANY_AMOUNT
-                changes.add(key, any_amount, why, is_free=True)
-                changes.add((container.name, _LIMITS, name), any_amount, is_free=True)
+                changes.add(key, _any_amount(name), why, is_free=True)
+                changes.add((container.name, _LIMITS, name), _any_amount(name), is_free=True)
+
+
+def _any_amount(resource: str) -> Quantity:
+    return _ANY_CPU if resource == CPU else _ANY_AMOUNT
 
 
 def _side(figure: RequestOrLimit) -> str:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.documents.output.text_layout import table
 from nodewright.documents.profiles.state_files.checkpoints import state_as_written, written_state_files
-from nodewright.model.kubernetes.resource_names import MEMORY, amount_text
+from nodewright.model.kubernetes.resource_names import file_value_text
 from nodewright.model.printable import counted, printable_lines
 from nodewright.model.releases.release_changes import (
     changes_between,
@@ -511,8 +511,7 @@ def _row(finding: UpgradeFinding, value: ChangedValue) -> tuple[str, str, str, s
     owner = value.pod or ("node" if finding.area is Area.NODE else "kubelet")
     name = f"{finding.aspect}: {value.detail}" if value.detail else str(finding.aspect)
     before, after = (
-        amount_text(MEMORY, int(text)) if text.isdecimal() and " memory." in name else text
-        for text in (value.before, value.after)
+        file_value_text(text) if " memory." in name else text for text in (value.before, value.after)
     )
     return owner, name, before, after
 

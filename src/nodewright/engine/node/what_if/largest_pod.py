@@ -1,6 +1,6 @@
 """Whether a node can ever admit a pod, the largest pod of its shape that it admits, and all that it lacks for the pod."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -137,11 +137,7 @@ class _Search(msgspec.Struct):
 
         if not self.dimensions or not self.fits(at(0)):
             return None
-        fitting, too_large = 0, _SCALE
-        while too_large - fitting > 1:
-            middle = (fitting + too_large) // 2
-            fitting, too_large = (middle, too_large) if self.fits(at(middle)) else (fitting, middle)
-        return at(fitting)
+        return at(self._largest(at, 0, _SCALE))
 
     def raised(self, steps: list[int]) -> list[int]:
         """The requests with each as large as it can be: those of a resource all at once if that fits, else one by one."""
@@ -167,11 +163,14 @@ class _Search(msgspec.Struct):
         fitting, most = steps[at], self.dimensions[at].most
         if fitting == most or not self.fits(with_count(fitting + 1)):
             return steps
-        fitting, too_large = fitting + 1, most + 1
+        return with_count(self._largest(with_count, fitting + 1, most + 1))
+
+    def _largest(self, steps_at: Callable[[int], list[int]], fitting: int, too_large: int) -> int:
+        """The largest number between the two whose requests fit; the first of them is known to."""
         while too_large - fitting > 1:
             middle = (fitting + too_large) // 2
-            fitting, too_large = (middle, too_large) if self.fits(with_count(middle)) else (fitting, middle)
-        return with_count(fitting)
+            fitting, too_large = (middle, too_large) if self.fits(steps_at(middle)) else (fitting, middle)
+        return fitting
 
 
 def _change(dimensions: Sequence[_Dimension], steps: Sequence[int]) -> RequestsChanged:
