@@ -32,8 +32,10 @@ TOOLS = {
     "reference": Tool(
         "reference:write_reference", "write docs/reference/: departures, profiles, lint rules, schemas"
     ),
+    "man": Tool("man_pages:write_man_pages", "write the manual pages of the commands into packaging/man"),
     "completion": Tool("reference:write_completion_table", "write the table of shell completion"),
     "protos": Tool("sh tools/protos.sh", "write the modules of .proto files"),
+    "published": Tool("published:main", "render docs and packaging from packaging/published.toml"),
     "recorded-sample": Tool(
         "recorded_sample:main", "write the sample of recorded decisions that the package contains"
     ),
@@ -43,6 +45,13 @@ TOOLS = {
         "remove all that is not kept",
     ),
     "size": Tool("size:main", "modules, lines, arrows, circles and start-up [--base REV] [--no-times]"),
+    "release-diff": Tool(
+        "release_diff:main",
+        "what a new Kubernetes release changes of the files that docstrings follow: OLD NEW",
+    ),
+    "pyz": Tool("pyz:main", "write build/nodewright.pyz, a single file, and time its start: WHEEL"),
+    "deb": Tool("deb:main", "write the packages for Debian into build/deb: WHEEL"),
+    "image": Tool("image:main", "write the OCI image and its SBOM into build/image: WHEEL"),
     "krew": Tool("release:write_krew_plugin", "write the krew plugin of this version: URL"),
     "live-packages": Tool(
         "make live-packages", "install what live tests and demonstrations need, on Debian", as_root=True
@@ -67,6 +76,7 @@ TOOLS = {
     ),
     "bench-scheduling": Tool("scheduling_bench:main", "compare kube-scheduler with and without the extender"),
     "extender-load": Tool("extender_load:main", "load the extender: 5,000 nodes, 100 pods a second"),
+    "hollow-load": Tool("hollow_load:main", "run 1,000 hollow nodes in a real cluster, with 5,000 pods"),
     "idle": Tool("agent_idle:main", "measure an agent while nothing happens", as_root=True),
     "load": Tool("load:measure_load", "measure an agent under 1,000 requests a second", as_root=True),
     "many": Tool("load:put_many_manifests", "measure an agent with 10,000 manifests at once", as_root=True),

@@ -80,8 +80,16 @@ ROWS = (
         "test_quota.py::test_10000_pods_of_300_controllers_from_their_yaml", "", "< 3 s"),
     Row("The same once they are read", "test_quota.py::test_10000_pods_of_300_controllers_once_they_are_read",
         "", "< 500 ms"),
+    Row("Devices for a claim among 1,000 of 100 slices",
+        "test_claims.py::test_a_claim_among_1000_devices_of_100_slices[1]", "", "< 5 ms"),
+    Row("The claims of a pod on each of 5,000 nodes of 8 devices",
+        "test_claims.py::test_the_claims_of_a_pod_on_5000_nodes_of_8_devices", "", "< 5 s"),
+    Row("The same, and why they are refused",
+        "test_claims.py::test_why_the_claims_of_a_pod_are_refused_on_5000_nodes_of_8_devices", "", "< 5 s"),
     Row("An hour of a node with 110 pods, played forward",
         "test_eviction.py::test_an_hour_of_110_pods_played_forward[kubelet]", "", "< 200 ms"),
+    Row("A week of one-minute samples of 110 pods under a predictor of loans",
+        "test_lending.py::test_a_week_of_110_pods[machine-peak]", "", "< 2 s"),
     Row("7,000 pods come to 1,200 nodes at once, each node's CPUs placed",
         "test_fleet.py::test_7000_pods_come_to_1200_nodes", "", "< 3 s"),
     Row("5,000 pods come and go on 300 nodes", "test_fleet.py::test_pods_come_and_go_on_300_nodes[5000]", "", ""),
@@ -185,6 +193,12 @@ time of 20,000 pods and 11 % of that of 200,000 (in turns, at a load of 8 to 50)
 
 The runs of a sweep are independent processes; a worker costs 0.3 s to start. Sixteen runs on two CPUs take 0.72 to 0.89 of linear, and two runs
 that know nothing of each other take 1.1 to 1.2 times as long side by side as alone on this machine: so much it loses itself.
+
+**Claims on many nodes.** Why a pod's claims get no devices differs from node to node in names only, of the node and of the claims that
+hold its devices, if nodes have devices of one kind: values of attributes that no selector and no constraint reads do not count. The
+answer is computed once for them, and gets the names of each. Of 5,000 nodes with 8 GPUs that four claims hold, from a List of 27 MB,
+that took 2.7 s of CPU time instead of 9.7 s, and reading 5.8 s instead of 7.4 s, on a machine with much other load; half of what is
+left is reading and validating slices and claims.
 
 **Fleets: the scheduler.** Nodes of equal allocatable resources of which as much is requested are a group: a pod fits on each or on
 none, with the same score. For each choice the scheduler looks at the groups that have got a node, with a lower number than their

@@ -117,6 +117,15 @@ def targets() -> Mapping[str, Target]:
         ),
         "requests": Target(reader_of("requests --memory-capacity 8Gi -f FILE"), pods),
         "pods to admit": Target(reader_of("admit --node laptop-i7-1370p -f FILE"), pods),
+        "claims": Target(
+            reader_of("explain --node dgx-h100 -f FILE -o json"),
+            (
+                b"\n---\n".join(
+                    _files("examples/claims/cluster.yaml") + _files("examples/claims/train-4.yaml")
+                ),
+            ),
+        ),
+        "lint of claims": Target(reader_of("lint FILE"), _files("examples/claims/*.yaml")),
         "scenarios": Target(reader_of("replay FILE -o json"), _files("examples/scenarios/*.yaml")),
         "scenarios on another node": Target(
             reader_of("replay FILE --node vm-4"), _files("examples/scenarios/*.yaml")
@@ -129,6 +138,21 @@ def targets() -> Mapping[str, Target]:
             reader_of("evict --node examples/eviction/node.yaml --usage TABLE"),
             (
                 b"pod,container,memory,rootfs,logs,inodes,processes\nshop/web,web,2Gi,1Gi,20Mi,500,64\nshop/db,,5Gi,,,,9\n",
+            ),
+        ),
+        "history in columns": Target(
+            reader_of("lend --node examples/lend/node.yaml --usage TABLE"),
+            (
+                b"time,pod,container,cpu,memory\n0,shop/db,db,500m,3Gi\n60,shop/db,db,1,3Gi\n120,shop/db,db,1,3Gi\n",
+            ),
+        ),
+        "history of Prometheus": Target(
+            reader_of("lend --node examples/lend/node.yaml --usage FILE -o json"),
+            (
+                (
+                    b'{"data":{"resultType":"matrix","result":[{"metric":{"__name__":"container_cpu_usage_seconds_total",'
+                    b'"namespace":"shop","pod":"db","container":"db"},"values":[[0,"0"],[60,"30"],[120,"20.5"],[180,"50"]]}]}}'
+                ),
             ),
         ),
         "node to admit to": Target(reader_of("admit --node FILE -f OTHER", POD), profiles),

@@ -44,6 +44,8 @@ MANIFESTS = (
     "cgroups --node vm-4 -f FILE |--all |--cgroup-version=1|--cgroup-driver=cgroupfs |-ojson|-oyaml|-oname",
     "lint -f FILE |--summary|--diff|--node=vm-4|--strict |-ojson|-oyaml|-osarif|-ojunit|-ogithub",
     "quota -f FILE |--from-status|--surge|--what-if |-ojson|-oyaml|-ojunit|-osarif|-ogithub|-oname",
+    f"fit --node vm-4 -f FILE {_TWO}",
+    f"drain node/worker-1 -f FILE {_TWO}",
     f"upgrade --node vm-4 -f FILE --from 1.33 {_ALL}",
     f"upgrade --nodes FILE --from 1.33 {_ALL}",
     f"quota -f {_E}/quota/small.yaml --nodes FILE |-ojson|-oyaml",
@@ -104,6 +106,8 @@ NODES = (
     f"evict --node FILE --available memory.available=50Mi {_ALL}",
     f"cgroups --node FILE -f {_E}/agent/web.yaml |--all |-ojson|-oyaml|-oname",
     f"lint --node FILE -f {_E}/agent/web.yaml {_TWO}",
+    f"fit --node FILE -f {_E}/agent/pinned.yaml {_TWO}",
+    f"lend --node FILE --usage {_E}/lend/memory.json |-ojson|-oyaml|-owide",
     f"rehearse --node FILE {_ALL}",
     f"upgrade --node FILE --from 1.33 {_ALL}",
     f"audit --cgroups none --root-dir {_W3}/kubelet --node FILE {_TWO}",
@@ -166,6 +170,7 @@ _TEXTS: Mapping[str, tuple[str, ...]] = {
         "16=vm-4", "label:zone", "1h30m", "topologyManagerPolicy=none,restricted", "default", "zone", "8Mi",
     ),
     f"fleet capacity {_NODES} --sweep=WORD {_TWO}": ("topologyManagerPolicy=none,restricted",),
+    "hollow --kubeconfig /nonexistent --nodes=WORD": ("3*vm-4", "2*vm-4,vm-8"),
     "fleet generate --seed=1 --nodes=WORD|--pods=WORD|--load=WORD": ("3", "0.5"),
     f"export --once --kubelet-root {_W3}/kubelet --pod-resources=none --node-name=WORD|--kubernetes-version=WORD|--poll-period=WORD|--listen=WORD|--kubelet-url=WORD|--grant=WORD|--advertise=WORD|--health-port=WORD": (
         "worker-3", "v1.36.0", "10", "127.0.0.1:0", "http://127.0.0.1:1", "read=user:a",
@@ -181,6 +186,7 @@ _TEXTS: Mapping[str, tuple[str, ...]] = {
 """Values of options."""
 
 
+@cache
 def command_targets() -> Mapping[str, tuple[bytes, ...]]:
     """Command lines, and good input for each."""
     fleet = [(ROOT / _E / "fleet" / name).read_bytes() for name in ("nodes.csv", "pods.csv")]
@@ -240,6 +246,7 @@ def _other_lines(fleet: list[bytes]) -> Iterable[tuple[str, tuple[bytes, ...]]]:
     }.items()  # fmt: skip
 
 
+@cache
 def objects() -> tuple[bytes, ...]:
     """Objects: full ones, a cluster, examples."""
     kinds = (*KINDS, "Node", "PodDisruptionBudget")

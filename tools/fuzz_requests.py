@@ -5,7 +5,7 @@ import json
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -188,6 +188,7 @@ SERVERS: Mapping[str, Serving] = {
 }
 
 
+@cache
 def request_targets() -> Mapping[str, tuple[Callable[[bytes], None], tuple[bytes, ...]]]:
     """For each server what answers a request in JSON, and a good request for each of its routes."""
     call = deviceplugin_pb2.RegisterRequest(

@@ -38,6 +38,8 @@ FOLDER = ROOT / "docs" / "reference"
 LINT = FOLDER / "lint"
 CLI = FOLDER / "cli"
 SCHEMAS = FOLDER / "schemas"
+EXAMPLE_SCHEMAS = ROOT / "examples" / "schemas"
+"""Those of files that people write: the first line of each example names one, for editors."""
 DEPARTURES = FOLDER / "departures.md"
 PROFILE = FOLDER / "node-profile.md"
 MACHINES = FOLDER / "machines.md"
@@ -324,6 +326,8 @@ def schema_pages() -> Iterator[tuple[Path, str]]:
         lines.append(f"| [{kind}]({kind}.json) | `nodewright {report.command}` |")
         yield SCHEMAS / f"{kind}.json", as_json(schema_of(kind))
     yield SCHEMAS / "README.md", "\n".join([*lines, ""])
+    for kind in ("NodeProfile", "Scenario"):
+        yield EXAMPLE_SCHEMAS / f"{kind}.json", as_json(schema_of(kind))
 
 
 def pages() -> Iterator[tuple[Path, str]]:

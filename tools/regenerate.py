@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-from tools import consoles, reference, shots
+from tools import consoles, man_pages, reference, shots
 from tools.source import ROOT
 
 
@@ -23,4 +23,5 @@ def main() -> int:
     shots.write_shots()
     consoles.refresh_guide([])
     reference.write_reference()
+    man_pages.write_man_pages()
     return code

@@ -1,9 +1,10 @@
-"""A release: `python -m tools.release 0.4.0` sets the version, gathers changes/ into CHANGELOG.md and builds dist/.
+"""A release: `python -m tools.release 0.4.0` sets the version, gathers changes/ into CHANGELOG.md and builds all files in dist/.
 
 Each visible change has a file `category.slug.md` in changes/, so that branches do not conflict. A release gathers them by
 category, newest release first, and removes the files. `--dry-run` shows what it would do.
 
-Wheel and sdist are built twice, from copies of the tracked files in different directories, and have to be equal to the byte.
+All files are built twice, wheel and sdist from copies of the tracked files in different directories, and have to be equal to the
+byte. `tests/tools/test_artefacts.py` installs them: run `make soak` before.
 SOURCE_DATE_EPOCH is the day of the release in CHANGELOG.md, midnight UTC: `python -m tools.release --build` repeats the build
 from a commit, for example after CHANGELOG.md has been edited.
 """
@@ -35,7 +36,6 @@ VERSION_FILE = "src/nodewright/version.py"
 PLACES = (
     VERSION_FILE,
     "docs/guide/deploy.md",
-    "packaging/github-action/action.yml",
     "packaging/helm/nodewright/Chart.yaml",
     "packaging/kubernetes/base/kustomization.yaml",
 )
@@ -98,6 +98,21 @@ def with_version(text: str, old: str, new: str) -> str:
     return re.sub(rf"(?<![\d.]){re.escape(old)}(?!\.?\d)", new, text)
 
 
+def with_supported(text: str, version: str) -> str:
+    r"""SECURITY.md with the minor release as the one that is supported, and those before it as not.
+
+    >>> with_supported("| 0.4 | yes |\n| 0.3 and older | no |\n", "0.5.0")
+    '| 0.5 | yes |\n| 0.4 and older | no |\n'
+    """
+    minor = version.rpartition(".")[0]
+    old = re.search(r"^\| (\S+) \| yes \|$", text, re.MULTILINE)
+    assert old, "SECURITY.md names no supported release"
+    if old[1] == minor:
+        return text
+    rows = f"| {minor} | yes |\n| {old[1]} and older | no |"
+    return re.sub(r"^\| \S+ \| yes \|\n\| \S+ and older \| no \|$", rows, text, flags=re.MULTILINE)
+
+
 def current_version(root: Path) -> str:
     """The version that the source names."""
     match = re.search(r'__version__ = "(.+)"', (root / VERSION_FILE).read_text("utf-8"))
@@ -148,6 +163,8 @@ def write_release(root: Path, version: str, date: str) -> None:
     for place in PLACES:
         path = root / place
         path.write_text(with_version(path.read_text("utf-8"), current, version), "utf-8")
+    security = root / "SECURITY.md"
+    security.write_text(with_supported(security.read_text("utf-8"), version), "utf-8")
     changelog = root / "CHANGELOG.md"
     text = with_release(changelog.read_text("utf-8"), release_section(root, version, date))
     changelog.write_text(text, "utf-8")
@@ -168,14 +185,26 @@ def epoch_s(changelog: str, version: str) -> int:
 
 def hatch(source: Path, out: Path, time_s: int) -> None:
     """Builds wheel and sdist with the installed hatchling."""
-    # Without -P the folders of the source would hide modules of the environment.
-    command = [sys.executable, "-P", "-m", "hatchling", "build", "-d", str(out)]
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(time_s)}
-    ran = subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True, check=False)
-    if ran.returncode:
-        sys.exit(
-            f"release: the build fails; `git restore .` takes back the new version:\n{ran.stderr.strip()}"
-        )
+    for place in (source, source / "packaging" / "recordings"):
+        # Without -P the folders of the source would hide modules of the environment.
+        command = [sys.executable, "-P", "-m", "hatchling", "build", "-d", str(out)]
+        command += ["-t", "wheel"] if place != source else []
+        environment = {**os.environ, "SOURCE_DATE_EPOCH": str(time_s)}
+        ran = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
+        if ran.returncode:
+            sys.exit(
+                f"release: the build fails; `git restore .` takes back the new version:\n{ran.stderr.strip()}"
+            )
+
+
+def build_all(source: Path, out: Path, time_s: int) -> None:
+    """Builds every file of a release; needs a network, Debian 12 and its tools."""
+    from tools import artefacts  # noqa: PLC0415 - krew and tests need none of it
+
+    hatch(source, out, time_s)
+    version = current_version(source)
+    artefacts.build_artefacts(out, version, time_s)
+    (out / f"nodewright-{version}-krew.tar.gz").write_bytes(archive(version))
 
 
 def build_twice(root: Path, build: Builder) -> dict[str, bytes]:
@@ -197,15 +226,25 @@ def _built(root: Path, build: Builder, time_s: int) -> dict[str, bytes]:
                 (source / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(root / name, source / name)
         build(source, out, time_s)
-        return {
-            path.name: path.read_bytes() for path in sorted(out.iterdir()) if path.suffix in {".whl", ".gz"}
-        }
+        return {path.name: path.read_bytes() for path in sorted(out.iterdir()) if path.name != ".gitignore"}
 
 
-def write_dist(root: Path, files: dict[str, bytes]) -> None:
-    """Writes the files and their checksums, as `sha256sum -c SHA256SUMS` reads them."""
+def write_dist(root: Path, files: dict[str, bytes], version: str) -> None:
+    """Writes the files, provenance, notes, and their checksums as `sha256sum -c SHA256SUMS` reads them."""
+    from tools import artefacts  # noqa: PLC0415 - krew needs none of it
+
     dist = root / "dist"
     dist.mkdir(exist_ok=True)
+    commit = "" if _git(root, "status", "--porcelain") else _git(root, "rev-parse", "HEAD").strip()
+    changes = (
+        (root / "CHANGELOG.md").read_text("utf-8").partition(f"\n## {version} ")[2].partition("\n## ")[0]
+    )
+    notes = artefacts.release_notes(version, changes, files).encode()
+    files = {
+        **files,
+        "provenance.json": artefacts.provenance(files, version, commit),
+        "RELEASE_NOTES.md": notes,
+    }
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     for name, content in files.items():
         (dist / name).write_bytes(content)
@@ -218,7 +257,7 @@ def _git(root: Path, *arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def main(arguments: Sequence[str], root: Path = ROOT, build: Builder = hatch) -> None:
+def main(arguments: Sequence[str], root: Path = ROOT, build: Builder = build_all) -> None:
     """Release a version, or build the present one again."""
     parser = argparse.ArgumentParser(prog="python -m tools.release", description="Release a version.")
     what = parser.add_mutually_exclusive_group(required=True)
@@ -235,13 +274,15 @@ def main(arguments: Sequence[str], root: Path = ROOT, build: Builder = hatch) ->
             print(f"set {current_version(root)} to {version} in {', '.join(PLACES)}")
             print(f"move {len(fragments(root))} fragments of changes/ to CHANGELOG.md:\n")
             print(release_section(root, version, date))
-        print(f"build wheel and sdist of {version} twice, and write them and SHA256SUMS to dist/")
+        print(
+            f"build the files of {version} twice, and write them, provenance, notes and SHA256SUMS to dist/"
+        )
         return
-    if build is hatch and find_spec("hatchling") is None:
+    if build is build_all and find_spec("hatchling") is None:
         sys.exit("release: hatchling is missing: `make setup` installs it")
     if options.version:
         write_release(root, version, date)
-    write_dist(root, build_twice(root, build))
+    write_dist(root, build_twice(root, build), version)
     if options.version:
         print("\nRead CHANGELOG.md. Then:\n")
         print(f"  git commit -a -m 'Release {version}'\n  python -m tools.release --build")

@@ -40,7 +40,21 @@ SHOTS = {
     ),
     "explain-failed": "nodewright explain --pod examples/failed/out-of-cpu.yaml --node examples/nodes/worker.yaml",
     "explain-evicted": "nodewright explain --pod examples/failed/evicted.yaml --node examples/nodes/worker.yaml",
+    "explain-claims": (
+        "nodewright explain -f examples/claims/cluster.yaml -f examples/claims/train-4.yaml --node dgx-h100"
+    ),
     "admit-resize": "nodewright admit --resize -f examples/resize/pods.yaml --node examples/resize/node.yaml",
+    "fit": (
+        "nodewright fit -f examples/fit/four-gpus.yaml --node p5.48xlarge "
+        "--kubelet-config examples/fit/single-numa-node.yaml --pods examples/fit/pods.yaml"
+    ),
+    "fit-shapes": (
+        "nodewright fit --shape 2x4x16x2 --memory 2Ti --device nvidia.com/gpu=8@numa "
+        "--kubelet-config examples/fit/restricted.yaml"
+    ),
+    "fit-nodes": (
+        "nodewright fit --nodes examples/fit/cluster.yaml --kubelet-config examples/fit/single-numa-node.yaml"
+    ),
     "preempt": "nodewright preempt -f examples/preemption/critical.yaml --node examples/preemption/node.yaml",
     "preempt-optimal": (
         "nodewright preempt -f examples/preemption/crowded.yaml --node examples/preemption/crowded-node.yaml --optimal"
@@ -59,6 +73,7 @@ SHOTS = {
         "nodewright evict --node examples/eviction/node.yaml --usage examples/eviction/summary.json "
         "--available memory.available=3Gi --growth shop/web=64Mi/s --timeline"
     ),
+    "lend": "nodewright lend --node examples/lend/node.yaml --usage examples/lend/usage.csv --advise",
     "evict-advise": (
         "nodewright evict --node examples/eviction/node.yaml --usage examples/eviction/summary.json "
         "--available memory.available=3Gi --growth shop/web=64Mi/s --compare --advise"
@@ -77,6 +92,10 @@ SHOTS = {
     "rehearse-wide": (
         "nodewright rehearse --node examples/rehearsal/worker-3.yaml --config examples/rehearsal/fewer-pods.yaml -o wide"
     ),
+    "drain": (
+        "nodewright drain node/worker-1 -f examples/drain/shop.yaml --kubelet-config examples/drain/kubelet.yaml"
+    ),
+    "drain-nodes": "nodewright drain --nodes worker-1,worker-2 -f examples/drain/shop.yaml",
     "cgroups": "nodewright cgroups -f examples/cgroups/pods.yaml --node examples/cgroups/node.yaml",
     "cgroups-diff": (
         "nodewright cgroups -f examples/cgroups/running.yaml --node examples/cgroups/node.yaml "

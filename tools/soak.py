@@ -70,6 +70,7 @@ COUNTS = {
     "VM_TESTS": "all",
     "CLUSTER_KILLS": "300",
     "CLUSTER_PARTITIONS": "100",
+    "LENDING_ROUNDS": "20",
 }
 """How much each kind of test does; variables of the environment have the last word, for a run that only shows that it ends."""
 

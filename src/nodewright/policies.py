@@ -17,6 +17,7 @@ from nodewright.engine.core.cpu.cpu_policy import (
 )
 from nodewright.engine.core.cpu.cpu_topology import CPUTopology
 from nodewright.engine.core.eviction.eviction_policy import EvictionPolicy, Headroom, eviction_policy
+from nodewright.engine.core.lending.predictors import Predictor, PredictorScope, UsageSamples, predictor
 from nodewright.engine.core.topology.custom import (
     MergeRequest,
     MergeResult,
@@ -52,12 +53,16 @@ __all__ = [
     "PickRequest",
     "Pod",
     "PolicyChoice",
+    "Predictor",
+    "PredictorScope",
     "Rejection",
     "TopologyPolicy",
+    "UsageSamples",
     "annotated_policy",
     "cpu_picker",
     "eviction_policy",
     "node_scorer",
+    "predictor",
     "topology_choice",
     "topology_policy",
     "whole_caches",

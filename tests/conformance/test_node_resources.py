@@ -9,14 +9,14 @@ from nodewright.documents.formats.decode import decode
 from nodewright.documents.profiles.kubelet_config_files import ConfigHost, kubelet_config_from
 from nodewright.engine.core.allocatable import node_resources
 from nodewright.model.hardware import MachineInfo
-from nodewright.testing.conformance.vectors import Vector, read_vectors
+from nodewright.testing.conformance.vectors import RECORDED, Vector, read_vectors
 
 VECTORS = Path(__file__).parent / "vectors" / "node.jsonl.gz"
 
 
 def amounts(question: dict[str, Any]) -> dict[str, Any]:
     machine = decode(question["machineInfo"], MachineInfo)
-    host = ConfigHost(machine=machine)
+    host = ConfigHost(machine=machine, release=RECORDED)
     config = kubelet_config_from(question["kubeletConfiguration"], "vector", host=host).config
     devices = {
         name: (len(found), sum(each.get("healthy", True) for each in found))

@@ -13,6 +13,7 @@ from nodewright.documents.profiles.scenario_files import LoadedScenario, scenari
 from nodewright.model.reasons.reason import kubelet_text
 from nodewright.predict.node import Node
 from nodewright.predict.replay.scenario_run import EventOutcome, replay
+from nodewright.testing.conformance.vectors import RECORDED
 
 VECTORS = Path(__file__).parent / "vectors" / "node.jsonl.gz"
 SEED = int(os.environ.get("FAULT_SEED") or 0)
@@ -26,6 +27,7 @@ def recorded() -> list[dict[str, Any]]:
 
 def as_scenario(vector: dict[str, Any]) -> LoadedScenario:
     spec = {name: value for name, value in vector["input"].items() if name not in ("events", "tag")}
+    spec.setdefault("kubernetesVersion", RECORDED.name)
     document = {
         "apiVersion": "nodewright.dev/v1alpha1",
         "kind": "Scenario",

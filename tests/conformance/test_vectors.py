@@ -10,10 +10,11 @@ from zlib import crc32
 import pytest
 
 from nodewright.model.errors import Fault
-from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES
+from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.testing.conformance.vector_run import ConformanceReport, run_vectors
 from nodewright.testing.conformance.vectors import (
     FAMILIES,
+    RECORDED,
     Vector,
     answered_by_release,
     read_machines,
@@ -34,11 +35,14 @@ LOST_IN_RECORDING = {
 # Recorded from a distribution's build of 1.35 with the device hints of 1.36. Upstream's 1.35 has those of 1.34; the
 # other inputs on which this shows were left out, these two could not be asked of 1.34.
 RECORDED_FROM_DISTRIBUTION = {("1.35", "node-dev-0088"), ("1.35", "node-dev-0345")}
+# Computed partly with the QoS classes of 1.36: shares and requests that 1.37 has of the same pods are missing in it.
+RECORDED_OF_TWO_RELEASES = {("1.37", "cgroup-dev-01956")}
+NOT_ASKED = RECORDED_FROM_DISTRIBUTION | RECORDED_OF_TWO_RELEASES
 SEED = int(os.environ.get("FAULT_SEED") or 0)
 SHARE = int(os.environ.get("RECORDED_SHARE") or 32)
 """Of the questions that an older release answers as the newest does, one in so many is asked, others with each seed."""
-SHARE_OF_NEWEST = max(1, SHARE // 8)
-"""The same of the questions to the newest release; `make soak` asks everything."""
+OTHER_SHARE = max(1, SHARE // 8)
+"""The same of the questions to the newest release, and of those that an older one answers otherwise; `make soak` asks everything."""
 
 
 @pytest.fixture(scope="module")
@@ -58,16 +62,15 @@ def recorded(family: str, release: str) -> list[Vector]:
     return [
         vector
         for vector in vectors
-        if vector.id not in LOST_IN_RECORDING and (release, vector.id) not in RECORDED_FROM_DISTRIBUTION
+        if vector.id not in LOST_IN_RECORDING and (release, vector.id) not in NOT_ASKED
         if is_chosen(vector, release)
     ]
 
 
 def is_chosen(vector: Vector, release: str) -> bool:
-    """Whether the release is asked; an older one always where its answer differs from the newest's."""
-    if release == NEWEST.name:
-        return in_share(vector, SHARE_OF_NEWEST)
-    return vector.expect != newest_answers(vector.family).get(vector.id) or in_share(vector, SHARE)
+    """Whether the release is asked; an older one more often where its answer differs from the newest's."""
+    differs = release == RECORDED.name or vector.expect != newest_answers(vector.family).get(vector.id)
+    return in_share(vector, OTHER_SHARE if differs else SHARE)
 
 
 def in_share(vector: Vector, share: int) -> bool:
@@ -85,7 +88,7 @@ def vectors_by_file(family: str) -> Mapping[str, list[Vector | Fault]]:
 @lru_cache(maxsize=1)
 def newest_answers(family: str) -> Mapping[str, Any]:
     path = str(VECTORS / f"{family}.jsonl.gz")
-    vectors = answered_by_release(path, vectors_by_file(family)[path], NEWEST.name)
+    vectors = answered_by_release(path, vectors_by_file(family)[path], RECORDED.name)
     return {vector.id: vector.expect for vector in vectors if isinstance(vector, Vector)}
 
 
@@ -123,4 +126,4 @@ def test_there_are_differences_of_every_older_release() -> None:
     for release in RELEASE_TABLES:
         differing = {path.name.removesuffix(".jsonl.gz") for path in (RELEASES / release).glob("*.jsonl.gz")}
         assert differing <= {*FAMILIES}
-        assert bool(differing) == (release != NEWEST.name)
+        assert bool(differing) == (release != RECORDED.name)

@@ -15,6 +15,7 @@ from nodewright.engine.core.predicates.predicate_check import NodeUsage, shortag
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.pod_admission import unallocated_resources
 from nodewright.fleet import SCORES, Options, run
+from nodewright.fleet.capacity import capacity_by_shape, total_capacity
 from nodewright.fleet.fleet_summary import fleet_summary
 from nodewright.fleet.simulation.cluster_view import AssignedPod, NodeSlot
 from nodewright.fleet.simulation.filters import fits_resources, resource_filter_status
@@ -285,6 +286,33 @@ def test_a_node_never_holds_more_than_it_has(fleet: tuple[list[FleetNode], list[
             init = {container.name for container in state.pods[uid].spec.init_containers}
             others = [cpus for name, cpus in held.items() if name not in init]
             assert sum(map(len, others)) == len(reduce(or_, others, NO_CPUS))
+
+
+@given(fleets(), st.data())
+def test_capacity_is_what_a_run_places_or_says_that_it_is_at_most_that(
+    fleet: tuple[list[FleetNode], list[FleetPod]], data: st.DataObject
+) -> None:
+    nodes, pods = fleet
+    options = Options(preemption=False, extender=True)
+    held = [replace(each, arrives_s=0, runs_s=None, usage=(), has_controller=False) for each in pods[:8]]
+    before = run(nodes, held, options)
+    probe = pod(
+        data.draw(st.sampled_from(("500m", "1", "2"))),
+        "1Gi",
+        data.draw(st.sampled_from("ab")),
+        "any",
+        data.draw(st.integers(0, len(WISHES) - 1)),
+        data.draw(st.sampled_from(("", "gpu", "port"))),
+    )
+    summary = fleet_summary(before, probe)
+    assert summary.probe == capacity_by_shape(before.nodes, probe)
+    counted = total_capacity(summary.probe).admitted
+    copies = [FleetPod(name=f"copy-{at}", pod=probe, arrives_s=1) for at in range(counted + 1)]
+    after = run(nodes, [*held, *copies], options)
+    placed = sum(
+        each.outcome is PodOutcome.RUNNING and each.pod.name.startswith("copy-") for each in after.pods
+    )
+    assert placed == counted or (placed < counted and summary.not_counted)
 
 
 amounts = st.dictionaries(st.sampled_from(("cpu", "memory", "example.com/x")), st.integers(0, 4))

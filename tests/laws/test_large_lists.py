@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -69,6 +69,9 @@ def _small_lists_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(items=st.lists(ITEMS, max_size=4), members=MEMBERS, after=st.sampled_from(("", "{}", " ", "]", ",")))
+@example(items=['{"a": -1e999}', "2.0"], members=[("apiVersion", "0.0")], after="")
+@example(items=["0.0"], members=[("apiVersion", "0.0"), ("kind", "1e999")], after="")
+@example(items=["0.0", '{"a": NaN}'], members=[("apiVersion", "0.0")], after="")
 def test_items_read_one_by_one_are_those_of_the_whole(
     items: list[str], members: list[tuple[str, str]], after: str
 ) -> None:

@@ -3,6 +3,7 @@
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.support.costly_laws import COSTLY
 from tests.support.small_nodes import MIB, guaranteed_pods, profiles
 
 from nodewright.engine.core.requests.resource_defaults import with_defaults
@@ -47,6 +48,7 @@ def _steps_larger(node: Node, pod: Pod, largest: RequestsChanged) -> list[Reques
     return larger
 
 
+@COSTLY
 @given(refusals())
 def test_the_largest_pod_is_admitted_and_the_next_larger_is_not(case: tuple[Node, Pod]) -> None:
     node, pod = case
@@ -59,6 +61,7 @@ def test_the_largest_pod_is_admitted_and_the_next_larger_is_not(case: tuple[Node
         assert not node.admit(changed_pod(pod, larger)).admitted
 
 
+@COSTLY
 @given(refusals())
 def test_every_pair_of_changes_lets_the_pod_in_where_none_alone_does(case: tuple[Node, Pod]) -> None:
     node, pod = case
@@ -80,6 +83,22 @@ def check_pairs(node: Node, pod: Pod, explained: Explanation) -> None:
         assert step(state, PodAdded(with_defaults(changed))).decision is Decision.ADMITTED
 
 
+@COSTLY
+@given(refusals())
+def test_the_smallest_pod_that_is_said_to_be_refused_is_refused_and_no_larger_one_is_found(
+    case: tuple[Node, Pod],
+) -> None:
+    node, pod = case
+    explained = node.explain(pod)
+    smallest = explained.smallest_refused
+    assume(smallest is not None)
+    assert smallest is not None
+    assert explained.largest is None
+    assert not node.admit(changed_pod(pod, smallest)).admitted
+    assert "Not even the smallest pod of this shape is admitted now: " in explained.text(width=200)
+
+
+@COSTLY
 @given(refusals(), st.data())
 def test_a_pod_that_is_never_admitted_is_refused_whatever_the_node_holds(
     case: tuple[Node, Pod], data: st.DataObject

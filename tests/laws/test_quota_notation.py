@@ -1,12 +1,14 @@
-"""The notation of what a quota charges for a pod, beside a plain transcription of how the API server adds in place."""
+"""The notation of sums, of what a quota charges for a pod, and of what it has in use, beside amounts that are changed in place."""
 
 from typing import Any, Self
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodewright.engine.admission.quota.object_usage import pod_usage
+from nodewright.engine.admission.quota.quota_admission import QuotaDelta, with_repeated_deltas
+from nodewright.model.kubernetes.cluster_objects import ResourceQuota, ResourceQuotaStatus
 from nodewright.model.kubernetes.objects import (
     Container,
     ContainerStatus,
@@ -17,13 +19,19 @@ from nodewright.model.kubernetes.objects import (
     PodStatus,
     ResourceRequirements,
 )
+from nodewright.model.releases.feature_gates import default_gates
+from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.model.values.instant import ZERO_TIME
 from nodewright.model.values.quantity import Quantity, QuantityFormat, fits_int64
 
 TEXTS = (
     "0", "0Ki", "0.0Gi", "0e3", "1Ki", "1024", "4017509Ki", "4113929216", "1.5Gi", "1536Mi", "1610612736", "0.5Ki",
-    "512", "1e3", "1k", "1000", "0.1Ki", "1500m", "8Ei", "9E", "9223372036854775807", "-1Ki", "-1024",
+    "512", "1e3", "1k", "1000", "0.1Ki", "1500m", "8Ei", "9E", "9223372036854775807", "-1Ki", "-1024", "1Gi", "500M",
+    "100m", "1", "1e-3", "333e-3", "24", "1G",
 )  # fmt: skip
+
+
+GATES_1_36 = default_gates(RELEASE_TABLES["1.36"])
 
 
 class Mutable:
@@ -169,5 +177,43 @@ def pods(draw: st.DrawFn) -> Pod:
 
 @given(pods())
 def test_a_charge_has_the_notation_of_sums_and_maxima_in_place(pod: Pod) -> None:
-    usage = {name: str(amount) for name, amount in pod_usage(pod, now=ZERO_TIME).items()}
+    charge = pod_usage(pod, now=ZERO_TIME, gates=GATES_1_36)
+    usage = {name: str(amount) for name, amount in charge.items()}
     assert {name: usage[name] for name in usage if name not in ("pods", "count/pods")} == charged(pod)
+
+
+@given(st.lists(st.sampled_from(TEXTS).map(Quantity.parse), min_size=1, max_size=4))
+def test_a_sum_is_printed_as_an_amount_that_is_added_to_in_place(summands: list[Quantity]) -> None:
+    first, *others = summands
+    total, slow_total = first, Mutable(first)
+    for amount in others:
+        total += amount
+        slow_total.add(Mutable(amount))
+        assert str(total) == str(slow_total.value())
+        assert total.is_int64 is not slow_total.is_decimal
+
+
+POSITIVE = tuple(text for text in TEXTS if Quantity.parse(text).sign() > 0)
+
+
+@given(
+    st.sampled_from(("0", *POSITIVE)).map(lambda text: str(Quantity.parse(text).as_stored())),
+    st.lists(st.sampled_from(POSITIVE), min_size=1, max_size=3),
+    st.integers(0, 8),
+)
+@example("1Gi", ["1G", "1G"], 2)
+@example("1e-3", ["333e-3"], 4)
+@example("1e-3", ["1001e-3"], 1_999)
+@example("1e-3", ["1001e-3"], 2_000)
+def test_charges_at_once_leave_the_notation_of_charges_that_are_stored_one_by_one(
+    used: str, requested: list[str], times: int
+) -> None:
+    status = ResourceQuotaStatus(hard={"a": Quantity.parse("1")}, used={"a": Quantity.parse(used)})
+    deltas = [QuotaDelta(items=((0, {"a": Quantity.parse(text)}),)) for text in requested]
+    (after,) = with_repeated_deltas(deltas, [ResourceQuota(status=status)], times)
+    stored = used
+    for text in requested * times:
+        amount = Mutable(Quantity.parse(stored))
+        amount.add(Mutable(Quantity.parse(text)))
+        stored = str(amount.value())
+    assert str(after.status.used["a"]) == stored

@@ -27,8 +27,15 @@ from nodewright.engine.core.requests.qos_and_priority import (
     qos_verdict,
 )
 from nodewright.engine.core.requests.resource_breakdown import ResourceDerivation, resource_derivations
-from nodewright.engine.core.requests.resource_defaults import RequestFromLimit, defaulted_pod, with_defaults
+from nodewright.engine.core.requests.resource_defaults import (
+    RequestFromLimit,
+    defaulted_pod,
+    with_defaults,
+    with_pod_level_defaults,
+)
 from nodewright.model.kubernetes.objects import Container, Pod, ResourceList, ResourceRequirements
+from nodewright.model.releases.feature_gates import DEFAULT_GATES
+from nodewright.model.releases.release_rules import PodLevelQOS
 from nodewright.model.values.quantity import ZERO, Quantity
 from nodewright.testing.strategies import RESOURCES, pods, requirements
 
@@ -108,15 +115,15 @@ def rebuilt(derivation: ResourceDerivation) -> Fraction:
 
 @given(pods())
 def test_defaults_are_filled_in_once(pod: Pod) -> None:
-    once = with_defaults(pod)
-    assert with_defaults(once) == once
+    once = defaulted_pod(pod).pod
+    assert with_pod_level_defaults(with_defaults(once), DEFAULT_GATES) == once
     assert defaulted_pod(once).defaults == ()
 
 
 @given(pods())
 def test_defaults_only_add_or_round_up_and_name_what_they_added(pod: Pod) -> None:
     pod_with_defaults = defaulted_pod(pod)
-    assert pod_with_defaults.pod == with_defaults(pod)
+    assert pod_with_defaults.pod == with_pod_level_defaults(with_defaults(pod), DEFAULT_GATES)
     before = (*pod.spec.containers, *pod.spec.init_containers)
     after = (*pod_with_defaults.pod.spec.containers, *pod_with_defaults.pod.spec.init_containers)
     for was, now in zip(before, after, strict=True):
@@ -148,16 +155,21 @@ def test_a_pod_is_kept_out_of_guaranteed_by_something_that_is_named(pod: Pod) ->
     assert bool(kept_out) == (verdict.qos_class is QOSClass.BURSTABLE)
 
 
-@given(pods(), st.booleans())
+@given(pods(), st.sampled_from(PodLevelQOS))
 def test_the_class_is_that_of_the_sums_and_of_the_containers_without_limits(
-    pod: Pod, pod_level: bool
+    pod: Pod, pod_level: PodLevelQOS
 ) -> None:
-    assert computed_qos_class(pod, pod_level=pod_level) == class_by_sums(pod, pod_level=pod_level)
+    assert computed_qos_class(pod, pod_level) == class_by_sums(pod, pod_level)
 
 
-def class_by_sums(pod: Pod, *, pod_level: bool) -> QOSClass:
+def class_by_sums(pod: Pod, pod_level: PodLevelQOS) -> QOSClass:
     """The slow, obvious version, in the kubelet's own steps."""
-    own = pod.spec.resources if pod_level else None
+    own = None if pod_level is PodLevelQOS.NEVER else pod.spec.resources
+    if own is not None and pod_level is PodLevelQOS.WHERE_SUPPORTED:
+        named = {*own.requests, *own.limits}
+        own = (
+            own if any(name in ("cpu", "memory") or name.startswith("hugepages-") for name in named) else None
+        )
     owners = (*pod.spec.containers, *pod.spec.init_containers)
     lists = [own] if own is not None else [owner.resources for owner in owners]
     sums: dict[tuple[str, str], Fraction] = {}

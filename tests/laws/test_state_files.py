@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nodewright.documents.formats.go_json import GoJSONError, Members, NumberText, parse
 from nodewright.documents.profiles.state_files.cpu_manager_state import (
@@ -31,6 +32,8 @@ from nodewright.engine.core.memory.memory_state import Block, MemoryState, Memor
 from nodewright.model.errors import InputError
 from nodewright.model.reasons.reason import kubelet_start_error, sentence
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.releases.release_rules import ReleaseRules
+from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.model.values.idset import CPUSet, NUMASet
 
 # Go keeps no halves of pairs in its texts.
@@ -75,16 +78,34 @@ ENTRIES = st.builds(
 DEVICE_FILES = st.builds(DeviceCheckpoint, st.none() | st.lists(ENTRIES, max_size=3).map(tuple), by_text(IDS))
 
 
-@given(state=CPU_STATES, policy=POLICIES)
-def test_cpus_are_read_as_they_were_written(state: CPUState, policy: str) -> None:
-    reading = CPUStateReadOptions(path="", policy=policy, pod_level=True)
-    assert read_cpu_state(cpu_state_file(state, policy, pod_level=True), reading) == Granted(state)
+OLDER = RELEASE_TABLES["1.36"].rules
+RULES = st.sampled_from([table.rules for table in RELEASE_TABLES.values()])
 
 
-@given(state=MEMORY_STATES, policy=POLICIES)
-def test_memory_is_read_as_it_was_written(state: MemoryState, policy: str) -> None:
-    reading = MemoryStateReadOptions(path="", policy=policy, pod_level=True)
-    assert read_memory_state(memory_state_file(state, policy, pod_level=True), reading) == Granted(state)
+@given(state=CPU_STATES, policy=POLICIES, writing=RULES, reading=RULES, gate=st.booleans())
+def test_cpus_are_read_as_they_were_written(
+    state: CPUState, policy: str, writing: ReleaseRules, reading: ReleaseRules, *, gate: bool
+) -> None:
+    """Another release reads what containers hold; the pod level only if it knows the format."""
+    gate = gate and writing.pod_entries_in_state_files and reading.pod_entries_in_state_files
+    options = CPUStateReadOptions(path="", policy=policy, pod_level=gate, rules=reading)
+    keeps_pods = gate and (reading.state_files_with_data or not writing.state_files_with_data)
+    expected = state if keeps_pods else replace(state, pods={})
+    file = cpu_state_file(state, policy, pod_level=gate, rules=writing)
+    assert read_cpu_state(file, options) == Granted(expected)
+
+
+@given(state=MEMORY_STATES, policy=POLICIES, writing=RULES, reading=RULES, gate=st.booleans())
+def test_memory_is_read_as_it_was_written(
+    state: MemoryState, policy: str, writing: ReleaseRules, reading: ReleaseRules, *, gate: bool
+) -> None:
+    """As CPUs are."""
+    gate = gate and writing.pod_entries_in_state_files and reading.pod_entries_in_state_files
+    options = MemoryStateReadOptions(path="", policy=policy, pod_level=gate, rules=reading)
+    keeps_pods = gate and (reading.state_files_with_data or not writing.state_files_with_data)
+    expected = state if keeps_pods else replace(state, pods={})
+    file = memory_state_file(state, policy, pod_level=gate, rules=writing)
+    assert read_memory_state(file, options) == Granted(expected)
 
 
 @given(file=DEVICE_FILES)
@@ -96,13 +117,15 @@ FRAGMENTS = st.sampled_from(
     (
         *('{"policyName":', '"static"', '"defaultCpuSet":', '"0-3"', '"entries":', '"podEntries":', '"p"', "{", "}"),
         *('{"Data":', '"PodDeviceEntries":', '"DeviceIDs":', '"AllocResp":', '"machineState":', '"memoryMap":'),
-        *('"1":', '"cpuSet":', '"memoryBlocks":', '"checksum":0}', "null", "[", "]", ",", "-1", "1e9", '"\\u00', "\xff"),
+        *('"data":"{', '"dataChecksum":1', '"1":', '"cpuSet":', '"memoryBlocks":', '"checksum":0}', "null", "[", "]", ",", "-1", "1e9", '"\\u00', "\xff"),
     )
 )  # fmt: skip
 WHOLE = st.sampled_from(
     (
         cpu_state_file(CPUState(CPUSet.of(0), {"p": {"a": CPUSet.of(1)}}, {"q": CPUSet.of(2)}), "static"),
         memory_state_file(MemoryState({0: NUMAMemory(0, NUMASet.of(0), {})}), "static", pod_level=True),
+        cpu_state_file(CPUState(CPUSet.of(0), {"p": {"a": CPUSet.of(1)}}), "static", rules=OLDER),
+        memory_state_file(MemoryState({0: NUMAMemory(0, NUMASet.of(0), {})}), "static", rules=OLDER),
         device_checkpoint_bytes(DeviceCheckpoint()),
     )
 )
@@ -126,9 +149,10 @@ def edited(draw: st.DrawFn) -> bytes:
     | st.lists(FRAGMENTS, max_size=12).map(lambda parts: "".join(parts).encode())
 )
 def test_any_bytes_give_a_state_or_say_why_not(content: bytes) -> None:
-    for pod_level in (False, True):
-        cpus = CPUStateReadOptions(path="", policy="static", pod_level=pod_level)
-        memory = MemoryStateReadOptions(path="", policy="static", pod_level=pod_level)
+    newer = RELEASE_TABLES["1.37"].rules
+    for pod_level, rules in ((False, OLDER), (True, OLDER), (True, newer)):
+        cpus = CPUStateReadOptions(path="", policy="static", pod_level=pod_level, rules=rules)
+        memory = MemoryStateReadOptions(path="", policy="static", pod_level=pod_level, rules=rules)
         assert_answered(partial(read_cpu_state, content, cpus))
         assert_answered(partial(read_memory_state, content, memory))
     assert_answered(partial(read_device_checkpoint, content, ""))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,8 +38,8 @@ def questions(draw: st.DrawFn, *, with_rules: bool) -> tuple[TopologyManager, li
     items = draw(st.lists(st.dictionaries(st.sampled_from(("cpu", "gpu")), hints, max_size=2), max_size=3))
     return TopologyManager(
         policy=draw(st.sampled_from(POLICIES)),
-        # Hints may name nodes that the machine does not have, as devices do.
-        numa=NUMASet((1 << draw(st.integers(max(1, nodes - 1), nodes))) - 1),
+        # Lists may name nodes that the machine does not have, as devices do; rules come from managers that know its nodes.
+        numa=NUMASet((1 << draw(st.integers(nodes if with_rules else max(1, nodes - 1), nodes))) - 1),
         distances=draw(distance_tables(nodes)),
     ), [Offer(str(at), hints) for at, hints in enumerate(items)]
 
@@ -65,6 +66,15 @@ def test_a_rule_stands_for_the_list_that_it_expands_to(question: tuple[TopologyM
     merged = merged_hint(manager, offers)
     assert merged == merged_hint(manager, written_out)
     assert (merged.hint, merged.admit) == by_every_combination(manager, written_out)
+
+
+def test_a_rule_names_nodes_of_the_machine() -> None:
+    rule = Fitting.of(nodes=NUMASet.of(0, 3), needed=1, free={0: 0, 3: 4}, total={0: 4, 3: 4})
+    offers = [Offer("custom", {"cpu": HintList(fitting=rule)})]
+    with pytest.raises(
+        ValueError, match="custom: the rule for hints of cpu names the NUMA nodes 0,3; the machine has 0-2"
+    ):
+        merged_hint(TopologyManager(policy="best-effort", numa=NUMASet.of(0, 1, 2)), offers)
 
 
 @given(questions(with_rules=True))

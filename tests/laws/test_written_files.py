@@ -103,6 +103,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
     for name, text in texts.items():
         (directory / f"{name.lower()}.yaml").write_text(text)
+    (directory / "usage.csv").write_text("time,pod,cpu\n0,default/whole,1\n60,default/whole,1\n")
     return {name: str(directory / f"{name.lower()}.yaml") for name in texts} | {"TMP": str(directory)}
 
 
@@ -114,6 +115,8 @@ LINES = (
     "evict --node NODE --available memory.available=1Gi",
     "cgroups --node NODE -f POD",
     "node show --node NODE",
+    "fit --node NODE -f POD",
+    "lend --node NODE --usage TMP/usage.csv",
     "lint --node NODE -f POD --fail-on never",
     "lint NODE --fail-on never",
     "replay SCENARIO --node NODE --journal TMP/journal",

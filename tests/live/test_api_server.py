@@ -134,3 +134,25 @@ def test_templates_of_all_kinds_get_the_real_texts(server: RealAPIServer) -> Non
         if real != ours:
             differences.append((owner, real, ours))
     assert not differences
+
+
+MANAGED_FIELDS = {
+    "manager": "a",
+    "operation": "Update",
+    "apiVersion": "v1",
+    "time": "2026-01-31T12:00:00Z",
+    "fieldsType": "FieldsV1",
+    "fieldsV1": {"f:metadata": {"f:labels": {".": {}, "f:b": {}}}},
+}
+
+
+@pytest.mark.parametrize("value", [None, "", "a", "a/b/c", "v2", 5, True, [], {}, {"f:spec": {}}, {"x:y": 1}])
+def test_managed_fields_of_each_type_get_the_real_verdict(value: Any, server: RealAPIServer) -> None:
+    entries = [{**MANAGED_FIELDS, field: value} for field in (*MANAGED_FIELDS, "subresource", "unknown")]
+    for managed_fields in (value, [value], *([entry] for entry in entries)):
+        if managed_fields == [None]:  # A list item that is null is a fault here, in every list of structures.
+            continue
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "managedFields": managed_fields}}
+        pod["spec"] = {"containers": [{"name": "a", "image": "a"}]}
+        code = server.create(PODS, pod, is_dry_run=True).code
+        assert (code == 201) == (verdict(pod)[0] == "created"), (code, managed_fields)

@@ -10,9 +10,16 @@ from tests.support.cgroups_port import CGROUPS_CHECKS, CgroupsBench, CgroupsChec
 from tests.support.live_agent import private_cgroups
 
 from nodewright.agent.host.cgroupfs import CgroupFS
-from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, CPUQuota, MemoryCeiling
+from nodewright.engine.core.cgroups.cgroup_facts import (
+    AmountOrigin,
+    CPUQuota,
+    CPUShares,
+    MemoryCeiling,
+    RunsIdle,
+)
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.model.values.quantity import Bytes, Microseconds
+from nodewright.model.values.cpu_time import Shares
+from nodewright.model.values.quantity import Bytes, Microseconds, MilliCPU
 
 pytestmark = pytest.mark.live
 
@@ -123,3 +130,18 @@ def test_an_agent_that_starts_thaws_what_another_left_frozen(
     CgroupFS(cgroups.root).lock()
     sleeper.terminate()
     assert sleeper.wait() == -signal.SIGTERM
+
+
+def test_a_cgroup_that_was_idle_has_a_weight_again() -> None:
+    with private_cgroups() as cgroups:
+        weight = "cpu.weight" if cgroups.version == 2 else "cpu.shares"
+        path = f"{cgroups.root}/borrower"
+        weighted = CgroupFile(weight, "5", CPUShares(Shares(5), MilliCPU(0), AmountOrigin.BEST_EFFORT))
+        cgroups.ensure(path, (weighted,))
+        if "cpu.idle" not in (cgroups.read_files(path, ("cpu.idle",)) or {}):
+            pytest.skip("needs cpu.idle: Linux 5.15")
+        for _ in range(2):
+            cgroups.ensure(path, (weighted, CgroupFile("cpu.idle", "1", RunsIdle())))
+            assert cgroups.read_files(path, ("cpu.idle",)) == {"cpu.idle": "1"}
+        cgroups.ensure(path, (weighted,))
+        assert cgroups.read_files(path, ("cpu.idle", weight)) == {"cpu.idle": "0", weight: "5"}

@@ -26,6 +26,7 @@ from nodewright.model.kubernetes.runtime_status import (
     RuntimeContainerStatus,
     RuntimePodStatus,
 )
+from nodewright.model.releases.release_table import NEWEST
 
 pytestmark = pytest.mark.live
 
@@ -143,13 +144,13 @@ def test_a_process_is_probed_and_its_log_rotated() -> None:
             forever = {"exec": {"command": ["sleep", "60"]}}
             text = 'command timed out: "sleep 60" timed out after 200ms'
             assert await asker.probe(forever, id_, "", 0.2) == (False, text)
-            await until(lambda: "asked kube-probe/1.36" in composed.said())
+            await until(lambda: f"asked kube-probe/{NEWEST.name}" in composed.said())
             rule = LogRotatePolicy(max_bytes=10, max_files=3)
             pods = await bench.runtime.pods()
             await rotate_once(bench.runtime, pods, composed.root / "logs", rule, HostClock())
             await until(composed.log.exists)
             await asker.probe({"httpGet": {"port": port, "path": "/good"}}, id_, "", 5)
-            await until(lambda: composed.said() == ["asked kube-probe/1.36"])
+            await until(lambda: composed.said() == [f"asked kube-probe/{NEWEST.name}"])
             assert len(list(composed.log.parent.iterdir())) == 2
             await composed.gone()
 

@@ -218,6 +218,47 @@ def test_pods_are_deleted_on_a_disk_that_is_full(
         assert not path.exists()
 
 
+def fill_but(root: Path, left_bytes: int) -> None:
+    """Leaves room for so many bytes."""
+    status = os.statvfs(root)
+    (root / "filler").write_bytes(b"x" * max(status.f_bavail * status.f_frsize - left_bytes, 0))
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_pods_are_deleted_on_a_disk_that_the_journal_fills(agent: AgentCommand, *, is_killed: bool) -> None:
+    with small_root(agent) as root:
+        agent.start()
+        agent.wait_until(agent.is_ready)
+        agent.client.post(
+            "api", "v1", "namespaces", "default", "pods", body=yaml.safe_load(POD.format(name="full"))
+        )
+        agent.wait_until(lambda: phases(agent) == {"full": "Running"})
+        journal = root / "journal.json"
+        at_first = journal.stat().st_size
+        fill_but(root, 64 << 10)
+        # A pod that is refused and deleted leaves nothing but its events in the journal.
+        passing = yaml.safe_load(POD.format(name="passing"))
+        refused = {**passing["spec"]["containers"][0], "resources": {"requests": {"cpu": "1000"}}}
+        passing["spec"]["containers"] = [{**refused, "name": f"container-{at}"} for at in range(50)]
+        while not is_full(root):
+            with suppress(AgentStatusError):
+                agent.client.post("api", "v1", "namespaces", "default", "pods", body=passing)
+            with suppress(AgentStatusError):
+                agent.client.delete("api", "v1", "namespaces", "default", "pods", "passing")
+            agent.wait_until(lambda: phases(agent).keys() == {"full"})
+        assert journal.stat().st_size - at_first > 16 << 10
+        fill(root)
+        agent.client.delete("api", "v1", "namespaces", "default", "pods", "full")
+        if is_killed:
+            agent.kill()
+            agent.start()
+        agent.wait_until(lambda: agent.is_ready() and phases(agent) == {})
+        assert CgroupFS(agent.group).processes(agent.group) == ()
+        for filler in root.glob("filler*"):
+            filler.unlink()
+        agent.wait_until(lambda: _created(agent, yaml.safe_load(POD.format(name="next"))))
+
+
 def test_an_agent_starts_on_a_full_disk_and_stores_its_state_once_there_is_room(agent: AgentCommand) -> None:
     with small_root(agent) as root:
         agent.start()

@@ -311,6 +311,7 @@ class AgentBench:
 
     def _loop(self, state: AgentState) -> AgentLoop:
         effect_runner = EffectRunner(self.runtime, self.cgroups, FakeConfigBuilder(), self.prober, self.clock)
+        effect_runner.run_in_thread = run_inline
         constants = AgentConstants.of(state.node.config, self.clock.now_ns())
         loop = CheckedLoop(state, effect_runner, self.store, self.event_recorder, self.clock, constants)
         loop.write_queue.run_in_thread = run_inline

@@ -34,9 +34,16 @@ fake.KINDS.update(
     replicasets="ReplicaSet",
     jobs="Job",
     cronjobs="CronJob",
+    poddisruptionbudgets="PodDisruptionBudget",
     resourcequotas="ResourceQuota",
     limitranges="LimitRange",
+    persistentvolumeclaims="PersistentVolumeClaim",
+    persistentvolumes="PersistentVolume",
     noderesourcetopologies="NodeResourceTopology",
+    deviceclasses="DeviceClass",
+    resourceslices="ResourceSlice",
+    resourceclaims="ResourceClaim",
+    resourceclaimtemplates="ResourceClaimTemplate",
 )
 
 

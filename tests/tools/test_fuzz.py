@@ -19,6 +19,7 @@ COMMANDS_SEED = 453_043_288
 """Of whole commands, which `make fuzz` tries with other seeds for as long as it is told to."""
 COMMAND_LINES = {*command_targets()}
 COUNT = int(os.environ.get("FUZZ_INPUTS") or 150)
+COUNT_OF_COMMANDS = 4
 EXTREMES_STEP = 1 if "FUZZ_INPUTS" in os.environ else 1999
 """Of the extreme numbers of a target, one in so many is tried, others with each seed; in `make soak` all."""
 
@@ -31,7 +32,9 @@ def seed_of(target: str) -> int:
 @pytest.mark.parametrize("target", targets())
 def test_readers_take_or_refuse_what_is_damaged(target: str) -> None:
     # Whole commands take longer: `make fuzz` tries them for as long as it is told to.
-    contents = islice(inputs(target, seed_of(target)), 8 if target in WHOLE_COMMANDS else COUNT)
+    contents = islice(
+        inputs(target, seed_of(target)), COUNT_OF_COMMANDS if target in WHOLE_COMMANDS else COUNT
+    )
     findings = [tried(target, number, content) for number, content in enumerate(contents)]
     assert not any(findings), (seed_of(target), [finding for finding in findings if finding])
 

@@ -1,7 +1,9 @@
 """A release changes the tree as a whole or not at all, and only builds that are equal are published."""
 
 import hashlib
+import json
 import subprocess
+import tarfile
 import zipfile
 from importlib.util import find_spec
 from io import BytesIO
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.version import __version__
+from tools.artefacts import corpus
 from tools.release import (
     CATEGORIES,
     PLACES,
@@ -24,6 +27,8 @@ from tools.release import (
 from tools.source import ROOT
 
 NEW = "99.0.0"
+MAX_WHEEL_BYTES = 2_800_000
+"""The modules alone are 2.1 MB."""
 
 
 def git(root: Path, *arguments: str) -> str:
@@ -41,7 +46,7 @@ def commit(root: Path) -> None:
 def tree(tmp_path: Path) -> Path:
     """A repository with the files that a release reads and writes."""
     root = tmp_path / "tree"
-    for name in (*PLACES, "CHANGELOG.md", "changes/README.md", ".gitignore"):
+    for name in (*PLACES, "CHANGELOG.md", "SECURITY.md", "changes/README.md", ".gitignore"):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text((ROOT / name).read_text("utf-8"), "utf-8")
@@ -92,19 +97,75 @@ def test_the_checksums_are_those_of_the_files(tree: Path, capsys: pytest.Capture
     dist = tree / "dist"
     lines = (dist / "SHA256SUMS").read_text("utf-8").splitlines()
     sums = {name: checksum for checksum, _, name in (line.partition("  ") for line in lines)}
-    assert set(sums) == {f"nodewright-{NEW}.tar.gz", f"nodewright-{NEW}-py3-none-any.whl"}
+    files = {f"nodewright-{NEW}.tar.gz", f"nodewright-{NEW}-py3-none-any.whl"}
+    assert set(sums) == {*files, "provenance.json", "RELEASE_NOTES.md"}
     assert sums == {name: hashlib.sha256((dist / name).read_bytes()).hexdigest() for name in sums}
     assert f"git commit -a -m 'Release {NEW}'" in capsys.readouterr().out
 
 
+def test_the_security_policy_supports_the_release(tree: Path) -> None:
+    assert f"| {__version__.rpartition('.')[0]} | yes |" in (ROOT / "SECURITY.md").read_text("utf-8")
+    main([NEW], tree, archives)
+    text = (tree / "SECURITY.md").read_text("utf-8")
+    assert f"| 99.0 | yes |\n| {__version__.rpartition('.')[0]} and older | no |\n" in text
+
+
+def test_the_provenance_names_files_locks_and_the_commit(tree: Path) -> None:
+    main([NEW], tree, archives)
+    statement = json.loads((tree / "dist" / "provenance.json").read_text())
+    inputs = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+    # Nothing is committed yet, so no commit has these sources.
+    assert all("gitCommit" not in each["digest"] for each in inputs)
+    commit(tree)
+    main(["--build"], tree, archives)
+    statement = json.loads((tree / "dist" / "provenance.json").read_text())
+    assert statement["_type"] == "https://in-toto.io/Statement/v1"
+    assert statement["predicateType"] == "https://slsa.dev/provenance/v1"
+    named = {each["name"]: each["digest"]["sha256"] for each in statement["subject"]}
+    for name, digest in named.items():
+        assert hashlib.sha256((tree / "dist" / name).read_bytes()).hexdigest() == digest
+    assert set(named) == {f"nodewright-{NEW}.tar.gz", f"nodewright-{NEW}-py3-none-any.whl"}
+    inputs = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+    assert inputs[0]["digest"] == {"gitCommit": git(tree, "rev-parse", "HEAD").strip()}
+    assert "packaging/kubernetes/requirements.lock" in {each["name"] for each in inputs}
+
+
+def test_the_notes_have_the_changes_and_say_that_nothing_is_signed(tree: Path) -> None:
+    main([NEW], tree, archives)
+    notes = (tree / "dist" / "RELEASE_NOTES.md").read_text("utf-8")
+    assert notes.startswith(f"# nodewright {NEW}\n")
+    assert "- Renames another." in notes
+    assert "Neither the\nchecksums nor `provenance.json` are signed" in notes
+    assert f"pipx install './nodewright-{NEW}-py3-none-any.whl[cluster]'" in notes
+
+
+def test_the_corpus_is_the_same_each_time_and_needs_none_of_our_code() -> None:
+    content = corpus("1.2.3", 86400)
+    assert corpus("1.2.3", 86400) == content
+    with tarfile.open(fileobj=BytesIO(content)) as files:
+        names = files.getnames()
+        readme = files.extractfile("nodewright-corpus-1.2.3/README.md")
+        assert readme is not None
+        assert b"# The corpus of recorded decisions" in readme.read()
+    assert {"nodewright-corpus-1.2.3/LICENSE", "nodewright-corpus-1.2.3/vectors/eviction.jsonl.gz"} <= set(
+        names
+    )
+    assert [name for name in names if name.endswith(".py")] == []
+
+
+def package_sums(tree: Path) -> list[str]:
+    lines = (tree / "dist" / "SHA256SUMS").read_text().splitlines()
+    return [line for line in lines if not line.endswith("  provenance.json")]  # it names the commit
+
+
 def test_the_packages_of_a_commit_are_those_of_the_release(tree: Path) -> None:
     main([NEW], tree, archives)
-    sums = (tree / "dist" / "SHA256SUMS").read_text()
+    sums = package_sums(tree)
     commit(tree)
     (tree / ".git" / "info" / "exclude").write_text("notes.md\n")
     (tree / "notes.md").write_text("Not tracked.\n")
     main(["--build"], tree, archives)
-    assert (tree / "dist" / "SHA256SUMS").read_text() == sums
+    assert package_sums(tree) == sums
 
 
 def test_builds_that_differ_are_not_published(tree: Path) -> None:
@@ -180,6 +241,15 @@ def test_no_other_file_names_the_version() -> None:
 @pytest.mark.skipif(find_spec("hatchling") is None, reason="hatchling is not installed: make setup")
 def test_two_builds_of_this_tree_are_equal() -> None:
     files = build_twice(ROOT, hatch)
-    assert set(files) == {f"nodewright-{__version__}.tar.gz", f"nodewright-{__version__}-py3-none-any.whl"}
-    with zipfile.ZipFile(BytesIO(files[f"nodewright-{__version__}-py3-none-any.whl"])) as wheel:
-        assert "nodewright/cli/lint.py" in wheel.namelist()
+    wheel_name = f"nodewright-{__version__}-py3-none-any.whl"
+    recordings = f"nodewright_recordings-{__version__}-py3-none-any.whl"
+    assert set(files) == {f"nodewright-{__version__}.tar.gz", wheel_name, recordings}
+    with zipfile.ZipFile(BytesIO(files[wheel_name])) as wheel:
+        names = wheel.namelist()
+    assert "nodewright/cli/lint.py" in names
+    assert f"nodewright-{__version__}.data/data/share/man/man1/nodewright-lint.1" in names
+    assert [
+        name for name in names if name.endswith((".gz", ".pyi", ".proto", ".pyc")) or "test_" in name
+    ] == []
+    assert len(files[wheel_name]) < MAX_WHEEL_BYTES
+    assert len(files[f"nodewright-{__version__}.tar.gz"]) < MAX_WHEEL_BYTES

@@ -134,6 +134,16 @@ def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str])
     assert "No such command 'frobnicate'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("word", "hint"), [("exec", "kubectl exec"), ("cp", "kubectl cp"), ("apply", "nodewright run -f")]
+)
+def test_a_command_of_kubectl_alone_is_answered_with_what_to_use(
+    word: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([word, "x"]) == USAGE
+    assert hint in capsys.readouterr().err
+
+
 def test_manifests_need_no_option(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--node", "examples/nodes/worker.yaml", "-o", "name"]
     code = run(["admit", "-f", "examples/admission/pods.yaml", *options])

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.testing.conformance.vectors import FAMILIES, is_answered
+from nodewright.agent.serving.pod_routes import STAGE_TEXTS
+from nodewright.agent.state.agent_state import PodStage
+from nodewright.model.reasons.predicates import InsufficientResource
+from nodewright.testing.conformance.vectors import ALL_FAMILIES, is_answered
 from tools.consoles import blocks, console_commands, documents, is_as_shown, is_run, outputs
 from tools.reference import CLI
 from tools.source import ROOT
@@ -72,7 +75,7 @@ def test_examples_in_python_run(page: str) -> None:
 
 
 def test_the_readme_names_what_is_not_answered() -> None:
-    missing = ", ".join(f"`{family}`" for family in FAMILIES if not is_answered(family))
+    missing = ", ".join(f"`{family}`" for family in ALL_FAMILIES if not is_answered(family))
     assert not missing or f"Not answered yet: {missing}." in " ".join(
         (ROOT / "README.md").read_text().split()
     )
@@ -89,3 +92,39 @@ def test_links_lead_somewhere(page: str) -> None:
     """Pages of commands are not kept in the checkout: `python -m tools regenerate` writes them."""
     targets = {target: (ROOT / page).parent.joinpath(target).resolve() for target in links(ROOT / page)}
     assert not [target for target, path in targets.items() if CLI not in path.parents and not path.exists()]
+
+
+SHORT_OF_CPUS = InsufficientResource(resource="cpu", requested=500_000, used=1_100, capacity=1_500)
+REFUSED = ("OutOfcpu", f"{SHORT_OF_CPUS.kubelet().reason}: {SHORT_OF_CPUS.kubelet().message}")
+SHOWN = (
+    ("agent.md", "pod/too-big refused: ", REFUSED[1]),
+    ("agent.md", "  kubelet:  ", REFUSED[1]),
+    ("agent.md", "  because:  ", SHORT_OF_CPUS.sentence()),
+    ("agent.md", "  decision: ", STAGE_TEXTS[PodStage.REJECTED]),
+)
+PRINTED = {
+    "node worker-3 is ready; API socket /run": ("run_agent.py", "is ready; API socket "),
+    "kubelet API at 0.0.0.0:10250": ("run_agent.py", 'f"kubelet API at '),
+    "dashboard at: http": ("browser_pages.py", '"dashboard at"'),
+    "results at: http": ("browser_pages.py", '"results at"'),
+    "press Ctrl-C to stop": ("browser_pages.py", '"press Ctrl-C to stop"'),
+    "    What would let it in (": (
+        "suggestion_text.py",
+        "What would let it in (each tried on this node, the smallest that works):",
+    ),
+}
+"""What lines of blocks that no test runs begin with, and where the program prints it."""
+
+
+@pytest.mark.parametrize(("page", "start", "end"), SHOWN)
+def test_what_an_agent_decides_is_shown_in_the_words_that_it_prints(page: str, start: str, end: str) -> None:
+    assert f"{start}{end}" in (ROOT / "docs" / "guide" / page).read_text("utf-8").splitlines()
+
+
+@pytest.mark.parametrize("start", PRINTED)
+def test_what_an_agent_prints_is_shown_in_its_words(start: str) -> None:
+    module, text = PRINTED[start]
+    (path,) = (ROOT / "src").rglob(module)
+    assert text in path.read_text("utf-8")
+    shown = [line for page in documents() for line in page.read_text("utf-8").splitlines()]
+    assert any(line.startswith(start) for line in shown)

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from nodewright.agent.decide.decide import decide
 from nodewright.agent.decide.iteration import IterationResult
-from nodewright.agent.pods.cgroup_reconcile import end_orphaned_cgroups
+from nodewright.agent.pods.cgroup_reconcile import end_loans, end_orphaned_cgroups
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.state.agent_state import AgentConstants, AgentState, ClockReading, next_due_ns
 from nodewright.agent.state.effects import (
@@ -24,6 +24,7 @@ from nodewright.agent.state.effects import (
 )
 from nodewright.agent.state.observations import (
     EffectFailure,
+    LentMemoryObserved,
     NodeUsageObserved,
     Observation,
     PodEffectCompleted,
@@ -108,7 +109,7 @@ class AgentLoop:
     def observe(self, observation: Observation) -> None:
         """Queues an observation."""
         # Usage of the node takes precedence: under memory pressure an eviction does not wait for other pods.
-        rank = 0 if isinstance(observation, NodeUsageObserved) else 1
+        rank = 0 if isinstance(observation, NodeUsageObserved | LentMemoryObserved) else 1
         heappush(self._observations, (rank, next(self._sequence), observation))
         self._wake.set()
 
@@ -118,7 +119,9 @@ class AgentLoop:
         try:
             # No decision is made before the running pods are known, and no pod starts beside an orphan.
             relisted = await self._relist()
-            for event in end_orphaned_cgroups(self.state, relisted.pods, self.effect_runner.cgroups):
+            cgroups = self.effect_runner.cgroups
+            events = end_orphaned_cgroups(self.state, relisted.pods, cgroups)
+            for event in (*events, *end_loans(self.state, cgroups)):
                 self.subscriber.record(event)
             self.iterate(relisted)
             while True:

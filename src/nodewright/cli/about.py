@@ -38,6 +38,7 @@ REPORTS = {
     "StatusReport": ReportSource(
         "explain --pod", "nodewright.predict.explain.failed_pod_report:StatusReport"
     ),
+    "FitReport": ReportSource("fit", "nodewright.predict.fit.node_fit:FitReport"),
     "PreemptionReport": ReportSource(
         "preempt", "nodewright.predict.admit.preemption_report:PreemptionReport"
     ),
@@ -45,12 +46,14 @@ REPORTS = {
     "EvictionTimeline": ReportSource(
         "evict --timeline", "nodewright.predict.timeline.timeline_report:EvictionTimelineReport"
     ),
+    "LendReport": ReportSource("lend", "nodewright.predict.lend.lend_report:LendReport"),
     "RehearsalReport": ReportSource("rehearse", "nodewright.predict.rehearsal:RehearsalReport"),
     "UpgradeReport": ReportSource("upgrade", "nodewright.predict.upgrade.upgrade_report:UpgradeReport"),
     "LintReport": ReportSource("lint", "nodewright.predict.lint.lint_report:LintReport"),
     "CgroupReport": ReportSource("cgroups", "nodewright.predict.node_report.cgroup_report:CgroupFilesReport"),
     "AuditReport": ReportSource("audit", "nodewright.predict.audit.audit_report:AuditReport"),
     "QuotaReport": ReportSource("quota", "nodewright.predict.quota.quota_report:AppliedQuotasReport"),
+    "DrainReport": ReportSource("drain", "nodewright.fleet.report.drain_report:DrainReport"),
     "FleetReport": ReportSource("fleet run", "nodewright.fleet.report.fleet_report:FleetReport"),
     "SweepReport": ReportSource("fleet run --sweep", "nodewright.fleet.report.sweep_report:SweepReport"),
     "FleetCapacityReport": ReportSource(

@@ -55,8 +55,13 @@ SECTIONS = {
         "requests": CommandRow("Show the effective requests and limits of pods."),
         "admit": CommandRow("Show whether a node admits pods.", guide="admission"),
         "explain": CommandRow("Explain why a pod is refused and what would let it in."),
+        "fit": CommandRow("Show the largest pods that nodes admit, and what is stranded."),
         "preempt": CommandRow("Show which pods a critical pod preempts.", guide="preemption"),
         "evict": CommandRow("Show which pods are evicted, in what order and why.", guide="eviction"),
+        "lend": CommandRow(
+            "Show what a node could lend of its requests.",
+            without_cluster="a cluster keeps no history of usage: query its Prometheus",
+        ),
         "cgroups": CommandRow("Show the value of each cgroup file and its source."),
         "node": CommandRow(
             "Capture, show, export and list nodes.",
@@ -77,6 +82,7 @@ SECTIONS = {
             "Show what an upgrade of the kubelet changes on nodes.", guide="before-you-upgrade"
         ),
         "audit": CommandRow("Compare the state files, sockets and cgroups of a live node."),
+        "drain": CommandRow("Show what a drain or a shutdown of nodes does to their pods.", "fleet.drain"),
         "fleet": CommandRow(
             "Simulate a cluster: placements, utilization, capacity.",
             "fleet.fleet",
@@ -96,6 +102,12 @@ SECTIONS = {
             guide="scheduling",
             without_json=_SERVES,
             without_cluster="it watches its whole cluster",
+            extra="agent",
+        ),
+        "hollow": CommandRow(
+            "Run simulated nodes whose kubelets decide, in a cluster.",
+            without_json=_SERVES,
+            without_cluster="it registers nodes of its own",
             extra="agent",
         ),
     },
@@ -230,10 +242,22 @@ class LazyGroup(click.Group):
         if name not in COMMANDS and not name.startswith("-"):
             import difflib  # noqa: PLC0415 - start-up time
 
+            if name in _KUBECTL_COMMANDS:
+                ctx.fail(f"No such command {name!r}. {_KUBECTL_COMMANDS[name]}")
             similar = difflib.get_close_matches(name, COMMANDS, n=1)
             hint = f"Did you mean {similar[0]}?" if similar else "`nodewright help` lists the commands."
             ctx.fail(f"No such command {name!r}. {hint}")
         return super().resolve_command(ctx, args)
+
+
+_STREAMS = "Use `kubectl {}`: an agent with --kubeconfig is a node of a cluster, and serves it."
+_KUBECTL_COMMANDS = {
+    **{name: _STREAMS.format(name) for name in ("exec", "attach", "cp", "port-forward")},
+    **dict.fromkeys(
+        ("apply", "create"), "Use `nodewright run -f FILE`: it creates the pods, or resizes them in place."
+    ),
+}
+"""What to use for the commands of kubectl that are often tried."""
 
 
 def _colour_option(*, hidden: bool) -> click.Option:
@@ -292,6 +316,8 @@ def missing_extra_text(error: ModuleNotFoundError, arguments: Sequence[str]) -> 
     >>> missing_extra_text(ModuleNotFoundError(name="starlette.types"), ["dashboard"])
     "`nodewright dashboard` needs the package starlette: pip install './nodewright[dashboard]'"
     """
+    from nodewright.version import install_command  # noqa: PLC0415 - no command that works needs it
+
     package = (error.name or "").partition(".")[0]
     command = arguments[0] if arguments else ""
     if package not in _EXTRAS:
@@ -300,7 +326,7 @@ def missing_extra_text(error: ModuleNotFoundError, arguments: Sequence[str]) -> 
     extra = (row and row.extra) or _EXTRAS[package]
     words = " ".join(word for word in arguments[:1] if not word.startswith("-"))
     name = {"google": "protobuf", "grpc": "grpcio"}.get(package, package)
-    return f"`nodewright {words}` needs the package {name}: pip install './nodewright[{extra}]'"
+    return f"`nodewright {words}` needs the package {name}: {install_command(extra)}"
 
 
 def run(arguments: Sequence[str], *, prog_name: str = "nodewright") -> int:

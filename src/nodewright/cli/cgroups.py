@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from nodewright.cli import options
 from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.node_query import load_query, print_report
+from nodewright.cli.workload_input import print_warnings
 from nodewright.documents.files.cgroup_files import CGROUP_ROOT, CgroupTree
 from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
@@ -20,6 +21,7 @@ from nodewright.engine.core.cgroups.cgroup_comparison import (
     unknown_pod_cgroups,
 )
 from nodewright.engine.core.cgroups.cgroup_names import CgroupDriver, QOSCgroupNames, uid_on_node
+from nodewright.engine.core.cgroups.cgroup_settings import has_unknown_throttle
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.engine.node.node_cgroups import CgroupOverrides, cgroup_tree
 from nodewright.engine.node.step import Decision
@@ -77,19 +79,30 @@ def command(  # noqa: PLR0913 - one argument an option
         (workload.pod for workload in created), overrides, include_existing=all_pods
     )
     refused = (result for result in expected.results if result.decision is Decision.REFUSED)
+    unknown_throttles = _unknown_throttles(expected)
     report = CgroupReport(
         groups=expected.groups,
         rules=expected.rules,
         config=loaded.node.config,
         refusals=tuple(refused_pod(result.pod, result.kubelet) for result in refused),
         comparison=None if live is None else _comparison(expected, live),
-        warnings=loaded.warnings,
+        warnings=(*loaded.warnings, *unknown_throttles),
         skipped=loaded.skipped,
     )
+    print_warnings(unknown_throttles, strict=query.strict)
     print_report(_text(report, output), output, loaded.node.config)
     is_equal = report.comparison is None or not report.comparison.differences
     is_equal = is_equal and len(created) == len(loaded.workloads)
     return YES if is_equal and all(result.admitted for result in expected.results) else NO
+
+
+def _unknown_throttles(expected: NodeCgroups) -> tuple[str, ...]:
+    return tuple(
+        f"memory.high of the cgroup of pod {result.pod.full_name} is not judged: how Kubernetes 1.37 computes it is "
+        "not established"
+        for result in expected.results
+        if result.admitted and has_unknown_throttle(result.pod, expected.rules)
+    )
 
 
 def _text(report: CgroupReport, output: str | None) -> str:

@@ -13,9 +13,10 @@ from nodewright.cli.cluster.cluster_session import current_session
 from nodewright.cli.node_query import (
     LoadedQuery,
     admitted_entry,
+    after_scheduling,
+    asked_scheduler,
     exit_code,
     load_query,
-    obstacles,
     print_report,
 )
 from nodewright.cli.output_files import page_origin, write_page
@@ -25,6 +26,7 @@ from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_message, print_text, terminal_columns
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
+from nodewright.engine.node.step import Decision
 from nodewright.engine.node.what_if.counterfactuals import BUDGET
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
@@ -42,10 +44,12 @@ from nodewright.predict.explain.explanation_report import (
 from nodewright.predict.explain.failed_pod_report import StatusReport, status_findings, with_cores_of_status
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.report_parts import node_of_report
-from nodewright.predict.verdict import Verdict
+from nodewright.predict.verdict import SchedulerAnswer, Verdict, unaligned
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 
 
 def status_proofs(workloads: Iterable[Workload]) -> tuple[tuple[Pod, StatusEvidence], ...] | None:
@@ -109,6 +113,7 @@ def _conditions(
     return conditions
 
 
+CLAIM = "ResourceClaim"
 _MAX_EXPLAINED = 500
 """Each explanation tries many changes."""
 
@@ -156,7 +161,7 @@ def command(
 
     Pods are processed in order. For a pod with NUMA-aligned resources: the hints of each resource manager, the merged
     hint of the topology manager, and which pods hold the missing resources. Every suggested change was tried on this
-    node. Of pods whose status shows a problem (CrashLoopBackOff, OOMKilled, Pending, Evicted, a deferred resize, ...),
+    node. Of resource claims without pods: what each has, and what a pod that uses it would get. Of pods whose status shows a problem (CrashLoopBackOff, OOMKilled, Pending, Evicted, a deferred resize, ...),
     without --node: what the status proves, and what helps. Exit codes as of admit.
     """
     filenames = query.manifests.filenames or query.manifests.kustomizations
@@ -166,7 +171,7 @@ def command(
         )
     if not filenames:
         query = replace(query, manifests=replace(query.manifests, filenames=named))
-    workloads = read_workloads(query.manifests, query.namespace)
+    workloads = _with_claim_questions(read_workloads(query.manifests, query.namespace))
     if _is_about_cluster(query):
         workloads = replace(workloads, workloads=_named(workloads.workloads, named if filenames else ()))
         return _explain_of_cluster(query, workloads, budget, page, output)
@@ -190,6 +195,15 @@ def command(
         _write_page(page, explanations, node)
     print_report(text, output, node.config)
     return exit_code(explanation.verdict for explanation in explanations)
+
+
+def _with_claim_questions(loaded: LoadedWorkloads) -> LoadedWorkloads:
+    """The workloads; where there are none, but resource claims, a pod for each of these."""
+    if loaded.workloads or loaded.claims is None:
+        return loaded
+    from nodewright.predict.explain.claim_question import pod_of_claim  # noqa: PLC0415 - start-up time
+
+    return replace(loaded, workloads=tuple(map(pod_of_claim, loaded.claims.claims)))
 
 
 def _failed_pods(workloads: Sequence[Workload], named: Sequence[str]) -> tuple[Workload, ...]:
@@ -331,15 +345,39 @@ def _explanations(
             explanation = (
                 node.explain(pod, budget=budget) if refusal is None else node.explain_refusal(pod, refusal)
             )
-            scheduler = obstacles(node, explanation.pod, query) if refusal is None else ()
-            explanation = replace(explanation, origin=origin, proof=_proof(workload), scheduler=scheduler)
+            scheduler = (
+                asked_scheduler(node, explanation.pod, workload, query)
+                if refusal is None
+                else SchedulerAnswer(claims=node.claims)
+            )
+            is_admitted = explanation.decision is Decision.ADMITTED
+            explanation = replace(
+                explanation,
+                origin=origin,
+                observed=_observed_of_claim(workload, node.claims),
+                proof=_proof(workload),
+                scheduler=scheduler.obstacles,
+                devices=scheduler.devices if is_admitted else (),
+                unaligned=unaligned(
+                    node.config, node.claims, scheduler, explanation.pod, explanation.placement
+                ),
+            )
             explanations.append(explanation)
-            if refusal is None and not scheduler:
-                node = node.after(explanation)
-        elif index <= last:
+            if refusal is None and workload.kind != CLAIM:
+                node = after_scheduling(node.after(explanation), node, scheduler, explanation.decision)
+        elif index <= last and workload.kind != CLAIM:
             _, answer = admitted_entry(node, workload, query)
             node = node if answer is None else answer.node
     return explanations, node
+
+
+def _observed_of_claim(workload: Workload, claims: "ClaimCluster | None") -> tuple[str, ...]:
+    """What the resource claim has that the question is about; empty for pods."""
+    if workload.kind != CLAIM or claims is None:
+        return ()
+    from nodewright.predict.explain.claim_question import claim_sentences  # noqa: PLC0415 - start-up time
+
+    return tuple(claim_sentences(workload.name, workload.namespace, claims))
 
 
 def _selected(workloads: Sequence[Workload], names: Iterable[str]) -> set[int]:

@@ -1,6 +1,6 @@
 """`nodewright lint`: finds resource problems in manifests and kubelet configuration."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from nodewright.cli.workload_input import (
 )
 from nodewright.documents.files.file_store import write_atomically
 from nodewright.documents.formats.documents import STDIN, InputFile, read_file
-from nodewright.documents.formats.inventory import Inventory, load_sound_objects
+from nodewright.documents.formats.inventory import Inventory, InventoryObject, load_sound_objects
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.documents.output.command_line import option, with_options
 from nodewright.documents.output.json_yaml import as_json, as_yaml
@@ -185,11 +185,8 @@ def command(**parameters: Any) -> int:
         raise InputError([*faults, *lint_input.faults])
     # A finding may be about the file alone: a comment that ignores nothing.
     if inventory.objects and (not query.quiet if result.subjects else not result.findings):
-        # What has a judged pod template is judged.
         judged = {each for _, place in result.subjects for each in _enclosing(place)}
-        print_unjudged(
-            (entry.manifest.kind, next(_enclosing(entry.location)) in judged) for entry in inventory.objects
-        )
+        print_unjudged((entry.manifest.kind, _is_judged(entry, judged)) for entry in inventory.objects)
     if query.written_baseline is not None:
         write_baseline(query.written_baseline, result.findings)
         return YES
@@ -280,6 +277,13 @@ def _failing(result: LintResult, fail_on: str) -> tuple[LintFinding, ...]:
         return ()
     severities = SEVERITIES_BY_RANK[: SEVERITIES_BY_RANK.index(Severity(fail_on)) + 1]
     return tuple(finding for finding in result.findings if finding.rule.severity in severities)
+
+
+def _is_judged(entry: InventoryObject, judged: Collection[tuple[str, int, str]]) -> bool:
+    """Whether the object is judged, as what has a judged pod template is, or what others are judged by."""
+    return next(_enclosing(entry.location)) in judged or (
+        bool(judged) and entry.manifest.kind == "ResourceSlice"
+    )
 
 
 def _enclosing(place: ObjectLocation) -> Iterator[tuple[str, int, str]]:

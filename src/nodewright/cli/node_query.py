@@ -1,26 +1,26 @@
 """Reading the pods, the node and the custom policies of a command, and printing its warnings and report."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.cli.options import NO_POLICY_OPTIONS, NodeQuery, PolicyOptions
-from nodewright.cli.workload_input import print_input_notes, read_workloads
+from nodewright.cli.options import NO_POLICY_OPTIONS, NodeQuery, NothingJudgedError, PolicyOptions
+from nodewright.cli.workload_input import CLAIMS_KEY, print_input_notes, print_warnings, read_workloads
+from nodewright.documents.formats.manifests import AUTOSCALER_KIND
 from nodewright.documents.formats.workloads import LoadedWorkloads, Workload, ignored_field_warnings
 from nodewright.documents.output.terminal import NO, UNSCHEDULABLE, YES, print_message, print_text
 from nodewright.documents.profiles.node_profiles import find_profile, with_release
 from nodewright.engine.core.cpu.cpu_policy import CPUPicker
-from nodewright.engine.core.predicates.scheduler_filters import (
-    SchedulerObstacle,
-    unknown_resources,
-)
+from nodewright.engine.core.predicates.scheduler_filters import unknown_resources
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.step import Decision
+from nodewright.model.errors import Fault
 from nodewright.model.kubernetes.node_profile import NodeProfile, PolicyNames
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import CPU, EPHEMERAL_STORAGE, is_extended
@@ -28,7 +28,10 @@ from nodewright.model.values.custom_policy import CustomPolicy
 from nodewright.predict.admit.admission_report import AdmissionEntry, ArrivingPods, arriving_pods
 from nodewright.predict.node import AdmitResult, Node
 from nodewright.predict.node_report.report_parts import policy_notices
-from nodewright.predict.verdict import Verdict, later_sentences, obstacles_on
+from nodewright.predict.verdict import SchedulerAnswer, Verdict, later_sentences, scheduler_answer, unaligned
+
+if TYPE_CHECKING:
+    from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 
 
 class LoadedQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +44,8 @@ class LoadedQuery(msgspec.Struct, frozen=True, kw_only=True):
     node: Node
     warnings: tuple[str, ...]
     """With notes on pods that are left out or changed."""
+    read: LoadedWorkloads
+    """What was read from the manifests."""
 
     def created_pods(self) -> tuple[Workload, ...]:
         """The workloads with pods; prints on stderr why the others have none."""
@@ -62,24 +67,37 @@ def load_query(
         the node is this machine, which cannot be read.
     """
     loaded = workloads or read_workloads(query.manifests, query.namespace)
+    if not as_arrivals:
+        skipped = {kind: count for kind, count in loaded.skipped.items() if kind != AUTOSCALER_KIND}
+        loaded = replace(loaded, skipped=skipped)
     profile, policies = with_policies(_profile(query), query.policies)
     source = query.node or query.shape or "this machine"
     node = Node.from_profile(profile, kubelet_config=query.kubelet_config, policies=policies, source=source)
     ignored = ignored_field_warnings(loaded.workloads, node.config.gates, node.config.release.rules_of)
     warnings = (*loaded.warnings, *node.warnings, *ignored)
-    print_input_notes(loaded, warnings, strict=query.strict)
+    node = replace(node, claims=known_claims(loaded))
+    may_be_empty = not query.manifests.are_named or (not as_arrivals and bool(loaded.recommendations))
+    if query.manifests.are_named:
+        print_input_notes(loaded, warnings, strict=query.strict, may_be_empty=may_be_empty)
+    else:
+        print_warnings(warnings, strict=query.strict)
     arriving = ArrivingPods(workloads=loaded.workloads)
     if as_arrivals:
         arriving = arriving_pods(loaded.workloads, node, all_replicas=query.all_replicas)
     notes = (*arriving.notes, *_assumptions(query, profile, node, loaded.workloads))
     for note in notes:
         print_message(f"note: {note}")
+    # A DaemonSet that creates no pod for the node is judged by that.
+    is_empty = not (arriving.workloads or may_be_empty)
+    if is_empty and all(workload.is_stored for workload in loaded.workloads):
+        raise NothingJudgedError([Fault(rule="nothing here is judged: no pod arrives at the node")])
     return LoadedQuery(
         workloads=arriving.workloads,
         skipped=loaded.skipped,
         profile=profile,
         node=node,
         warnings=(*warnings, *notes),
+        read=loaded,
     )
 
 
@@ -181,9 +199,28 @@ def exit_code(verdicts: Iterable[Verdict]) -> int:
     return (UNSCHEDULABLE if others == {Verdict.UNSCHEDULABLE} else NO) if others else YES
 
 
-def obstacles(node: Node, pod: Pod, query: NodeQuery) -> tuple[SchedulerObstacle, ...]:
-    """Why the scheduler never binds the pod to the node; empty as well with --kubelet-only."""
-    return () if query.kubelet_only else obstacles_on(node.config, pod)
+def known_claims(loaded: LoadedWorkloads) -> "ClaimCluster | None":
+    """What is known of Dynamic Resource Allocation: from the files, and from the cluster if the node is of one."""
+    of_cluster = click.get_current_context().meta.get(CLAIMS_KEY)
+    claims: ClaimCluster | None = of_cluster(loaded) if of_cluster else loaded.claims
+    return claims
+
+
+def asked_scheduler(node: Node, pod: Pod, workload: Workload, query: NodeQuery) -> SchedulerAnswer:
+    """What the scheduler makes of the pod of the workload and the node; nothing with --kubelet-only."""
+    if query.kubelet_only:
+        return SchedulerAnswer(claims=node.claims)
+    return scheduler_answer(node.config, node.claims, pod, workload.volumes)
+
+
+def after_scheduling(node: Node, before: Node, scheduler: SchedulerAnswer, decision: Decision | None) -> Node:
+    """The node after the kubelet's decision, with the claims of the pod allocated if it is admitted.
+
+    ``before``: the node when the pod arrived, which it does not reach if there are obstacles.
+    """
+    if scheduler.obstacles:
+        return before
+    return replace(node, claims=scheduler.claims if decision is Decision.ADMITTED else before.claims)
 
 
 def admitted_entry(
@@ -203,7 +240,7 @@ def admitted_entry(
         )
         return entry, None
     answer = node.admit(workload.pod)
-    scheduler = obstacles(node, answer.pod, query)
+    scheduler = asked_scheduler(node, answer.pod, workload, query)
     decision = answer.decision
     if decision is Decision.ADMITTED and workload.is_verdict_open:
         decision = Decision.UNDECIDED
@@ -212,12 +249,16 @@ def admitted_entry(
         decision=decision,
         because=(*answer.because, *workload.not_judged),
         victims=answer.victims,
-        placement=None if scheduler else answer.placement,
+        placement=None if scheduler.obstacles else answer.placement,
         origin=origin,
         applied=workload.applied,
         unknown_resources=unknown_resources(answer.pod, node.config.view),
-        scheduler=scheduler,
+        scheduler=scheduler.obstacles,
+        devices=scheduler.devices if answer.admitted else (),
+        unaligned=unaligned(node.config, node.claims, scheduler, answer.pod, answer.placement),
         source=workload.source,
-        later=() if scheduler else later_sentences(answer.state_when_decided, answer.pod.uid),
+        later=() if scheduler.obstacles else later_sentences(answer.state_when_decided, answer.pod.uid),
     )
-    return entry, None if scheduler else answer
+    if scheduler.obstacles:
+        return entry, None
+    return entry, replace(answer, node=after_scheduling(answer.node, node, scheduler, answer.decision))

@@ -7,13 +7,12 @@ from msgspec.structs import replace
 
 from nodewright.cli import options
 from nodewright.cli.cluster.cluster_options import cluster_options
-from nodewright.cli.node_query import exit_code, load_query, obstacles, print_report
+from nodewright.cli.node_query import after_scheduling, asked_scheduler, exit_code, load_query, print_report
 from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO
 from nodewright.engine.core.preemption.optimal import (
     BUDGET,
-    ExactSolver,
     SmallestPreemption,
     smallest_preemption,
 )
@@ -60,14 +59,14 @@ def command(
     node, entries = loaded.node, list[PreemptionEntry]()
     for workload in loaded.created_pods():
         preview = node.preview(workload.pod)
-        scheduler = obstacles(node, preview.pod, query)
-        node = node if scheduler else replace(node, state=preview.step.state)
-        solver = cheapest_cover if exact else None
+        scheduler = asked_scheduler(node, preview.pod, workload, query)
+        after = replace(node, state=preview.step.state)
+        node = after_scheduling(after, node, scheduler, preview.step.decision)
         entries.append(
             PreemptionEntry(
                 preview=preview,
-                optimum=_smallest(preview, budget, solver) if optimal and not scheduler else None,
-                scheduler=scheduler,
+                optimum=_smallest(preview, budget, exact=exact) if optimal and scheduler.binds else None,
+                scheduler=scheduler.obstacles,
                 origin="" if workload.kind == "Pod" else f"{workload.kind} {workload.name}",
             )
         )
@@ -88,8 +87,6 @@ def command(
     return exit_code(entry.verdict for entry in entries) if is_all else NO
 
 
-def _smallest(
-    preview: PreemptionPreview, budget: int, exact: ExactSolver | None
-) -> SmallestPreemption | None:
-    victims = preview.step.victims
-    return smallest_preemption(victims, budget=budget, exact=exact) if victims is not None else None
+def _smallest(preview: PreemptionPreview, budget: int, *, exact: bool) -> SmallestPreemption | None:
+    victims, solver = preview.step.victims, cheapest_cover if exact else None
+    return smallest_preemption(victims, budget=budget, exact=solver) if victims is not None else None

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.cli import options
 from nodewright.cli.cluster.cluster_options import cluster_options
+from nodewright.cli.node_query import known_claims
 from nodewright.cli.options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import print_input_notes, print_warnings, read_workloads
 from nodewright.documents.formats.workloads import Workload
@@ -16,6 +18,7 @@ from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_text
 from nodewright.documents.profiles.kubelet_config_files import config_document
+from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 from nodewright.fleet.load.fleet_input import bound_profiles
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.predict.upgrade.release_facts import UpgradeCase
@@ -92,7 +95,7 @@ def command(manifests: ManifestOptions, *, output: str | None, **parameters: obj
     query.check()
     end = known_release(query.end, "--to")
     if query.start is not None:
-        known_release(query.start, "--from")
+        known_release(query.start, "--from", may_be_older=True)
     cases, warnings = _cases(query, manifests)
     comparisons: list[NodesUpgraded] = []
     for case in cases:
@@ -107,10 +110,11 @@ def command(manifests: ManifestOptions, *, output: str | None, **parameters: obj
 def _cases(query: UpgradeQuery, files: ManifestOptions) -> tuple[Sequence[UpgradeCase], tuple[str, ...]]:
     """The nodes with the pods of the manifests, and warnings."""
     workloads: tuple[Workload, ...] = ()
+    claims: ClaimCluster | None = None
     if files.filenames:
         loaded = read_workloads(files, query.namespace)
         print_input_notes(loaded, loaded.warnings, strict=query.strict)
-        workloads = tuple(loaded.workloads)
+        workloads, claims = tuple(loaded.workloads), known_claims(loaded)
     if query.nodes:
         configuration = None if query.kubelet_config is None else config_document(query.kubelet_config)
         cases, warnings = cases_of_nodes(
@@ -118,16 +122,15 @@ def _cases(query: UpgradeQuery, files: ManifestOptions) -> tuple[Sequence[Upgrad
             start=query.start,
             read_dumps=lambda paths: bound_profiles(paths, configuration),
         )
-        return [msgspec.structs.replace(case, manifests=workloads) for case in cases], warnings
+        return [replace(case, manifests=workloads, claims=claims) for case in cases], warnings
     source = NodeSource(
         node=query.node,
         start=query.start,
         kubelet_config=query.kubelet_config,
         kubelet_root=query.kubelet_root,
         pods=query.pods,
-        manifests=workloads,
     )
-    return [node_case(source)], ()
+    return [replace(node_case(source), manifests=workloads, claims=claims)], ()
 
 
 def _text(report: UpgradeReport, output: str | None) -> str:

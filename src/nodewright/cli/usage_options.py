@@ -6,13 +6,14 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.cli.options import ManifestOptions
+from nodewright.cli.options import ManifestOptions, NothingJudgedError
 from nodewright.cli.workload_input import nothing_found, print_skipped, read_workloads
 from nodewright.documents.output.command_line import as_struct, option
 from nodewright.documents.profiles.usage_files import UsageReading, load_usage
 from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid
 from nodewright.engine.node.events import PodRecovered
 from nodewright.engine.node.step import step
+from nodewright.model.errors import Fault
 from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.model.printable import counted
@@ -127,6 +128,9 @@ def _with_pods(node: Node, manifests: ManifestOptions, name: str) -> tuple[Node,
             continue
         # Eviction does not depend on which CPUs a pod holds.
         state = step(state, PodRecovered(pod, is_allocated=True)).state
+    if not state.pods:
+        rule = f"nothing here is judged: no pod of the manifests runs on {name}"
+        raise NothingJudgedError([Fault(rule=rule)])
     warnings = loaded.warnings
     if elsewhere_count:
         warnings = (

@@ -15,7 +15,7 @@ from nodewright.cli.workload_input import ProgressLine
 from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json
 from nodewright.documents.output.terminal import ERROR, YES, print_message, print_text
-from nodewright.model.errors import Fault
+from nodewright.model.errors import Fault, InputError
 from nodewright.model.printable import printable_json
 from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.testing.conformance.vector_run import ConformanceReport, VectorOutcome, run_vectors
@@ -43,7 +43,7 @@ _INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True)
 )
 @option(
     "--release R",
-    "Verify this release. Default: the one that a vector names, else the newest.",
+    "Verify this release. Default: the one that a vector names, else 1.36.",
     type=click.Choice(tuple(RELEASE_TABLES)),
 )
 @option("--all-releases", "Verify every release in turn.")
@@ -59,7 +59,7 @@ _INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True)
 def command(files: tuple[str, ...], *, answers: str | None, output: str | None, **choices: Any) -> int:
     """Verify nodewright against recorded decisions of Kubernetes (JSON lines, .gz or not, - for stdin).
 
-    Without FILE: a sample of the decisions of all releases, which comes with the package.
+    Without FILE: a sample of the decisions of all releases, from the package nodewright-recordings.
     Prints one line per family, `<family> <passed>/<total>`, then `N passed, M failed`. Exit code 1 if any failed.
     With --release, the answers in which that release differs are read from `releases/R` beside the vectors.
     """
@@ -76,6 +76,9 @@ def command(files: tuple[str, ...], *, answers: str | None, output: str | None, 
     text = as_json(report.report()) if output == "json" else report.lines()
     # With answers on standard output, the report goes to stderr.
     print_text(text, to_stderr=answers == "-")
+    is_answered = answers is not None and report.unjudged.total() > 0
+    if not report.passed_count and not report.failed_count and not is_answered:
+        raise InputError([Fault(rule="nothing here is judged: no recorded decision")])
     return ERROR if report.failed_count else YES
 
 
@@ -90,7 +93,7 @@ class VerifyOptions(msgspec.Struct, frozen=True):
 
     @property
     def releases(self) -> tuple[str | None, ...]:
-        """The releases to ask in turn; None: the one that a vector names, else the newest."""
+        """The releases to ask in turn; None: the one that a vector names, else 1.36."""
         if not self.all_releases:
             return (self.release,)
         if self.release:

@@ -91,17 +91,21 @@ def option_rules(text: str) -> AppliedRules:
         raise InputError([Fault(source="--release", value=text, rule=str(error))]) from None
 
 
-def print_input_notes(loaded: LoadedWorkloads, warnings: Sequence[str], *, strict: bool = False) -> None:
+def print_input_notes(
+    loaded: LoadedWorkloads, warnings: Sequence[str], *, strict: bool = False, may_be_empty: bool = False
+) -> None:
     """Prints warnings and the kinds skipped on stderr.
 
-    Errors: InputError with the warnings if ``strict``, and if there are no pods.
+    Errors: InputError with the warnings if ``strict``, and if there are no pods, unless it ``may_be_empty``.
     """
     print_warnings(warnings, strict=strict)
     print_skipped(loaded.skipped)
-    if not loaded.workloads:
+    if not loaded.workloads and not may_be_empty:
         raise nothing_found("pods", loaded.skipped)
 
 
+CLAIMS_KEY = "nodewright.claims"
+"""The key, among the data of click's context, of the function that adds what the cluster has of the pods' resource claims."""
 SEARCHED_KEY = "nodewright.cluster.searched"
 """In the context of a command: the fault if nothing of what it reads from a cluster is there."""
 

@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.admission.admission_plugins import pod_as_stored
+from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
 from nodewright.engine.core.predicates.scheduler_filters import unknown_resources
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
@@ -14,12 +15,13 @@ from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_admission import unallocated_resources
 from nodewright.engine.node.step import Decision, step
 from nodewright.fleet.simulation.outcomes import NodeRecord
+from nodewright.fleet.simulation.placed_claims import with_served
+from nodewright.fleet.simulation.pod_templates import PodAffinityTerms
 from nodewright.fleet.workload import FleetNode, FleetPod
-from nodewright.model.kubernetes.objects import Pod, untolerated
-from nodewright.model.kubernetes.resource_names import (
-    distinguishable_amounts,
-)
+from nodewright.model.kubernetes.objects import CORDON, Pod, untolerated
+from nodewright.model.kubernetes.resource_names import distinguishable_amounts
 from nodewright.model.reasons.reason import Reason
+from nodewright.predict.pod_claims import devices_on
 
 Amounts = Mapping[str, int]
 
@@ -32,8 +34,8 @@ class RemainingCapacity(msgspec.Struct, frozen=True, kw_only=True):
     """Pods that the kubelets admit, one after the other."""
     by_free_amounts: int
     """Pods that fit by free amounts, regardless of NUMA nodes and devices."""
-    because: Reason | None = None
-    """Why the first of the nodes admits no more; None: no node is feasible."""
+    because: Reason | str | None = None
+    """Why the first of the nodes admits no more, a text if the devices for claims are used up; None: no node is feasible."""
 
     @property
     def stranded(self) -> int:
@@ -51,12 +53,15 @@ class ShapeCapacity(msgspec.Struct, frozen=True, kw_only=True):
     capacity: RemainingCapacity
 
 
-def capacity_by_shape(nodes: Sequence[NodeRecord], pod: Pod) -> tuple[ShapeCapacity, ...]:
+def capacity_by_shape(
+    nodes: Sequence[NodeRecord], pod: Pod, claims: ClaimCluster | None = None
+) -> tuple[ShapeCapacity, ...]:
     """How many more of these pods fit, by shape of node, in the order of the nodes.
 
     The pod gets the API server's defaults first, such as requests from limits. Its node selector, required node affinity
     and tolerations count, and only nodes that offer all its resources; its constraints on other pods (topology spread,
-    pod affinity) do not. No pod is preempted.
+    pod affinity) do not. No pod is preempted. ``claims``: what the cluster has of Dynamic Resource Allocation; None: the
+    pod's resource claims do not count.
     """
     by_state: dict[object, RemainingCapacity] = {}
     stored_by_gates: dict[int, Pod] = {}
@@ -67,26 +72,60 @@ def capacity_by_shape(nodes: Sequence[NodeRecord], pod: Pod) -> tuple[ShapeCapac
         if id(config.gates) not in stored_by_gates:
             stored_by_gates[id(config.gates)] = pod_as_stored(pod, config.gates)
         stored = stored_by_gates[id(config.gates)]
-        if tolerates_and_selects(record.node, stored) and not unknown_resources(stored, config.view):
+        amounts = with_served(config.view.allocatable, claims, config.gates)
+        unknown = [each for each in unknown_resources(stored, config.view) if each.resource not in amounts]
+        if tolerates_and_selects(record.node, stored) and not unknown:
             key = _state_key(record.state)
             if key not in by_state:
-                by_state[key] = _node_capacity(record.state, stored)
+                by_state[key] = _node_capacity(record.state, stored, amounts)
             capacity = by_state[key]
+            if claims is not None:
+                capacity, claims = _with_devices(record, stored, capacity, claims)
         by_shape[record.node.shape] = _sum(by_shape.get(record.node.shape), capacity)
     return tuple(ShapeCapacity(shape=shape, capacity=capacity) for shape, capacity in by_shape.items())
 
 
-def uncounted_constraints(pod: Pod) -> tuple[str, ...]:
-    """What of the pod's spec `capacity_by_shape` does not count, so that fewer may fit."""
+def _with_devices(
+    record: NodeRecord, pod: Pod, capacity: RemainingCapacity, claims: ClaimCluster
+) -> tuple[RemainingCapacity, ClaimCluster]:
+    """As many of the pods as get devices for their claims, and the claims of the cluster with these pods."""
+    config, name, claims = record.state.config, record.node.name, replace(claims, is_whole=True)
+    config = replace(config, view=replace(config.view, name=name, labels=record.node.labels))
+    for count in range(capacity.admitted):
+        uid = f"{pod.metadata.name}-{name}-{count}"
+        copy = replace(pod, metadata=replace(pod.metadata, name=uid, uid=uid))
+        answer = devices_on(config, claims, copy)
+        if answer.obstacle is not None:
+            why = answer.obstacle.why
+            return replace(capacity, admitted=count, by_free_amounts=count, because=why), claims
+        claims = answer.after or claims
+    return capacity, claims
+
+
+def uncounted_constraints(
+    pod: Pod, nodes: Sequence[NodeRecord] = (), claims: ClaimCluster | None = None
+) -> tuple[str, ...]:
+    """What of the pod's spec, and of the pods on the nodes, `capacity_by_shape` does not count, so that fewer may fit."""
     constraints, affinity = pod.spec.topology_spread_constraints, pod.spec.affinity
     spread = any(each.get("whenUnsatisfiable") == "DoNotSchedule" for each in constraints)
     required = affinity is not None and any(
         (each or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
         for each in (affinity.pod_affinity, affinity.pod_anti_affinity)
     )
-    return tuple(
-        name for name, is_set in (("topology spread", spread), ("inter-pod affinity", required)) if is_set
+    others = {id(other.spec): other for record in nodes for other in record.state.pods.values()}
+    repelled = any(
+        term.matches(pod.metadata.namespace or "default", pod.metadata.labels)
+        for other in others.values()
+        if other.spec.affinity is not None
+        for term in PodAffinityTerms(other, other.metadata.namespace or "default").required_anti_affinity
     )
+    is_found_by_name = {
+        "topology spread": spread,
+        "inter-pod affinity": required,
+        "anti-affinity of other pods": repelled,
+        "resource claims": bool(pod.spec.resource_claims) and claims is None,
+    }
+    return tuple(name for name, is_found in is_found_by_name.items() if is_found)
 
 
 def total_capacity(shapes: Iterable[ShapeCapacity]) -> RemainingCapacity:
@@ -100,7 +139,7 @@ def total_capacity(shapes: Iterable[ShapeCapacity]) -> RemainingCapacity:
 def tolerates_and_selects(node: FleetNode, pod: Pod) -> bool:
     """Whether the node passes the pod's static filters, regardless of its free resources."""
     return (
-        not node.unschedulable
+        not (node.unschedulable and untolerated((CORDON,), pod.spec.tolerations))
         and not untolerated(node.taints, pod.spec.tolerations)
         and affinity_mismatch(pod.spec, node.name, node.labels) is None
     )
@@ -117,12 +156,12 @@ def _sum(total: RemainingCapacity | None, capacity: RemainingCapacity) -> Remain
     )
 
 
-def _node_capacity(state: NodeState, pod: Pod) -> RemainingCapacity:
+def _node_capacity(state: NodeState, pod: Pod, allocatable: Amounts) -> RemainingCapacity:
     # Labels have been checked, and no pod may be preempted.
     spec = replace(pod.spec, node_selector={}, affinity=None, priority=0, priority_class_name="")
     probe = replace(pod, spec=spec)
     fits, because = 0, None
-    count_by_free_amounts = _count_by_free_amounts(state, probe)
+    count_by_free_amounts = _count_by_free_amounts(state, probe, allocatable)
     while True:
         uid = f"probe-{fits}"
         copy = replace(probe, metadata=replace(probe.metadata, name=uid, uid=uid))
@@ -137,8 +176,7 @@ def _node_capacity(state: NodeState, pod: Pod) -> RemainingCapacity:
     )
 
 
-def _count_by_free_amounts(state: NodeState, pod: Pod) -> int:
-    allocatable = state.config.view.allocatable
+def _count_by_free_amounts(state: NodeState, pod: Pod, allocatable: Amounts) -> int:
     used = state.usage.requests
     free_pods = allocatable.get("pods", 0) - state.usage.pods
     by_resource = [
@@ -200,7 +238,9 @@ def report_unschedulable(
     by_name = {node.name: (node, allocatable) for node, allocatable in nodes}
     for pod in pods:
         if pod.required_node in by_name:
-            if (unschedulable := unschedulable_pod(pod, [by_name[pod.required_node]])) is not None:
+            node, allocatable = by_name[pod.required_node]
+            node = replace(node, unschedulable=False)  # pods of DaemonSets tolerate a cordon
+            if (unschedulable := unschedulable_pod(pod, [(node, allocatable)])) is not None:
                 report(unschedulable)
         elif id(pod.pod) not in checked:
             checked[id(pod.pod)] = pod.pod  # keeps the pod alive, so that no other object gets its id
@@ -243,5 +283,7 @@ def unschedulable_text(unschedulable: UnschedulablePod) -> str:
             f"{head}{unschedulable.resource}: {requested} requested, at most {largest} allocatable on a node"
         )
     if unschedulable.feasible_nodes:
-        return f"{head}none of the {unschedulable.feasible_nodes} feasible nodes has enough of all resources"
+        count = unschedulable.feasible_nodes
+        subject = f"none of the {count:,} feasible nodes has" if count > 1 else "the only feasible node lacks"
+        return f"{head}{subject} enough of all resources"
     return f"{head}no node matches by labels and taints"

@@ -10,6 +10,8 @@ from enum import StrEnum
 from importlib import import_module
 from typing import Any, TypeVar
 
+from nodewright.version import install_command
+
 ChunkT = TypeVar("ChunkT")
 ResultT = TypeVar("ResultT")
 
@@ -130,5 +132,5 @@ def _imported(module: str, extra: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise EngineMissingError(
-            f"engine {extra} needs a package that is not installed: pip install './nodewright[{extra}]'"
+            f"engine {extra} needs a package that is not installed: {install_command(extra)}"
         ) from error

@@ -9,7 +9,13 @@ import msgspec
 from nodewright.documents.output.json_yaml import Report
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_admission import unallocated_resources
-from nodewright.fleet.capacity import RemainingCapacity, ShapeCapacity, capacity_by_shape, total_capacity
+from nodewright.fleet.capacity import (
+    RemainingCapacity,
+    ShapeCapacity,
+    capacity_by_shape,
+    total_capacity,
+    uncounted_constraints,
+)
 from nodewright.fleet.simulation.outcomes import (
     FilterRejections,
     FleetResult,
@@ -91,6 +97,8 @@ class FleetSummary(msgspec.Struct, frozen=True, kw_only=True):
     shared_gpu_milli: int
     """Requested shares of GPUs, which are accounted for but not placed."""
     probe: tuple[ShapeCapacity, ...] | None
+    not_counted: tuple[str, ...]
+    """Constraints of the probe on other pods, for which fewer may fit."""
     placements: int
     preemptions: int
     evictions: int
@@ -135,7 +143,8 @@ def fleet_summary(result: FleetResult, probe: Pod | None = None) -> FleetSummary
         time_to_place=_time_to_place(result),
         shared_gpu_pods=len(shared) + finished.shared_gpu_pods,
         shared_gpu_milli=sum(shared) + finished.shared_gpu_milli,
-        probe=None if probe is None else capacity_by_shape(result.nodes, probe),
+        probe=None if probe is None else capacity_by_shape(result.nodes, probe, result.claims),
+        not_counted=() if probe is None else uncounted_constraints(probe, result.nodes, result.claims),
         placements=result.placements,
         preemptions=result.preemptions,
         evictions=result.evictions,

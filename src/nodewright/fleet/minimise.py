@@ -15,6 +15,7 @@ from nodewright.fleet.workload import FleetNode, FleetPod
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import PODS
+from nodewright.version import install_command
 
 HoldsWorkload = Callable[[Sequence[FleetNode]], int]
 """Returns how many pods of the workload these nodes cannot place at once; 0: they hold it."""
@@ -255,7 +256,7 @@ def _highs() -> Any:
     try:
         return import_module("highspy")  # an optional extra
     except ImportError as error:
-        raise HostError("load", "highspy", f"{error}; pip install './nodewright[exact]'") from error
+        raise HostError("load", "highspy", f"{error}; {install_command('exact')}") from error
 
 
 def _single_kind_load(

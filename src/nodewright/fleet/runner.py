@@ -19,6 +19,7 @@ from nodewright.fleet.simulation.fleet_simulation import (
     ProgressCallback,
     Retry,
 )
+from nodewright.fleet.simulation.kubelets import allocatable_of
 from nodewright.fleet.simulation.outcomes import (
     FilterRejections,
     FleetResult,
@@ -105,8 +106,8 @@ def fleet_result(simulation: FleetSimulation, *, complete: bool) -> FleetResult:
     """The result so far; ``complete``: the simulation ran to its end."""
     _set_pending_outcomes(simulation)
     allocatable: dict[str, int] = {}
-    for slot in simulation.cluster.nodes:
-        for name, amount in slot.allocatable.items():
+    for kubelet in simulation.kubelets.all:
+        for name, amount in allocatable_of(kubelet).items():
             allocatable[name] = allocatable.get(name, 0) + amount
     return FleetResult(
         nodes=tuple(
@@ -132,6 +133,7 @@ def fleet_result(simulation: FleetSimulation, *, complete: bool) -> FleetResult:
         complete=complete,
         steps=simulation.kubelets.steps,
         cached_steps=simulation.kubelets.cached_steps,
+        claims=None if simulation.claims is None else simulation.claims.cluster,
     )
 
 
@@ -145,7 +147,10 @@ def _set_pending_outcomes(simulation: FleetSimulation) -> None:
             continue
         record.outcome = PodOutcome.WAITING
         if queue.template.number not in rejections:
-            rejections[queue.template.number] = filter_rejections(queue.template, simulation.cluster)
+            obstacle = simulation.claim_obstacle(queue.template, queued.pod_number)
+            rejections[queue.template.number] = filter_rejections(
+                queue.template, simulation.cluster, obstacle
+            )
         record.filter_rejections = rejections[queue.template.number]
 
 

@@ -25,6 +25,7 @@ from nodewright.documents.output.terminal import (
     show_progress,
     terminal_columns,
 )
+from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 from nodewright.engine.core.predicates.predicate_check import allocatable_amounts
 from nodewright.fleet.capacity import UnschedulablePod, report_unschedulable, unschedulable_text
 from nodewright.fleet.engines import Engine, EngineMissingError, map_chunks
@@ -33,6 +34,7 @@ from nodewright.fleet.load.fleet_input import FleetInput
 from nodewright.fleet.runner import SCORES, NodeScorer, Options, run
 from nodewright.fleet.simulation.fleet_simulation import Progress
 from nodewright.fleet.simulation.outcomes import FleetResult
+from nodewright.fleet.simulation.placed_claims import with_served
 from nodewright.fleet.workload import FleetNode, FleetPod, duration_text
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
@@ -168,23 +170,24 @@ def run_fleet(fleet: FleetInput, options: Options, progress: RunProgress | None 
 
 def pods_with_warnings(fleet: FleetInput, progress: RunProgress) -> Iterator[FleetPod]:
     """The pods in the order of their arrival, with warnings about unschedulable ones."""
-    return report_unschedulable(
-        fleet.pods(), nodes_with_allocatable(fleet.nodes), progress.warn_unschedulable
-    )
+    nodes = nodes_with_allocatable(fleet.nodes, fleet.claims)
+    return report_unschedulable(fleet.pods(), nodes, progress.warn_unschedulable)
 
 
-def nodes_with_allocatable(nodes: Sequence[FleetNode]) -> list[tuple[FleetNode, Mapping[str, int]]]:
-    """The nodes with their allocatable resources."""
+def nodes_with_allocatable(
+    nodes: Sequence[FleetNode], claims: ClaimCluster | None = None
+) -> list[tuple[FleetNode, Mapping[str, int]]]:
+    """The nodes with their allocatable resources, those included that device classes serve."""
     known: dict[int, Mapping[str, int]] = {}
     for node in nodes:
         if id(node.profile) not in known:
-            known[id(node.profile)] = _amounts(node.profile)
+            known[id(node.profile)] = _amounts(node.profile, claims)
     return [(node, known[id(node.profile)]) for node in nodes]
 
 
-def _amounts(profile: NodeProfile) -> Mapping[str, int]:
+def _amounts(profile: NodeProfile, claims: ClaimCluster | None) -> Mapping[str, int]:
     parts, _ = node_parts(profile, source=f"nodes of the shape {profile.metadata.name}")
-    return allocatable_amounts(parts.resources.allocatable)
+    return with_served(allocatable_amounts(parts.resources.allocatable), claims, parts.gates)
 
 
 class SweepAxis(msgspec.Struct, frozen=True):

@@ -5,10 +5,14 @@ from typing import Any
 
 import msgspec
 
+from nodewright.engine.core.disruption.pod_eviction import BudgetStatus, EvictionFacts
+from nodewright.engine.core.predicates.scheduler_filters import BoundVolume
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod, Taint
 
+BARE_POD = EvictionFacts()
+"""A pod without a controller, running and ready."""
 MAX_SECONDS = 10**10
 """The longest time in a table, 317 years; later times would not fit into a timestamp."""
 
@@ -92,6 +96,10 @@ class FleetPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Equal pods share one object; compare with `is`.
     """
+    eviction: EvictionFacts = BARE_POD
+    """What decides whether it is evicted from a node that is drained."""
+    volumes: tuple[BoundVolume, ...] = ()
+    """The volumes of its claims that only some nodes can use."""
     source: str = ""
     """Where it is defined, e.g. `pods.csv:12`."""
 
@@ -124,6 +132,10 @@ class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
     selector: Mapping[str, Any] | None
     min_available: IntOrPercent | None = None
     max_unavailable: IntOrPercent | None = None
+    evicts_unhealthy: bool = False
+    """Whether `unhealthyPodEvictionPolicy` is AlwaysAllow."""
+    status: BudgetStatus | None = None
+    """What the disruption controller has counted; None: the budget is not of a cluster."""
 
     def desired_healthy(self, expected: int) -> int:
         """The number of pods that must stay healthy, of so many expected pods.

@@ -22,7 +22,7 @@ from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.engine.node.step import Decision, step
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
-from nodewright.model.kubernetes.node_profile import NodeProfile, kubelet_labels
+from nodewright.model.kubernetes.node_profile import BorrowerCeilings, NodeProfile, kubelet_labels
 from nodewright.model.kubernetes.objects import Pod, ResourceList
 from nodewright.model.reasons.api_server import APIServerRefusal
 from nodewright.model.reasons.fact import KubeletText
@@ -31,12 +31,13 @@ from nodewright.model.reasons.reason import NotJudged, Reason, kubelet_start_err
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.values.custom_policy import CustomPolicy
-from nodewright.predict.node_from_profile import node_parts, state_with_pods
+from nodewright.predict.node_from_profile import node_parts, state_with_pods, unknown_parts
 
 if TYPE_CHECKING:
     from nodewright.documents.formats.python_objects import ManifestSource
     from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig
     from nodewright.engine.core.cgroups.cgroup_plan import PlannedCgroup
+    from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
     from nodewright.engine.node.node_cgroups import CgroupOverrides
     from nodewright.engine.node.previews import PreemptionPreview
     from nodewright.engine.node.resize_report import ResizeReport
@@ -140,7 +141,7 @@ class Node(msgspec.Struct, frozen=True):
 
     >>> node = Node.open("uma-4c")
     >>> node
-    <Node uma-4c: Kubernetes 1.36, 0 pods>
+    <Node uma-4c: Kubernetes 1.37, 0 pods>
     >>> node.allocatable["cpu"]
     Quantity('4')
     """
@@ -148,6 +149,8 @@ class Node(msgspec.Struct, frozen=True):
     state: NodeState
     warnings: tuple[str, ...] = ()
     """Irregularities of the profile."""
+    claims: "ClaimCluster | None" = None
+    """What the cluster has of Dynamic Resource Allocation; None: nothing is known about it."""
 
     @classmethod
     def open(
@@ -199,7 +202,8 @@ class Node(msgspec.Struct, frozen=True):
             rule = f"the kubelet does not start: {over_reservation_message(parts.resources.over_reserved)}"
             raise InputError([Fault(rule=rule, path="spec.kubeletConfiguration", source=source)])
         state, pod_warnings = state_with_pods(started.value, profile.spec, source)
-        return cls(state, (*warnings, *pod_warnings)).with_conditions(profile.spec.conditions)
+        node = cls(state, (*warnings, *pod_warnings)).with_conditions(profile.spec.conditions)
+        return node if profile.spec.borrowers is None else node.with_borrowers(profile.spec.borrowers)
 
     def __repr__(self) -> str:
         count = len(self.state.pods)
@@ -244,6 +248,17 @@ class Node(msgspec.Struct, frozen=True):
         observed = set(conditions)
         event = ConditionsObserved(tuple(condition for condition in NodeCondition if condition in observed))
         return replace(self, state=step(self.state, event).state)
+
+    def with_borrowers(self, ceilings: BorrowerCeilings) -> Self:
+        """The node that lends so much to BestEffort pods."""
+        from nodewright.engine.core.lending.loans import Loans  # noqa: PLC0415 - start-up time
+
+        loans = Loans(
+            cpu_milli=ceilings.cpu.milli_value(),
+            memory_bytes=ceilings.memory.value(),
+            owed_bytes=0 if ceilings.owed is None else ceilings.owed.value(),
+        )
+        return replace(self, state=replace(self.state, loans=loans))
 
     def admit(self, pod: Pod) -> AdmitResult:
         """The decision about a pod that is assigned to the node now."""
@@ -378,6 +393,7 @@ class AlikeNodes:
             name=profile.metadata.name,
             labels={**kubelet_labels(profile.metadata.name), **spec.labels},
             taints=spec.taints,
+            unknown_parts=unknown_parts(profile),
             sources=spec.sources,
         )
         state = replace(kind.state, config=kind.config.with_facts(facts, kind.config.managers))

@@ -34,7 +34,9 @@ from nodewright.model.kubernetes.node_profile import (
     NodeProfile,
     NodeProfileSpec,
     PolicyNames,
+    UnknownNodePart,
     kubelet_labels,
+    with_cpu_decider,
 )
 from nodewright.model.kubernetes.resource_names import is_extended
 from nodewright.model.reasons.reason import kubelet_start_error, kubelet_text, sentence
@@ -190,6 +192,15 @@ def _policies(
     return chosen_policies(names, policies, cpu_manager_policy, source)
 
 
+def unknown_parts(profile: NodeProfile) -> dict[NodePart, UnknownNodePart]:
+    """The parts of the node that are not known, with what else than its kubelet decides about CPUs."""
+    parts = {NodePart(unjudged.part): unjudged for unjudged in profile.spec.not_judged}
+    if NodePart.CPU_DECISIONS in parts:
+        return parts
+    judged = with_cpu_decider(profile.spec, profile.metadata.annotations)
+    return {NodePart(unjudged.part): unjudged for unjudged in judged.not_judged}
+
+
 def _facts(profile: NodeProfile) -> NodeFacts:
     spec, name = profile.spec, profile.metadata.name or DEFAULT_NAME
     return NodeFacts(
@@ -207,6 +218,6 @@ def _facts(profile: NodeProfile) -> NodeFacts:
         pid_max=spec.pid_max,
         image_fs=spec.image_fs,
         has_app_armor=spec.app_armor,
-        unknown_parts={NodePart(unjudged.part): unjudged for unjudged in spec.not_judged},
+        unknown_parts=unknown_parts(profile),
         sources=spec.sources,
     )

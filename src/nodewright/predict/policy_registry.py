@@ -9,17 +9,24 @@ from types import ModuleType
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.engine.core.cpu.cpu_policy import CPUPicker, whole_caches
 from nodewright.engine.core.eviction.eviction_policy import KUBELET, EvictionPolicy
 from nodewright.engine.core.eviction.eviction_policy import POLICIES as EVICTION
+from nodewright.engine.core.lending.predictors import PREDICTORS, Predictor
 from nodewright.engine.core.topology.custom import TopologyPolicy, annotated_policy
 from nodewright.engine.node.node_config import CustomPolicies
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import PolicyNames
 from nodewright.model.values.custom_policy import CustomPolicy
 
-BUILT_IN_POLICIES: tuple[CustomPolicy, ...] = (annotated_policy, whole_caches, *EVICTION.values())
+BUILT_IN_POLICIES: tuple[CustomPolicy, ...] = (
+    annotated_policy,
+    whole_caches,
+    *EVICTION.values(),
+    *PREDICTORS.values(),
+)
 ENTRY_POINT_GROUP = "nodewright.policies"
 """The entry point group of packages with policies: each entry names a policy, or a module with policies."""
 
@@ -140,12 +147,33 @@ def chosen_policies(
         topology=_policy(TopologyPolicy, names.topology, policies, source),
         cpu_picker=_policy(CPUPicker, names.cpu_picker, policies, source),
         eviction=_unless_kubelet_policy(_policy(EvictionPolicy, names.eviction, policies, source)),
+        predictor=chosen_predictor(names.predictor, f"{source}: spec.policies.predictor"),
     )
     if chosen.cpu_picker is not None and cpu_manager_policy != "static":
         rule = f"needs cpuManagerPolicy static, not {cpu_manager_policy}"
         path = f"spec.policies.{CPUPicker.profile_field}"
         raise InputError([Fault(source=source, path=path, value=chosen.cpu_picker.name, rule=rule)])
     return chosen
+
+
+def chosen_predictor(text: str, source: str, known: PolicyRegistry | None = None) -> Predictor | None:
+    """The predictor of NAME or NAME:PERCENT, its own margin replaced; None for an empty text.
+
+    Errors: InputError for an unknown name and for a margin that is no whole number from 0 to 1000.
+    """
+    if not text:
+        return None
+    name, separator, margin = text.partition(":")
+    predictor = (known or PolicyRegistry()).find(Predictor, name, source=source)
+    if not separator:
+        return predictor
+    if not margin.isdecimal() or int(margin) > MAX_MARGIN_PERCENT:
+        rule = f"must be NAME or NAME:PERCENT with a margin from 0 to {MAX_MARGIN_PERCENT}"
+        raise InputError([Fault(source=source, value=text, rule=rule)])
+    return replace(predictor, margin_percent=int(margin))
+
+
+MAX_MARGIN_PERCENT = 1000
 
 
 def _unless_kubelet_policy(policy: EvictionPolicy | None) -> EvictionPolicy | None:

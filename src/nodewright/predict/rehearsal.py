@@ -20,6 +20,7 @@ from nodewright.documents.profiles.state_files.checkpoints import (
     StateFiles,
     state_as_written,
     stored_state,
+    unread_pod_level,
     written_state_files,
 )
 from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
@@ -114,11 +115,11 @@ def _remedy_lines(remedy: StartRemedy, paths: Mapping[StateFile, str]) -> Iterat
         document = {"reservedMemory": _reserved_memory(remedy.reserved_memory)}
         steps.append(["configure:", *as_yaml(document).splitlines()])
     for pods, why in (
-        ([outcome.pod for outcome in remedy.then.lost], "that are rejected"),
-        (remedy.drain, "that leave no CPU to share, or the next start fails again"),
+        ([outcome.pod for outcome in remedy.then.lost], "rejected otherwise"),
+        (remedy.drain, "otherwise no CPU is left to share, and the next start fails again"),
     ):
         if pods:
-            steps.append([f"drain the pods {why}: {', '.join(pod.full_name for pod in pods)}"])
+            steps.append([f"drain {', '.join(pod.full_name for pod in pods)} ({why})"])
     if remedy.delete:
         files = " ".join(paths[file] for file in remedy.delete)
         steps.append([f"stop the kubelet and delete {files}"])
@@ -366,6 +367,7 @@ def rehearsed_restart(query: "RestartQuery") -> RehearsedRestart:
         rehearsal = invalid_configuration_rehearsal(parts.because)
     else:
         rehearsal, files, pods = query.rehearse(parts.value)
+        warnings += tuple(_unread_pods(files, parts.value))
     return RehearsedRestart(
         rehearsal=rehearsal,
         node=query.profile.metadata.name or DEFAULT_NAME,
@@ -374,6 +376,14 @@ def rehearsed_restart(query: "RestartQuery") -> RehearsedRestart:
         warnings=warnings,
         pod_warnings=tuple(warning.sentence() for warning in pods.warnings),
     )
+
+
+def _unread_pods(files: StateFiles, parts: NodeParts) -> Iterator[str]:
+    """What the kubelet does not say: files have allocations of pods as a whole that it does not read."""
+    unread = unread_pod_level(stored_state(files, parts), state_as_written(files, parts))
+    for file, uids in unread.items():
+        if uids:
+            yield f"{files.path(file)}: what these pods hold as a whole is not read: {', '.join(sorted(uids))}"
 
 
 class RestartQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ from nodewright.engine.core.topology.custom import (
 )
 from nodewright.engine.core.topology.manager_config import TopologyManager
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod
-from nodewright.model.releases.cpu_policy_options import CPUOptions
+from nodewright.model.releases.release_rules import CPUOptions
 from nodewright.model.values.custom_policy import CustomPolicy
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.topology_hints import Offer

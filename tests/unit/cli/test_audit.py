@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.fake_servers import serve_pod_resources, serve_raw_answers
+from tests.support.state_files import STATE_FILES, change_data, change_members, rewrite_state_files
 
 from nodewright.cli import audit as audit_command
 from nodewright.cli.app import run
@@ -181,3 +182,80 @@ def test_a_cgroup_that_is_missing_beside_others_is_a_discrepancy(
     shutil.rmtree(copy / "kubepods" / FORWARDER)
     document, _ = audited(capsys, kubelet, *PODS, "--cgroups", str(copy), code=NO)
     assert [row["said"].get("cgroups") for row in document["findings"]].count("missing") == 1
+
+
+RELEASES = {"1.37": NODE, "1.36": ("--node", f"{ROOT}/examples/rehearsal/worker-3.yaml")}
+"""A node of each of the releases; without pods."""
+
+
+def parts_found(capsys: Captured, root: Path, release: str, file: str) -> tuple[dict[str, Any] | None, str]:
+    """What is said about the parts of the file, and why the file is not compared."""
+    texts = [
+        "audit",
+        "--kubelet-root",
+        str(root),
+        *RELEASES[release],
+        *PODS,
+        "--cgroups",
+        "none",
+        "-o",
+        "json",
+    ]
+    code = run(texts)
+    document = json.loads(capsys.readouterr().out)
+    found = [each for each in document["findings"] if each["kind"] == "parts"]
+    assert {each["field"] for each in found} <= {file}
+    assert code == (NO if found else YES)
+    return (found[0]["said"] if found else None), missed(document).get("state", "")
+
+
+@pytest.mark.parametrize("file", STATE_FILES)
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_parts_of_a_file_of_1_37_are_compared(
+    capsys: Captured, kubelet: Path, release: str, file: str
+) -> None:
+    rewrite_state_files(kubelet, "1.37")
+    assert parts_found(capsys, kubelet, release, file) == (None, "")
+    change_data(kubelet / file, entries={})
+    said, _ = parts_found(capsys, kubelet, release, file)
+    assert said is not None
+    assert said["data"] == "-"
+    assert "assignments.9e1f7d5a-0a43-4c0a-b0d5-6e2f1f0f9c22.train" in said["olderMembers"]
+
+
+@pytest.mark.parametrize("file", STATE_FILES)
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_wrong_checksum_of_data_is_found_whatever_the_kubelet_reads(
+    capsys: Captured, kubelet: Path, release: str, file: str
+) -> None:
+    rewrite_state_files(kubelet, "1.37")
+    change_members(kubelet / file, dataChecksum=1)
+    said, not_read = parts_found(capsys, kubelet, release, file)
+    assert said is not None
+    assert "the dataChecksum is 1, that of the content is" in said["data"]
+    assert said["olderMembers"] == "readable"
+    assert ("the dataChecksum is 1" in not_read) == (release == "1.37")
+
+
+@pytest.mark.parametrize("file", STATE_FILES)
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_damaged_older_part_is_found_whatever_the_kubelet_reads(
+    capsys: Captured, kubelet: Path, release: str, file: str
+) -> None:
+    rewrite_state_files(kubelet, "1.37")
+    change_members(kubelet / file, checksum=1)
+    said, not_read = parts_found(capsys, kubelet, release, file)
+    assert said is not None
+    assert said["data"] == "readable"
+    assert "the checksum is 1, that of the content is" in said["olderMembers"]
+    assert ("the checksum is 1" in not_read) == (release == "1.36")
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_cpus_of_the_pod_level_are_found_where_the_kubelet_does_not_read_them(
+    capsys: Captured, kubelet: Path, release: str
+) -> None:
+    rewrite_state_files(kubelet, "1.37", pods={"9e1f7d5a-0a43-4c0a-b0d5-6e2f1f0f9c22": "6-13"})
+    said, _ = parts_found(capsys, kubelet, release, "cpu_manager_state")
+    expected = {"data": "pods.9e1f7d5a-0a43-4c0a-b0d5-6e2f1f0f9c22 6-13", "olderMembers": "-"}
+    assert said == (expected if release == "1.36" else None)

@@ -18,7 +18,7 @@ from tests.support.example_cluster import (
 from tests.support.fake_api_server import CannedAnswer, FakeApiServer
 
 from nodewright.cli.app import run
-from nodewright.documents.output.terminal import ERROR, NO, USAGE, YES
+from nodewright.documents.output.terminal import ERROR, NO, UNSCHEDULABLE, USAGE, YES
 
 RESTARTED = {
     "restartPolicy": "Never",
@@ -116,6 +116,30 @@ def test_what_the_scheduler_heeds_is_named(
     printed = capsys.readouterr().out
     assert "the scheduler does not choose it: the node is cordoned" in printed
     assert "the scheduler does not choose it: not tolerated: dedicated=gpu:NoSchedule" in printed
+
+
+def test_the_volumes_of_a_pod_of_the_cluster_are_read(
+    server: FakeApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}
+    claimed = {"name": "d", "persistentVolumeClaim": {"claimName": "data"}}
+    meta = {"name": "db", "namespace": "shop"}
+    spec = {"containers": [container], "volumes": [claimed]}
+    add_pod(server, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {**meta, "name": "data"}}
+    server.add("/api/v1/namespaces/shop/persistentvolumeclaims", claim | {"spec": {"volumeName": "pv-1"}})
+    arguments = ["admit", "pod/db", "--node", "nodes", "-o", "name"]
+    assert run(arguments) == YES
+    assert "1 PersistentVolume of claims not given" in capsys.readouterr().err
+    names = [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["worker-4"]}]
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": names}]}}
+    persistent = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv-1"}}
+    server.add("/api/v1/persistentvolumes", persistent | {"spec": {"nodeAffinity": affinity}})
+    assert run(arguments) == YES
+    printed = capsys.readouterr()
+    assert printed.out == "node/worker-4\n"
+    assert "not given" not in printed.err
+    assert run(["admit", "pod/db", "--node", "node/worker-3"]) == UNSCHEDULABLE
 
 
 @pytest.mark.parametrize("as_plugin", [True, False])

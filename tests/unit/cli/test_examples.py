@@ -1,3 +1,4 @@
+import re
 import tomllib
 from pathlib import Path
 
@@ -43,3 +44,19 @@ def test_the_wheel_contains_the_examples() -> None:
     wheel = described["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel["force-include"] == {"examples": "nodewright/examples"}
     assert examples_folder() == ROOT / "examples"
+
+
+SCHEMA_LINE = re.compile(r"# yaml-language-server: \$schema=(\S+)")
+KIND_LINE = re.compile(r"^apiVersion: nodewright\.dev/v1alpha1\nkind: (NodeProfile|Scenario)$", re.MULTILINE)
+
+
+def test_every_example_of_our_own_kinds_names_its_schema_for_editors() -> None:
+    bad = []
+    for path in sorted((ROOT / "examples").rglob("*.y*ml")):
+        text = path.read_text("utf-8")
+        if kind := KIND_LINE.search(text):
+            line = SCHEMA_LINE.fullmatch(text.partition("\n")[0])
+            place = path.parent / line[1] if line else None
+            if place is None or not place.is_file() or place.stem != kind[1]:
+                bad.append(path.relative_to(ROOT).as_posix())
+    assert bad == []

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from nodewright.cli.app import run
 from nodewright.cli.fleet import fleet as fleet_command
@@ -51,10 +52,68 @@ def test_every_pod_placed_is_a_yes(capsys: pytest.CaptureFixture[str], tmp_path:
         "shapesByRule": {},
         "nodesWithSystemCore": 4,
         "nodesWithSystemMemory": 4,
+        "policies": {"cpuManagerPolicy": "static", "topologyManagerPolicy": "best-effort"},
     }
     drawn = page.read_text("utf-8")
     assert drawn.startswith("<!doctype html>")
     assert "assumed: NUMA nodes" in drawn
+
+
+@pytest.mark.parametrize("sweep", [(), ("--sweep", "topologyManagerPolicy=none,restricted")])
+def test_a_probe_that_is_spread_fits_at_most_so_often(
+    sweep: tuple[str, ...], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    probe = yaml.safe_load(Path(PROBE).read_text())
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    probe["spec"]["topologySpreadConstraints"] = [spread]
+    (tmp_path / "probe.yaml").write_text(yaml.safe_dump(probe))
+    for path, is_said in ((PROBE, False), (str(tmp_path / "probe.yaml"), True)):
+        _, out, _ = run_fleet(capsys, *NODES, *PODS, "--probe", path, *sweep)
+        assert ("at most: topology spread not counted" in out) == is_said
+        assert ("topologyManagerPolicy best-effort (" in " ".join(out.split())) == (not sweep)
+        _, out, _ = run_fleet(capsys, *NODES, *PODS, "--probe", path, *sweep, "-o", "json")
+        report = json.loads(out)
+        rooms = [each["room"] for each in report["sweep"]] if sweep else [report["room"]]
+        assert {tuple(room["notCounted"]) for room in rooms} == {("topology spread",) * is_said}
+        assert set(report["assumed"]["policies"]) == {"cpuManagerPolicy", "topologyManagerPolicy"} - {
+            name for name in ("topologyManagerPolicy",) if sweep
+        }
+
+
+def test_quotas_count_neither_in_a_run_nor_in_a_capacity(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pod = {"metadata": {"name": "p"}, "spec": yaml.safe_load(Path(PROBE).read_text())["spec"]}
+    deployment: dict[str, Any] = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
+    labels = {"matchLabels": {"app": "d"}}
+    template = {**pod, "metadata": {"labels": {"app": "d"}}}
+    deployment["spec"] = {"replicas": 200, "selector": labels, "template": template}
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "q"},
+        "spec": {"hard": {"pods": 1}},
+    }
+    path, probe = tmp_path / "pods.yaml", tmp_path / "probe.yaml"
+    path.write_text(yaml.safe_dump_all([deployment, quota]))
+    probe.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", **pod}))
+    _, out, err = run_fleet(capsys, *NODES, "--pods", str(path), "--extender", "-o", "json")
+    running = json.loads(out)["counts"]["running"]
+    assert "ResourceQuotas (1) are not applied" in err
+    _, out, _ = run_fleet(capsys, "capacity", *NODES, "-f", str(probe), "-o", "json")
+    assert json.loads(out)["capacity"][0]["fits"] == running > 1
+
+
+def test_a_pod_that_no_node_is_feasible_for_is_said_to_fit_nowhere(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    probe = yaml.safe_load(Path(PROBE).read_text())
+    probe["spec"]["nodeSelector"] = {"no": "where"}
+    (tmp_path / "probe.yaml").write_text(yaml.safe_dump(probe))
+    code, out, _ = run_fleet(capsys, "capacity", *NODES, "-f", str(tmp_path / "probe.yaml"))
+    assert code == 3
+    assert "0 more fit" in out
+    assert "no node is feasible" in out
 
 
 def test_a_sweep_puts_policies_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from tools.consoles import execute
 from tools.reference import commands
 
 PATHS = [context.command_path for context, _ in commands() if context.parent is not None]
-SERVING = {"export", "extender", "agent", "kubelet", "dashboard", "completion"}
+SERVING = {"export", "extender", "hollow", "agent", "kubelet", "dashboard", "completion"}
 OF_AGENT = {"run", "get", "describe", "logs", "top", "delete"}
 WRITING = ("fleet generate", "node capture", "examples examples", "verify", "--pods pods.json")
 LINES = 60
@@ -43,7 +43,7 @@ def test_every_example_is_a_command_line(line: str) -> None:
     words = [word for word in shlex.split(line.partition("<(")[2].rstrip(")") or line) if word != "|"]
     if ">" in words:
         words = words[: words.index(">")]
-    context = click.Context(app, info_name="nodewright", obj=())
+    context = click.Context(app, info_name="nodewright", obj=(), help_option_names=["-h", "--help"])
     command, words = load_command(words[1]), words[2:]
     if isinstance(command, click.Group):
         name, subcommand, words = command.resolve_command(context, words)

@@ -5,16 +5,17 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.documents.output.terminal import ERROR, NO
+from nodewright.documents.output.terminal import ERROR, NO, YES
 
 FORMS = sorted(Path("examples/kubelet/forms").iterdir())
 
 
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)
 def test_a_form_is_judged_and_counted(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["lint", "-f", str(path)]) == NO
+    is_rendered = path.name == "performance-profile.yaml"
+    assert run(["lint", "-f", str(path)]) == (YES if is_rendered else NO)
     printed = capsys.readouterr()
-    assert "NW301" in printed.out
+    assert ("NW309" if is_rendered else "NW301") in printed.out
     assert "read as" in printed.err or path.name == "kubeadm.yaml"
 
 

@@ -93,7 +93,7 @@ def test_a_rehearsal_advises_nothing_that_fails_again(
     assert [pod["name"] for pod in remedy["then"]["pods"]] == ["shared"]
     assert run(["rehearse", "--node", node]) == NO
     out = capsys.readouterr().out
-    assert out.index("drain the pods that leave no CPU to share") < out.index("stop the kubelet and delete")
+    assert out.index("otherwise no CPU is left to share") < out.index("stop the kubelet and delete")
 
 
 def test_a_start_without_a_state_file_succeeds_once(

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.support.state_files import change_members, rewrite_state_files
 
 from nodewright.cli.app import run
 from nodewright.documents.output.terminal import ERROR, USAGE, YES
@@ -129,8 +130,8 @@ def test_a_version_that_is_no_release_is_not_copied(tmp_path: Path, capsys: Capt
     node["status"]["nodeInfo"]["kubeletVersion"] = "fargate"
     (tmp_path / "node.json").write_text(json.dumps(node))
     profile, messages = captured(capsys, "--node-object", str(tmp_path / "node.json"))
-    assert "kubeletVersion: fargate is no Kubernetes release; 1.36 is assumed" in messages
-    assert profile.spec.kubernetes_version == "1.36"
+    assert "kubeletVersion: fargate is no Kubernetes release; 1.37 is assumed" in messages
+    assert profile.spec.kubernetes_version == "1.37"
 
 
 def test_differences_between_the_sources_are_reported(tmp_path: Path, capsys: Captured) -> None:
@@ -226,3 +227,19 @@ def test_timestamps_of_the_cluster_are_kept(capsys: Captured) -> None:
     for form in ("yaml", "json"):
         profile, _ = captured(capsys, *OF_CLUSTER, *NODE, "-o", form)
         assert {str(pod.metadata.creation_timestamp)[:7] for pod in profile.spec.pods} == {"2026-03"}
+
+
+def test_a_directory_of_1_37_is_captured_by_data_and_refused_where_that_is_damaged(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    root = Path(shutil.copytree(EXAMPLE / "kubelet", tmp_path / "kubelet"))
+    rewrite_state_files(root, "1.37")
+    change_members(root / "cpu_manager_state", entries={}, checksum=1)
+    capture = ["node", "capture", "--kubelet-root", str(root), "--catalogue", MACHINE]
+    assert run(capture) == YES
+    assert "cpus: 6-13" in capsys.readouterr().out
+    change_members(root / "cpu_manager_state", dataChecksum=1)
+    assert run(capture) == ERROR
+    err = capsys.readouterr().err
+    assert "could not load v4 checkpoint: checkpoint is corrupted" in err
+    assert "the dataChecksum is 1" in err

@@ -78,3 +78,22 @@ def test_a_custom_resource_may_have_any_spec(
     path.write_text(CUSTOM.replace("spec: {}", f"spec: {spec}"))
     assert run(["lint", "-f", str(path)]) == ERROR
     assert "nothing here is judged: 1 CephCluster" in capsys.readouterr().err
+
+
+ENDED = """
+{apiVersion: v1, kind: Pod, metadata: {name: a, uid: u}, spec: {containers: [{name: a, image: a}]}, status: {phase: Failed}}
+"""
+
+
+@pytest.mark.parametrize(
+    "line", ["admit", "explain", "preempt", "cgroups", "evict --available memory.available=1Gi"]
+)
+@pytest.mark.parametrize("empty", [False, True])
+def test_pods_that_have_all_ended_are_no_answer(
+    line: str, empty: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "ended.yaml"
+    path.write_text(ENDED)
+    words = [*line.split(), "--node", "vm-4", "-f", str(path), *(["--allow-empty"] if empty else [])]
+    assert run(words) == (0 if empty else ERROR)
+    assert "nothing here is judged: no pod " in capsys.readouterr().err

@@ -262,7 +262,7 @@ SMALL = "{requests: {cpu: 100m, memory: 64Mi}, limits: {cpu: 200m, memory: 64Mi}
         ),
         (
             "{}", "{type: Container}", "requests.cpu: 250m, limits.cpu: 9",
-            f"set {CPU_OF_API}, or add `default.cpu` and `defaultRequest.cpu` to a LimitRange; the quotas then admit 1",
+            f"set {CPU_OF_API}, or add `default.cpu` and `defaultRequest.cpu` to a LimitRange; the quota then admits 1",
         ),
         (
             "{limits: {cpu: 4}}", "{type: Container, max: {cpu: 2}}", "pods: 9",
@@ -370,6 +370,25 @@ spec:
     assert "default     q       pods" in shown
 
 
+@pytest.mark.parametrize(("pods", "verdicts"), [(1, ["admitted", "refused"]), (2, ["admitted", "admitted"])])
+def test_admit_applies_quotas_to_the_pods_of_custom_resources(
+    pods: int, verdicts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    template = "{spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}}"
+    rollout = "{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: %s}, spec: {replicas: 1, template: %s}}"
+    rollouts = "\n---\n".join(rollout % (name, template) for name in ("first", "second"))
+    path = file(tmp_path, f"{QUOTA % (f'pods: {pods}', '')}\n---\n{rollouts}\n")
+    assert run(["admit", "-f", path, "--node", "m5.xlarge", "-o", "json"]) == (NO if pods == 1 else YES)
+    report = json.loads(capsys.readouterr().out)
+    assert [pod["verdict"] for pod in report["pods"]] == verdicts
+    if pods == 1:
+        assert report["pods"][1]["reason"] == "FailedCreate"
+        assert (
+            "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"
+            in report["pods"][1]["message"]
+        )
+
+
 def test_a_claim_below_the_minimum_has_its_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     claim = """
 {apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {resources: {requests: {storage: 1Gi}},
@@ -388,6 +407,16 @@ def test_what_no_amount_helps_is_named_once(tmp_path: Path, capsys: pytest.Captu
     bounds = "{type: Container, min: {cpu: 3}}, {type: Pod, max: {cpu: 2}}"
     shown = text(capsys, "-f", file(tmp_path, REFUSED % (SMALL, SMALL, bounds, "pods: 9")), code=NO)
     assert shown.endswith("to make everything fit\n  larger quotas do not help Deployment default/web\n")
+
+
+def test_no_request_satisfies_a_ratio_beyond_64_bits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = '[{type: Container, maxLimitRequestRatio: {cpu: "9223372036854775808"}}]'
+    limit_range = f"{{apiVersion: v1, kind: LimitRange, metadata: {{name: l}}, spec: {{limits: {limits}}}}}"
+    pod = POD.replace("{limits: {cpu: 1}}", "{limits: {cpu: 2}, requests: {cpu: 1}}")
+    shown = text(capsys, "-f", file(tmp_path, pod + limit_range), code=NO)
+    assert shown.endswith("to make everything fit\n  larger quotas do not help Pod default/a\n")
 
 
 def test_names_are_those_of_refused_objects(capsys: pytest.CaptureFixture[str]) -> None:
@@ -528,7 +557,7 @@ def test_a_pod_is_charged_as_the_release_does(
     options = [] if release is None else ["--release", release]
     assert run(["quota", "-f", str(manifests), "-o", "json", *options]) == code
     printed = capsys.readouterr()
-    assert json.loads(printed.out)["rulesOf"] == (release or "1.36")
+    assert json.loads(printed.out)["rulesOf"] == (release or "1.37")
     assert ("spec.resources of the pod is dropped" in printed.err) is (release == "1.33")
 
 

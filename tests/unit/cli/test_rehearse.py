@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.state_files import STATE_FILES, change_members, rewrite_state_files
 
 from nodewright.cli.app import run
 from nodewright.documents.output.terminal import NO, YES
@@ -214,3 +215,75 @@ def test_a_remedy_of_a_node_without_pods_ends_with_a_whole_sentence(
     out = capsys.readouterr().out
     assert "then it starts; no pods are known on the node\n" in out
     assert "of the pods that continue to run:" not in out
+
+
+DATA_DAMAGED = {"dataChecksum": 1}
+OLDER_DAMAGED = {"checksum": 1}
+
+
+@pytest.mark.parametrize("file", STATE_FILES)
+@pytest.mark.parametrize(
+    ("release", "members", "starts"),
+    [
+        ("1.37", {}, True),
+        ("1.37", DATA_DAMAGED, False),
+        ("1.37", OLDER_DAMAGED, True),
+        ("1.36", {}, True),
+        ("1.36", DATA_DAMAGED, True),
+        ("1.36", OLDER_DAMAGED, False),
+        ("1.32", {}, True),
+    ],
+)
+def test_each_release_reads_its_part_of_a_file_of_1_37(
+    root: Path,
+    capsys: pytest.CaptureFixture[str],
+    file: str,
+    release: str,
+    members: dict[str, int],
+    starts: bool,
+) -> None:
+    rewrite_state_files(root, "1.37")
+    change_members(root / file, **members)
+    command = [*NODE, "--kubelet-root", str(root), "--release", release]
+    result = report(capsys, *command, code=YES if starts else NO)
+    assert result["starts"] is starts
+    if starts:
+        assert {pod["verdict"] for pod in result["pods"]} == {"kept"}
+        return
+    assert result["remedy"]["deleteFiles"] == [str(root / file)]
+    if release == "1.37":
+        version = {"cpu_manager_state": 4}.get(file, 3)
+        assert (
+            f"could not load v{version} checkpoint: checkpoint is corrupted" in result["errors"][0]["error"]
+        )
+
+
+@pytest.mark.parametrize(("release", "starts"), [("1.37", True), ("1.36", False)])
+def test_files_of_1_36_with_pod_level_managers_are_read_without_them_since_1_37(
+    root: Path, capsys: pytest.CaptureFixture[str], release: str, starts: bool
+) -> None:
+    rewrite_state_files(root, "1.36", pods={})
+    command = [*NODE, "--kubelet-root", str(root), "--release", release]
+    result = report(capsys, *command, code=YES if starts else NO)
+    assert result["starts"] is starts
+    if not starts:
+        assert result["remedy"]["deleteFiles"] == [str(root / name) for name in STATE_FILES]
+
+
+@pytest.mark.parametrize(("release", "gate"), [("1.37", "true"), ("1.37", "false"), ("1.36", "true")])
+def test_cpus_of_the_pod_level_are_lost_where_nothing_reads_them(
+    root: Path, capsys: pytest.CaptureFixture[str], release: str, gate: str
+) -> None:
+    rewrite_state_files(root, "1.37", pods={TRAINER: "6-13"})
+    (root / "config.yaml").write_text(
+        (root / "config.yaml").read_text() + f"\nfeatureGates: {{PodLevelResourceManagers: {gate}}}\n"
+    )
+    result = report(capsys, *NODE, "--kubelet-root", str(root), "--release", release, code=YES)
+    (trainer,) = [pod for pod in result["pods"] if pod["uid"] == TRAINER]
+    is_read = (release, gate) == ("1.37", "true")
+    said = f"{root}/cpu_manager_state: what these pods hold as a whole is not read: {TRAINER}"
+    assert result["warnings"] == ([] if is_read else [said])
+    assert trainer["before"]["podCPUs"] == "6-13"
+    assert (trainer["after"].get("podCPUs"), trainer["verdict"]) == (
+        ("6-13", "kept") if is_read else (None, "moved")
+    )

@@ -104,7 +104,7 @@ LEVELS = str(Path(__file__).parents[3] / "examples" / "upgrade" / "manifests.yam
     ("options", "release", "qos"),
     [
         (["--memory-capacity", "64Gi", "--release", "v1.33.4"], "1.33", "BestEffort"),
-        (["--memory-capacity", "64Gi"], "1.36", "Burstable"),
+        (["--memory-capacity", "64Gi"], "1.37", "Burstable"),
         (["--node", str(Path(LEVELS).with_name("worker-7.yaml"))], "1.33", "BestEffort"),
         (
             ["--node", str(Path(LEVELS).with_name("worker-7.yaml")), "--release", "1.34"],

@@ -22,6 +22,65 @@ NODE: dict[str, Any] = {
     },
 }
 TAINT = {"key": "dedicated", "value": "search", "effect": "NoSchedule"}
+CLAIMED = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]}
+
+
+def volume(
+    pool: str, *, claim: str = "data", names: str = "claim", phase: str = "Bound"
+) -> list[dict[str, Any]]:
+    """A claim and a volume of nodes with that label; `names`: which of both names the other."""
+    terms = [{"matchExpressions": [{"key": "pool", "operator": "In", "values": [pool]}]}]
+    volume_spec: dict[str, Any] = {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
+    claim_spec: dict[str, Any] = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    if "claim" in names:
+        claim_spec["volumeName"] = "pv-1"
+    if "volume" in names:
+        volume_spec["claimRef"] = {"namespace": "default", "name": claim}
+    meta = {"name": "pv-1"}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": claim},
+            "spec": claim_spec,
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": meta,
+            "spec": volume_spec,
+            "status": {"phase": phase},
+        },
+    ]
+
+
+EPHEMERAL = {
+    "volumes": [
+        {
+            "name": "data",
+            "ephemeral": {
+                "volumeClaimTemplate": {
+                    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+                }
+            },
+        }
+    ]
+}
+VOLUME_CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], str]] = {
+    "elsewhere": (CLAIMED, volume("b"), "VolumeBinding"),
+    "elsewhere, reserved for the claim": (CLAIMED, volume("b", names="volume"), "VolumeBinding"),
+    "elsewhere, without the claim": (CLAIMED, volume("b", names="volume")[1:], "VolumeBinding"),
+    "elsewhere, of an ephemeral volume": (EPHEMERAL, volume("b", claim="web-data"), "VolumeBinding"),
+    "elsewhere, of a claim that is gone": (CLAIMED, volume("b", names="volume", phase="Released"), ""),
+    "elsewhere, of another claim": (CLAIMED, volume("b", claim="other"), ""),
+    "elsewhere, and nothing claimed": ({}, volume("b"), ""),
+    "elsewhere, and the pod is bound": ({**CLAIMED, "nodeName": "n1"}, volume("b"), ""),
+    "here": (CLAIMED, volume("a"), ""),
+    "of nowhere in particular": (CLAIMED, [{**volume("a")[1], "spec": {}}, volume("a")[0]], ""),
+}
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
     "tainted": ({"taints": [TAINT]}, {}, {}, "TaintToleration"),
     "tainted, tolerated": ({"taints": [TAINT]}, {"tolerations": [{"operator": "Exists"}]}, {}, ""),
@@ -63,6 +122,48 @@ def test_the_scheduler_has_its_own_verdict(
     assert ("unschedulable" in capsys.readouterr().out) == bool(plugin)
     assert run([command, *arguments, "--kubelet-only", "-o", "json"]) == YES
     assert json.loads(capsys.readouterr().out)["pods"][0]["verdict"] == "admitted"
+
+
+@pytest.mark.parametrize("command", ["admit", "explain", "preempt"])
+@pytest.mark.parametrize("case", VOLUME_CASES)
+def test_a_volume_binds_its_pods_to_the_nodes_that_it_is_accessible_from(
+    command: str, case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = files(tmp_path, "nothing")
+    pod_spec, objects, plugin = VOLUME_CASES[case]
+    pod = yaml.safe_load((tmp_path / "pod.yaml").read_text())
+    pod["spec"] |= pod_spec
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump_all([pod, *objects]))
+    assert run([command, *arguments, "-o", "json"]) == (UNSCHEDULABLE if plugin else YES)
+    report = json.loads(capsys.readouterr().out)
+    assert [each["plugin"] for each in report["pods"][0]["scheduler"]] == [plugin] * bool(plugin)
+    assert run([command, *arguments, "--kubelet-only"]) == YES
+    if plugin:
+        assert not report["skipped"]
+        (obstacle,) = report["pods"][0]["scheduler"]
+        assert obstacle["message"] == "node(s) didn't match PersistentVolume's node affinity"
+        name = pod_spec["volumes"][0].get("persistentVolumeClaim", {}).get("claimName", "web-data")
+        assert obstacle["why"] == (
+            f"PersistentVolume `pv-1` of claim `{name}`: required node affinity: pool In b (the node has a)"
+        )
+
+
+def test_a_volume_that_is_not_given_is_said_to_be_not_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = files(tmp_path, "nothing")
+    pod = yaml.safe_load((tmp_path / "pod.yaml").read_text())
+    pod["spec"] |= CLAIMED
+    claim, broken = volume("b")
+    sentence = "1 PersistentVolume of claims not given: `pv-1`; node affinity of volumes not judged"
+    for objects, is_said in (([], False), ([claim], True), (volume("a"), False)):
+        (tmp_path / "pod.yaml").write_text(yaml.safe_dump_all([pod, *objects]))
+        assert run(["admit", *arguments]) == YES
+        assert (sentence in capsys.readouterr().err) == is_said
+    broken["spec"]["nodeAffinity"]["required"] = 5
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump_all([pod, broken]))
+    assert run(["admit", *arguments]) not in (YES, UNSCHEDULABLE)
+    assert "PersistentVolume default/pv-1: spec.nodeAffinity.required" in capsys.readouterr().err
 
 
 def test_a_refusal_of_the_kubelet_counts_before_the_scheduler(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.json_schema import violations
+from tests.support.state_files import STATE_FILES, change_members, rewrite_state_files
 
 from nodewright.cli.about import schema_of
 from nodewright.cli.app import run
@@ -38,7 +39,7 @@ def values(group: Any, severity: str) -> set[tuple[str, str, str]]:
 @pytest.mark.slow
 def test_the_default_is_from_the_nodes_release_to_the_newest(capsys: pytest.CaptureFixture[str]) -> None:
     (group,) = report(capsys, "--node", WORKER, "-f", MANIFESTS, code=NO)["groups"]
-    assert (group["nodes"], group["from"], group["to"]) == (["worker-7"], "1.33", "1.36")
+    assert (group["nodes"], group["from"], group["to"]) == (["worker-7"], "1.33", "1.37")
     assert (group["isDowngrade"], group["outcome"]) == (False, "lost")
     assert values(group, "lost") == {
         ("start of the kubelet", "", "featureGates[MemoryManager]"),
@@ -77,7 +78,7 @@ def test_a_downgrade_is_named_so(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("option", ["--from", "--to"])
-@pytest.mark.parametrize("text", ["1.37", "new"])
+@pytest.mark.parametrize("text", ["1.38", "new"])
 def test_an_unknown_release_is_refused_with_those_there_are(
     option: str, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -223,3 +224,56 @@ def test_notes_alone_are_no_change_of_values(capsys: pytest.CaptureFixture[str])
     out = capsys.readouterr().out
     assert out.startswith("vm-4: upgrade from 1.33 to 1.36: no value changes; 3 notes\n")
     assert " of a return to the old release" in out.splitlines()[-1]
+
+
+@pytest.mark.parametrize("file", STATE_FILES)
+@pytest.mark.parametrize(
+    ("members", "way", "is_lost"),
+    [
+        ({}, ("1.36", "1.37"), False),
+        ({}, ("1.37", "1.36"), False),
+        ({"dataChecksum": 1}, ("1.36", "1.37"), True),
+        ({"dataChecksum": 1}, ("1.37", "1.36"), False),
+        ({"checksum": 1}, ("1.37", "1.36"), True),
+        ({"checksum": 1}, ("1.36", "1.37"), False),
+    ],
+)
+def test_each_release_needs_its_part_of_a_state_file(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    file: str,
+    members: dict[str, int],
+    way: tuple[str, str],
+    is_lost: bool,
+) -> None:
+    root = shutil.copytree(DIRECTORY, tmp_path / "kubelet")
+    rewrite_state_files(root, "1.37")
+    change_members(root / file, **members)
+    query = ["--node", WITH_DIRECTORY, "--from", way[0], "--to", way[1], "--kubelet-root", str(root)]
+    (group,) = report(capsys, *query, code=NO if is_lost else YES)["groups"]
+    found = {each for each in values(group, "lost") if each[0] in ("start of the kubelet", "state file")}
+    stage = file.replace("_state", "").replace("_", " ")
+    assert found == (
+        {("start of the kubelet", "", f"{stage} {file}"), ("state file", "", file)} if is_lost else set()
+    )
+
+
+def test_the_oldest_format_of_the_cpu_manager_stops_1_37(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = shutil.copytree(DIRECTORY, tmp_path / "kubelet")
+    (root / "cpu_manager_state").write_text(
+        '{"policyName":"static","defaultCpuSet":"0-31","entries":{"id":"2"},"checksum":0}'
+    )
+    query = ["--node", WITH_DIRECTORY, "--from", "1.36", "--to", "1.37", "--kubelet-root", str(root)]
+    assert run(["upgrade", *query, "-o", "json"]) in (YES, NO)
+    (group,) = json.loads(capsys.readouterr().out)["groups"]
+    errors = [
+        value["after"]
+        for finding in group["findings"]
+        if finding["aspect"] == "start of the kubelet"
+        for value in finding["values"]
+    ]
+    assert any(
+        "cannot unmarshal string into Go struct field CPUManagerCheckpointV2" in text for text in errors
+    )

@@ -27,6 +27,18 @@ def test_an_unknown_family_has_failed(unknown: str, capsys: pytest.CaptureFixtur
     assert err.startswith("astrology: a: unknown family 'astrology'")
 
 
+@pytest.mark.parametrize(
+    "content", ["", '{"id":"a","family":"quantity","input":{"op":"parse","text":"1"}}\n']
+)
+def test_no_recorded_decision_is_no_answer(
+    content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "none.jsonl"
+    path.write_text(content)
+    assert run(["verify", str(path)]) == ERROR
+    assert capsys.readouterr().err.endswith("error: nothing here is judged: no recorded decision\n")
+
+
 def test_a_line_that_is_no_vector_is_named_and_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,11 +13,17 @@ from nodewright.engine.node.events import PodAdded, PodStarted
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.step import step
 from nodewright.fleet import run
-from nodewright.fleet.capacity import capacity_by_shape, total_capacity, uncounted_constraints
+from nodewright.fleet.capacity import (
+    UnschedulablePod,
+    capacity_by_shape,
+    report_unschedulable,
+    total_capacity,
+    uncounted_constraints,
+)
 from nodewright.fleet.fleet_summary import free_cpus_by_numa
 from nodewright.fleet.load.assembled_nodes import NodeDefaults, NodeEntry, assembled_nodes
 from nodewright.fleet.simulation.outcomes import NodeRecord, PodOutcome
-from nodewright.fleet.workload import FleetNode
+from nodewright.fleet.workload import FleetNode, FleetPod
 from nodewright.model.kubernetes.objects import (
     Affinity,
     Container,
@@ -104,6 +110,20 @@ def test_infeasible_nodes_have_no_capacity() -> None:
         )
     ]
     assert fits == [0, 4, 0, 0]
+    all_tolerant = (Toleration(operator="Exists"),)
+    (counted,) = capacity_by_shape([record(cordoned)], a_pod("4", tolerations=all_tolerant))
+    assert counted.capacity.admitted == 4
+
+
+def test_a_pod_of_a_daemon_set_may_be_on_a_cordoned_node() -> None:
+    cordoned = a_node({}, unschedulable=True)
+    amounts = {"cpu": 16_000, "memory": 64 << 30, "pods": 110}
+    reported: list[UnschedulablePod] = []
+    pods = [
+        FleetPod(name="p", pod=a_pod("4"), required_node=name, arrives_s=0) for name in (cordoned.name, "")
+    ]
+    assert list(report_unschedulable(pods, [(cordoned, amounts)], reported.append)) == pods
+    assert [each.pod for each in reported] == pods[1:]
 
 
 LIMITS_ONLY = ({"cpu": "3"}, {"cpu": "3", "example.com/gpu": 1}, {"example.com/gpu": 2}, {"memory": "20Gi"})
@@ -162,3 +182,15 @@ APART = {
 )
 def test_what_a_count_leaves_out_is_named(spec: dict[str, Any], uncounted: tuple[str, ...]) -> None:
     assert uncounted_constraints(a_pod("1", **spec)) == uncounted
+
+
+@pytest.mark.parametrize(
+    ("labels", "uncounted"), [({"app": "a"}, ("anti-affinity of other pods",)), ({}, ())]
+)
+def test_pods_on_the_nodes_may_repel_the_pod(labels: dict[str, str], uncounted: tuple[str, ...]) -> None:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}}
+    anti_affinity = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    held = record(a_node({}), a_pod("1", "a", affinity=Affinity(pod_anti_affinity=anti_affinity)))
+    probe = a_pod("1")
+    probe = replace(probe, metadata=replace(probe.metadata, labels=labels))
+    assert uncounted_constraints(probe, [held]) == uncounted

@@ -97,7 +97,7 @@ def test_a_release_without_rules_names_the_nearest_and_is_an_error_under_strict(
 ) -> None:
     manifest = tmp_path / "pod.yaml"
     manifest.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", **POD_LEVEL}))
-    arguments = ["admit", "--node", "uma-4c", "--release", "1.37", "-f", str(manifest)]
+    arguments = ["admit", "--node", "uma-4c", "--release", "1.38", "-f", str(manifest)]
     assert run(arguments) == YES
-    assert "answers are those of 1.36" in capsys.readouterr().err
+    assert "answers are those of 1.37" in capsys.readouterr().err
     assert run([*arguments, "--strict"]) == ERROR

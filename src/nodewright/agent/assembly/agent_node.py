@@ -88,11 +88,27 @@ def agent_node(settings: AgentSettings) -> AgentNode:
         kubelet_defects=settings.kubelet_defects,
         kubernetes_version=settings.release or profile.spec.kubernetes_version,
     )
+    if settings.lend:
+        spec = replace(spec, policies=replace(spec.policies, predictor=_predictor(settings, document)))
     profile = replace(profile, metadata=metadata, spec=spec)
     node = Node.from_profile(profile, source=str(settings.config or settings.node or "this machine"))
     # An invalid URL is an error now, not each time that it is requested.
     manifest_request(settings, node.config.parts.kubelet)
     return AgentNode(profile=profile, node=node)
+
+
+def _predictor(settings: AgentSettings, document: dict[str, Any]) -> str:
+    """The predictor of --lend.
+
+    Errors: InputError.
+    """
+    from nodewright.predict.policy_registry import chosen_predictor  # noqa: PLC0415 - for nodes that lend only
+
+    if document.get("cgroupsPerQOS") is False:
+        rule = "needs cgroupsPerQOS: BestEffort pods are limited by the cgroup of their class"
+        raise InputError([Fault(source="--lend", value=settings.lend, rule=rule)])
+    chosen_predictor(settings.lend, "--lend")
+    return settings.lend
 
 
 def _joined_spec(settings: AgentSettings, spec: NodeProfileSpec) -> NodeProfileSpec:

@@ -42,6 +42,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     release: str | None = None
     kubelet_defects: str = "avoid"
     eviction_policy: str = "adaptive"
+    lend: str = ""
     socket: Path
     socket_group: str = ""
     kubelet_api: bool = False
@@ -187,6 +188,13 @@ _OPTIONS = (
         type=click.Choice(("adaptive", "kubelet")),
         default="adaptive",
         show_default=True,
+    ),
+    _option(
+        "--lend",
+        "PREDICTOR[:PERCENT]",
+        "Lend to BestEffort pods what other pods request and do not use, as far as a predictor of `nodewright lend` allows, "
+        "e.g. borg-decay, or with another margin borg-decay:20. Default: nothing.",
+        default="",
     ),
     _option(
         "--socket",

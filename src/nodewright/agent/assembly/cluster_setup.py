@@ -35,6 +35,7 @@ from nodewright.agent.member.pod_informer import PodInformer, is_mirror
 from nodewright.agent.member.pod_objects import PodObjects, ReferencedObjects, reduced_service
 from nodewright.agent.member.pod_start_times import PodStartTimes
 from nodewright.agent.member.pod_status_writer import PodStatusWriter
+from nodewright.agent.member.resource_claims import read_resource_claim
 from nodewright.agent.member.service_account_tokens import ServiceAccountTokens
 from nodewright.agent.observe.cadvisor_metrics import machine_ids
 from nodewright.agent.observe.metric_names import HistogramMetric
@@ -50,6 +51,7 @@ from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.files.file_store import write_atomically
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.profiles.machine.host_facts import kubernetes_architecture
+from nodewright.engine.core.config.complete_config import events_per_second
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.objects import Taint
@@ -162,7 +164,7 @@ def _heartbeat_access(access: ClusterAccess, kubelet: KubeletConfiguration) -> C
 
     Follows: v1.36, cmd/kubelet/app/server.go, run.
     """
-    update_s = _report_times(kubelet).update_s
+    update_s = report_times(kubelet).update_s
     return replace(access, request_timeout=min(update_s, float(kubelet.node_lease_duration_seconds)))
 
 
@@ -179,7 +181,7 @@ def _registration(
     registration.readings = partial(
         node_readings, runtime_parts, loop.clock, lambda: loop.write_queue.error, kubelet
     )
-    registration.times = _report_times(kubelet)
+    registration.times = report_times(kubelet)
     registration.must_register = kubelet.register_node
     registration.booted_ns = loop.clock.now_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     registration.on_startup = runtime_parts.calls.gauges.__setitem__
@@ -222,14 +224,18 @@ def _pod_objects(api: ClusterAPI, parts: RunningParts) -> PodObjects:
     )
     pod_objects.observe = loop.observe
     cache.cluster = pod_objects
+    if loop.effect_runner.claim_manager is not None:
+        loop.effect_runner.claim_manager.read_claim = partial(read_resource_claim, api)
     return pod_objects
 
 
 def _event_writer(api: ClusterAPI, node_name: str, parts: RunningParts) -> EventWriter:
     """What writes the events of the recorder, those so far included."""
     loop, event_recorder, _ = parts
-    kubelet = loop.state.node.config.parts.kubelet
-    writer = EventWriter(api, node_name, (kubelet.event_record_qps, kubelet.event_burst), loop.clock)
+    config = loop.state.node.config
+    kubelet = config.parts.kubelet
+    limits = (events_per_second(kubelet, config.gates.rules), kubelet.event_burst)
+    writer = EventWriter(api, node_name, limits, loop.clock)
     for event in event_recorder.events():
         early = RecordEvent(
             uid=event.uid, is_warning=event.is_warning, reason=event.reason, message=event.message
@@ -250,7 +256,8 @@ def _publish(
     writer.publish(result)
 
 
-def _report_times(kubelet: KubeletConfiguration) -> ReportTimes:
+def report_times(kubelet: KubeletConfiguration) -> ReportTimes:
+    """When the status of the Node is computed and sent."""
     update_s = kubelet.node_status_update_frequency.nanoseconds / 10**9 or 10.0
     report_s = kubelet.node_status_report_frequency.nanoseconds / 10**9
     return ReportTimes(update_s=update_s, report_s=report_s or max(update_s, 300.0))
@@ -261,7 +268,7 @@ def _observe_node(registration: NodeRegistration, loop: AgentLoop, root_dir: Pat
     node = registration.node
     if node is None:
         return
-    observed = _node_observation(node)
+    observed = node_observation(node)
     facts = loop.state.node.config.facts
     if (dict(observed.labels), observed.taints) != (dict(facts.labels), facts.taints):
         loop.observe(observed)
@@ -272,7 +279,8 @@ def _observe_node(registration: NodeRegistration, loop: AgentLoop, root_dir: Pat
             write_atomically(root_dir / NODE_OBJECT, msgspec.json.encode(saved))
 
 
-def _node_observation(node: Mapping[str, Any]) -> NodeObjectObserved:
+def node_observation(node: Mapping[str, Any]) -> NodeObjectObserved:
+    """What a Node object says about which pods may run."""
     taints = (node.get("spec") or {}).get("taints") or []
     return NodeObjectObserved(
         (node.get("metadata") or {}).get("labels") or {},

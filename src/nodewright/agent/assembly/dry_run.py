@@ -26,6 +26,7 @@ from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.output.terminal import NO, YES, print_line, print_message
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.engine.node.eviction_pass import hidden_huge_pages
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
@@ -41,13 +42,13 @@ async def dry_run(settings: AgentSettings, node: Node) -> int:
     """
     clock = HostClock()
     runtime, cgroups = FakeRuntime(clock), FakeCgroups(node.config.facts.cgroup_version)
-    effect_runner = EffectRunner(runtime, cgroups, _DryRunConfigBuilder(), _PassingProber(), clock)
+    effect_runner = EffectRunner(runtime, cgroups, SimulatedConfigBuilder(), PassingProber(), clock)
     constants = AgentConstants.of(node.config, clock.now_ns())
     state = AgentState(node=node.state, unready_sources=WATCHED_SOURCES)
     event_recorder = EventRecorder(state, clock)
     event_recorder.on_result = _print_effects
     event_recorder.on_event = _print_event
-    loop = AgentLoop(state, effect_runner, _NoStore(), event_recorder, clock, constants)
+    loop = AgentLoop(state, effect_runner, NoStore(), event_recorder, clock, constants)
     listener = SourceListener(
         node_name=node.name,
         observe=loop.observe,
@@ -87,7 +88,10 @@ def _served_api(
     from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes  # noqa: PLC0415 - as above
 
     # The stats of this machine say nothing about another node.
-    gauges = None if settings.node else HostStatsProvider(pods_cgroup(node.config), nodefs=settings.root_dir)
+    gauges = None
+    if not settings.node:
+        pages = hidden_huge_pages(node.config)
+        gauges = HostStatsProvider(pods_cgroup(node.config), nodefs=settings.root_dir, huge_page_bytes=pages)
     routes = DashboardRoutes(AgentView(agent, gauges)).authorized_routes()
     return serve_agent_api(agent, settings.socket, group=settings.socket_group, additional_routes=routes)
 
@@ -114,14 +118,14 @@ async def _wait_until_idle(loop: AgentLoop, running: "asyncio.Task[None]") -> No
     await running
 
 
-class _NoStore:
+class NoStore:
     """Persists nothing."""
 
     def write(self, changes: StateChanges) -> None:
         """Does nothing: a dry run leaves no state."""
 
 
-class _PassingProber:
+class PassingProber:
     """Succeeds always: no container runs that could be probed."""
 
     async def probe(
@@ -142,7 +146,7 @@ class _PassingProber:
         return True, ""
 
 
-class _DryRunConfigBuilder:
+class SimulatedConfigBuilder:
     """Builds configs without volumes, variables and logs, which would have to be created."""
 
     async def prepare_pod(self, pod: Pod) -> None:

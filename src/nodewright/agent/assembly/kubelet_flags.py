@@ -13,6 +13,8 @@ import msgspec
 from nodewright.agent.assembly.agent_settings import AgentSettings
 from nodewright.documents.profiles.kubelet_flags import FLAG_KINDS, FLAG_PATHS, override, written_flags
 from nodewright.model.errors import Fault, InputError
+from nodewright.model.releases.release_changes import unknown_flags
+from nodewright.model.releases.release_table import NEWEST
 
 _NAMED_AS_OPTIONS = (
     *("config", "config-dir", "root-dir", "kubeconfig", "bootstrap-kubeconfig", "cert-dir"),
@@ -37,16 +39,11 @@ _API_CLIENT = "the agent sends few requests, in JSON"
 HARMLESS_FLAGS: Mapping[str, str] = {
     **dict.fromkeys(
         (
-            *("application-metrics-count-limit", "boot-id-file", "container-hints", "containerd"),
-            *("containerd-namespace", "event-storage-age-limit", "event-storage-event-limit"),
-            *("global-housekeeping-interval", "housekeeping-interval", "machine-id-file"),
-            *("max-housekeeping-interval", "storage-driver-buffer-duration", "storage-driver-db"),
-            *("storage-driver-host", "storage-driver-password", "storage-driver-table"),
-            *("storage-driver-user",),
+            "housekeeping-interval",
+            "max-housekeeping-interval",
         ),
         _CADVISOR,
     ),
-    **dict.fromkeys(("enable-load-reader", "log-cadvisor-usage", "storage-driver-secure"), _CADVISOR),
     **dict.fromkeys(
         (
             *("log-flush-frequency", "log-json-info-buffer-size", "log-text-info-buffer-size"),
@@ -115,7 +112,10 @@ def parse_kubelet_flags(arguments: Sequence[str]) -> KubeletCommandLine:
         if name == "version":
             is_version_query = value != "false"
         elif name not in FLAG_KINDS:
-            faults.append(Fault(source=f"--{name}", rule="no flag of the kubelet 1.36"))
+            faults.append(Fault(source=f"--{name}", rule=f"no flag of the kubelet {NEWEST.name}"))
+        elif gone := unknown_flags([name], NEWEST.name):
+            rule = f"no flag of the kubelet since {gone[0].since}: {gone[0].remedy}"
+            faults.append(Fault(source=f"--{name}", rule=rule))
         elif name in OPTION_FLAGS:
             option = OPTION_FLAGS[name]
             options[option] = (

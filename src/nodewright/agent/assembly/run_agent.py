@@ -45,6 +45,7 @@ from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.observe.manifest_sources import SourceListener
 from nodewright.agent.observe.pressure_monitor import MonitoredParts, PressureMonitor
+from nodewright.agent.observe.usage_samples import UsageSampler
 from nodewright.agent.pods.cgroup_reconcile import run_cgroup_reconciler
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.effect_runner import EffectRunner
@@ -76,6 +77,7 @@ from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.reasons.reason import kubelet_start_error
 from nodewright.model.reasons.verdict import Refused
 from nodewright.predict.replay.scenario_journal import JournalEncoder
+from nodewright.version import install_command
 
 if TYPE_CHECKING:
     from nodewright.agent.serving.kubelet_routes import KubeletServingConfig
@@ -168,7 +170,7 @@ async def _servers(parts: AgentParts, kubelet_api: "KubeletServingConfig | None"
     routes = (*profile_routes, *DashboardRoutes(parts.dashboard).authorized_routes())
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(
-            serve_registration(settings, parts.plugin_endpoints, parts.event_recorder)
+            serve_registration(settings, parts.plugin_endpoints, parts.loop, parts.event_recorder)
         )
         if kubelet_api is not None:
             await _serve_kubelet_api(stack, parts, kubelet_api, routes)
@@ -220,7 +222,7 @@ async def _serve_pod_resources(stack: AsyncExitStack, parts: AgentParts) -> None
     if find_spec("grpc") is None:
         parts.event_recorder.record_warning(
             "PodResourcesNotServed",
-            "no module named 'grpc': pip install './nodewright[agent]'",
+            f"no module named 'grpc': {install_command('agent')}",
         )
         return
     server = serve_on_demand(
@@ -258,8 +260,7 @@ async def _assembled_parts(
 ) -> AgentParts:
     clock, config = HostClock(), agent_node.node.config
     event_recorder, object_cache = EventRecorder(opened_store.state, clock), ConfigObjectCache()
-    event_recorder.on_event = _print_event
-    event_recorder.on_pods_updated = object_cache.note_change
+    event_recorder.on_event, event_recorder.on_pods_updated = _print_event, object_cache.note_change
     cgroups = CgroupFS(agent_node.own_cgroup)
     cgroups.lock()
     runtime_parts = create_runtime_parts(
@@ -278,6 +279,7 @@ async def _assembled_parts(
     )
     pressure = PressureMonitor(loop, monitored_parts, POLICIES[settings.eviction_policy])
     event_recorder.on_reclaim = pressure.reclaim
+    plugin_endpoints = create_plugin_endpoints(settings, loop, event_recorder)
     recording = (event_recorder, opened_store.store)
     agent = _agent_interface(settings, loop, runtime_parts, recording, object_cache, system_info)
     return AgentParts(
@@ -290,7 +292,7 @@ async def _assembled_parts(
         runtime_parts=runtime_parts,
         log_rotate_policy=log_rotate_policy(config.parts.kubelet),
         profile=agent_node.profile,
-        plugin_endpoints=create_plugin_endpoints(settings, loop, event_recorder),
+        plugin_endpoints=plugin_endpoints,
         dashboard=AgentView(agent, pressure.gauges, cgroups),
     )
 
@@ -327,6 +329,8 @@ def _agent_interface(
     system_info: NodeSystemInfo,
 ) -> AgentInterface:
     event_recorder, store = recording
+    claim_manager = loop.effect_runner.claim_manager
+    assert claim_manager is not None
     return AgentInterface(
         event_recorder=event_recorder,
         observe=loop.observe,
@@ -339,6 +343,7 @@ def _agent_interface(
         runtime_classes=object_cache.runtime_classes,
         storage_error=lambda: loop.write_queue.error,
         deletion_error=lambda: store.deletion_error,
+        claims_of_container=claim_manager.of_container,
         metric_sources=[runtime_parts.calls.text],
     )
 
@@ -349,6 +354,9 @@ def _background_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
     kubelet = loop.state.node.config.parts.kubelet
     runtime, cgroups, clock = loop.effect_runner.runtime, loop.effect_runner.cgroups, loop.clock
     yield BackgroundTask("watch for pressure", parts.pressure.run)
+    if loop.constants.predictor is not None:
+        sampler = UsageSampler(loop, parts.settings.root_dir)
+        yield BackgroundTask("sample the usage of pods", sampler.run)
     yield BackgroundTask("sample for the dashboard", parts.dashboard.keep_history)
     yield BackgroundTask("notify the watchdog", partial(notify_watchdog, clock))
     yield BackgroundTask("return free memory", partial(return_memory_regularly, clock.sleep))
@@ -380,6 +388,15 @@ def _background_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
         object_cache=parts.object_cache,
     )
     yield from watch_sources(parts.settings, kubelet, listener)
+    yield from _claim_tasks(parts)
+
+
+def _claim_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
+    manager, event_recorder = parts.loop.effect_runner.claim_manager, parts.event_recorder
+    if manager is not None:
+        on_error = partial(event_recorder.record_warning, "FailedUnprepareDynamicResources")
+        run = partial(manager.run, lambda: event_recorder.state, on_error)
+        yield BackgroundTask("give back the claims of pods that are gone", run)
 
 
 def _active_pods(loop: AgentLoop) -> list[Pod]:
@@ -424,7 +441,7 @@ def cluster_credentials(settings: AgentSettings, kubelet: KubeletConfiguration) 
 
 def _require(module: str, kubeconfig: str) -> None:
     if find_spec(module) is None:
-        rule = f"no module named '{module}': pip install './nodewright[agent]'"
+        rule = f"no module named '{module}': {install_command('agent')}"
         raise InputError([Fault(source="--kubeconfig", value=kubeconfig, rule=rule)])
 
 

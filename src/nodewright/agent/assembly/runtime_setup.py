@@ -12,7 +12,9 @@ import msgspec
 
 from nodewright.agent.assembly.agent_node import node_address
 from nodewright.agent.assembly.agent_settings import AgentSettings
+from nodewright.agent.devices.claim_manager import ClaimManager
 from nodewright.agent.devices.device_allocation import DeviceAllocator
+from nodewright.agent.devices.dra_plugins import DRA_PLUGIN_TYPE, DRAPluginClient, DRAPlugins
 from nodewright.agent.devices.plugin_endpoints import PluginEndpoints
 from nodewright.agent.devices.plugin_watcher import PluginWatcher
 from nodewright.agent.devices.protocols import (
@@ -20,7 +22,7 @@ from nodewright.agent.devices.protocols import (
     PluginRegistration,
     PluginRegistrationClient,
 )
-from nodewright.agent.devices.registration import RegistrationServer
+from nodewright.agent.devices.registration import PLUGIN_TYPE, RegistrationServer
 from nodewright.agent.host.cgroupfs import CgroupFS
 from nodewright.agent.host.ports import (
     ContainerRuntime,
@@ -48,6 +50,7 @@ from nodewright.model.kubernetes.kubelet_configuration import KubeletConfigurati
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.quantity import QuantityError
+from nodewright.version import install_command
 
 _UNIX_SCHEME, _VOLUMES = "unix://", "volumes"
 _RETRY_PERIOD_S = 1.0
@@ -131,7 +134,7 @@ def _cri_runtime_parts(
     try:
         from nodewright.agent.runtimes import cri  # noqa: PLC0415 - 20 MiB, if it is not used
     except ImportError as error:
-        raise _endpoint_error(settings, f"{error}: pip install './nodewright[agent]'") from error
+        raise _endpoint_error(settings, f"{error}: {install_command('agent')}") from error
     clock, record_event = parts
     channel, calls = cri.CRIChannel(endpoint), CallMetrics()
     image_store, volumes = cri.CRIImageStore(channel), Volumes(settings.root_dir / _VOLUMES, KernelMounter())
@@ -245,27 +248,35 @@ def plugins_registry_directory(settings: AgentSettings) -> Path:
 def create_plugin_endpoints(
     settings: AgentSettings, loop: AgentLoop, event_recorder: EventRecorder
 ) -> PluginEndpoints:
-    """The agent's device plugin endpoints, connected to its loop; none is registered yet."""
+    """The agent's device plugin endpoints and what prepares claims, connected to its loop; no plugin is registered yet."""
     config = loop.state.node.config
     machine, sees_host = config.parts.machine, runtime_endpoint(settings, config) is None
     numa = NUMASet.from_ids(node.node_id for node in machine.topology)
     plugins = PluginEndpoints(_plugin_client, loop.clock, loop.observe, event_recorder.record, numa)
     loop.effect_runner.device_allocator = DeviceAllocator(plugins, sees_host=sees_host)
+    dra_plugins = DRAPlugins(_dra_plugin_client)
+    loop.effect_runner.claim_manager = ClaimManager(settings.root_dir, dra_plugins, config.gates, loop.clock)
     return plugins
 
 
 @asynccontextmanager
 async def serve_registration(
-    settings: AgentSettings, plugins: PluginEndpoints, event_recorder: EventRecorder
+    settings: AgentSettings,
+    plugins: PluginEndpoints,
+    loop: AgentLoop,
+    event_recorder: EventRecorder,
 ) -> AsyncIterator[None]:
     """Serves registration, and watches for plugins, until the context is left.
 
     If registration cannot be served, an event reports it and the agent runs without device plugins.
     """
+    manager = loop.effect_runner.claim_manager
+    assert manager is not None
+    dra_plugins = manager.plugins
     server = RegistrationServer(plugin_directory(settings), plugins.register)
     watcher = PluginWatcher(
         plugins_registry_directory(settings),
-        plugins,
+        {PLUGIN_TYPE: plugins, DRA_PLUGIN_TYPE: dra_plugins},
         _registration_client,
         HostClock(),
         event_recorder.record,
@@ -287,12 +298,13 @@ async def serve_registration(
             await asyncio.gather(watching, return_exceptions=True)
         await server.stop()
         await plugins.close()
+        await dra_plugins.close()
 
 
 async def _start_error(server: RegistrationServer) -> str:
     """Why the server cannot start; empty: it is running."""
     if importlib.util.find_spec("grpc") is None:
-        return f"{server.directory}: the Python package grpcio is not installed: pip install './nodewright[agent]'"
+        return f"{server.directory}: the Python package grpcio is not installed: {install_command('agent')}"
     try:
         await server.start()
     except HostError as error:
@@ -304,6 +316,12 @@ def _registration_client(socket: Path) -> PluginRegistrationClient:
     from nodewright.agent.devices.plugin_client import GRPCPluginRegistrationClient  # noqa: PLC0415 - as below
 
     return GRPCPluginRegistrationClient(socket)
+
+
+def _dra_plugin_client(registration: PluginRegistration, service: str) -> DRAPluginClient:
+    from nodewright.agent.devices.plugin_client import GRPCDRAPluginClient  # noqa: PLC0415 - as below
+
+    return GRPCDRAPluginClient(registration.socket, service)
 
 
 def _plugin_client(registration: PluginRegistration) -> DevicePluginClient:

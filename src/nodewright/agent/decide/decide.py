@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from nodewright.agent.decide.device_admission import observe_devices, with_allocation_result
 from nodewright.agent.decide.iteration import Iteration, IterationResult
+from nodewright.agent.decide.lending import lend_less_for_new_pods, observe_usage
 from nodewright.agent.decide.pod_events import failure_events
 from nodewright.agent.decide.pod_resize import (
     RESIZE_ERROR,
@@ -96,6 +97,8 @@ def decide(
             _record_probe_result(iteration, observation)
         case observations.NodeUsageObserved():
             _manage_eviction(iteration, observation)
+        case observations.PodUsageSampled() | observations.LentMemoryObserved():
+            observe_usage(iteration, observation)
         case observations.PluginDevicesListed() | observations.PreferredAllocationReceived():
             observe_devices(iteration, observation)
         case observations.DrainRequested():
@@ -115,6 +118,7 @@ def _apply_consequences(iteration: Iteration) -> None:
     apply_waiting_pods(iteration)
     terminate_orphans(iteration)
     apply_resize_decisions(iteration)
+    lend_less_for_new_pods(iteration)
     report_overdue_terminations(iteration)
     _sync_pods(iteration)
     admit_deferred(iteration)
@@ -174,8 +178,8 @@ def _after_sync(
     }
     failures = tuple(failure for failure in observation.failures if failure.reason != RESIZE_ERROR)
     for failure in failures:
-        if failure.reason == observations.MOUNT_ERROR:
-            # Until its volumes are mounted a container is in ContainerCreating; events explain the delay.
+        if failure.reason in (observations.MOUNT_ERROR, observations.CLAIMS_ERROR):
+            # Until its volumes are mounted and its claims prepared a container is in ContainerCreating; events explain the delay.
             continue
         names = (failure.container,) if failure.container else container_names(record.pod)
         waiting |= dict.fromkeys(names, ContainerStateWaiting(failure.reason, failure.message))

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.agent.decide.record_status import record_status, status_before_restart
-from nodewright.agent.decide.resource_updates import node_level_cgroups, with_updates
+from nodewright.agent.decide.resource_updates import cgroups_of_borrowers, node_level_cgroups, with_updates
 from nodewright.agent.state.agent_state import (
     AgentConstants,
     AgentState,
@@ -22,7 +22,7 @@ from nodewright.agent.state.effects import Effect, WriteCgroups
 from nodewright.engine.core.cgroups.cgroup_plan import PlannedCgroup
 from nodewright.engine.core.eviction.eviction_state import Eviction
 from nodewright.engine.node.actions import GetPreferredAllocation
-from nodewright.engine.node.events import NodeEvent, PodRemoved
+from nodewright.engine.node.events import NodeEvent, PodRemoved, ReservationsObserved
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.step import NodeStep, Step, step
 from nodewright.model.kubernetes.objects import Pod, Taint
@@ -90,6 +90,7 @@ class Iteration:
         self.evicted_until_ns, self._evictions_total = dict(state.evicted_until_ns), state.evictions_total
         self._waiting_pods = dict(state.waiting_pods)
         self.waiting_pods: Mapping[PodSource, tuple[Pod, ...]] = self._waiting_pods
+        self.lending = state.lending
         self.orphans = dict(state.orphans)
         """The running pods that no source lists."""
         self._effects: list[Effect] = []
@@ -107,7 +108,9 @@ class Iteration:
         node_step = step(self.node, event)
         self.node = node_step.state
         # A step that asks a device plugin for its preference is repeated with the answer; only that one is journalled.
-        if not any(isinstance(action, GetPreferredAllocation) for action in node_step.actions):
+        # Reservations are observed all the time; those that change nothing are not journalled.
+        is_query = any(isinstance(action, GetPreferredAllocation) for action in node_step.actions)
+        if not is_query and (node_step.actions or not isinstance(event, ReservationsObserved)):
             self.node_steps.append(NodeStep(event, node_step))
         return node_step
 
@@ -241,10 +244,13 @@ class Iteration:
         before = self.state_before
         allocations_changed = self.node.held is not before.node.held
         cgroups = before.node_cgroups
-        if self.node.pods is not before.node.pods or allocations_changed or not cgroups:
+        loans_changed = self.node.loans is not before.node.loans
+        if self.node.pods is not before.node.pods or allocations_changed or loans_changed or not cgroups:
             cgroups = node_level_cgroups(self.node)
             if cgroups != before.node_cgroups:
                 self._effects.insert(0, WriteCgroups(cgroups))
+        if loans_changed and before.node.loans is None:
+            self._effects.append(WriteCgroups(tuple(cgroups_of_borrowers(self.node, self.pods.values()))))
         held, held_before = self.node.held, before.node.held
         if allocations_changed and (held.cpu != held_before.cpu or held.memory != held_before.memory):
             self._update_containers(self.pods)
@@ -292,6 +298,7 @@ class Iteration:
             waiting_pods=self._waiting_pods,
             index=self._indexed.index(),
             orphans=self.orphans,
+            lending=self.lending,
         )
 
     def _is_ending(self, uid: str) -> bool:

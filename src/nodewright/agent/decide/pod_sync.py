@@ -76,7 +76,11 @@ def _end_pod(iteration: Iteration, record: PodRecord) -> None:
     pod, grace_s = record.pod, record.grace_period_s
     if record.stage is PodStage.TERMINATING:
         effect = TerminatePod(
-            uid=pod.uid, pod=pod, grace_period_s=grace_s, cgroup=_cgroup_of(iteration, record)
+            uid=pod.uid,
+            pod=pod,
+            grace_period_s=grace_s,
+            cgroup=_cgroup_of(iteration, record),
+            is_eviction=pod.uid in iteration.evicted_until_ns,
         )
         _start_effect(iteration, record, effect)
     elif record.stage in (PodStage.TERMINATED, PodStage.REJECTED) and not record.is_in_source:

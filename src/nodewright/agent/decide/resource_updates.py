@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from nodewright.agent.state.agent_state import PodRecord
+from nodewright.agent.state.agent_state import PodRecord, PodStage
 from nodewright.agent.state.effects import UpdateContainerResources, UpdateStartingContainer
 from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings, MemoryFrom, RunsOn
@@ -20,12 +20,14 @@ from nodewright.engine.core.cgroups.cgroup_plan import (
     top_level_cgroups,
 )
 from nodewright.engine.core.cgroups.cgroup_settings import settings_by_container
+from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.engine.node.node_cgroups import (
     AllocatedPod,
     cgroup_rules,
     cgroup_tree,
     cgroups_of_pod,
     container_cpusets,
+    with_borrowers,
 )
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState, without_ungated_resources
@@ -38,7 +40,7 @@ ContainerUpdate = UpdateContainerResources | UpdateStartingContainer
 def node_level_cgroups(node: NodeState) -> tuple[PlannedCgroup, ...]:
     """The cgroups above those of pods."""
     cgroup_config, layout = _cgroup_layout(_ConfigIdentity(node.config))
-    return top_level_cgroups(layout, cgroup_config, tuple(node.pods.values()))
+    return top_level_cgroups(with_borrowers(layout, node), cgroup_config, tuple(node.pods.values()))
 
 
 def cgroups_of_record(
@@ -47,10 +49,20 @@ def cgroups_of_record(
     """The cgroups of a pod and its containers, and the settings of the containers."""
     cgroup_config, layout = _cgroup_layout(_ConfigIdentity(node.config))
     pod = without_ungated_resources(record.pod, node.config)
+    layout = with_borrowers(layout, node)
     cgroups = cgroups_of_pod(node, AllocatedPod(record.pod, record.memory), layout, cgroup_config)
     return tuple(cgroups), settings_by_container(
         pod, cgroup_config, container_cpusets(pod, node, record.memory)
     )
+
+
+def cgroups_of_borrowers(node: NodeState, records: Iterable[PodRecord]) -> Iterator[PlannedCgroup]:
+    """The cgroups of the BestEffort pods that run already."""
+    for record in records:
+        if record.stage is PodStage.ACTIVE and record.sandboxes and record.pod.uid in node.pods:
+            for planned in cgroups_of_record(node, record)[0]:
+                if planned.level is CgroupLevel.POD and planned.qos_class is QOSClass.BEST_EFFORT:
+                    yield planned
 
 
 def pod_cgroup(pod: Pod, config: NodeConfig) -> str:

@@ -81,6 +81,16 @@ class DeviceAllocator:
             _check_process(config, device_options)
         return with_device_options(config, device_options)
 
+    def with_cdi_devices(self, config: ContainerConfig, names: tuple[str, ...]) -> ContainerConfig:
+        """The config with the CDI devices of the container's claims.
+
+        Errors: DeviceAllocationError.
+        """
+        options = DeviceRunContainerOptions(cdi_devices=names)
+        if self._sees_host:
+            _check_process(config, options)
+        return with_device_options(config, options) if names else config
+
 
 def with_device_options(
     config: ContainerConfig, device_options: DeviceRunContainerOptions
@@ -121,7 +131,7 @@ def _check_process(config: ContainerConfig, device_options: DeviceRunContainerOp
                 )
     if device_options.cdi_devices:
         raise DeviceAllocationError(
-            f"{subject}: its device plugin names CDI devices ({', '.join(device_options.cdi_devices)}), which only a "
+            f"{subject}: its devices have CDI names ({', '.join(device_options.cdi_devices)}), which only a "
             "container runtime can add; use one"
         )
 

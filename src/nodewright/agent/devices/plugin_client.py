@@ -1,6 +1,6 @@
 """gRPC with device plugins: clients of their services, and the service on which they register."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -10,6 +10,7 @@ from grpc import StatusCode
 from grpc import aio as grpc_aio
 
 from nodewright.agent.devices import deviceplugin_pb2 as api
+from nodewright.agent.devices import dra_pb2 as dra_api
 from nodewright.agent.devices import pluginregistration_pb2 as registration_api
 from nodewright.agent.devices.protocols import (
     DevicePluginOptions,
@@ -24,6 +25,7 @@ from nodewright.cluster.pod_resources.grpc_calls import (
     stream_responses,
     unary_response,
 )
+from nodewright.engine.core.claims.prepared_claims import ClaimAnswer, DriverCall, PreparedDevice
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.reasons.devices import PreferenceWanted
@@ -180,6 +182,54 @@ def rpc_error(code: StatusCode, details: str) -> str:
 def _device(response: api.Device) -> Device:
     nodes = tuple(node.ID for node in response.topology.nodes) if response.HasField("topology") else None
     return Device(id=response.ID, numa_nodes=nodes or None, healthy=response.health == HEALTHY)
+
+
+# ---------------------------------------------------------------- plugins of DRA drivers
+
+
+class GRPCDRAPluginClient:
+    """A client of the plugin that listens on ``socket``: implements `DRAPluginClient`; ``service`` is the path of its calls."""
+
+    def __init__(self, socket: Path, service: str) -> None:
+        channel = grpc_aio.insecure_channel(f"unix:{socket}", options=CHANNEL_OPTIONS)
+        self._channel = PluginChannel(channel, socket, service)
+
+    async def prepare(self, call: DriverCall) -> Mapping[str, ClaimAnswer]:
+        """As `DRAPluginClient`."""
+        request = dra_api.NodePrepareResourcesRequest(claims=_claims(call))
+        response = await self._channel.call(
+            "NodePrepareResources", request, dra_api.NodePrepareResourcesResponse, wait_for_ready=True
+        )
+        return {
+            uid: ClaimAnswer(tuple(map(_prepared_device, answer.devices)), answer.error)
+            for uid, answer in response.claims.items()
+        }
+
+    async def unprepare(self, call: DriverCall) -> Mapping[str, ClaimAnswer]:
+        """As `DRAPluginClient`."""
+        request = dra_api.NodeUnprepareResourcesRequest(claims=_claims(call))
+        response = await self._channel.call(
+            "NodeUnprepareResources", request, dra_api.NodeUnprepareResourcesResponse, wait_for_ready=True
+        )
+        return {uid: ClaimAnswer(error=answer.error) for uid, answer in response.claims.items()}
+
+    async def close(self) -> None:
+        """As `DRAPluginClient`."""
+        await self._channel.channel.close(_CLOSE_GRACE_PERIOD_S)
+
+
+def _claims(call: DriverCall) -> list[dra_api.Claim]:
+    return [dra_api.Claim(namespace=each.namespace, uid=each.uid, name=each.name) for each in call.claims]
+
+
+def _prepared_device(device: dra_api.Device) -> PreparedDevice:
+    return PreparedDevice(
+        pool=device.pool_name,
+        device=device.device_name,
+        share_id=device.share_id if device.HasField("share_id") else None,
+        requests=tuple(device.request_names) or None,
+        cdi_devices=tuple(device.cdi_device_ids) or None,
+    )
 
 
 # ---------------------------------------------------------------- plugins in plugins_registry

@@ -3,12 +3,12 @@
 import asyncio
 import os
 import stat
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from nodewright.agent.devices.plugin_endpoints import CONNECT_TIMEOUT_S, PluginEndpoints, rpc_within
+from nodewright.agent.devices.plugin_endpoints import CONNECT_TIMEOUT_S, rpc_within
 from nodewright.agent.devices.protocols import (
     PluginRegistration,
     PluginRegistrationClient,
@@ -73,6 +73,19 @@ MIN_RETRY_S, MAX_RETRY_S = 0.5, 122.0
 """Delay before a failed registration is tried again: doubled each time, up to the maximum."""
 
 
+class RegisteredPlugins(Protocol):
+    """The plugins of a type."""
+
+    async def register(self, registration: PluginRegistration) -> None:
+        """Registers a plugin.
+
+        Errors: PluginRegistrationError.
+        """
+
+    async def deregister(self, registration: PluginRegistration, reason: str) -> None:
+        """Takes a registered plugin out."""
+
+
 class _PluginSocket:
     """A socket, and the registration of its plugin."""
 
@@ -80,23 +93,25 @@ class _PluginSocket:
         self.socket, self.identity = socket, identity
         self.task: asyncio.Task[None] | None = None
         self.registration: PluginRegistration | None = None
+        self.type = ""
 
 
 class PluginWatcher:
     """Watches a directory for plugin sockets, as the kubelet watches `plugins_registry`.
 
     Follows: v1.36, pluginmanager/operationexecutor/operation_generator.go; devicemanager/plugin/v1beta1/handler.go.
-    Departs: everything is scanned again every ten seconds. Plugins of CSI and DRA drivers are rejected.
+    Departs: everything is scanned again every ten seconds. Plugins of CSI drivers are rejected.
     """
 
     def __init__(
         self,
         directory: Path,
-        plugins: PluginEndpoints,
+        plugins: Mapping[str, RegisteredPlugins],
         connect: Callable[[Path], PluginRegistrationClient],
         clock: Clock,
         record_event: Callable[[RecordEvent], None],
     ) -> None:
+        """``plugins``: those of each type."""
         self.directory = directory
         self._plugins, self._connect, self._clock, self._record_event = plugins, connect, clock, record_event
         self._watched: dict[Path, _PluginSocket] = {}
@@ -147,13 +162,13 @@ class PluginWatcher:
             watched.task.cancel()
             await asyncio.gather(watched.task, return_exceptions=True)
         if watched.registration is not None:
-            await self._plugins.deregister(watched.registration, "its socket was removed")
+            await self._plugins[watched.type].deregister(watched.registration, "its socket was removed")
 
     async def _register_with_retry(self, watched: _PluginSocket) -> None:
         delay_s, reported = MIN_RETRY_S, ""
         while True:
             try:
-                watched.registration = await self._register(watched.socket)
+                watched.type, watched.registration = await self._register(watched.socket)
             except Exception as error:  # noqa: BLE001 - the other plugins register all the same
                 text = _registration_error_text(error)
                 if text != reported:
@@ -164,8 +179,8 @@ class PluginWatcher:
             await self._clock.sleep(delay_s)
             delay_s = min(delay_s * 2, MAX_RETRY_S)
 
-    async def _register(self, socket: Path) -> PluginRegistration:
-        """Registers the plugin of a socket.
+    async def _register(self, socket: Path) -> tuple[str, PluginRegistration]:
+        """Registers the plugin of a socket; its type and registration.
 
         Errors: HostError where the plugin does not answer; PluginRegistrationError where it was rejected and notified.
         """
@@ -176,7 +191,7 @@ class PluginWatcher:
             registered = registration(info, socket)
             if not rejection:
                 try:
-                    await self._plugins.register(registered)
+                    await self._plugins[info.type].register(registered)
                 except PluginRegistrationError as error:
                     rejection = f"RegisterPlugin error -- plugin registration failed with err: {error}"
             if rejection:
@@ -190,11 +205,13 @@ class PluginWatcher:
                     "NotifyRegistrationStatus", socket, client.notify_registration_status("")
                 )
             except HostError:
-                await self._plugins.deregister(registered, "it did not accept the registration status")
+                await self._plugins[info.type].deregister(
+                    registered, "it did not accept the registration status"
+                )
                 raise
         finally:
             await client.close()
-        return registered
+        return info.type, registered
 
     async def _within_limit(self, rpc: str, socket: Path, call: Coroutine[Any, Any, T]) -> T:
         return await rpc_within(self._clock, rpc, socket, call, CONNECT_TIMEOUT_S)

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from nodewright.agent.devices.dra_plugins import DRA_PLUGIN_TYPE, services_error
 from nodewright.agent.devices.protocols import (
     DEVICE_PLUGIN_API_VERSION,
     PluginInfo,
@@ -132,7 +133,6 @@ def check_registration(registration: PluginRegistration) -> None:
 
 
 PLUGIN_TYPE = "DevicePlugin"
-"""The only supported plugin type."""
 
 
 _MAX_TEXT_LENGTH = 1024
@@ -149,6 +149,9 @@ def plugin_info_error(info: PluginInfo, socket: Path) -> str:
 
     Follows: v1.36, operation_generator.go, GenerateRegisterPluginFunc; v1beta1/handler.go, ValidatePlugin.
     """
+    if info.type == DRA_PLUGIN_TYPE:
+        why = services_error(registration(info, socket))
+        return f"RegisterPlugin error -- plugin validation failed with err: {why}" if why else ""
     if info.type != PLUGIN_TYPE:
         kind = info.type[:_MAX_TEXT_LENGTH]
         return f"RegisterPlugin error -- no handler registered for plugin type: {kind} at socket {socket}"

@@ -13,7 +13,7 @@ from nodewright.agent.host.process_kill import cgroup_pids, file_text, kill_all,
 from nodewright.documents.files.cgroup_files import CGROUP_ROOT, CONTROLLERS_FILE, is_unified
 from nodewright.documents.files.file_store import try_flock
 from nodewright.engine.core.cgroups.cgroup_comparison import value_matches
-from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.engine.core.cgroups.cgroup_plan import CPU_IDLE, CPU_WEIGHTS, CgroupFile
 from nodewright.model.errors import HostError
 from nodewright.model.values.path_component import path_component_fault
 
@@ -92,10 +92,12 @@ class CgroupFS:
     def _write_files(self, path: str, files: tuple[CgroupFile, ...]) -> None:
         pending = [
             (file_path, file)
-            for file in files
+            for file in self._without_idle_weight(path, files)
             if (file_path := self._existing_file(path, file.name)) is not None
             and not _has_value(file_path, file)
         ]
+        if any(file.name in CPU_WEIGHTS for _, file in pending):
+            self._end_idle(path)
         # The kernel rejects some values until other files are written, such as a memory limit above the limit of
         # memory and swap, or a short period with a long quota: those are tried again after the rest.
         while pending:
@@ -104,6 +106,21 @@ class CgroupFS:
                 (file_path, file), error_text = rejected[0]
                 raise HostError(f"write {file.value!r} to {file_path.name} of cgroup", path, error_text)
             pending = [write for write, _ in rejected]
+
+    def _without_idle_weight(self, path: str, files: tuple[CgroupFile, ...]) -> tuple[CgroupFile, ...]:
+        """The files that can be written: a cgroup that is idle has no weight."""
+        idle_path = self._file_path(path, CPU_IDLE)
+        is_idle = any(file.name == CPU_IDLE for file in files)
+        if not is_idle or idle_path is None or not idle_path.exists():
+            return files
+        return tuple(file for file in files if file.name not in CPU_WEIGHTS)
+
+    def _end_idle(self, path: str) -> None:
+        """Lets a cgroup have a weight again that an agent has made idle."""
+        idle_path = self._file_path(path, CPU_IDLE)
+        if idle_path is not None and _text(idle_path) == "1":
+            with contextlib.suppress(OSError):
+                idle_path.write_text("0")
 
     def read_files(self, path: str, names: tuple[str, ...]) -> Mapping[str, str] | None:
         """The content of files of a cgroup; None if the cgroup does not exist."""
@@ -224,7 +241,7 @@ class CgroupFS:
         file_path = self._file_path(path, name)
         if file_path is not None and file_path.exists():
             return file_path
-        if _OPTIONAL not in name:
+        if _OPTIONAL not in name and name != CPU_IDLE:
             controller = name.partition(".")[0]
             self.unsupported.add(name if self._has_controller(path, controller) else controller)
         return None

@@ -72,16 +72,21 @@ class PolledFile:
             self._file = None
 
 
+_IN_USE = (b"\nAnonPages:", b"\nCached:", b"\nBuffers:", b"\nSwapCached:")
+"""The fields of /proc/meminfo that are `anon` and `file` of the root cgroup: huge pages are in none of them."""
+
+
 class HostStatsProvider:
     """Fulfils the port `NodeStatsProvider` for this machine.
 
     ``pods_group`` is the path of the cgroup of all pods from the root of the hierarchy, ``nodefs`` a path on the file
-    system of the pods' volumes and logs, ``imagefs`` one on that of images; None: there are no images.
+    system of the pods' volumes and logs, ``imagefs`` one on that of images; None: there are no images. ``huge_page_bytes``
+    are left out of what is available.
 
     Follows: v1.36, pkg/kubelet/stats/helper.go, cadvisorInfoToMemoryStats; opencontainers/cgroups v0.0.6,
         fs/memory.go, fs2/memory.go, rootStatsFromMeminfo.
-    Departs: reads the machine's inactive file pages from /proc/meminfo, which is current, where the root cgroup's
-        statistics may be two seconds old.
+    Departs: reads the machine's pages from /proc/meminfo, which is current, where the root cgroup's statistics may be
+        two seconds old.
     """
 
     def __init__(
@@ -92,6 +97,7 @@ class HostStatsProvider:
         imagefs: Path | None = None,
         cgroups: Path = CGROUP_ROOT,
         proc: Path = Path("/proc"),
+        huge_page_bytes: int = 0,
     ) -> None:
         self._is_v2 = is_unified(cgroups)
         names = memory_file_names(2 if self._is_v2 else 1)
@@ -105,6 +111,7 @@ class HostStatsProvider:
         self._inactive = f"\n{names.inactive_file} ".encode()
         self._max_processes = _minimum(proc / "sys/kernel/pid_max", proc / "sys/kernel/threads-max")
         self._nodefs, self._imagefs = nodefs, imagefs
+        self._huge_page_bytes = huge_page_bytes
 
     def node_stats(self) -> NodeStats:
         """Memory of the machine and of all pods, swap and processes.
@@ -141,10 +148,10 @@ class HostStatsProvider:
                 file.close()
 
     def _memory(self, meminfo: bytes, at: Instant) -> MemoryStats:
-        total = _meminfo_bytes(meminfo, b"MemTotal:")
+        total = max(_meminfo_bytes(meminfo, b"MemTotal:") - self._huge_page_bytes, 0)
         used = self._root.number() if self._root is not None else None
         if used is None:
-            used = total - _meminfo_bytes(meminfo, b"\nMemFree:")
+            used = sum(_meminfo_bytes(meminfo, name) for name in _IN_USE)
         working_set = max(used - _meminfo_bytes(meminfo, b"\nInactive(file):"), 0)
         return MemoryStats(
             time=at,

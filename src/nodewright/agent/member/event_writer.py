@@ -59,7 +59,7 @@ _MAX_TRIES, _RETRY_S = 12, 10.0
 class EventWriter:
     """Writes events one after the other, at most so many a second.
 
-    ``rate`` and ``burst`` are the kubelet's eventRecordQPS and eventBurst; a rate of 0 is no limit.
+    ``limits`` are events a second, 0 for any number, and the kubelet's eventBurst.
 
     Follows: v1.36, client-go/tools/record/event.go, recordToSink, recordEvent.
     Departs: events about pods that the API server does not show are not written.

@@ -323,4 +323,9 @@ def _without_heartbeats(status: Mapping[str, Any]) -> dict[str, Any]:
         for condition in status.get("conditions") or ()
     }
     filled = {name: value for name, value in status.items() if value not in (None, [], {})}
-    return {**filled, "conditions": conditions}
+    # The API server writes an amount in its own way: 5000 as 5k.
+    amounts = {
+        field: {name: Quantity.parse(str(amount)) for name, amount in (status.get(field) or {}).items()}
+        for field in ("capacity", "allocatable")
+    }
+    return {**filled, **amounts, "conditions": conditions}

@@ -20,7 +20,7 @@ from nodewright.agent.member.node_object import (
 from nodewright.agent.observe.metric_names import GaugeMetric
 from nodewright.agent.state.agent_state import AgentState
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path
-from nodewright.cluster.client.reflector import BackOffDelay, Reflector, newest_object
+from nodewright.cluster.client.reflector import BackOffDelay, ObjectView, newest_object
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.values.instant import Instant, micro_time
@@ -53,7 +53,7 @@ class NodeRegistration:
         again until its next start.
     """
 
-    def __init__(self, api: ClusterAPI, identity: NodeIdentity, reflector: Reflector, clock: Clock) -> None:
+    def __init__(self, api: ClusterAPI, identity: NodeIdentity, reflector: ObjectView, clock: Clock) -> None:
         self._api, self.identity, self._reflector, self._clock = api, identity, reflector, clock
         self.state: Callable[[], AgentState]
         self.readings: Callable[[], Awaitable[NodeReadings]]

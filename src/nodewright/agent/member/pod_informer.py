@@ -10,7 +10,7 @@ from nodewright.agent.decide.pod_resize import without_api_fields
 from nodewright.agent.member.pod_status_writer import without_runtime_name
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.observations import Observation, SourcePodsListed
-from nodewright.cluster.client.reflector import Reflector
+from nodewright.cluster.client.reflector import ObjectView
 from nodewright.documents.formats.decode import decode, type_faults
 from nodewright.documents.formats.pod_files import is_safe_uid
 from nodewright.model.errors import InputError
@@ -29,7 +29,7 @@ class PodInformer:
     Follows: v1.36, pkg/kubelet/config/apiserver.go.
     """
 
-    def __init__(self, reflector: Reflector, observe: Callable[[Observation], None]) -> None:
+    def __init__(self, reflector: ObjectView, observe: Callable[[Observation], None]) -> None:
         self._reflector, self._observe = reflector, observe
         self.record_event: Callable[[RecordEvent], None] = lambda _event: None
         self.on_object: Callable[[str], None] = lambda _uid: None
@@ -71,7 +71,10 @@ class PodInformer:
             message = f"pod {metadata.get('namespace')}/{metadata.get('name')}: {error}"
             self.record_event(RecordEvent.warning("PodNotDecoded", message))
             return False
-        pod = replace(pod, status=without_runtime_name(pod.status))
+        known = self._pods.get(uid)
+        # A spec that has not changed is kept once, by the loop and here.
+        spec = known.spec if known is not None and known.spec == pod.spec else pod.spec
+        pod = replace(pod, spec=spec, status=without_runtime_name(pod.status))
         self._pods[uid] = pod
         relevant, before = (without_api_fields(pod), pod.is_terminal), self._relevant.get(uid)
         self._relevant[uid] = relevant

@@ -17,7 +17,7 @@ from nodewright.agent.rules.pod_status import (
 from nodewright.agent.serving.api_objects import pod_status_document
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource, PodStage
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path
-from nodewright.cluster.client.reflector import BackOffDelay, Reflector
+from nodewright.cluster.client.reflector import BackOffDelay, ObjectView
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.objects import Container, ContainerState, ContainerStatus, PodStatus
 from nodewright.model.kubernetes.recorded_events import RecordEvent
@@ -51,7 +51,7 @@ class PodStatusWriter:
     """
 
     def __init__(
-        self, api: ClusterAPI, reflector: Reflector, state: Callable[[], AgentState], clock: Clock
+        self, api: ClusterAPI, reflector: ObjectView, state: Callable[[], AgentState], clock: Clock
     ) -> None:
         self._api, self._reflector, self._state, self._clock = api, reflector, state, clock
         self.record_event: Callable[[RecordEvent], None] = lambda _event: None

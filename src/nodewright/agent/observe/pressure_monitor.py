@@ -28,10 +28,11 @@ from nodewright.agent.loop import AgentLoop
 from nodewright.agent.pods.image_manager import ImageManager
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
 from nodewright.agent.state.effects import ReclaimNodeResources
-from nodewright.agent.state.observations import NodeUsageObserved
+from nodewright.agent.state.observations import ClassMemory, LentMemoryObserved, NodeUsageObserved
 from nodewright.cluster.tasks.supervision import BackgroundTask, error_text, run_supervised
 from nodewright.cluster.tasks.timing import ThreadRunner, elapsed_s, monotonic_ns
 from nodewright.documents.files.cgroup_files import CgroupManager, cgroup_memory
+from nodewright.engine.core.cgroups.cgroup_names import QOSCgroupNames
 from nodewright.engine.core.eviction.eviction_policy import (
     ADAPTIVE,
     MONITORING_INTERVAL_NS,
@@ -49,6 +50,7 @@ from nodewright.engine.core.eviction.eviction_thresholds import (
     signal_observations,
     watched_thresholds,
 )
+from nodewright.engine.node.eviction_pass import hidden_huge_pages
 from nodewright.engine.node.node_cgroups import cgroup_rules, cgroup_tree
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.errors import HostError
@@ -60,6 +62,7 @@ from nodewright.model.kubernetes.eviction_thresholds import (
 )
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.resource_names import MEMORY
 from nodewright.model.kubernetes.runtime_status import (
     ContainerPhase,
     RuntimeContainerStatus,
@@ -114,7 +117,9 @@ class MonitoredParts(msgspec.Struct, frozen=True, kw_only=True):
         """
         cgroup = pods_cgroup(config)
         return cls(
-            gauges=HostStatsProvider(cgroup, nodefs=nodefs, imagefs=imagefs),
+            gauges=HostStatsProvider(
+                cgroup, nodefs=nodefs, imagefs=imagefs, huge_page_bytes=hidden_huge_pages(config)
+            ),
             storage=DiskStorageStats(pod_directories),
             alarms=KernelPressureNotifier(cgroup),
             image_manager=image_manager,
@@ -124,6 +129,20 @@ class MonitoredParts(msgspec.Struct, frozen=True, kw_only=True):
 def pods_cgroup(config: NodeConfig) -> str:
     """The path of the cgroup of all pods."""
     return cgroup_tree(config).root.path(cgroup_rules(config).driver)
+
+
+def class_memory(cgroups: CgroupManager, config: NodeConfig, now_ns: int) -> ClassMemory | None:
+    """The working sets of the pods that lend and of those that borrow; None if their cgroups do not exist.
+
+    Units: now_ns in nanoseconds on the monotonic clock.
+    """
+    tree, driver = cgroup_tree(config), config.parts.kubelet.cgroup_driver
+    paths = (tree.root, QOSCgroupNames.for_root(tree.root).best_effort)
+    pods, borrowers = (cgroup_memory(cgroups, name.path(driver)) for name in paths)
+    if pods is None or borrowers is None:
+        return None
+    lenders_bytes = max(pods.working_set_bytes - borrowers.working_set_bytes, 0)
+    return ClassMemory(at_ns=now_ns, lenders_bytes=lenders_bytes, borrowed_bytes=borrowers.working_set_bytes)
 
 
 class PressureMonitor:
@@ -209,12 +228,13 @@ class PressureMonitor:
         observed = signal_observations(self._policy.adjusted_usage(StatsSummary(node=node)))
         self.distance = threshold_distances(self._thresholds(), observed, now_ns, self.distance)
         self._arm_notifier(node)
+        is_called_back = self._watch_loans(state, now_ns)
         if pending_evictions(state.evicted_until_ns, state.pods, now_ns) or self._is_reclaiming:
             return SECOND_NS if self._policy.waits_for_cleanup else NEAR_INTERVAL_NS
         due_ns = due_in_ns(state.eviction, now_ns)
         if self._is_pass_due(now_ns, due_ns):
             self._request_pass(node, now_ns)
-        if self._is_pending(now_ns):
+        if self._is_pending(now_ns) or is_called_back:
             return NEAR_INTERVAL_NS
         return self.distance.wait_ns(self._policy, due_ns)
 
@@ -257,6 +277,17 @@ class PressureMonitor:
             filesystems=self._filesystems,
         )
         self._loop.observe(NodeUsageObserved(observation, is_after_reclaim))
+
+    def _watch_loans(self, state: AgentState, now_ns: int) -> bool:
+        """Has memory called back that the pods that lend have begun to use; whether any is to come back."""
+        loans, config = state.node.loans, state.node.config
+        memory = class_memory(self._loop.effect_runner.cgroups, config, now_ns) if loans is not None else None
+        if loans is None or memory is None:
+            return False
+        is_needed = memory.lenders_bytes + loans.memory_bytes > config.resources.allocatable[MEMORY].value()
+        if is_needed or (loans.owed_bytes and memory.borrowed_bytes <= loans.memory_bytes):
+            self._loop.observe(LentMemoryObserved(memory))
+        return is_needed or loans.owed_bytes > 0
 
     def _node_stats(self) -> NodeStats:
         """The machine's own stats, with disks as last read."""

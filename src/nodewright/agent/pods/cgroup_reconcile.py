@@ -15,14 +15,16 @@ from nodewright.engine.core.cgroups.cgroup_comparison import (
     FileTexts,
     cgroup_comparison,
     files_to_read,
+    value_matches,
 )
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, CgroupFact, MemoryCeiling
 from nodewright.engine.core.cgroups.cgroup_names import QOSCgroupNames, pod_uid_from_cgroup
-from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
+from nodewright.engine.core.cgroups.cgroup_plan import UNLIMITED, CgroupFile, CgroupLevel, PlannedCgroup
 from nodewright.engine.node.node_cgroups import AllocatedPod, cgroup_rules, cgroup_tree, node_and_pod_cgroups
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimePodStatus
+from nodewright.model.values.cpu_time import CFS_PERIOD
 from nodewright.model.values.quantity import Bytes
 
 PERIOD_S = 10.0
@@ -201,7 +203,34 @@ def _restored_message(difference: FileDifference) -> str:
     )
 
 
-# ---------------------------------------------------------------- cgroups of unknown pods
+# ---------------------------------------------------------------- what an earlier agent has left
+
+
+_UNLIMITED_CLASS = {
+    1: {"cpu.cfs_quota_us": "-1", "memory.limit_in_bytes": "-1"},
+    2: {"cpu.max": f"{UNLIMITED} {CFS_PERIOD}", "memory.high": UNLIMITED},
+}
+
+
+def end_loans(state: AgentState, cgroups: CgroupManager) -> tuple[RecordEvent, ...]:
+    """Takes the limits off BestEffort pods that an earlier agent has set; an event about an error.
+
+    They were right for a usage that is not known any more; this agent limits them again once it lends.
+    """
+    rules, tree = cgroup_rules(state.node.config), cgroup_tree(state.node.config)
+    if not tree.cgroups_per_qos:
+        return ()
+    path = QOSCgroupNames.for_root(tree.root).best_effort.path(rules.driver)
+    defaults = _UNLIMITED_CLASS[cgroups.version]
+    texts = cgroups.read_files(path, tuple(defaults)) or {}
+    files = (CgroupFile(name, defaults[name], _NO_LIMIT) for name in texts)
+    limited = tuple(file for file in files if not value_matches(file, texts[file.name], rules.page_bytes))
+    try:
+        if limited:
+            cgroups.ensure(path, limited)
+    except HostError as error:
+        return (RecordEvent.warning("CgroupNotWritten", str(error)),)
+    return ()
 
 
 def end_orphaned_cgroups(

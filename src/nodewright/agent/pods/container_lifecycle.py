@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
+from nodewright.agent.devices.claim_manager import ClaimManager
 from nodewright.agent.devices.device_allocation import DeviceAllocationError, DeviceAllocator
 from nodewright.agent.host.ports import (
     ContainerConfig,
@@ -91,6 +92,8 @@ class StartDependencies(NamedTuple):
     config_builder: ConfigBuilder
     prober: Prober
     device_allocator: DeviceAllocator
+    claim_manager: ClaimManager | None
+    """None: no pod has claims."""
     log_links: LogLinks | None
     """None: the logs are not linked to."""
 
@@ -165,6 +168,7 @@ class ContainerStarter:
                 pod, container, attempt, resources, runtime_status
             )
             config = await self._dependencies.device_allocator.with_devices(config, self._effect.devices)
+            config = self._with_claims(config)
             step = CREATE_ERROR
             id_ = await runtime.create_container(sandbox_id, config)
             self._ids[name], self._applied_resources[name] = id_, resources
@@ -183,6 +187,21 @@ class ContainerStarter:
         except Exception as error:  # noqa: BLE001 - the other containers start all the same
             return EffectFailure(reason=step, message=error_text(error), container=name)
         return None
+
+    def _with_claims(self, config: ContainerConfig) -> ContainerConfig:
+        """The config with the CDI devices of the container's claims.
+
+        Errors: DeviceAllocationError.
+        """
+        manager = self._dependencies.claim_manager
+        if manager is None:
+            return config
+        try:
+            return self._dependencies.device_allocator.with_cdi_devices(
+                config, manager.cdi_devices(self._effect.pod, config.container)
+            )
+        except HostError as error:
+            raise DeviceAllocationError(error.error) from None
 
     async def _apply_target_resources(self, name: str) -> None:
         """Updates a created container until its resources are the target resources."""

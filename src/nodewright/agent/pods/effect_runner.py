@@ -5,12 +5,16 @@ them.
 """
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from nodewright.agent.decide.pod_resize import RESIZE_ERROR
+from nodewright.agent.devices.claim_manager import ClaimManager
 from nodewright.agent.devices.device_allocation import DeviceAllocator
 from nodewright.agent.devices.protocols import SimulatedDevicePlugins
+from nodewright.agent.host.agent_process import release_memory
 from nodewright.agent.host.ports import (
     ContainerConfig,
     ContainerRuntime,
@@ -46,6 +50,7 @@ from nodewright.agent.state.effects import (
 )
 from nodewright.agent.state.observations import (
     CGROUP_ERROR,
+    CLAIMS_ERROR,
     KILL_ERROR,
     MOUNT_ERROR,
     SANDBOX_ERROR,
@@ -55,11 +60,17 @@ from nodewright.agent.state.observations import (
     PodEffectCompleted,
 )
 from nodewright.cluster.tasks.supervision import error_text, report_failure
-from nodewright.cluster.tasks.timing import Clock, monotonic_ns, with_timeout
+from nodewright.cluster.tasks.timing import Clock, ThreadRunner, monotonic_ns, with_timeout
 from nodewright.documents.files.cgroup_files import CgroupManager, ContainerUsage
-from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.engine.core.cgroups.cgroup_facts import (
+    AmountOrigin,
+    BorrowerCeiling,
+    ContainerSettings,
+    MemoryCeiling,
+)
 from nodewright.engine.core.cgroups.cgroup_plan import UNLIMITED, CgroupFile, CgroupLevel, PlannedCgroup
 from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 
@@ -92,12 +103,18 @@ class EffectRunner:
         """Publishes failures that change no state."""
         self.device_allocator = DeviceAllocator(SimulatedDevicePlugins())
         """Allocates devices; without plugins every allocation succeeds."""
+        self.claim_manager: ClaimManager | None = None
+        """Prepares the claims of pods; None: no pod has any."""
         self.log_links: LogLinks | None = None
         self._is_closed = False
         self._pod_tasks: dict[str, asyncio.Task[None]] = {}
         self._starters: dict[str, ContainerStarter] = {}
         """The starter of each pod's latest sync."""
         self._other_tasks: set[asyncio.Task[None]] = set()
+        self.run_in_thread: ThreadRunner = asyncio.to_thread
+        self._ceilings: tuple[str, tuple[CgroupFile, ...]] | None = None
+        """The cgroup of borrowers and its newest ceiling of memory, until it is written."""
+        self._ceiling_task: asyncio.Task[None] | None = None
 
     def start(
         self,
@@ -110,7 +127,12 @@ class EffectRunner:
                 self._starters.pop(effect.uid, None)
                 if isinstance(effect, SyncPod):
                     dependencies = StartDependencies(
-                        self.runtime, self.config_builder, self.prober, self.device_allocator, self.log_links
+                        self.runtime,
+                        self.config_builder,
+                        self.prober,
+                        self.device_allocator,
+                        self.claim_manager,
+                        self.log_links,
                     )
                     self._starters[effect.uid] = ContainerStarter(effect, dependencies)
                 self._pod_tasks[effect.uid] = asyncio.create_task(self._run_pod_effect(effect))
@@ -131,11 +153,25 @@ class EffectRunner:
         """Writes the cgroups above those of pods, from the top down; the failures."""
         failures = []
         for cgroup in effect.cgroups:
+            ceilings = tuple(file for file in cgroup.files if _limits_borrowers(file))
             try:
-                self.cgroups.ensure(cgroup.path, cgroup.files)
+                self.cgroups.ensure(cgroup.path, tuple(file for file in cgroup.files if file not in ceilings))
             except HostError as error:
                 failures.append(EffectFailure(reason="CgroupNotWritten", message=str(error)))
+            if ceilings:
+                self._ceilings = (cgroup.path, ceilings)
+                if self._ceiling_task is None or self._ceiling_task.done():
+                    self._ceiling_task = self._start_task(effect, self._write_ceilings())
         return tuple(failures)
+
+    async def _write_ceilings(self) -> None:
+        """Writes the newest ceiling of borrowed memory beside the loop: the kernel reclaims before such a write returns."""
+        while self._ceilings is not None:
+            (path, files), self._ceilings = self._ceilings, None
+            try:
+                await self.run_in_thread(partial(self.cgroups.ensure, path, files))
+            except HostError as error:
+                self.record_event(RecordEvent.warning("CgroupNotWritten", str(error)))
 
     def _record(self, event: RecordEvent) -> None:
         self.record_event(event)
@@ -148,11 +184,12 @@ class EffectRunner:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _start_task(self, effect: object, operation: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, effect: object, operation: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(operation)
         report_failure(task, type(effect).__name__, self.record_event)
         self._other_tasks.add(task)
         task.add_done_callback(self._other_tasks.discard)
+        return task
 
     async def _run_pod_effect(self, effect: PodEffect) -> None:
         failures: list[EffectFailure] = []
@@ -264,12 +301,28 @@ class EffectRunner:
         try:
             if effect.plan.containers_to_start:
                 await self.config_builder.prepare_pod(effect.pod)
+                if effect.plan.sandbox_attempt is not None:
+                    return await self._prepare_claims(effect.pod, failures)
         except ContainerConfigError as error:
             failures.append(EffectFailure(reason=error.reason, message=str(error)))
             return False
         except HostError as error:
             failures.append(EffectFailure(reason=MOUNT_ERROR, message=str(error)))
             return False
+        return True
+
+    async def _prepare_claims(self, pod: Pod, failures: list[EffectFailure]) -> bool:
+        """Has the pod's claims prepared; whether they are.
+
+        Follows: v1.36, kubelet/kuberuntime/kuberuntime_manager.go, SyncPod.
+        """
+        if self.claim_manager is not None:
+            try:
+                await self.claim_manager.prepare(pod)
+            except HostError as error:
+                text = f"Failed to prepare dynamic resources: {error.error}"
+                failures.append(EffectFailure(reason=CLAIMS_ERROR, message=text))
+                return False
         return True
 
     async def _recreate_sandbox(self, effect: SyncPod, path: str, runtime_status: RuntimePodStatus) -> str:
@@ -304,12 +357,24 @@ class EffectRunner:
 
     async def _terminate(self, effect: TerminatePod) -> None:
         """Stops all containers in their order, then the sandboxes, and removes the cgroup."""
+        is_over = threading.Event()
+        pids = self.cgroups.processes(effect.cgroup) if effect.is_eviction and effect.cgroup else ()
+        if pids:
+            self._start_task(effect, asyncio.to_thread(release_memory, pids, is_over.is_set))
+        try:
+            await self._stop_pod(effect)
+        finally:
+            is_over.set()
+        if self.claim_manager is not None:
+            await self.claim_manager.unprepare(effect.pod)
+        self._remove_cgroup(effect.cgroup)
+
+    async def _stop_pod(self, effect: TerminatePod) -> None:
         runtime_status = await self.runtime.pod(effect.uid)
         if runtime_status is not None:
             await self._stopper.stop_all(effect.pod, runtime_status, effect.grace_period_s)
             for sandbox in runtime_status.sandboxes:
                 await self.runtime.stop_sandbox(sandbox.id)
-        self._remove_cgroup(effect.cgroup)
 
     async def _clean_up(self, effect: CleanUpPod) -> None:
         runtime_status = await self.runtime.pod(effect.uid)
@@ -353,6 +418,13 @@ class EffectRunner:
         self.observe(
             await run_probe(self.prober, effect, container_named(effect.pod, effect.container), self.clock)
         )
+
+
+def _limits_borrowers(file: CgroupFile) -> bool:
+    fact = file.because
+    return isinstance(fact, BorrowerCeiling) or (
+        isinstance(fact, MemoryCeiling) and fact.origin is AmountOrigin.LENT
+    )
 
 
 def _pod_cgroup(cgroups: Iterable[PlannedCgroup]) -> PlannedCgroup | None:

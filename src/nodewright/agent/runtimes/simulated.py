@@ -14,6 +14,7 @@ from nodewright.documents.files.cgroup_files import ContainerUsage
 from nodewright.engine.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.runtime_status import (
     COMPLETED,
     ERROR,
@@ -32,13 +33,17 @@ class ContainerScript(msgspec.Struct, frozen=True, kw_only=True):
     runs_for_s: float | None = None
     """None: until it is stopped."""
     exit_code: int = 0
+    reason: str = ""
+    """Why it ends; empty: as the exit code says."""
+    stops_after_s: float = 0.0
+    """How long it takes to end after SIGTERM."""
     ignores_sigterm: bool = False
     commands: Mapping[tuple[str, ...], ExecResult] = msgspec.field(default_factory=dict)
     """Results of commands in it; any other command succeeds without output."""
 
 
 @dataclass(slots=True)
-class _SimulatedContainer:
+class SimulatedContainer:
     """A simulated container."""
 
     status: RuntimeContainerStatus
@@ -58,11 +63,12 @@ class FakeRuntime:
         self.clock = clock
         self.scripts = dict(scripts or {})
         self.operations: list[tuple[str, str]] = []
-        self.containers: dict[str, _SimulatedContainer] = {}
+        self.containers: dict[str, SimulatedContainer] = {}
         self.sandboxes: dict[str, tuple[RuntimeSandboxStatus, PodSandboxConfig]] = {}
         self._failures: defaultdict[str, list[str]] = defaultdict(list)
         self._changed: asyncio.Queue[str] = asyncio.Queue()
-        self._script_tasks: set[asyncio.Task[None]] = set()
+        self._script_tasks: dict[str, asyncio.Task[None]] = {}
+        """The ends of containers that are due, by container id."""
 
     def fail(self, operation: str, error: str) -> None:
         """Makes the next operation of this name fail."""
@@ -87,22 +93,27 @@ class FakeRuntime:
     async def run_sandbox(self, config: PodSandboxConfig) -> str:
         """Creates a sandbox; the same one for the same attempt."""
         id_ = f"sandbox-{config.pod.uid}-{config.attempt}"
-        self._record_operation("run_sandbox", id_)
+        self.record_operation("run_sandbox", id_)
         if id_ not in self.sandboxes:
-            status = RuntimeSandboxStatus(id=id_, attempt=config.attempt, created_ns=self.clock.now_ns())
+            status = RuntimeSandboxStatus(
+                id=id_,
+                attempt=config.attempt,
+                created_ns=self.clock.now_ns(),
+                ip=self.sandbox_address(config.pod),
+            )
             self.sandboxes[id_] = (status, config)
         self._changed.put_nowait(config.pod.uid)
         return id_
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
         """Kills the containers of a sandbox and marks it as not ready."""
-        self._record_operation("stop_sandbox", sandbox_id)
+        self.record_operation("stop_sandbox", sandbox_id)
         if sandbox_id in self.sandboxes:
             self.lose_sandbox(sandbox_id)
 
     async def remove_sandbox(self, sandbox_id: str) -> None:
         """Removes a sandbox with its containers."""
-        self._record_operation("remove_sandbox", sandbox_id)
+        self.record_operation("remove_sandbox", sandbox_id)
         for id_ in [
             container.status.id
             for container in self.containers.values()
@@ -114,7 +125,7 @@ class FakeRuntime:
     async def create_container(self, sandbox_id: str, config: ContainerConfig) -> str:
         """Creates a container; the same one for the same attempt."""
         id_ = f"{config.container.name}-{config.pod.uid}-{config.attempt}"
-        self._record_operation("create_container", id_)
+        self.record_operation("create_container", id_)
         if sandbox_id not in self.sandboxes:
             raise HostError("create container in", sandbox_id, "no such sandbox")
         if id_ not in self.containers:
@@ -126,16 +137,17 @@ class FakeRuntime:
                 sandbox_id=sandbox_id,
                 spec_hash=config.spec_hash,
                 image=config.image,
+                image_id=self.image_id(config.image),
                 created_ns=self.clock.now_ns(),
                 log_path=config.log_path,
                 cgroup=f"{self.sandboxes[sandbox_id][1].cgroup_parent}/{id_}",
             )
-            self.containers[id_] = _SimulatedContainer(status, config, config.settings, config.cgroup_files)
+            self.containers[id_] = SimulatedContainer(status, config, config.settings, config.cgroup_files)
         return id_
 
     async def start_container(self, container_id: str) -> None:
         """Starts the container's script."""
-        self._record_operation("start_container", container_id)
+        self.record_operation("start_container", container_id)
         simulated = self._existing("start container", container_id)
         if simulated.status.phase is not ContainerPhase.CREATED:
             return
@@ -146,34 +158,34 @@ class FakeRuntime:
             reason="",
             message="",
         )
-        script = self._script(simulated)
-        if script.runs_for_s is not None:
-            end = self._run_out(container_id, script.runs_for_s, script.exit_code)
-            self._script_tasks.add(asyncio.get_running_loop().create_task(end))
+        self.schedule_end(simulated)
         self._changed.put_nowait(simulated.config.pod.uid)
 
     async def stop_container(self, container_id: str, grace_period_s: float) -> None:
-        """Stops a container: at once, or after the grace period if its script ignores SIGTERM."""
-        self._record_operation("stop_container", container_id)
+        """Stops a container: when its script says, or after the grace period if it ignores SIGTERM."""
+        self.record_operation("stop_container", container_id)
         simulated = self.containers.get(container_id)
         if simulated is None or simulated.status.phase is not ContainerPhase.RUNNING:
             return
-        if self._script(simulated).ignores_sigterm:
+        script = self.script_of(simulated)
+        if script.ignores_sigterm or script.stops_after_s > grace_period_s:
             await self.clock.sleep(grace_period_s)
             self._end(container_id, SIGKILLED)
         else:
+            if script.stops_after_s:
+                await self.clock.sleep(script.stops_after_s)
             self._end(container_id, SIGTERMED)
 
     async def remove_container(self, container_id: str) -> None:
         """Removes a container."""
-        self._record_operation("remove_container", container_id)
+        self.record_operation("remove_container", container_id)
         self.containers.pop(container_id, None)
 
     async def update_container(
         self, container_id: str, settings: ContainerSettings, files: tuple[CgroupFile, ...]
     ) -> None:
         """Changes a container's settings; unset ones stay."""
-        self._record_operation("update_container", container_id)
+        self.record_operation("update_container", container_id)
         simulated = self._existing("update container", container_id)
         changes = {name: value for name, value in asdict(settings).items() if value not in (None, ())}
         simulated.settings = replace(simulated.settings, **changes)
@@ -183,18 +195,18 @@ class FakeRuntime:
 
     async def execute(self, container_id: str, command: tuple[str, ...], timeout_s: float) -> ExecResult:
         """The result that the script defines for the command."""
-        self._record_operation("execute", container_id)
+        self.record_operation("execute", container_id)
         simulated = self._existing("execute in container", container_id)
         if simulated.status.phase is not ContainerPhase.RUNNING:
             raise HostError("execute in container", container_id, "it does not run")
         if command[:1] == ("sleep",):
             await self.clock.sleep(timeout_s)
             raise TimeoutError
-        return self._script(simulated).commands.get(command, ExecResult(0))
+        return self.script_of(simulated).commands.get(command, ExecResult(0))
 
     async def reopen_log(self, container_id: str) -> None:
         """Does nothing: there is no log."""
-        self._record_operation("reopen_log", container_id)
+        self.record_operation("reopen_log", container_id)
 
     async def usage(self) -> Mapping[str, ContainerUsage]:
         """Zero usage of every running container."""
@@ -225,14 +237,30 @@ class FakeRuntime:
                 self._end(simulated.status.id, SIGKILLED)
         self._changed.put_nowait(config.pod.uid)
 
-    async def _run_out(self, container_id: str, after_s: float, exit_code: int) -> None:
+    def schedule_end(self, simulated: SimulatedContainer) -> None:
+        """Has a running container end when its script says, in place of an end that was due before."""
+        container_id, script = simulated.status.id, self.script_of(simulated)
+        before = self._script_tasks.pop(container_id, None)
+        if before is not None:
+            before.cancel()
+        if script.runs_for_s is None or simulated.status.phase is not ContainerPhase.RUNNING:
+            return
+        elapsed_s = (self.clock.now_ns() - simulated.status.started_ns) / 10**9
+        end = self._run_out(container_id, script, script.runs_for_s - elapsed_s)
+        self._script_tasks[container_id] = asyncio.get_running_loop().create_task(end)
+
+    async def _run_out(self, container_id: str, script: ContainerScript, after_s: float) -> None:
         await self.clock.sleep(after_s)
-        self._end(container_id, exit_code)
+        self._script_tasks.pop(container_id, None)
+        self._end(container_id, script.exit_code, script.reason)
 
     def _end(self, container_id: str, exit_code: int, reason: str = "") -> None:
         simulated = self.containers.get(container_id)
         if simulated is None or simulated.status.phase is not ContainerPhase.RUNNING:
             return
+        due = self._script_tasks.pop(container_id, None)
+        if due is not None:
+            due.cancel()
         simulated.status = replace(
             simulated.status,
             phase=ContainerPhase.EXITED,
@@ -258,15 +286,30 @@ class FakeRuntime:
             containers=tuple(sorted(containers, key=lambda container: -container.attempt)),
         )
 
-    def _script(self, simulated: _SimulatedContainer) -> ContainerScript:
+    def script_of(self, simulated: SimulatedContainer) -> ContainerScript:
+        """What a container does."""
         return self.scripts.get(simulated.status.name, ContainerScript())
 
-    def _existing(self, operation: str, container_id: str) -> _SimulatedContainer:
+    def sandbox_address(self, pod: Pod) -> str:
+        """The address of a new sandbox; empty: none, as on the host's network."""
+        del pod
+        return ""
+
+    def image_id(self, image: str) -> str:
+        """The id of an image: none, as there are no images."""
+        del image
+        return ""
+
+    def _existing(self, operation: str, container_id: str) -> SimulatedContainer:
         if container_id not in self.containers:
             raise HostError(operation, container_id, "no such container")
         return self.containers[container_id]
 
-    def _record_operation(self, name: str, place: str) -> None:
+    def record_operation(self, name: str, place: str) -> None:
+        """Notes an operation before it is carried out.
+
+        Errors: HostError for one that is to fail.
+        """
         self.operations.append((name, place))
         self._raise_if_failing(name, place)
 

@@ -12,7 +12,9 @@ from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.state.agent_state import PodRecord, PodStage
 from nodewright.agent.state.observations import Observation
 from nodewright.cluster.tasks.timing import Clock
+from nodewright.engine.core.claims.prepared_claims import PreparedClaim
 from nodewright.model.kubernetes.cluster_objects import RuntimeClass
+from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.runtime_status import RuntimeContainerStatus
 
 
@@ -37,6 +39,8 @@ class AgentInterface(msgspec.Struct, frozen=True, kw_only=True):
     """Why the agent's state cannot be written at the moment; empty: it can."""
     deletion_error: Callable[[], str] = str
     """Why deletions cannot be stored at the moment, which need no space; empty: they can."""
+    claims_of_container: Callable[[Pod, Container], tuple[PreparedClaim, ...]] = lambda _pod, _container: ()
+    """The resource claims that a container uses."""
     pod_resources_calls: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
     """The calls of PodResources by version, and by `requests` or `errors` with the method."""
     metric_sources: list[Callable[[], str]] = msgspec.field(default_factory=list)

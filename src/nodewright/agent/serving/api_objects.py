@@ -18,10 +18,12 @@ from nodewright.documents.output.kubectl_tables import (
 )
 from nodewright.documents.profiles.profile_yaml import object_document
 from nodewright.engine.core.devices.device_state import DeviceState
+from nodewright.engine.node.node_cgroups import lent_amounts
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_admission import Placement, placement_of
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import ContainerStateTerminated, ContainerStatus, PodCondition
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY, readable_amount
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.instant import Instant
 
@@ -201,6 +203,7 @@ def node_object(state: AgentState, system_info: NodeSystemInfo) -> dict[str, Any
     spec: dict[str, Any] = {"taints": object_document(taints)} if taints else {}
     if state.shutdown_reason:
         spec["unschedulable"] = True
+    annotations = {f"nodewright.dev/{name}": text for name, text in lending_texts(state).items()}
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -209,6 +212,7 @@ def node_object(state: AgentState, system_info: NodeSystemInfo) -> dict[str, Any
             "uid": facts.name,
             "creationTimestamp": str(Instant(system_info.started_ns).whole_second),
             "labels": dict(facts.labels),
+            **({"annotations": annotations} if annotations else {}),
         },
         "spec": spec,
         "status": {
@@ -229,6 +233,31 @@ def node_object(state: AgentState, system_info: NodeSystemInfo) -> dict[str, Any
             },
         },
     }
+
+
+def lending_texts(state: AgentState) -> dict[str, str]:
+    """What is lent, to which pods, and how fast memory came back last; empty if nothing was lent yet."""
+    node, lending = state.node, state.lending
+    if node.loans is None:
+        return {}
+    lent = lent_amounts(node)
+    ceilings = {CPU: node.loans.cpu_milli, MEMORY: node.loans.memory_bytes}
+    texts = {
+        f"lent-{name}": f"{readable_amount(name, lent[name])} of {readable_amount(name, ceilings[name])} for BestEffort pods"
+        for name in (CPU, MEMORY)
+    }
+    borrowers = (
+        f"{node.pods[uid].full_name}={readable_amount(CPU, cpu or 0)}/{readable_amount(MEMORY, memory or 0)}"
+        for uid, (cpu, memory) in lending.borrowed.items()
+        if uid in node.pods
+    )
+    texts["borrowers"] = ", ".join(sorted(borrowers)) or "none"
+    last = lending.last_return
+    if last is not None:
+        amount = readable_amount(MEMORY, last.amount_bytes)
+        taken = "is coming back" if last.duration_ns is None else f"in {last.duration_ns // 10**6} ms"
+        texts["last-return"] = f"{amount} {taken}, return {lending.returns_total} of this agent"
+    return texts
 
 
 def _conditions(state: AgentState) -> list[dict[str, str]]:

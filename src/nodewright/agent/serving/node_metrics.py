@@ -34,8 +34,10 @@ from nodewright.documents.output.exposition import (
 )
 from nodewright.engine.core.cpu.cpu_policy import StaticCPUPolicy
 from nodewright.engine.node.managers.hint_providers import CPUProvider
+from nodewright.engine.node.node_cgroups import lent_amounts
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signal
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
 
 
@@ -248,6 +250,7 @@ def node_gauges(state: AgentState, inputs: GaugeInputs) -> Iterator[_Family]:
     about = "Whether the node is under pressure, by condition."
     pressures = [((str(condition),), condition in conditions) for condition in NodeCondition]
     yield _gauge("nodewright_node_condition", about, pressures, "condition")
+    yield from _loans(state)
     about = "Available amount above an eviction threshold; it is met below 0."
     distances = [
         ((distance.signal, "hard" if distance.is_hard else "soft"), distance.distance)
@@ -321,6 +324,35 @@ _LIFECYCLES = {
     PodStage.TERMINATING: "terminating",
     PodStage.TERMINATED: "terminated",
 }
+
+
+def _loans(state: AgentState) -> Iterator[_Family]:
+    """What is lent and borrowed, and how memory came back; none before the first loan."""
+    loans, lending = state.node.loans, state.lending
+    if loans is None:
+        return
+    lent, used = lent_amounts(state.node), tuple(lending.borrowed.values())
+    amounts: tuple[tuple[str, str, int, int], ...] = (
+        ("lent", "What BestEffort pods may use of what others request.", lent[CPU], lent[MEMORY]),
+        ("borrower_limit", "What BestEffort pods may use.", loans.cpu_milli, loans.memory_bytes),
+        (
+            "borrowed",
+            "What BestEffort pods use.",
+            sum(cpu or 0 for cpu, _ in used),
+            sum(memory or 0 for _, memory in used),
+        ),
+    )
+    for name, about, milli_cpu, memory_bytes in amounts:
+        values: list[tuple[Labels, float]] = [((CPU,), milli_cpu / 1000), ((MEMORY,), memory_bytes)]
+        yield _gauge(f"nodewright_{name}", f"{about} In CPUs and bytes.", values, "resource")
+    about = "Memory that BestEffort pods hold beyond what they may use."
+    yield _gauge("nodewright_owed_bytes", about, [((), loans.owed_bytes)])
+    about = "Returns of lent memory since the agent started."
+    yield _gauge("nodewright_loan_returns", about, [((), lending.returns_total)])
+    last = lending.last_return
+    if last is not None and last.duration_ns is not None:
+        about = "How long the last return of lent memory took."
+        yield _gauge("nodewright_last_loan_return_seconds", about, [((), last.duration_ns / 10**9)])
 
 
 def _volumes(state: AgentState, inputs: GaugeInputs) -> _Family:

@@ -17,8 +17,11 @@ from nodewright.agent.serving.agent_server import prepare_socket_path, remove_so
 from nodewright.agent.state.agent_state import PodRecord, PodStage
 from nodewright.cluster.pod_resources import api_pb2 as v1
 from nodewright.cluster.pod_resources.lister import SERVICE, allocatable_message, pod_message
+from nodewright.engine.core.claims.prepared_claims import PreparedClaim
+from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_resources_view import allocatable_resources, pod_resources_of
 from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.objects import Pod
 
 RpcRequest = TypeVar("RpcRequest", bound=Message)
 RpcResponse = TypeVar("RpcResponse", bound=Message)
@@ -33,6 +36,30 @@ _TERMINAL_PHASES = ("Succeeded", "Failed")
 _STOP_GRACE_S = 0.2
 
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
+
+
+def _dynamic_resource(claim: PreparedClaim) -> v1.DynamicResource:
+    """A claim with its devices; the CDI names of a device include those of the driver's devices before it, as a kubelet's do.
+
+    Follows: v1.36, pkg/kubelet/cm/container_manager_linux.go, GetDynamicResources.
+    """
+    resources = []
+    for driver in sorted(claim.drivers):
+        names: list[v1.CDIDevice] = []
+        for device in claim.drivers[driver] or ():
+            names = [*names, *(v1.CDIDevice(name=name) for name in device.cdi_devices or ())]
+            resources.append(
+                v1.ClaimResource(
+                    cdi_devices=names,
+                    driver_name=driver,
+                    pool_name=device.pool,
+                    device_name=device.device,
+                    share_id=device.share_id,
+                )
+            )
+    return v1.DynamicResource(
+        claim_name=claim.name, claim_namespace=claim.namespace, claim_resources=resources
+    )
 
 
 class PodResourcesServer:
@@ -98,9 +125,7 @@ class PodResourcesServer:
         node = self._agent.event_recorder.state.node
         only_active = node.config.gates["KubeletPodResourcesListUseActivePods"]
         pods = [record.pod for record in self._agent.pods() if is_active(record) or not only_active]
-        return v1.ListPodResourcesResponse(
-            pod_resources=[pod_message(pod_resources_of(node, pod)) for pod in pods]
-        )
+        return v1.ListPodResourcesResponse(pod_resources=[self._message(node, pod) for pod in pods])
 
     async def allocatable(
         self, _request: v1.AllocatableResourcesRequest, _context: Context
@@ -115,8 +140,24 @@ class PodResourcesServer:
             self._agent.pod_resources_calls["v1", "errors_get"] += 1
             text = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
             await context.abort(grpc.StatusCode.UNKNOWN, text)
-        resources = pod_resources_of(self._agent.event_recorder.state.node, record.pod)
-        return v1.GetPodResourcesResponse(pod_resources=pod_message(resources))
+        message = self._message(self._agent.event_recorder.state.node, record.pod)
+        return v1.GetPodResourcesResponse(pod_resources=message)
+
+    def _message(self, node: NodeState, pod: Pod) -> v1.PodResources:
+        """What the pod has, with the claims of its containers.
+
+        Follows: v1.36, pkg/kubelet/apis/podresources/server_v1.go, getContainerResources.
+        """
+        message = pod_message(pod_resources_of(node, pod))
+        containers = {container.name: container for container in pod.spec.all_containers}
+        for each in (
+            message.containers
+            if pod.spec.resource_claims or pod.status.extended_resource_claim_status
+            else ()
+        ):
+            claims = self._agent.claims_of_container(pod, containers[each.name])
+            each.dynamic_resources.extend(map(_dynamic_resource, claims))
+        return message
 
     def _call(
         self,

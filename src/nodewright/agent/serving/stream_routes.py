@@ -28,6 +28,7 @@ from nodewright.cluster.serving.routes import (
 )
 from nodewright.model.errors import HostError
 from nodewright.model.values.golang import quoted
+from nodewright.version import install_command
 
 _NO_SANDBOX = "this pod has no network of its own: connect to the node's address instead"
 _NO_STDIN = "a plain process has no standard input to attach to: attach without -i, or run a command with kubectl exec -i"
@@ -100,7 +101,7 @@ class StreamRoutes:
         server, processes = self._agent.streaming_server, self._agent.process_streams
         if processes is not None and not isinstance(request, PortForwardStreamRequest):
             if find_spec("wsproto") is None:
-                raise APIError(INTERNAL_ERROR, "no module named 'wsproto': pip install './nodewright[agent]'")
+                raise APIError(INTERNAL_ERROR, f"no module named 'wsproto': {install_command('agent')}")
             # Imported where it is needed: agents with a container runtime do without.
             from nodewright.agent.serving.channel_streams import ChannelStreams  # noqa: PLC0415 - as the comment says
 

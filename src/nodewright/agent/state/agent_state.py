@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,6 +12,7 @@ from nodewright.agent.rules.probe_state import ProbeKind, ProbeState
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, PlannedCgroup
 from nodewright.engine.core.devices.device_state import DevicePluginError
 from nodewright.engine.core.eviction.eviction_state import EvictionState
+from nodewright.engine.core.lending.predictors import Predictor
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState
@@ -173,12 +174,43 @@ class AgentConstants(msgspec.Struct, frozen=True, kw_only=True):
     """Delay before a failed operation is repeated."""
     started_ns: int = 0
     """When the agent started, since 1970: pods that ran before are adopted."""
+    predictor: Predictor | None = None
+    """Decides what is lent to BestEffort pods; None: nothing is."""
 
     @classmethod
     def of(cls, config: NodeConfig, started_ns: int, host_ip: str = "") -> "AgentConstants":
         """The settings of a node."""
         back_off = BackOffRule.of(config.parts.kubelet, config.parts.gates)
-        return cls(back_off=back_off, started_ns=started_ns, host_ip=host_ip)
+        predictor = config.parts.policies.predictor
+        return cls(back_off=back_off, started_ns=started_ns, host_ip=host_ip, predictor=predictor)
+
+
+class LoanReturn(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory that borrowers held beyond a ceiling that fell, until they held no more than it.
+
+    Units: bytes; nanoseconds on the monotonic clock.
+    """
+
+    amount_bytes: int
+    """The most that they owed."""
+    since_ns: int
+    duration_ns: int | None = None
+    """None: it has not come back yet."""
+
+
+class LendingState(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent remembers of lending, beside the node's loans.
+
+    Units: as of `PodUsage`.
+    """
+
+    cpu_predictor: Mapping[str, Any] = {}
+    memory_predictor: Mapping[str, Any] = {}
+    """The predictor's states by pod; under an empty uid that of the node as a whole."""
+    borrowed: Mapping[str, tuple[int | None, int | None]] = {}
+    """By uid of a BestEffort pod its CPU and memory at the last sample."""
+    last_return: LoanReturn | None = None
+    returns_total: int = 0
 
 
 class AgentState(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,6 +239,7 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True):
     """The index of `pods`, as `pod_index` keeps it; None, or one of other pods: it is made again."""
     orphans: Mapping[str, RuntimePodStatus] = {}
     """By uid the running pods that no source lists."""
+    lending: LendingState = LendingState()
 
 
 # ---------------------------------------------------------------- index

@@ -57,6 +57,8 @@ class TerminatePod(msgspec.Struct, frozen=True, kw_only=True):
     pod: Pod
     grace_period_s: int | None
     cgroup: str
+    is_eviction: bool = False
+    """Whether the node needs what the pod has: its memory is freed without waiting for CPU time of its own."""
 
 
 class CleanUpPod(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """What the agent observes: a closed union of values, the input of `decide`."""
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -104,6 +104,7 @@ class RuntimeRelisted(msgspec.Struct, frozen=True):
 
 
 SANDBOX_ERROR, KILL_ERROR, MOUNT_ERROR = "FailedCreatePodSandBox", "KillPodError", "FailedMount"
+CLAIMS_ERROR = "FailedPrepareDynamicResources"
 CREATE_ERROR, RUN_ERROR, HOOK_ERROR = "CreateContainerError", "RunContainerError", "PostStartHookError"
 CONFIG_ERROR, CGROUP_ERROR = "CreateContainerConfigError", "FailedCreatePodContainer"
 """Reasons of failures; images have reasons of their own."""
@@ -175,6 +176,47 @@ class NodeUsageObserved(msgspec.Struct, frozen=True):
     """Whether the node has just reclaimed what it can without ending pods."""
 
 
+class PodUsage(NamedTuple):
+    """What a pod uses; None: unknown.
+
+    Units: thousandths of a CPU; bytes of its working set.
+    """
+
+    cpu_milli: int | None
+    memory_bytes: int | None
+
+
+class PodUsageSampled(msgspec.Struct, frozen=True, kw_only=True):
+    """A regular sample of all pods, on a node that lends.
+
+    Units: nanoseconds on the monotonic clock.
+    """
+
+    at_ns: int
+    pods: Mapping[str, PodUsage]
+    """By uid; a pod that is absent is unknown."""
+    memory: "ClassMemory"
+
+
+class ClassMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """The working sets of QoS classes, read together from their cgroups.
+
+    Units: bytes; nanoseconds on the monotonic clock.
+    """
+
+    at_ns: int
+    lenders_bytes: int
+    """Of Guaranteed and Burstable pods."""
+    borrowed_bytes: int
+    """Of BestEffort pods."""
+
+
+class LentMemoryObserved(msgspec.Struct, frozen=True):
+    """The pods that lend need memory that is lent, or what borrowers owe has changed: seen between two samples."""
+
+    memory: ClassMemory
+
+
 class DrainRequested(msgspec.Struct, frozen=True, kw_only=True):
     """All pods must end: the machine shuts down, or the agent is stopped together with its pods.
 
@@ -211,6 +253,8 @@ Observation: TypeAlias = (
     | PodReferencesChanged
     | ContainerUpdateFailed
     | NodeUsageObserved
+    | PodUsageSampled
+    | LentMemoryObserved
     | DeviceObservation
     | DrainRequested
     | NodeObjectObserved

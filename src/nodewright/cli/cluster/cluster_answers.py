@@ -9,19 +9,25 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.cli.cluster.cluster_reading import read_cluster, read_documents, read_usage
+from nodewright.cli.cluster.cluster_reading import (
+    read_cluster,
+    read_documents,
+    read_usage,
+    with_cluster_claims,
+)
 from nodewright.cli.cluster.cluster_session import ClusterSession
 from nodewright.cli.node_query import LoadedQuery, load_query
 from nodewright.cli.options import ManifestOptions, NodeQuery
 from nodewright.cli.usage_options import UsageOptions, node_with_usage
 from nodewright.cli.workload_input import ProgressLine, print_input_notes, read_workloads
 from nodewright.cluster.objects.all_nodes import AllNodes, ListedNodes, read_all_nodes
-from nodewright.cluster.objects.reader import pod_event_sentences
+from nodewright.cluster.objects.reader import pod_event_sentences, pods_with_claims
 from nodewright.documents.formats.documents import provide_files
 from nodewright.documents.formats.workloads import LoadedWorkloads, Workload
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_message, print_text, terminal_columns
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
+from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.node.events import PodRecovered, PodRemoved
 from nodewright.engine.node.pod_admission import placement_of
@@ -43,6 +49,7 @@ from nodewright.predict.admit.cluster_admission import (
     taking_nodes,
 )
 from nodewright.predict.admit.resize_report import resize_sentences
+from nodewright.predict.explain.claim_question import KIND, claim_sentences
 from nodewright.predict.explain.explanation import Explanation
 from nodewright.predict.explain.failed_pod_report import proof_lines, with_cores_of_status
 from nodewright.predict.node import AlikeNodes, Node
@@ -68,8 +75,9 @@ def report_cluster_admission(
     loaded = pods.workloads if pods else read_workloads(query.manifests, query.namespace)
     print_input_notes(loaded, loaded.warnings, strict=query.strict)
     cluster = read_nodes(session)
-    time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    sources = tuple(_sources(cluster, time))
+    loaded = replace(loaded, claims=None) if query.kubelet_only else with_cluster_claims(session, loaded)
+    time = _time_text()
+    sources = tuple(cluster_sources(cluster, time))
     if output not in ("json", "yaml"):
         print_sources(session, sources)
     admissions = cluster_admissions(cluster, loaded)
@@ -98,6 +106,10 @@ def report_cluster_admission(
     return YES if all(admission.takers for admission in admissions) else NO
 
 
+def _time_text() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def read_nodes(session: ClusterSession) -> AllNodes:
     """All nodes of the cluster, with a progress line on terminals.
 
@@ -113,17 +125,35 @@ def read_nodes(session: ClusterSession) -> AllNodes:
 
 def cluster_admissions(cluster: AllNodes, loaded: LoadedWorkloads) -> tuple[ClusterAdmission, ...]:
     """The answers of all nodes about each pod."""
-    answers, profiles, nodes = ClusterAnswers(loaded.workloads), ListedNodes(cluster), AlikeNodes()
+    answers = ClusterAnswers(loaded.workloads, loaded.claims)
     with ProgressLine() as progress:
-        for number, listed in enumerate(cluster.nodes, 1):
-            try:
-                node = nodes.node(profiles.profile(listed), f"node/{listed.name}")
-            except InputError as error:
-                answers.add_unread_node(listed.name, str(error.faults[0]))
+        for number, (name, node) in enumerate(judged_nodes(cluster), 1):
+            if isinstance(node, InputError):
+                answers.add_unread_node(name, str(node.faults[0]))
                 continue
             answers.add_node(node)
             progress.show(f"{number:,} of {counted(len(cluster.nodes), 'node')} judged")
     return answers.admissions()
+
+
+def judged_nodes(cluster: AllNodes) -> Iterator[tuple[str, Node | InputError]]:
+    """Each node by name, or why it cannot be judged."""
+    profiles, nodes = ListedNodes(cluster), AlikeNodes()
+    for listed in cluster.nodes:
+        try:
+            yield listed.name, nodes.node(profiles.profile(listed), f"node/{listed.name}")
+        except InputError as error:
+            yield listed.name, error
+
+
+def read_nodes_with_sources(session: ClusterSession) -> AllNodes:
+    """All nodes of the cluster; prints on stderr what was read.
+
+    Errors: as of `read_nodes`.
+    """
+    cluster = read_nodes(session)
+    print_sources(session, tuple(cluster_sources(cluster, _time_text())))
+    return cluster
 
 
 def print_sources(session: ClusterSession, sources: tuple[ReadSource, ...]) -> None:
@@ -135,19 +165,19 @@ def print_sources(session: ClusterSession, sources: tuple[ReadSource, ...]) -> N
             print_message(f"warning: {source.name}: not read: {source.error}; assumed: {source.assumed}")
 
 
-def _sources(cluster: AllNodes, time: str) -> Iterator[ReadSource]:
+def cluster_sources(cluster: AllNodes, time: str) -> Iterator[ReadSource]:
+    """What was read of all nodes, and what could not be read."""
     yield ReadSource(name=counted(len(cluster.nodes), "node"), time=time)
     yield ReadSource(name=counted(cluster.pod_count, "pod"), time=time)
-    for name, objects in (
-        ("kubelet configurations (/configz)", cluster.configurations),
-        ("NodeResourceTopology objects", cluster.topologies),
+    for name, where, objects in (
+        ("kubelet configuration", " (/configz)", cluster.configurations),
+        ("NodeResourceTopology object", "", cluster.topologies),
     ):
         if objects:
-            yield ReadSource(name=f"{len(objects):,} {name}", time=time)
+            yield ReadSource(name=f"{counted(len(objects), name)}{where}", time=time)
     failures = Counter((source.error, source.assumed) for source in cluster.failures.values())
     for (error, assumed), count in failures.items():
-        kubelets = "1 kubelet" if count == 1 else f"{count:,} kubelets"
-        yield ReadSource(name=f"/configz of {kubelets}", error=error, assumed=assumed)
+        yield ReadSource(name=f"/configz of {counted(count, 'kubelet')}", error=error, assumed=assumed)
 
 
 _USAGE = "/stats/summary of the kubelet"
@@ -252,13 +282,17 @@ def explain_unbound_pods(
 
     Errors: HostError, InputError as of the cluster.
     """
-    observed = tuple(_unbound_pod(session, workload) for workload in workloads.workloads)
+    workloads = with_cluster_claims(session, workloads)
+    observed = tuple(_unbound_pod(session, workload, workloads.claims) for workload in workloads.workloads)
     return report_cluster_admission(session, query, output, LoadedForCluster(workloads, observed))
 
 
-def _unbound_pod(session: ClusterSession, workload: Workload) -> tuple[str, ...]:
-    """What the status and the events of the pod say."""
+def _unbound_pod(session: ClusterSession, workload: Workload, claims: ClaimCluster | None) -> tuple[str, ...]:
+    """What the status and the events of the pod say; of a resource claim what it has, and which pods use it."""
     pod = workload.pod
+    if workload.kind == KIND and claims is not None:
+        pods = read_cluster(session, lambda reader: pods_with_claims(reader, workload.namespace))
+        return tuple(claim_sentences(workload.name, workload.namespace, claims, pods))
     if workload.kind != "Pod" or not workload.is_stored:
         return ()
     proof = problem_evidence(pod)

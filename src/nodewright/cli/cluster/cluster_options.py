@@ -5,7 +5,7 @@ them under their names; the command then reads them as files.
 """
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +18,7 @@ from nodewright.cli.cluster.cluster_session import (
     ClusterSession,
     current_session,
 )
+from nodewright.cli.workload_input import CLAIMS_KEY
 from nodewright.documents.files.regular_files import is_there
 from nodewright.documents.formats.documents import STDIN, is_url, provide_files
 from nodewright.documents.output.command_line import option, with_options
@@ -25,6 +26,8 @@ from nodewright.model.errors import InputError
 
 if TYPE_CHECKING:
     from nodewright.cluster.objects.object_names import ClusterName
+    from nodewright.documents.formats.workloads import LoadedWorkloads
+    from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 
 
 _NODE_PREFIXES = ("node/", "nodes/", "no/")
@@ -57,6 +60,7 @@ def cluster_options(
     whole: dict[str, tuple[str, ...]] | None = None,
     is_cluster_wide: bool = False,
     is_about_node: bool = False,
+    judges_scheduling: bool = False,
 ) -> Callable[..., int]:
     """Adds the options that name a cluster, and lets the command take its objects where it takes files.
 
@@ -64,6 +68,7 @@ def cluster_options(
     ``whole``: what the parameters name if the command line names a cluster or namespaces of it, but no objects.
     ``is_cluster_wide``: objects of all namespaces are meant, unless -n names one.
     ``is_about_node``: where a cluster is named, one of its nodes has to be, or what describes another node.
+    ``judges_scheduling``: volumes and resource claims count, whatever the parameters.
     """
 
     @wraps(command)
@@ -71,8 +76,9 @@ def cluster_options(
         names = ClusterOptions.__struct_fields__
         options = ClusterOptions(**{name: parameters.pop(name) for name in names if name in parameters})
         session = _session(options, parameters, is_cluster_wide=is_cluster_wide)
+        session.judges_scheduling = judges_scheduling or parameters.get("kubelet_only") is False
         has_files = any(parameters.get(name) for name in (*_FILE_PARAMETERS, *(whole or ())))
-        if whole and not has_files and _means_whole(session, is_cluster_wide=is_cluster_wide):
+        if whole and not has_files and _means_whole(session, parameters, is_cluster_wide=is_cluster_wide):
             session.lists_whole = True
             parameters |= whole
         references = _References(parameters, has_node_word=takes_node)
@@ -96,7 +102,17 @@ def _session(options: ClusterOptions, parameters: dict[str, Any], *, is_cluster_
     namespace = None if is_default else parameters["namespace"]
     session = ClusterSession(options, namespace, parameters.get("selector", ""))
     context.meta[SESSION_KEY] = session
+    context.meta[CLAIMS_KEY] = partial(_claims, session)
     return session
+
+
+def _claims(session: ClusterSession, loaded: "LoadedWorkloads") -> "ClaimCluster | None":
+    """What files and, if the node is of the cluster, the cluster have of the pods' resource claims."""
+    if not (session.nodes or session.reads_claims):
+        return loaded.claims
+    from nodewright.cli.cluster.cluster_reading import with_cluster_claims  # noqa: PLC0415 - start-up time
+
+    return with_cluster_claims(session, loaded).claims
 
 
 def _namespace(session: ClusterSession, references: "_References", parameters: dict[str, Any]) -> str:
@@ -124,9 +140,11 @@ def _check_node(parameters: dict[str, Any]) -> None:
         raise click.UsageError("name the node of the cluster: node/NAME")
 
 
-def _means_whole(session: ClusterSession, *, is_cluster_wide: bool) -> bool:
+def _means_whole(session: ClusterSession, parameters: dict[str, Any], *, is_cluster_wide: bool) -> bool:
     """Whether a command line without objects means those of the cluster or of namespaces of it."""
     if names_cluster(click.get_current_context(), session.options):
+        return True
+    if any(map(_is_node_word, (*parameters.get("node_words", ()), *parameters.get("node_names", ())))):
         return True
     return not is_cluster_wide and (session.options.all_namespaces or session.names_namespace)
 
@@ -140,6 +158,9 @@ def _contents(
     from nodewright.cli.cluster.cluster_reading import read_documents, read_usage  # noqa: PLC0415 - start-up time
 
     contents = dict(read_documents(session, references.objects, references.nodes))
+    named = {name.word for name in references.objects} | references.nodes.keys()
+    if session.judges_scheduling:
+        parameters["filenames"] += tuple(contents.keys() - named)
     node = parameters.get("node")
     needs_usage = "live" in parameters and not parameters["live"] and parameters["usage"] is None
     if node in references.nodes and needs_usage:

@@ -2,26 +2,46 @@
 
 import asyncio
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.cli.cluster.cluster_session import ClusterSession
 from nodewright.cli.workload_input import SEARCHED_KEY
 from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.exports.exported_node import exported_cluster_node
 from nodewright.cluster.objects.node_sources import node_reading, proxy_path, source_sentence
-from nodewright.cluster.objects.object_names import NODES, PODS, ClusterName, name_selector
+from nodewright.cluster.objects.object_names import (
+    CLAIMS,
+    NODES,
+    PODS,
+    TAINT_RULES,
+    VOLUMES,
+    ClusterName,
+    name_selector,
+)
 from nodewright.cluster.objects.reader import ClusterReader, Selection, read_objects
+from nodewright.documents.formats.claim_objects import joined_claims
+from nodewright.documents.formats.documents import InputFile
+from nodewright.documents.formats.manifests import load_workloads
+from nodewright.documents.formats.workloads import LoadedWorkloads
 from nodewright.documents.output.json_yaml import as_json
 from nodewright.documents.output.terminal import print_message
 from nodewright.documents.profiles.profile_yaml import profile_document
+from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
+from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.model.errors import Fault
+from nodewright.model.kubernetes.resource_names import is_extended
 
 T = TypeVar("T")
+_CLAIM = b'"persistentVolumeClaim"'
+_CLAIMS = re.compile(rb'"resourceClaims": ?\[|"(?:limits|requests)": ?\{[^{}]*"[^"/{}]+/')
+"""What needs devices by claims, or may: extended resources."""
 
 
 def read_cluster(session: ClusterSession, request: Callable[[ApiClient], Awaitable[T]]) -> T:
@@ -50,6 +70,12 @@ def read_documents(
         skip = _note_unread if session.lists_whole else None
         objects = await read_objects(reader, names, _selection(session), skip) if names else ()
         contents = {file.source: file.content for file in objects}
+        if session.judges_scheduling and any(_CLAIM in content for content in contents.values()):
+            selection = replace(_selection(session), labels="")
+            volumes = await read_objects(reader, VOLUMES, selection, _note_unread)
+            contents |= {file.source: file.content for file in volumes}
+        if session.judges_scheduling and any(map(_CLAIMS.search, contents.values())):
+            contents = dict(await _claim_documents(session, reader)) | contents
         for word in nodes:
             contents[word] = await _node_document(session, reader, word)
         return contents
@@ -63,6 +89,43 @@ def read_documents(
     contents = read_cluster(session, files)
     session.words |= contents.keys()
     return contents
+
+
+def with_cluster_claims(session: ClusterSession, loaded: LoadedWorkloads) -> LoadedWorkloads:
+    """The pods with what files and cluster have of Dynamic Resource Allocation, if a pod needs it.
+
+    Errors: HostError, as of the API server.
+    """
+    is_asked = any(
+        workload.pod.spec.resource_claims or any(map(is_extended, scheduler_requests(workload.pod)))
+        for workload in loaded.workloads
+    )
+    if not is_asked:
+        return replace(loaded, claims=None)
+    claims = loaded.claims
+    if not session.reads_claims:
+        contents = read_cluster(session, lambda reader: _claim_documents(session, reader))
+        files = [InputFile(word, content) for word, content in contents.items()]
+        claims = joined_claims(claims, load_workloads(files, session.namespace).claims)
+    return replace(loaded, claims=replace(claims or ClaimCluster(), is_whole=session.has_claims))
+
+
+async def _claim_documents(session: ClusterSession, reader: ClusterReader) -> Mapping[str, bytes]:
+    """The documents; those that cannot be read are named on stderr."""
+    unread: list[str] = []
+
+    def skip(word: str, error: Exception) -> None:
+        unread.append(word)
+        print_message(f"warning: {word}: not read: {error}; not judged: resource claims that need them")
+
+    files = []
+    for name in CLAIMS:
+        files += await read_objects(reader, [name], Selection(namespace=""), skip)
+    # Of a cluster that does not serve the API of taint rules, there are none.
+    files += await read_objects(reader, [TAINT_RULES], Selection(namespace=""), lambda *_: None)
+    session.has_claims = not unread
+    session.reads_claims = True
+    return {file.source: file.content for file in files}
 
 
 async def _node_document(session: ClusterSession, reader: ClusterReader, word: str) -> bytes:
@@ -114,6 +177,8 @@ def watch_targets(session: ClusterSession) -> tuple[WatchTarget, ...]:
         node = word.partition("/")[2]
         targets.append(WatchTarget(path=NODES.path(""), fields=name_selector(node)))
         targets.append(WatchTarget(path=PODS.path(""), fields=f"spec.nodeName={node}"))
+    if session.reads_claims:
+        targets += [WatchTarget(path=name.kind.path("")) for name in CLAIMS]
     if session.reads_all_nodes:
         targets += [WatchTarget(path=kind.path("")) for kind in (NODES, PODS)]
     return tuple(dict.fromkeys(targets))

@@ -44,6 +44,12 @@ class ClusterSession:
         self.reads_all_nodes = False
         self.lists_whole = False
         """Whether all objects of the cluster or of a namespace are meant, because none is named."""
+        self.judges_scheduling = False
+        """Whether the command judges if the scheduler binds pods, so that their volumes and resource claims count."""
+        self.reads_claims = False
+        """Whether objects of Dynamic Resource Allocation count."""
+        self.has_claims = False
+        """Whether all objects of Dynamic Resource Allocation were read."""
         self.nodes: dict[str, ClusterNode] = {}
         """The nodes that were read, by word."""
 

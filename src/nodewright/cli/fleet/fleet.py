@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.fleet.fleet_capacity import capacity, minimise
-from nodewright.cli.fleet.fleet_options import FleetQuery, fleet_query_options, parse_seconds
+from nodewright.cli.fleet.fleet_options import FleetQuery, fleet_query_options, parse_drains, parse_seconds
 from nodewright.cli.options import output_file_option, output_option
 from nodewright.cli.output_files import page_origin, write_page
 from nodewright.documents.files.file_store import write_output
@@ -25,7 +25,13 @@ from nodewright.fleet.engines import Engine
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
 from nodewright.fleet.load.fleet_input import FleetInput
 from nodewright.fleet.report.fleet_page import fleet_page
-from nodewright.fleet.report.fleet_report import fleet_assumptions, fleet_report, pod_columns, write_parquet
+from nodewright.fleet.report.fleet_report import (
+    default_policies,
+    fleet_assumptions,
+    fleet_report,
+    pod_columns,
+    write_parquet,
+)
 from nodewright.fleet.report.fleet_text import fleet_text, pods_text
 from nodewright.fleet.report.sweep_report import (
     SweepReport,
@@ -163,6 +169,13 @@ _RUN_OPTIONS = (
     option(
         "--extender", "The scheduler asks each kubelet before it binds a pod, as with `nodewright extender`."
     ),
+    option(
+        "--drain NAME=SPAN",
+        "Cordon and drain this node then. Its pods leave as their PodDisruptionBudgets allow it. Repeatable.",
+        name="drains",
+        multiple=True,
+        callback=parse_drains,
+    ),
     option("--preemption/--no-preemption", "Preempt lower-priority pods.", default=True),
     option(
         "--until SPAN",
@@ -208,7 +221,11 @@ def run(
     """
     is_sweep = bool(sweep) or choices["shards"] is not None
     fleet = query.load()
-    options = replace(_options(choices, is_sweep=is_sweep), budgets=fleet.budgets)
+    options = replace(_options(choices, is_sweep=is_sweep), budgets=fleet.budgets, claims=fleet.claims)
+    known = {entry.name for entry in fleet.node_entries}
+    if unknown := [drain.node for drain in options.drains if drain.node not in known]:
+        rule = "there is no such node"
+        raise InputError([Fault(source="--drain", value=name, rule=rule) for name in unknown])
     pod = _probe_pod(probe, query.namespace) if probe is not None else None
     if is_sweep and choices["parquet"] is not None:
         raise click.UsageError("--parquet cannot be combined with --sweep and --shards")
@@ -250,6 +267,7 @@ def _options(choices: dict[str, Any], *, is_sweep: bool) -> Options:
         keep_finished_pods=lists_pods,
         samples_nodes=not is_sweep and choices["html"] is not None,
         until_s=choices["until"],
+        drains=choices["drains"],
         extender=choices["extender"],
     )
 
@@ -275,9 +293,9 @@ def _write_report(
 
 def _report_sweep(sweep: Sweep, summaries: SweepSummaries, output: str | None, html: Path | None) -> int:
     """Prints the runs of a sweep for comparison, and returns the exit code."""
-    fleet, run_count = sweep.fleet, len(sweep.runs())
+    fleet, run_count, swept = sweep.fleet, len(sweep.runs()), [axis.field for axis in sweep.axes]
     if html is not None:
-        notes = assumption_lines(fleet)
+        notes = assumption_lines(fleet, swept)
         write_page(html, sweep_page(summaries, run_count=run_count, notes=notes, origin=page_origin()))
     is_complete = len(summaries) == run_count and all(summary.complete for _, summary in summaries)
     if output in ("json", "yaml"):
@@ -285,7 +303,7 @@ def _report_sweep(sweep: Sweep, summaries: SweepSummaries, output: str | None, h
             sweep=sweep_runs_report(summaries),
             warnings=tuple(fleet.warnings),
             complete=is_complete,
-            assumed=fleet_assumptions(fleet),
+            assumed=fleet_assumptions(fleet, swept),
         )
         print_text((as_json if output == "json" else as_yaml)(report))
     else:
@@ -296,24 +314,27 @@ def _report_sweep(sweep: Sweep, summaries: SweepSummaries, output: str | None, h
             print_line(f"interrupted: complete runs: {complete_count} of {run_count}{results}")
         if summaries:
             print_text(sweep_text(summaries, columns=columns))
-        print_text(assumptions_text(fleet, columns))
+        print_text(assumptions_text(fleet, columns, swept))
     has_unplaced = any(summary.outcomes.get(outcome) for _, summary in summaries for outcome in _UNPLACED)
     return YES if is_complete and not has_unplaced else NO
 
 
-def assumptions_text(fleet: FleetInput, columns: int) -> str:
+def assumptions_text(fleet: FleetInput, columns: int, swept: Iterable[str] = ()) -> str:
     """The assumptions as text, wrapped at this width."""
     return printable_lines(
         row
-        for line in assumption_lines(fleet)
+        for line in assumption_lines(fleet, swept)
         for row in wrap(printable(line), columns - 1, subsequent_indent="  ", break_on_hyphens=False)
     )
 
 
-def assumption_lines(fleet: FleetInput) -> list[str]:
+def assumption_lines(fleet: FleetInput, swept: Iterable[str] = ()) -> list[str]:
     """The assumptions, one line each."""
     nodes = fleet.assembled
     lines = []
+    if policies := default_policies(fleet, swept):
+        fields = ", ".join(f"{name} {value}" for name, value in policies.items())
+        lines.append(f"assumed: {fields} (--kubelet-config FILE)")
     if nodes.assumed_shapes:
         shapes = ", ".join(f"{count} {name}" for name, count in nodes.assumed_shapes.items())
         lines.append(f"assumed: NUMA nodes, cores and caches typical for machines of that size ({shapes})")

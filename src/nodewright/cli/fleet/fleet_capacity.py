@@ -10,9 +10,12 @@ from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.fleet.fleet_options import FleetQuery, fleet_node_query_options
 from nodewright.cli.options import output_option
 from nodewright.cli.workload_input import nothing_found
+from nodewright.documents.formats.claim_objects import joined_claims
+from nodewright.documents.formats.manifests import ManifestLoader
 from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_line, print_text
+from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 from nodewright.fleet import SCORES, Options, run
 from nodewright.fleet.capacity import (
     ShapeCapacity,
@@ -29,7 +32,7 @@ from nodewright.fleet.minimise import (
     peak_demands,
 )
 from nodewright.fleet.report.fleet_report import reported_capacity
-from nodewright.fleet.report.fleet_text import capacity_text, reason_text
+from nodewright.fleet.report.fleet_text import capacity_text, not_counted_text, reason_text
 from nodewright.fleet.report.sweep_report import (
     FleetCapacityReport,
     PodCapacityReport,
@@ -50,7 +53,7 @@ from nodewright.fleet.sweep_runs import (
 from nodewright.fleet.workload import FleetNode, FleetPod, duration_text
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_line
-from nodewright.predict.python_sources import load_pods
+from nodewright.predict.python_sources import add_sources
 
 
 @click.command("capacity")
@@ -74,34 +77,35 @@ def capacity(query: FleetQuery, *, filename: str, sweep: tuple[str, ...], output
     the count early.
     """
     fleet = query.load()
-    pods = load_pods(filename, namespace=query.namespace)
-    if not pods:
+    loading = ManifestLoader(query.namespace)
+    add_sources(loading, (filename,))
+    given = loading.result()
+    if not given.workloads:
         raise nothing_found("pods", {})
-    capacities: list[tuple[SweepPoint, Pod, tuple[ShapeCapacity, ...]]] = []
+    capacities: list[tuple[SweepPoint, Pod, tuple[ShapeCapacity, ...], tuple[str, ...]]] = []
     interrupted_s: float | None = None
     base, progress = fleet.files.node_defaults.configuration, RunProgress()
-    options = Options(keep_finished_pods=False, budgets=fleet.budgets)
+    options = Options(keep_finished_pods=False, budgets=fleet.budgets, claims=fleet.claims)
     points = sweep_points(parse_axes(sweep))
     for number, point in enumerate(points, 1):
         progress.start_run(point.name, number, len(points))
         result = run_fleet(fleet.with_configuration(point.configuration(base)), options, progress)
-        capacities += [(point, pod, capacity_by_shape(result.nodes, pod)) for pod in pods]
+        claims = joined_claims(given.claims, result.claims)
+        capacities += [
+            (
+                point,
+                pod,
+                capacity_by_shape(result.nodes, pod, claims),
+                uncounted_constraints(pod, result.nodes, claims),
+            )
+            for pod in (workload.pod for workload in given.workloads)
+        ]
         if not result.complete:
             interrupted_s = result.ended_s
             break
     if output is not None:
-        report = FleetCapacityReport(
-            capacity=tuple(
-                PodCapacityReport(
-                    pod=pod.full_name,
-                    settings=point.settings,
-                    capacity=reported_capacity(shapes),
-                    not_counted=uncounted_constraints(pod),
-                )
-                for point, pod, shapes in capacities
-            ),
-            complete=interrupted_s is None,
-        )
+        counts = tuple(_pod_report(*counted) for counted in capacities)
+        report = FleetCapacityReport(capacity=counts, complete=interrupted_s is None)
         print_text((as_json if output == "json" else as_yaml)(report))
     else:
         if interrupted_s is not None:
@@ -109,20 +113,31 @@ def capacity(query: FleetQuery, *, filename: str, sweep: tuple[str, ...], output
                 f"interrupted at {duration_text(interrupted_s)} of virtual time: the last count is for that time"
             )
         print_text("\n".join(_text(*counted) for counted in capacities))
-    has_room = all(total_capacity(shapes).admitted for _, _, shapes in capacities)
+    has_room = all(total_capacity(shapes).admitted for _, _, shapes, _ in capacities)
     return YES if interrupted_s is None and has_room else NO
 
 
-def _text(point: SweepPoint, pod: Pod, shapes: tuple[ShapeCapacity, ...]) -> str:
+def _pod_report(
+    point: SweepPoint, pod: Pod, shapes: tuple[ShapeCapacity, ...], uncounted: tuple[str, ...]
+) -> PodCapacityReport:
+    return PodCapacityReport(
+        pod=pod.full_name,
+        settings=point.settings,
+        capacity=reported_capacity(shapes),
+        not_counted=uncounted,
+    )
+
+
+def _text(point: SweepPoint, pod: Pod, shapes: tuple[ShapeCapacity, ...], uncounted: tuple[str, ...]) -> str:
     total = total_capacity(shapes)
     settings = f" with {point.name}" if point.settings else ""
-    uncounted = uncounted_constraints(pod)
     title = printable_line(
         f"{pod.full_name}: {'at most ' if uncounted else ''}{total.admitted:,} more fit{settings}"
     )
-    if uncounted:
+    title += not_counted_text(uncounted)
+    if not total.admitted and not total.by_free_amounts and total.because is None:
         title += printable_line(
-            f"not counted: {' and '.join(uncounted)} of the pod; `fleet run` with its replicas counts them"
+            "no node is feasible: none has the labels that the pod selects, only taints that it tolerates, and all its resources"
         )
     reason = next((shape.capacity.because for shape in shapes if shape.capacity.stranded), total.because)
     limit = printable_line(f"limited by, for example: {reason_text(reason)}") if reason is not None else ""
@@ -160,8 +175,8 @@ def minimise(query: FleetQuery, *, exact: bool, most: int, scores: str, output: 
         replace(pod, required_node="") if pod.required_node else pod
         for pod in pods_with_warnings(fleet, progress)
     )
-    bound = _bound(kinds, pods, exact=exact)
-    options = Options(scores=scores, budgets=fleet.budgets)
+    bound = _bound(kinds, pods, fleet.claims, exact=exact)
+    options = Options(scores=scores, budgets=fleet.budgets, claims=fleet.claims)
 
     def unplaced_count(nodes: Sequence[FleetNode]) -> int:
         result = run(nodes, pods, options, watch=progress.show_progress)
@@ -193,8 +208,10 @@ def _kinds(nodes: Sequence[FleetNode]) -> tuple[FleetNode, ...]:
     return tuple(kinds.values())
 
 
-def _bound(kinds: Sequence[FleetNode], pods: Sequence[FleetPod], *, exact: bool) -> int:
-    amounts = [allocatable for _, allocatable in nodes_with_allocatable(kinds)]
+def _bound(
+    kinds: Sequence[FleetNode], pods: Sequence[FleetPod], claims: ClaimCluster | None, *, exact: bool
+) -> int:
+    amounts = [allocatable for _, allocatable in nodes_with_allocatable(kinds, claims)]
     bound = 0
     for demands in peak_demands(pods):
         bound = max(bound, node_lower_bound(demands, amounts))

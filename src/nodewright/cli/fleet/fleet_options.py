@@ -25,6 +25,7 @@ from nodewright.documents.profiles.machine_shapes import parse_shape_rules
 from nodewright.fleet.load.assembled_nodes import DEFAULT_CONFIGURATION, MAX_MACHINE_CPUS, NodeDefaults
 from nodewright.fleet.load.fleet_input import FleetFiles, FleetInput, load_fleet
 from nodewright.fleet.load.pod_controllers import MAX_REPLICAS
+from nodewright.fleet.simulation.fleet_simulation import ScheduledDrain
 from nodewright.model.values.duration import Duration, DurationError
 
 
@@ -34,8 +35,6 @@ class FleetQuery(msgspec.Struct, frozen=True, kw_only=True):
     Units: max_bytes in bytes of YAML per file, max_unpacked_bytes in bytes of a gzipped file.
     """
 
-    nodes: tuple[str, ...]
-    pods: tuple[str, ...]
     shapes: tuple[str, ...]
     gpu_annotation: str
     kubelet_config: str | None
@@ -45,6 +44,8 @@ class FleetQuery(msgspec.Struct, frozen=True, kw_only=True):
     max_unpacked_bytes: int
     max_replicas: int
     max_machine_cpus: int
+    nodes: tuple[str, ...] = ()
+    pods: tuple[str, ...] = ()
     filenames: tuple[str, ...] = ()
     kustomizations: tuple[str, ...] = ()
     recursive: bool = False
@@ -56,7 +57,9 @@ class FleetQuery(msgspec.Struct, frozen=True, kw_only=True):
         Errors: click.UsageError without nodes; InputError with all faults of the files.
         """
         if not self.nodes and not self.filenames and not self.kustomizations:
-            raise click.UsageError("specify nodes with --nodes FILE, or nodes and pods with -f FILE")
+            takes_nodes = "nodes" in click.get_current_context().params
+            first, last = ("nodes with --nodes FILE, or ", "") if takes_nodes else ("", ", or --context")
+            raise click.UsageError(f"specify {first}nodes and pods with -f FILE{last}")
         configuration = DEFAULT_CONFIGURATION
         if self.kubelet_config is not None:
             configuration = read_written_config(Path(self.kubelet_config)).document
@@ -94,21 +97,12 @@ def fleet_query_options(command: Callable[..., int]) -> Callable[..., int]:
 
 def fleet_node_query_options(command: Callable[..., int]) -> Callable[..., int]:
     """The same without -f and --usage, for commands whose -f has a different meaning."""
-    options = (
-        strict_option,
-        max_document_size_option,
-        _max_unpacked_size_option,
-        _max_replicas_option,
-        _max_machine_cpus_option,
-        namespace_option,
-        kubelet_config_option(
-            "The KubeletConfiguration of all nodes. Default: static CPU manager, topology policy best-effort."
-        ),
-        _gpu_annotation_option,
-        _shapes_option,
-        _pods_option,
-        _nodes_option,
-    )
+    return as_struct(FleetQuery, "query", (*_READING_OPTIONS, _pods_option, _nodes_option))(command)
+
+
+def drain_query_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Those of `fleet_query_options` without --nodes, --pods and --usage: drains name nodes with --nodes."""
+    options = (*_READING_OPTIONS, kustomize_option, recursive_option, _filenames_option)
     return as_struct(FleetQuery, "query", options)(command)
 
 
@@ -126,6 +120,22 @@ def parse_seconds(context: click.Context, option: click.Parameter, text: str | N
     if nanoseconds < 0:
         raise click.BadParameter("must not be negative", context, option)
     return nanoseconds / 10**9
+
+
+def parse_drains(
+    context: click.Context, option: click.Parameter, texts: tuple[str, ...]
+) -> tuple[ScheduledDrain, ...]:
+    """Nodes with the times of their drains, such as `worker-1=90s`.
+
+    Errors: click.BadParameter for a malformed entry.
+    """
+    drains = []
+    for text in texts:
+        name, _, span = text.rpartition("=")
+        if not name:
+            raise click.BadParameter(f"{text!r}: expected a node and a time, as NAME=SPAN", context, option)
+        drains.append(ScheduledDrain(name.removeprefix("node/"), parse_seconds(context, option, span) or 0.0))
+    return tuple(drains)
 
 
 _nodes_option = option(
@@ -179,4 +189,17 @@ _gpu_annotation_option = option(
     "--gpu-annotation KEY",
     "Annotation that holds the number of devices of the resource KEY that a pod requests.",
     default="",
+)
+_READING_OPTIONS = (
+    strict_option,
+    max_document_size_option,
+    _max_unpacked_size_option,
+    _max_replicas_option,
+    _max_machine_cpus_option,
+    namespace_option,
+    kubelet_config_option(
+        "The KubeletConfiguration of all nodes. Default: static CPU manager, topology policy best-effort."
+    ),
+    _gpu_annotation_option,
+    _shapes_option,
 )

@@ -40,7 +40,6 @@ MAX_ANSWER_BYTES = 512 << 20
 """Limit for the body of an answer, unpacked: a page of a list has tens of megabytes."""
 JSON, STRATEGIC_MERGE = "application/json", "application/strategic-merge-patch+json"
 _MAX_REQUESTS = 16
-"""Requests at the same time, without watches."""
 _WATCH_GRACE_S = 30.0
 _WARNED = set[str]()
 """Servers whose certificates are not verified: each is named once."""
@@ -64,7 +63,8 @@ class ApiClient:
     Fulfils `ClusterAPI` and `ClusterReader`. A request that is refused is repeated as `RepeatedRequest` says.
     """
 
-    def __init__(self, access: ClusterAccess) -> None:
+    def __init__(self, access: ClusterAccess, *, max_requests: int = _MAX_REQUESTS) -> None:
+        """``max_requests``: how many there are at the same time, without watches."""
         self.access = access
         self._credentials = RequestCredentials(access.credentials, plugin_timeout_s=access.request_timeout)
         self._tls = CurrentTLS(access, self._credentials)
@@ -72,7 +72,7 @@ class ApiClient:
             access.server, self._tls.context, server_name=access.tls.server_name, proxy=access.proxy
         )
         self._connections.on_answer = self._record_answer
-        self._slots = asyncio.Semaphore(_MAX_REQUESTS)
+        self._slots = asyncio.Semaphore(max_requests)
         self.on_answer: Callable[[str, str, int, float], None] = lambda _verb, _host, _code, _duration_s: None
         """Gets the verb, the host, the status and the duration of each answer; status 0: there was none."""
 

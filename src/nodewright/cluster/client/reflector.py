@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -82,6 +82,19 @@ class BackOffDelay:
     def reset(self) -> None:
         """Begins again after a success."""
         self._next_s = self._min_s
+
+
+class ObjectView(Protocol):
+    """Objects of an API server by uid, as a reader of some of them needs them."""
+
+    objects: dict[str, dict[str, Any]]
+    has_listed: bool
+    """Whether a whole list has been received."""
+    on_change: Callable[[str], None]
+    """Called with the uid of each object that has changed; empty: any of them."""
+
+    def put(self, document: dict[str, Any]) -> None:
+        """Takes over an object that a write has returned, unless a newer one is known."""
 
 
 class Reflector:
@@ -228,7 +241,7 @@ class Reflector:
         """Takes over an object that a write has returned, unless the watch already has a newer one."""
         uid, kept = self._readable(document)
         if uid in self.objects and kept is not None:
-            self.objects[uid] = newest_object(self.objects[uid], document)
+            self.objects[uid] = newest_object(self.objects[uid], kept)
 
     def _report_failure(self, error: ApiError) -> None:
         is_new, self.error = self.error is None, error
@@ -250,9 +263,15 @@ class Reflector:
 def newest_object(known: dict[str, Any] | None, document: dict[str, Any]) -> dict[str, Any]:
     """The newer version of an object: resource versions of one resource can be compared as numbers.
 
+    Of the same version, which a write and the watch both have, the known one: it is kept once.
+
     Follows: KEP-5504
     """
-    return document if known is None or object_version(document) >= object_version(known) else known
+    if known is None:
+        return document
+    version, known_version = object_version(document), object_version(known)
+    has_no_version = version == known_version == 0
+    return document if version > known_version or has_no_version else known
 
 
 def object_version(document: Mapping[str, Any]) -> int:

@@ -25,7 +25,7 @@ from nodewright.documents.profiles.capture.node_pods import NodePods
 from nodewright.engine.admission.admission_plugins import with_canonical_quantities
 from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR
 from nodewright.model.errors import JSON_ERRORS, Fault, InputError
-from nodewright.model.kubernetes.node_profile import NodeProfile, ReadSource
+from nodewright.model.kubernetes.node_profile import NodeProfile, ReadSource, with_cpu_decider
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodSpec, PodStatus
 
 _TOPOLOGIES = f"/apis/{NRT_GROUP}/v1alpha2/noderesourcetopologies"
@@ -174,17 +174,24 @@ async def read_all_nodes(reader: ClusterReader, show: ReadProgress) -> AllNodes:
 
     Errors: ApiError if the nodes or the pods cannot be listed; other failures are recorded.
     """
-    nodes = await _nodes(reader, show)
     pods = await _pods(reader, show)
+    return replace(
+        await read_kubelets(reader, show),
+        pods={name: tuple(on_node) for name, on_node in pods.items()},
+        pod_count=sum(map(len, pods.values())),
+    )
+
+
+async def read_kubelets(reader: ClusterReader, show: ReadProgress) -> AllNodes:
+    """The same without pods.
+
+    Errors: ApiError if the nodes cannot be listed; other failures are recorded.
+    """
+    nodes = await _nodes(reader, show)
     topologies = await _topologies(reader)
     configurations, failures = await _configurations(reader, nodes, show)
     return AllNodes(
-        nodes=nodes,
-        pods={name: tuple(on_node) for name, on_node in pods.items()},
-        configurations=configurations,
-        topologies=topologies,
-        failures=failures,
-        pod_count=sum(map(len, pods.values())),
+        nodes=nodes, pods={}, configurations=configurations, topologies=topologies, failures=failures
     )
 
 
@@ -355,6 +362,7 @@ class ListedNodes:
             pods=pods,
             sources=sources,
         )
+        spec = with_cpu_decider(spec, reported.annotations)
         return replace(profile, metadata=replace(profile.metadata, name=name), spec=spec)
 
     def _machine(self, node: ListedNode, configuration: dict[str, Any] | None) -> NodeProfile:

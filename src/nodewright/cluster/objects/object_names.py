@@ -59,9 +59,14 @@ _TABLE = (
     ResourceKind("replicationcontrollers", "ReplicationController", "v1", ("rc",)),
     ResourceKind("resourcequotas", "ResourceQuota", "v1", ("quota",)),
     ResourceKind("limitranges", "LimitRange", "v1", ("limits",)),
+    ResourceKind("services", "Service", "v1", ("svc",)),
     ResourceKind("poddisruptionbudgets", "PodDisruptionBudget", "policy/v1", ("pdb",)),
     ResourceKind("priorityclasses", "PriorityClass", "scheduling.k8s.io/v1", ("pc",), is_namespaced=False),
     ResourceKind("runtimeclasses", "RuntimeClass", "node.k8s.io/v1", is_namespaced=False),
+    ResourceKind("resourceclaims", "ResourceClaim", "resource.k8s.io/v1"),
+    ResourceKind("resourceclaimtemplates", "ResourceClaimTemplate", "resource.k8s.io/v1"),
+    ResourceKind("deviceclasses", "DeviceClass", "resource.k8s.io/v1", is_namespaced=False),
+    ResourceKind("resourceslices", "ResourceSlice", "resource.k8s.io/v1", is_namespaced=False),
 )
 KINDS = {name: kind for kind in _TABLE for name in kind.names}
 """Kinds by each of their names; kubectl's own short names."""
@@ -87,6 +92,26 @@ class SplitWords(msgspec.Struct, frozen=True):
 
     names: tuple[ClusterName, ...]
     others: tuple[str, ...]
+
+
+VOLUMES = tuple(
+    ClusterName(kind, word=kind.plural)
+    for kind in (
+        ResourceKind("persistentvolumeclaims", "PersistentVolumeClaim", "v1"),
+        ResourceKind("persistentvolumes", "PersistentVolume", "v1", is_namespaced=False),
+    )
+)
+"""What decides from which nodes the volumes of pods are accessible."""
+CLAIMS = tuple(
+    ClusterName(KINDS[kind], word=kind)
+    for kind in ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
+)
+"""What decides which devices the resource claims of pods get."""
+TAINT_RULES = ClusterName(
+    ResourceKind("devicetaintrules", "DeviceTaintRule", "resource.k8s.io/v1beta2", is_namespaced=False),
+    word="devicetaintrules",
+)
+"""Decide as well, in clusters that serve them."""
 
 
 def split_words(words: Sequence[str], is_file: Callable[[str], bool]) -> SplitWords:

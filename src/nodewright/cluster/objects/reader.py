@@ -7,7 +7,8 @@ import msgspec
 
 from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.client.list_watch import ObjectPage, collected_pages
-from nodewright.cluster.objects.object_names import ClusterName, ResourceKind
+from nodewright.cluster.objects.object_names import NODES, PODS, ClusterName, ResourceKind
+from nodewright.documents.formats.decode import decode_json
 from nodewright.documents.formats.documents import InputFile
 from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR
 from nodewright.model.errors import JSON_ERRORS, Fault, InputError
@@ -98,7 +99,8 @@ async def read_objects(
     Errors: ApiError; InputError if a named object does not exist.
     """
     names = tuple(names)
-    listed_kinds = {name.kind.kind for name in names if not name.name}
+    # A node owns its mirror pods, and does not create them.
+    listed_kinds = {name.kind.kind for name in names if not name.name} - {NODES.kind}
     files = []
     for name in names:
         if name.name:
@@ -132,6 +134,15 @@ def list_document(items: Iterable[msgspec.Raw]) -> bytes:
     b'{"apiVersion":"v1","kind":"List","items":[{"kind":"Pod"}]}'
     """
     return b'{"apiVersion":"v1","kind":"List","items":[%s]}' % b",".join(map(bytes, items))
+
+
+async def pods_with_claims(reader: ClusterReader, namespace: str) -> tuple[Pod, ...]:
+    """The pods of the namespace that have resource claims.
+
+    Errors: ApiError.
+    """
+    items = await listed_objects(reader, PODS, Selection(namespace=namespace))
+    return tuple(decode_json(bytes(item), Pod) for item in items if b'"resourceClaims"' in bytes(item))
 
 
 # ---------------------------------------------------------------- events of a pod

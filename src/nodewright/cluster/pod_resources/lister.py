@@ -41,6 +41,8 @@ def pod_message(resources: PodResources) -> v1.PodResources:
             )
             for container in resources.containers
         ],
+        cpu_ids=list(resources.cpus),
+        memory=_memory_messages(resources.memory),
     )
 
 
@@ -73,6 +75,8 @@ def pod_from_message(message: v1.PodResources) -> PodResources:
             )
             for container in message.containers
         ),
+        cpus=_cpus(message.cpu_ids, f"pod {message.namespace}/{message.name}"),
+        memory=_memory(message.memory, f"pod {message.namespace}/{message.name}"),
     )
 
 

@@ -16,6 +16,7 @@ from nodewright.documents.output.terminal import print_message, print_text
 from nodewright.documents.profiles.capture.from_pod_resources import PodResourcesSnapshot
 from nodewright.model.errors import HostError
 from nodewright.model.values.idset import CPUSet
+from nodewright.version import install_command
 
 _LIMIT_S = 30.0
 
@@ -73,7 +74,7 @@ def main(socket: Path) -> int:
         print_message(error.error)
         return 1
     except ImportError as error:
-        print_message(f"{error}: pip install './nodewright[agent]'")
+        print_message(f"{error}: {install_command('agent')}")
         return 1
     print_text(content.decode())
     return 0

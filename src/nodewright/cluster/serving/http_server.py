@@ -300,16 +300,22 @@ class EmbeddedServer(uvicorn.Server):
 
     @asynccontextmanager
     async def running(self, listener: socket.socket) -> AsyncIterator[None]:
-        """Serves a socket inside this context."""
-        task = asyncio.create_task(self.serve(sockets=[listener]))
-        try:
-            await self.has_started.wait()
-            yield
-        finally:
-            self.should_exit = True
-            self.has_stopped.set()
-            await task
-            listener.close()
+        """Serves a socket inside this context.
+
+        Errors: those of a server that does not start, before the context; of one that fails later, after it.
+        """
+        with contextlib.closing(listener):
+            task = asyncio.create_task(self.serve(sockets=[listener]))
+            task.add_done_callback(lambda _: self.has_started.set())  # a server that fails never sets it
+            try:
+                await self.has_started.wait()
+                if task.done():
+                    await task
+                yield
+            finally:
+                self.should_exit = True
+                self.has_stopped.set()
+                await task
 
 
 def embedded_config(app: Any) -> uvicorn.Config:

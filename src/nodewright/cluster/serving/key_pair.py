@@ -16,6 +16,7 @@ from nodewright.documents.files.commands import CommandLimits, run_command
 from nodewright.documents.files.file_store import write_atomically
 from nodewright.documents.files.root_directory import require_trusted
 from nodewright.model.errors import HostError
+from nodewright.version import install_command
 
 RENEWAL_MARGIN_S = 30 * 86_400
 _CREATION_TIMEOUT_S = 60.0
@@ -59,7 +60,7 @@ def ensure_key_pair(directory: Path, name: str, addresses: tuple[str, ...]) -> K
         )[-1]
         if "No module named 'cryptography'" in error_text:
             error_text = (
-                "the package cryptography is missing: run pip install './nodewright[agent]', "
+                f"the package cryptography is missing: run {install_command('agent')}, "
                 "or set tlsCertFile and tlsPrivateKeyFile"
             )
         raise HostError(*place, error_text)

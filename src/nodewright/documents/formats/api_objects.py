@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.formats.decode import checked, decode, decoding_fault
+from nodewright.documents.formats.claim_objects import as_v1
+from nodewright.documents.formats.decode import checked, decode, decoding_fault, without_nulls
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.engine.admission import limit_ranger
 from nodewright.engine.admission.quota import evaluator, object_usage
@@ -23,14 +24,18 @@ from nodewright.engine.admission.validation.violation import Violation, metadata
 from nodewright.engine.admission.validation.volumes import template_metadata_violations
 from nodewright.model.errors import Fault
 from nodewright.model.kubernetes.api_request import APIObject, GroupResource
-from nodewright.model.kubernetes.cluster_objects import (
+from nodewright.model.kubernetes.claims import (
     DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
+from nodewright.model.kubernetes.cluster_objects import (
     LimitRange,
     Namespace,
     PartialObjectMetadata,
     PersistentVolumeClaim,
-    ResourceClaim,
-    ResourceClaimTemplate,
     ResourceQuota,
     Service,
 )
@@ -141,6 +146,16 @@ class APIKind(NamedTuple):
     """None: those in the metadata."""
 
 
+_CLAIM_GROUP = "resource.k8s.io"
+_CLAIM_KINDS = {
+    "ResourceClaim": APIKind("DeviceResourceClaim", ResourceClaim, object_usage.claim_with_defaults),
+    "ResourceClaimTemplate": APIKind(
+        "ResourceClaimTemplate", ResourceClaimTemplate, object_usage.template_with_defaults
+    ),
+    "ResourceSlice": APIKind("ResourceSlice", ResourceSlice),
+    "DeviceClass": APIKind("DeviceClass", DeviceClass),
+}
+_OTHER_IN_V1BETA1 = ("ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
 API_KINDS = {
     ("v1", "ResourceQuota"): APIKind(
         "ResourceQuota", ResourceQuota, evaluator.quota_as_stored, quota_violations
@@ -151,12 +166,23 @@ API_KINDS = {
     ("v1", "Namespace"): APIKind("Namespace", Namespace),
     ("v1", "Service"): APIKind("Service", Service),
     ("v1", "PersistentVolumeClaim"): APIKind("PersistentVolumeClaim", PersistentVolumeClaim),
-    ("resource.k8s.io/v1", "ResourceClaim"): APIKind(
-        "DeviceResourceClaim", ResourceClaim, object_usage.claim_with_defaults
-    ),
-    ("resource.k8s.io/v1", "ResourceClaimTemplate"): APIKind("ResourceClaimTemplate", ResourceClaimTemplate),
-    ("resource.k8s.io/v1", "DeviceClass"): APIKind("DeviceClass", DeviceClass),
+    **{
+        (f"{_CLAIM_GROUP}/{version}", "DeviceTaintRule"): APIKind("DeviceTaintRule", DeviceTaintRule)
+        for version in ("v1alpha3", "v1beta2")
+    },
+    **{
+        (f"{_CLAIM_GROUP}/{version}", kind): api_kind
+        for version in ("v1beta1", "v1beta2", "v1")
+        for kind, api_kind in _CLAIM_KINDS.items()
+    },
+    **{
+        (f"{_CLAIM_GROUP}/v1beta1", kind): _CLAIM_KINDS[kind]._replace(
+            type_name=f"{_CLAIM_KINDS[kind].type_name}V1beta1"
+        )
+        for kind in _OTHER_IN_V1BETA1
+    },
 }
+"""The last version of a kind is the one that is named where another one is asked for."""
 _VERSIONS = {(version.rpartition("/")[0], kind): version for version, kind in API_KINDS}
 _ANY_KIND = APIKind("AnyObject", PartialObjectMetadata)
 _NAME_ERRORS: dict[tuple[str, str], Callable[[str], Sequence[str]]] = {
@@ -215,7 +241,7 @@ class OtherObjects:
         version, kind = value["apiVersion"], value["kind"]
         group = version.rpartition("/")[0]
         served = _VERSIONS.get((group, kind), version)
-        if version != served:
+        if (version, kind) not in API_KINDS and version != served:
             rule = f'no matches for kind "{kind}" in version "{version}"; Kubernetes serves {served}'
             return [Fault(rule=rule, path="apiVersion")]
         if is_configuration_api(version):
@@ -225,16 +251,25 @@ class OtherObjects:
         is_custom = (group, kind) == _CUSTOM_RESOURCE_DEFINITION
         check = checked(value, kind if is_custom else api_kind.type_name)
         valid_value = check.valid_part()
+        # What is decoded and judged of an object of Dynamic Resource Allocation has the fields of v1.
+        document = as_v1(without_nulls(valid_value)) if group == _CLAIM_GROUP else valid_value
         try:
-            decoded = decode(_without_status(valid_value, api_kind), api_kind.type)
+            decoded = decode(_without_status(document, api_kind), api_kind.type)
         except msgspec.ValidationError as error:  # In the status, which the schema leaves open.
             return [*check.faults, decoding_fault(error)]
         item = api_kind.stored(decoded)
         self.objects.append(LoadedObject(valid_value, location, item))
         if is_custom and not check.faults and valid_value.get("spec"):
             self._define(valid_value["spec"])
-        violations = api_kind.violations
-        return [*check.faults, *(violations(item) if violations else _violations(item, valid_value, group))]
+        check_item = api_kind.violations
+        violations = list(check_item(item) if check_item else _violations(item, valid_value, group))
+        if group == _CLAIM_GROUP and (version, kind) in API_KINDS:
+            from nodewright.engine.admission.validation.device_objects import (  # noqa: PLC0415 - start-up time
+                device_object_violations,
+            )
+
+            violations += device_object_violations(document, decode)
+        return [*check.faults, *violations]
 
     def add_loaded(self, value: dict[str, Any], location: ObjectLocation, item: APIObject | int) -> None:
         """Adds an object that `manifests` has loaded: the object itself, or its index among the workloads."""
@@ -272,8 +307,11 @@ def with_namespace(item: APIObject, namespace: str) -> APIObject:
     return namespaced
 
 
-def _without_status(value: dict[str, Any], api_kind: APIKind) -> dict[str, Any]:
-    """A new object without status, which a stored one keeps; that of a quota holds the usage, that of a namespace its end."""
-    if api_kind.type in (ResourceQuota, Namespace) or (value.get("metadata") or {}).get("uid"):
+def _without_status(value: Mapping[str, Any], api_kind: APIKind) -> Mapping[str, Any]:
+    """A new object without status, which a stored one keeps.
+
+    That of a quota holds the usage, that of a namespace its end, that of a claim its devices.
+    """
+    if api_kind.type in (ResourceQuota, Namespace, ResourceClaim) or (value.get("metadata") or {}).get("uid"):
         return value
     return {key: item for key, item in value.items() if key != "status"}

@@ -49,10 +49,10 @@ _REVISIONS = GroupResource("controllerrevisions", "apps")
 T = TypeVar("T")
 
 
-def applied_object(value: dict[str, Any], pod: Pod) -> APIObject:
-    """The object as it is applied: a pod without status, otherwise only the metadata."""
+def applied_object(value: dict[str, Any], pod: Pod, *, is_stored: bool) -> APIObject:
+    """The object as it is applied: a pod, without status unless it is stored; otherwise only the metadata."""
     if value["kind"] == "Pod":
-        return pod if pod.status == PodStatus() else replace(pod, status=PodStatus())
+        return pod if is_stored or pod.status == PodStatus() else replace(pod, status=PodStatus())
     return PartialObjectMetadata(metadata=decode(value.get("metadata") or {}, ObjectMeta))
 
 

@@ -28,6 +28,8 @@ class CustomPod(NamedTuple):
     replicas: int
     suffix: str
     """What distinguishes its pods from those of other templates of the object; empty if there are none."""
+    not_judged: str = ""
+    """Why there is no template to judge."""
 
 
 _POD_TEMPLATE_LABEL = re.compile(r"PodTemplate \S+$")
@@ -46,6 +48,9 @@ def judged_custom_pods(
         yield f"{label}: the pods of its templates are not counted"
         return
     for pod in pods:
+        if pod.not_judged:
+            yield f"{label}: {pod.not_judged}"
+            continue
         field = _field_with_parameters(pod.template.get("spec"))
         if field is None:
             yield pod
@@ -151,8 +156,15 @@ def custom_pods(
     sites = [(each, *site) for each in known.pods for site in _sites(value, each.path)]
     pods = []
     for each, path, holder, part in sites:
-        template = POD_FORMS[each.form](part, value)
-        if template is not None:
+        try:
+            template = POD_FORMS[each.form](part, value)
+        except InputError as error:
+            raise InputError(
+                [replace(fault, path=f"{path}.{fault.path}") for fault in error.faults]
+            ) from None
+        if isinstance(template, str):
+            pods.append(CustomPod(path, {}, 0, "", template))
+        elif template is not None:
             suffix = _suffix(path, holder) if len(sites) > 1 else ""
             claimed = _with_claimed_volumes(template, _claim_names(value, each.claims))
             pods.append(CustomPod(path, claimed, _replicas(each, value, holder), suffix))
@@ -415,7 +427,14 @@ def _mebibytes(text: Any) -> int | None:
     return None if match is None else int(int(match[1]) * _MEBIBYTES[match[2].lower()])
 
 
-POD_FORMS: Mapping[str, Callable[[dict[str, Any], Mapping[str, Any]], dict[str, Any] | None]] = {
+def _launcher(part: dict[str, Any], value: Mapping[str, Any]) -> dict[str, Any] | str:
+    from nodewright.documents.formats.kubevirt_launcher import launcher_template  # noqa: PLC0415 - rarely needed
+
+    return launcher_template(part, value)
+
+
+POD_FORMS: Mapping[str, Callable[[dict[str, Any], Mapping[str, Any]], dict[str, Any] | str | None]] = {
+    "launcher": _launcher,
     "template": _plain,
     "revision": _revision,
     "workflow": _workflow,

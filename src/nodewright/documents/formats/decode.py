@@ -27,8 +27,7 @@ def decode(document: Any, kind: type[T]) -> T:
     Errors: msgspec.ValidationError at the first fault. User input is checked before, with all its
         faults at once (`schema`).
     """
-    plain = without_nulls(document) if _may_have_nulls(document) else document
-    return msgspec.convert(plain, examined(kind), dec_hook=_decode_custom_type)
+    return msgspec.convert(without_nulls(document), examined(kind), dec_hook=_decode_custom_type)
 
 
 def decoding_fault(error: msgspec.ValidationError) -> Fault:
@@ -78,16 +77,20 @@ def decode_json(content: bytes, kind: type[T]) -> T:
 
 
 def without_nulls(document: Any) -> Any:
-    """The document without its null members, which mean "absent" in Kubernetes."""
+    """The document without its null members, which mean "absent" in Kubernetes; itself if it has none."""
+    return _without_nulls(document) if _may_have_nulls(document) else document
+
+
+def _without_nulls(document: Any) -> Any:
     # Most values are scalars: checking the type here is cheaper than a call for each.
     if isinstance(document, dict):
         return {
-            key: without_nulls(value) if type(value) in _CONTAINERS else value
+            key: _without_nulls(value) if type(value) in _CONTAINERS else value
             for key, value in document.items()
             if value is not None
         }
     if isinstance(document, list):
-        return [without_nulls(item) if type(item) in _CONTAINERS else item for item in document]
+        return [_without_nulls(item) if type(item) in _CONTAINERS else item for item in document]
     return document
 
 

@@ -1,13 +1,15 @@
 """A format of a state file: its Go struct and its checksum."""
 
 import base64
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.documents.formats.go_json import (
     CHECKSUM,
+    STRING,
     ByteSlice,
     Converted,
     Field,
@@ -19,12 +21,17 @@ from nodewright.documents.formats.go_json import (
     StringType,
     Struct,
     unmarshal,
+    zero_value,
 )
-from nodewright.model.reasons.kubelet_start import FormatTried
+from nodewright.model.reasons.kubelet_start import FormatTried, StateFile, StateFileDamaged
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.golang import fnv1a_32
 
 CHECKSUM_FIELD = Field("Checksum", "checksum", CHECKSUM)
 CORRUPTED = "checkpoint is corrupted"
+_DATA = Field("Data", "data", STRING)
+_DATA_CHECKSUM = Field("DataChecksum", "dataChecksum", CHECKSUM)
+_DATA_STRUCT = Struct("", (_DATA, _DATA_CHECKSUM))
 
 
 class CheckpointFormat(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,8 +44,14 @@ class CheckpointFormat(msgspec.Struct, frozen=True, kw_only=True):
     kind: Struct
     checksum_type_name: str
     """The name of the struct in the hashed text: older formats have that of the newest one."""
+    other_type_name: str = ""
+    """A name with which the checksum is valid, too; empty: none."""
     accepts_zero: bool = True
     """Whether a file without a checksum is accepted."""
+
+    def empty(self) -> dict[str, Any]:
+        """The value into which the kubelet decodes the file."""
+        return _with_maps(self.kind)
 
     def checksum_text(self, value: dict[str, Any], name: str = "") -> str:
         """The text that is hashed for the checksum."""
@@ -50,13 +63,8 @@ class CheckpointFormat(msgspec.Struct, frozen=True, kw_only=True):
         checksum_value = checksum(self.checksum_text(value))
         return marshal({**value, CHECKSUM_FIELD.name: checksum_value}, self.kind).encode()
 
-    def decode(
-        self, content: bytes, into: dict[str, Any], other_names: Iterable[str] = ()
-    ) -> FormatTried | None:
-        """Decodes the file in this format into ``into``, after an error only in part; returns the failure or None.
-
-        A checksum computed with one of the ``other_names`` of the struct is valid, too.
-        """
+    def decode(self, content: bytes, into: dict[str, Any]) -> FormatTried | None:
+        """Decodes the file in this format into ``into``, after an error only in part; returns the failure or None."""
         error = unmarshal(content, self.kind, into)
         if error is not None:
             return FormatTried(version=self.version, error=error)
@@ -64,11 +72,121 @@ class CheckpointFormat(msgspec.Struct, frozen=True, kw_only=True):
         if stored == 0 and self.accepts_zero:
             return None
         computed = checksum(self.checksum_text(into))
-        if stored == computed or any(
-            stored == checksum(self.checksum_text(into, name)) for name in other_names
+        if stored == computed or (
+            self.other_type_name and stored == checksum(self.checksum_text(into, self.other_type_name))
         ):
             return None
         return FormatTried(version=self.version, error=CORRUPTED, checksum=stored, computed=computed)
+
+
+class DataCheckpointFormat(msgspec.Struct, frozen=True, kw_only=True):
+    """A format whose member `data` has the content as text, with a checksum of its own; the members of an older format
+    beside it are for older kubelets.
+
+    Follows: v1.37, memorymanager/state/checkpoint.go, MarshalCheckpoint, UnmarshalCheckpoint, VerifyChecksum;
+        state_checkpoint.go, loadAndMigrateCheckpointV3.
+    Departs: the CPU manager's file is derived from the memory manager's: its merged source was not found.
+    """
+
+    version: int
+    name: str
+    """The struct of the file."""
+    legacy: CheckpointFormat
+    data: Struct
+    """The content of `data`."""
+    manager: str
+
+    def empty(self) -> dict[str, Any]:
+        """The value into which the kubelet decodes `data`."""
+        return _with_maps(self.data)
+
+    def checksum_text(self, value: dict[str, Any]) -> str:
+        """The text that is hashed for the checksum of the older format."""
+        return self.legacy.checksum_text(value)
+
+    def encoded(self, value: dict[str, Any]) -> bytes:
+        """The file with this content."""
+        text, hashed = marshal(value, self.data), checksum(self.checksum_text(value))
+        file = {CHECKSUM_FIELD.name: hashed, _DATA.name: text, _DATA_CHECKSUM.name: _text_checksum(text)}
+        return marshal({**value, **file}, self._kind()).encode()
+
+    def decode(self, content: bytes, into: dict[str, Any]) -> FormatTried | None:
+        """As that of a CheckpointFormat; `into` is the content of `data`, beside `data` and `dataChecksum` themselves."""
+        file = {**self.legacy.empty(), **_with_maps(_DATA_STRUCT)}
+        error, part = unmarshal(content, self._kind(), file), f"{self.manager} checkpoint"
+        text, stored = file[_DATA.name], file[_DATA_CHECKSUM.name]
+        into |= {_DATA.name: text, _DATA_CHECKSUM.name: stored}
+        if error is None:
+            error, part = unmarshal(text.encode(), self.data, into), f"{part} data"
+        lead = f"could not load v{self.version} checkpoint: " if has_data(into) else ""
+        if error is not None:
+            return FormatTried(version=self.version, error=f"{lead}failed to deserialize {part}: {error}")
+        computed = _text_checksum(text)
+        if stored == computed:
+            return None
+        return FormatTried(
+            version=self.version,
+            error=f"{lead}{CORRUPTED}",
+            member=_DATA_CHECKSUM.json,
+            checksum=stored,
+            computed=computed,
+        )
+
+    def _kind(self) -> Struct:
+        older = self.legacy.kind
+        embedded = (replace(field, embedded_in=older.short_name) for field in older.fields)
+        return Struct(self.name, (*embedded, *_DATA_STRUCT.fields))
+
+
+class LoadedCheckpoint(NamedTuple):
+    """The content of a file."""
+
+    value: dict[str, Any]
+    file_format: CheckpointFormat | DataCheckpointFormat
+    newest: dict[str, Any]
+    """The content in the first format that was tried; after an error only a part."""
+
+
+def load_checkpoint(
+    content: bytes, formats: Sequence[CheckpointFormat | DataCheckpointFormat], file: StateFile, path: str
+) -> Verdict[LoadedCheckpoint]:
+    """The content in the first of the formats that the file has; a file with `data` is read in no older format."""
+    tried: list[FormatTried] = []
+    newest: dict[str, Any] = {}
+    for file_format in formats:
+        value = file_format.empty()
+        newest = newest or value
+        failed = file_format.decode(content, value)
+        if failed is None:
+            return Granted(LoadedCheckpoint(value, file_format, newest))
+        if has_data(value):
+            tried = [failed]
+            break
+        if isinstance(file_format, CheckpointFormat):
+            tried.append(failed)
+    return Refused((StateFileDamaged(file=file, path=path, tried=tuple(tried)),))
+
+
+def has_data_members(content: bytes) -> bool:
+    """Whether a file is of a format with `data`, as far as it can be decoded."""
+    into = zero_value(_DATA_STRUCT)
+    unmarshal(content, _DATA_STRUCT, into)
+    return has_data(into)
+
+
+def has_data(value: Mapping[str, Any]) -> bool:
+    """Whether a file has a content in `data`, or a checksum of one."""
+    return bool(value.get(_DATA.name) or value.get(_DATA_CHECKSUM.name))
+
+
+def _with_maps(kind: Struct) -> dict[str, Any]:
+    """The zero value of the struct, with maps that are empty."""
+    maps: dict[str, Any] = {field.name: {} for field in kind.fields if isinstance(field.type, MapOf)}
+    return {**zero_value(kind), **maps}
+
+
+def _text_checksum(text: str) -> int:
+    return checksum(f"(string){text}")
 
 
 _ESCAPES = {
@@ -155,13 +273,9 @@ class _SpewPrinter:
     def print_typed(self, value: Any, kind: GoType, star: str = "") -> None:
         """Prints the type and the value."""
         if not self._hides_next_type:
-            name = (
-                kind.memory.name
-                if isinstance(kind, Converted)
-                else kind.to.name
-                if isinstance(kind, Pointer)
-                else kind.name
-            )
+            named = kind.to if isinstance(kind, Pointer) else kind
+            assert not isinstance(named, Pointer)
+            name = named.memory.name if isinstance(named, Converted) else named.name
             self.parts.append(f"({star}{name})")
         self.print_untyped(value, kind)
 

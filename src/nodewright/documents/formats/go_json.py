@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from nodewright.model.values.bounded_cache import BoundedCache
 from nodewright.model.values.golang import NumberError, parse_int, quoted
 
 
@@ -53,9 +54,9 @@ class MapOf(msgspec.Struct, frozen=True):
 
 
 class Pointer(msgspec.Struct, frozen=True):
-    """A pointer to a struct."""
+    """A pointer."""
 
-    to: "Struct"
+    to: "GoType"
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -65,6 +66,8 @@ class Field(msgspec.Struct, frozen=True):
     json: str
     type: "GoType"
     omits_empty: bool = False
+    embedded_in: str = ""
+    """The embedded struct that has the field, which Go's messages name."""
 
 
 class Struct(msgspec.Struct, frozen=True):
@@ -147,7 +150,8 @@ class _GoFieldPath(NamedTuple):
     fields: tuple[str, ...] = ()
 
     def below(self, struct: Struct, field: Field) -> "_GoFieldPath":
-        return _GoFieldPath(struct.short_name, (*self.fields, field.json))
+        embedded = (field.embedded_in,) if field.embedded_in else ()
+        return _GoFieldPath(struct.short_name, (*self.fields, *embedded, field.json))
 
 
 class _Unmarshaller:
@@ -346,6 +350,8 @@ _LITERALS: dict[bytes, "JSONNode"] = {b"true": True, b"false": False, b"null": N
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 _AFTER_BACKSLASH = frozenset(b'"\\/bfnrtu')
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_PARSED = BoundedCache[bytes, JSONNode](max_bytes=4 << 20, max_entries=16)
+"""`upgrade` reads the files of a node under each change of a release."""
 
 
 def parse(data: bytes) -> JSONNode:
@@ -360,7 +366,11 @@ def parse(data: bytes) -> JSONNode:
     ...
     nodewright.documents.formats.go_json.GoJSONError: invalid character '}' looking for beginning of object key string
     """
-    return _Scanner(data).document()
+    node = _PARSED.get(data)
+    if node is None:
+        node = _Scanner(data).document()
+        _PARSED.put(data, node, len(data))
+    return node
 
 
 class _Scanner:

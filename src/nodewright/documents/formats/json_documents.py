@@ -34,7 +34,7 @@ class NotJSONError(Exception):
 def json_documents(text: str, source: str) -> list[YAMLDocument]:
     """The documents of a text of JSON values.
 
-    Errors: NotJSONError; InputError with the faults: duplicate keys, nesting, numbers with too many digits.
+    Errors: NotJSONError; InputError with the faults: duplicate keys, nesting, numbers that are too large.
     """
     end = _skip_blanks(text, 0)
     value = quick_json_value(text.encode("utf-8", "surrogatepass"))
@@ -59,6 +59,10 @@ def json_documents(text: str, source: str) -> list[YAMLDocument]:
             raise InputError([_too_deep(source)]) from None
         documents.append(YAMLDocument(value, len(documents) + 1, line))
         end = _skip_blanks(text, end)
+    if decoder.large_numbers:
+        raise InputError(
+            [Fault(rule="the number is too large", value=decoder.large_numbers[0], source=source)]
+        )
     if decoder.duplicate_keys:
         raise InputError(_duplicate_key_faults(text, source, decoder.duplicate_keys))
     return documents
@@ -84,15 +88,16 @@ def quick_json_value(content: bytes, max_depth: int = MAX_DEPTH) -> Any:
 
 
 class JSONValueDecoder:
-    """Decodes values of a text, one after the other, and collects the keys that are given twice."""
+    """Decodes values of a text, one after the other; collects keys that are given twice, and numbers beyond floats."""
 
     def __init__(self, max_depth: int = MAX_DEPTH) -> None:
         from json import JSONDecoder  # noqa: PLC0415 - start-up time
 
         self.duplicate_keys: list[str] = []
+        self.large_numbers: list[str] = []
         self._max_depth = max_depth
         self._scan = JSONDecoder(
-            object_pairs_hook=self._members, parse_float=_number, parse_constant=_reject_constant
+            object_pairs_hook=self._members, parse_float=self._number, parse_constant=_reject_constant
         ).raw_decode
 
     def decode(self, text: str, start: int = 0) -> tuple[Any, int]:
@@ -107,6 +112,13 @@ class JSONValueDecoder:
             raise TooDeepError
         has_surrogates = _ESCAPED_SURROGATE.search(text, start, end) is not None
         return _without_surrogates(value) if has_surrogates else value, end
+
+    def _number(self, text: str) -> float:
+        """A number beyond floats is valid JSON, so that the text is not read as YAML, which takes it for a string."""
+        value = float(text)
+        if not math.isfinite(value):
+            self.large_numbers.append(text)
+        return value
 
     def _members(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         value_of_key = dict(pairs)
@@ -155,10 +167,10 @@ class _NotFiniteError(ArithmeticError):
     pass
 
 
-def _number(text: str) -> float:
+def _finite_number(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise _NotFiniteError(f"the number {text} is too large")
+        raise _NotFiniteError
     return value
 
 
@@ -181,7 +193,7 @@ def _is_deeper_than(value: Any, max_depth: int) -> bool:
     return True
 
 
-_QUICK = msgspec.json.Decoder(float_hook=_number)
+_QUICK = msgspec.json.Decoder(float_hook=_finite_number)
 
 
 NoteProgress: TypeAlias = Callable[[str], None]
@@ -245,7 +257,8 @@ class ListItems(Sequence[Any]):
             value, _ = self._decoder.decode(content.decode())
         except (ValueError, RecursionError, TooDeepError, ArithmeticError):
             return self._item_of_whole(index)
-        return self._item_of_whole(index) if self._decoder.duplicate_keys else value
+        is_faulty = self._decoder.duplicate_keys or self._decoder.large_numbers
+        return self._item_of_whole(index) if is_faulty else value
 
     def _item_of_whole(self, index: int) -> Any:
         """The item of the text that is read at once, which fails as a rule."""

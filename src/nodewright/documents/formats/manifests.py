@@ -1,6 +1,8 @@
 """Loads workloads from manifests: pods, and the first pod of each controller."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +19,7 @@ from nodewright.documents.formats.controllers import (
     submitted_pod,
     with_own_defaults,
 )
-from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.decode import decode, decoding_fault
 from nodewright.documents.formats.documents import (
     IDLE_LIMIT_RANGES,
     NOT_SELECTED,
@@ -63,6 +65,9 @@ from nodewright.model.kubernetes.objects import Pod, PodSpec
 
 if TYPE_CHECKING:
     from nodewright.documents.formats.api_objects import OtherObjects
+    from nodewright.documents.formats.bound_volumes import VolumeObjects
+    from nodewright.documents.formats.recommendations import Recommendation
+    from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 
 
 @rare_collections()
@@ -106,10 +111,18 @@ _RUNTIME_CLASS = ("node.k8s.io/v1", "RuntimeClass")
 _SERVED = {kind: version for version, kind in (*POD_TEMPLATES, POD_KIND, _PRIORITY_CLASS, _RUNTIME_CLASS)}
 _FORMER_GROUP = "extensions"
 _NAMESPACE = ("v1", "Namespace")
-_WITHOUT_TEMPLATES = ("apiextensions.k8s.io", "rbac.authorization.k8s.io", "nodewright.dev")
+_WITHOUT_TEMPLATES = (
+    "apiextensions.k8s.io",
+    "rbac.authorization.k8s.io",
+    "resource.k8s.io",
+    "nodewright.dev",
+)
 """Groups of objects that hold no pod templates: large or frequent ones, and those of this project."""
 _API_GROUPS = (".k8s.io", "nodewright.dev")
 _OWN_GROUPS = ("apps", "autoscaling", "batch", "policy", _FORMER_GROUP)
+_VOLUMES = (("v1", "PersistentVolume"), ("v1", "PersistentVolumeClaim"))
+_CLAIM_GROUP = "resource.k8s.io"
+_AUTOSCALER_GROUP, AUTOSCALER_KIND = "autoscaling.k8s.io", "VerticalPodAutoscaler"
 _POLICIES = (("v1", "LimitRange"), ("v1", "ResourceQuota"))
 
 MAX_LOCATED_FAULTS = 2_000
@@ -129,9 +142,13 @@ class ManifestLoader(msgspec.Struct, eq=False):
     faults: list[Fault] = []
     uid_counts: dict[str, int] = {}
     other_objects: "OtherObjects | None" = None
-    """Collects the objects that create no pods; None: they are only counted in `skipped`, except for `policies`."""
-    policies: "OtherObjects | None" = None
-    """Limit ranges and quotas, if there are any and no `other_objects`."""
+    """Collects the objects that create no pods; None: they are only counted in `skipped`, except for `joint_objects`."""
+    joint_objects: "OtherObjects | None" = None
+    """Limit ranges, quotas, and objects of Dynamic Resource Allocation, if there are any and no `other_objects`."""
+    recommendations: "list[Recommendation]" = []
+    """What VerticalPodAutoscalers recommend."""
+    volumes: "VolumeObjects | None" = None
+    """Claims and PersistentVolumes, if there are any."""
     terminating_namespaces: set[str] = msgspec.field(default_factory=set)
     """The namespaces among the objects in which nothing new can be created."""
     selection: ObjectSelection = ALL_OBJECTS
@@ -164,44 +181,63 @@ class ManifestLoader(msgspec.Struct, eq=False):
             else admitted_workload(read, creation)
             for read, creation in zip(self.workloads, creations, strict=True)
         )
-        if self.applies_quotas and self.policies is not None and self.quota_count:
+        if self.applies_quotas and self.joint_objects is not None and self.quota_count:
             from nodewright.documents.formats.quota_refusals import (  # noqa: PLC0415 - start-up time
                 unknown_usage_warnings,
                 with_quota_refusals,
             )
 
             values = [read.value for read in self.workloads]
-            new_pods = [
-                creation
-                for read, creation in zip(self.workloads, creations, strict=True)
-                if not read.is_stored
-            ]
+            new_pods = [*compress(creations, (not read.is_stored for read in self.workloads))]
             workloads = with_quota_refusals(
-                workloads, values, new_pods, self.policies.objects, self.namespace
+                workloads, values, new_pods, self.joint_objects.objects, self.namespace
             )
-            self.warnings += unknown_usage_warnings(self.policies.objects)
+            self.warnings += unknown_usage_warnings(self.joint_objects.objects)
+        skipped = self.skipped | self._idle_limit_ranges()
+        if self.volumes is not None:
+            workloads, unknown = self.volumes.bound(workloads)
+            self.warnings.extend(unknown)
+            skipped = Counter(skipped) - self.volumes.used
         return LoadedWorkloads(
             workloads=workloads,
-            skipped=dict(sorted((self.skipped | self._idle_limit_ranges()).items())),
+            skipped=dict(sorted(skipped.items())),
             warnings=(*self.warnings, *class_warnings(self.workloads, creations)),
+            claims=self._claims(),
+            recommendations=tuple(self.recommendations),
+            quotas=tuple(self._quotas()),
         )
+
+    def _quotas(self) -> Iterator[ResourceQuota]:
+        for read in self.joint_objects.objects if self.joint_objects is not None else ():
+            if isinstance(read.item, ResourceQuota):
+                meta = read.item.metadata
+                yield replace(read.item, metadata=replace(meta, namespace=meta.namespace or self.namespace))
+
+    def _claims(self) -> "ClaimCluster | None":
+        """The objects of Dynamic Resource Allocation."""
+        objects = self.other_objects or self.joint_objects
+        versions = () if objects is None else (str(read.value.get("apiVersion")) for read in objects.objects)
+        if objects is None or not any(version.startswith(f"{_CLAIM_GROUP}/") for version in versions):
+            return None
+        from nodewright.documents.formats.claim_objects import claim_cluster  # noqa: PLC0415 - start-up time
+
+        return claim_cluster((read.item for read in objects.objects), self.namespace)
 
     def _idle_limit_ranges(self) -> dict[str, int]:
         """Counts the limit ranges that no pod of the files is under; they would go unmentioned."""
         namespaces = {read.workload.namespace for read in self.workloads}
-        policies = self.policies.objects if self.policies is not None else []
+        objects = self.joint_objects.objects if self.joint_objects is not None else []
         count = sum(
             isinstance(read.item, LimitRange)
             and (read.item.metadata.namespace or self.namespace) not in namespaces
-            for read in policies
+            for read in objects
         )
         return {IDLE_LIMIT_RANGES: count} if count else {}
 
     @property
     def quota_count(self) -> int:
         """Number of ResourceQuotas among the objects that take part in the creation of pods."""
-        policies = self.policies.objects if self.policies is not None else []
-        return sum(isinstance(read.item, ResourceQuota) for read in policies)
+        return len([*self._quotas()])
 
     def merge(self, other: "ManifestLoader") -> None:
         """Adds what the other loader has read."""
@@ -213,29 +249,30 @@ class ManifestLoader(msgspec.Struct, eq=False):
         self.faults += other.faults
         self.priority_classes += other.priority_classes
         self.runtime_classes += other.runtime_classes
-        if other.policies is not None:
-            self._policies().objects.extend(other.policies.objects)
+        if other.joint_objects is not None:
+            self._joint_objects().objects.extend(other.joint_objects.objects)
         self.warnings += other.warnings
         self.terminating_namespaces |= other.terminating_namespaces
+        self.recommendations += other.recommendations
         for kind, count in other.skipped.items():
             self.count_skipped(kind, count)
 
-    def _policies(self) -> "OtherObjects":
+    def _joint_objects(self) -> "OtherObjects":
         from nodewright.documents.formats.api_objects import OtherObjects  # noqa: PLC0415 - start-up time
 
-        if self.policies is None:
-            self.policies = OtherObjects()
-        return self.policies
+        if self.joint_objects is None:
+            self.joint_objects = OtherObjects()
+        return self.joint_objects
 
     def crowded_namespaces(self) -> list[Fault]:
         """The faults of namespaces with very many policies."""
-        objects = self.other_objects or self.policies
+        objects = self.other_objects or self.joint_objects
         return objects.crowded_namespaces(self.namespace) if objects is not None else []
 
     def _cluster(self) -> ClusterObjects:
         """The objects of all files that take part in the creation of pods."""
         limit_ranges: dict[str, tuple[LimitRange, ...]] = {}
-        objects = self.other_objects or self.policies
+        objects = self.other_objects or self.joint_objects
         for loaded in [] if objects is None else objects.objects:
             if isinstance(loaded.item, LimitRange):
                 namespace = loaded.item.metadata.namespace or self.namespace
@@ -322,7 +359,9 @@ class ManifestLoader(msgspec.Struct, eq=False):
     ) -> None:
         """Adds an object of a kind that is none of the workloads: a policy, a custom resource, or any other one."""
         group = version.rpartition("/")[0]
-        objects = self.other_objects or (self._policies() if (version, kind) in _POLICIES else None)
+        objects = self.other_objects or (
+            self._joint_objects() if (version, kind) in _POLICIES or group == _CLAIM_GROUP else None
+        )
         if (
             group
             and group not in _OWN_GROUPS
@@ -335,19 +374,48 @@ class ManifestLoader(msgspec.Struct, eq=False):
         if objects is not None:
             self.faults.extend(located_faults(location, objects.add(value, location)))
         is_judged = False
+        if (version, kind) in _VOLUMES:
+            self._add_volume(value, location)
+        if (group, kind) == (_AUTOSCALER_GROUP, AUTOSCALER_KIND):
+            self._add_recommendation(value, location)
         if "." in group and group not in _WITHOUT_TEMPLATES:
             is_judged = self._add_custom_pods(value, location)
         if objects is None and not is_judged:
             self.count_skipped(_kind_text(kind, group))
+
+    def _add_recommendation(self, value: dict[str, Any], location: ObjectLocation) -> None:
+        from nodewright.documents.formats.recommendations import read_recommendation  # noqa: PLC0415 - rarely needed
+
+        try:
+            self.recommendations.append(read_recommendation(value, self.namespace))
+        except InputError as error:
+            self.faults.extend(location.locate(fault) for fault in error.faults)
+
+    def _add_volume(self, value: dict[str, Any], location: ObjectLocation) -> None:
+        from nodewright.documents.formats.bound_volumes import VolumeObjects  # noqa: PLC0415 - start-up time
+
+        self.volumes = self.volumes or VolumeObjects()
+        try:
+            self.volumes.add(value, self.namespace)
+        except msgspec.ValidationError as error:
+            if self.other_objects is None or value["kind"] == "PersistentVolume":
+                self.faults.append(location.locate(decoding_fault(error)))
 
     def _add_custom_pods(self, value: dict[str, Any], location: ObjectLocation) -> bool:
         """Adds the pods of a custom resource, and warnings about those that are not judged; whether any is judged."""
         from nodewright.documents.formats import custom_resources  # noqa: PLC0415 - rarely needed
 
         is_judged = False
-        for pod in custom_resources.judged_custom_pods(
-            value, location.label, self.selection.custom_kinds, judges_templates=self.judges_templates
-        ):
+        try:
+            pods = [
+                *custom_resources.judged_custom_pods(
+                    value, location.label, self.selection.custom_kinds, judges_templates=self.judges_templates
+                )
+            ]
+        except InputError as error:
+            self.faults.extend(location.locate(fault) for fault in error.faults)
+            return True
+        for pod in pods:
             if isinstance(pod, str):
                 self.warnings.append(pod)
                 continue

@@ -59,8 +59,8 @@ def unknown_usage_warnings(policies: Sequence[LoadedObject]) -> Iterator[str]:
 
 
 def _with_outcome(workload: Workload, outcomes: Sequence[ApplyOutcome]) -> Workload:
-    """The workload without its pod if none is admitted; a static pod runs even without its mirror pod."""
-    if is_static(workload.pod):
+    """The workload without its pod if none is admitted; a stored pod exists, and a static pod runs without its mirror pod."""
+    if is_static(workload.pod) or workload.is_stored:
         return workload
     quotas = dict.fromkeys(f"ResourceQuota {name}" for outcome in outcomes for name, _ in outcome.charge)
     workload = replace(workload, applied=(*workload.applied, *quotas))
@@ -90,8 +90,11 @@ def workload_manifest(
             controller=WorkloadController(pod=pod, replicas=workload.replicas or 0),
             ephemeral_volume_claims=ephemeral_claims(pod),
         )
+    item = applied_object(value, pod, is_stored=workload.is_stored)
+    manifest = object_manifest(value, item, mapper, default_namespace)
     return replace(
-        object_manifest(value, applied_object(value, pod), mapper, default_namespace),
+        manifest,
+        is_stored=manifest.is_stored or workload.is_stored,
         controller=controller_of(value, pod),
         ephemeral_volume_claims=ephemeral_claims(pod),
     )

@@ -1,7 +1,7 @@
 """The workloads of manifests, and what the API server makes of them once the objects of all files are known."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -32,6 +32,7 @@ from nodewright.engine.admission.api_server.pod_creation import (
 )
 from nodewright.engine.admission.limit_ranger import DefaultedByLimitRange
 from nodewright.engine.admission.validation.violation import ErrorType, Violation, violation_fault
+from nodewright.engine.core.predicates.scheduler_filters import BoundVolume
 from nodewright.engine.core.requests.qos_and_priority import is_static
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.errors import ENCODING_ERRORS, Fault
@@ -41,6 +42,11 @@ from nodewright.model.reasons.api_server import APIServerRefusal, forbidden_erro
 from nodewright.model.reasons.reason import NotJudged
 from nodewright.model.releases.feature_gates import FeatureGates, default_gates
 from nodewright.model.releases.release_table import AppliedRules, release_warning
+
+if TYPE_CHECKING:
+    from nodewright.documents.formats.recommendations import Recommendation
+    from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
+    from nodewright.model.kubernetes.cluster_objects import ResourceQuota
 
 _ABSENCE_ERRORS = (ErrorType.REQUIRED, ErrorType.FORBIDDEN)  # "HugePages require cpu or memory"
 
@@ -150,6 +156,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is a pod that an API server has created."""
     not_judged: tuple[NotJudged, ...] = ()
     """What the API server may decide otherwise, because the files do not tell."""
+    volumes: tuple[BoundVolume, ...] = ()
+    """The pod's PersistentVolumes that are accessible from some nodes only."""
 
     @property
     def is_verdict_open(self) -> bool:
@@ -166,6 +174,12 @@ class LoadedWorkloads(msgspec.Struct, frozen=True, kw_only=True):
     skipped: Mapping[str, int] = {}
     """Number of objects of each kind that creates no pods or is unknown."""
     warnings: tuple[str, ...] = ()
+    claims: "ClaimCluster | None" = None
+    """The objects of Dynamic Resource Allocation; None: there are none."""
+    recommendations: "tuple[Recommendation, ...]" = ()
+    """The VerticalPodAutoscalers, which are about running pods."""
+    quotas: "tuple[ResourceQuota, ...]" = ()
+    """The quotas, with the namespaces that they are for."""
 
 
 class UnadmittedWorkload(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,9 +36,23 @@ def nodes_table(nodes: Iterable[Mapping[str, Any]], now: Instant, *, wide: bool)
     """The nodes, one line each.
 
     Follows: v1.36, pkg/printers/internalversion/printers.go, printNode.
+    Departs: a column of what nodes lend, where one does.
     """
-    rows = [_node_row(node, now, wide=wide) for node in nodes]
-    return table(_WIDE_NODE_HEADERS if wide else _NODE_HEADERS, rows)
+    listed = tuple(nodes)
+    rows = [_node_row(node, now, wide=wide) for node in listed]
+    headers = _WIDE_NODE_HEADERS if wide else _NODE_HEADERS
+    lent = [_lent(node) for node in listed]
+    if any(lent):
+        headers = (*headers, "LENT")
+        rows = [(*row, text or "-") for row, text in zip(rows, lent, strict=True)]
+    return table(headers, rows)
+
+
+def _lent(node: Mapping[str, Any]) -> str:
+    """What a node lends of CPU and memory; empty: nothing."""
+    annotations = node["metadata"].get("annotations") or {}
+    texts = [annotations.get(f"nodewright.dev/lent-{name}", "") for name in ("cpu", "memory")]
+    return "/".join(text.partition(" ")[0] for text in texts if text)
 
 
 def _node_row(node: Mapping[str, Any], now: Instant, *, wide: bool) -> tuple[str, ...]:

@@ -208,6 +208,12 @@ def _default(fact: AppliedDefault) -> tuple[str, str, str]:
             return container or POD_LEVEL, "request of {}, from the limit", f"{amount} {resource}"
         case PodRequestFromContainers(resource=resource, amount=amount):
             return POD_LEVEL, "request of {}, from the containers' requests", f"{amount} {resource}"
+        case PodLimitFromContainers(resource=resource, amount=amount, from_request=True):
+            return (
+                POD_LEVEL,
+                "limit of {}, from the request: the containers' limits are below it",
+                f"{amount} {resource}",
+            )
         case PodLimitFromContainers(resource=resource, amount=amount):
             return POD_LEVEL, "limit of {}, from the containers' limits", f"{amount} {resource}"
         case RoundedUp(container=container, field=field, resource=resource, before=before, amount=amount):

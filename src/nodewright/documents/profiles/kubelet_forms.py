@@ -19,6 +19,7 @@ from nodewright.documents.profiles.kubelet_flags import (
     parsed_value,
     written_flags,
 )
+from nodewright.documents.profiles.performance_profile import rendered_kubelet_config
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.kubelet_configuration import GROUP_VERSION, KIND, KubeletConfiguration
@@ -49,6 +50,8 @@ class KubeletForm(msgspec.Struct, frozen=True, kw_only=True):
     forbids: tuple[str, ...] = ()
     """Fields that the distribution refuses."""
     not_judged: str = ""
+    renders: bool = False
+    """Whether an operator renders the configuration of the document, which has no fields of it."""
 
 
 class _Table(msgspec.Struct, frozen=True):
@@ -89,10 +92,14 @@ class WrittenKubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where its fields stand in the document, e.g. `spec.kubeletConfig.`."""
     form: str = KIND
     not_judged: tuple[str, ...] = ()
+    kernel_arguments: tuple[str, ...] = ()
+    """What the document sets for the kernel besides."""
 
     def note(self) -> str:
         """How it was read, and what of it is not judged; empty for a plain KubeletConfiguration."""
         parts = [f"read as {self.form}"] if self.form != KIND else []
+        if self.kernel_arguments:
+            parts.append(f"kernel arguments: {' '.join(self.kernel_arguments)}")
         parts += [f"not judged: {', '.join(self.not_judged)}"] if self.not_judged else []
         return "; ".join(parts)
 
@@ -149,13 +156,16 @@ def _nearest_form(value: Any) -> str:
     from difflib import SequenceMatcher  # noqa: PLC0415 - start-up time
 
     kind = value.get("kind") if isinstance(value, dict) else None
+    own_name = f"{KIND} of {GROUP_VERSION}"
     if kind is None:
+        if isinstance(value, dict) and {*KubeletConfiguration.__struct_encode_fields__} & value.keys():
+            return own_name
         text = _signature(value)
         known = {form.name: f"{form.fields} {form.flags}" for form in FORMS if not form.group}
     else:
         text = f"{str(value.get('apiVersion', '')).partition('/')[0]} {kind}"
         known = {form.name: f"{form.group} {' '.join(form.kinds)}" for form in FORMS if form.group}
-        known[f"{KIND} of {GROUP_VERSION}"] = f"{GROUP_VERSION.partition('/')[0]} {KIND}"
+        known[own_name] = f"{GROUP_VERSION.partition('/')[0]} {KIND}"
     return max(known, key=lambda name: SequenceMatcher(None, text, known[name]).ratio())
 
 
@@ -202,6 +212,16 @@ def _configs(
     form: KubeletForm, value: Any, number: int, source: str, below: Mapping[str, Any]
 ) -> Iterator[WrittenKubeletConfig]:
     """The configurations in a document of the form."""
+    if form.renders:
+        rendered, arguments = rendered_kubelet_config(value, source)
+        yield WrittenKubeletConfig(
+            number=number,
+            document={**merge_patch(below, rendered), "apiVersion": GROUP_VERSION, "kind": KIND},
+            form=form.name,
+            not_judged=(form.not_judged,),
+            kernel_arguments=arguments,
+        )
+        return
     flags: dict[str, Any] = {}
     unjudged = [form.not_judged] if form.not_judged else []
     for path in form.flags:
@@ -235,7 +255,7 @@ def _read_flags(place: tuple[str, Any], flags: dict[str, Any], unjudged: list[st
             override(flags, flag, faults)
         else:
             is_known = flag.name in FLAG_KINDS
-            unjudged.append(f"--{flag.name}" + ("" if is_known else ", which the kubelet 1.36 does not have"))
+            unjudged.append(f"--{flag.name}" + ("" if is_known else ", which the kubelet does not have"))
     if faults:
         located = [replace(fault, path=f"{path}: {fault.source}", source=source) for fault in faults]
         raise InputError(located)

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.documents.files.regular_files import read_regular_file
+from nodewright.documents.formats.go_checkpoint import has_data_members
 from nodewright.documents.profiles.kubelet_config_files import (
     ConfigHost,
     LoadedConfig,
@@ -40,6 +42,7 @@ from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.reasons.kubelet_start import StateFile
 from nodewright.model.reasons.verdict import Verdict
+from nodewright.model.releases.release_rules import ReleaseRules
 
 T = TypeVar("T")
 
@@ -59,6 +62,8 @@ class PresentStateFile(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     content: bytes
     verdict: Verdict[T]
     """The state that the kubelet of this directory reads from the file, or why it rejects it."""
+    parts: tuple[Verdict[T], Verdict[T]] | None = None
+    """Of a file with `data`: what is read of it, and what older kubelets read of the other members."""
 
 
 class KubeletRoot(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,6 +147,13 @@ def read_kubelet_root(
 _Content = tuple[str, bytes] | None
 
 
+class _StateReading(msgspec.Struct, frozen=True):
+    """How the managers' files are read."""
+
+    rules: ReleaseRules
+    pod_level: bool
+
+
 class _Contents(msgspec.Struct, frozen=True, kw_only=True):
     """The raw state files, with their paths."""
 
@@ -160,20 +172,9 @@ def _kubelet_root(
 ) -> KubeletRoot:
     """The directory, with its state files read under this configuration."""
     config, pods = config_and_pods
-    pod_level, rules = loaded.gates[_POD_LEVEL], loaded.gates.rules
-
-    def cpus(content: bytes, path: str) -> Verdict[CPUState]:
-        names, policy = options.container_names, loaded.config.cpu_manager_policy
-        read_options = CPUStateReadOptions(
-            path=path, policy=policy, pod_level=pod_level, container_names=names, rules=rules
-        )
-        return read_cpu_state(content, read_options)
-
-    def memory(content: bytes, path: str) -> Verdict[MemoryState]:
-        policy = loaded.config.memory_manager_policy
-        read_options = MemoryStateReadOptions(path=path, policy=policy, pod_level=pod_level, rules=rules)
-        return read_memory_state(content, read_options)
-
+    own = _StateReading(loaded.gates.rules, pod_level=loaded.gates[_POD_LEVEL])
+    cpus = partial(_cpus, loaded=loaded, names=options.container_names)
+    memory = partial(_memory, loaded=loaded)
     resources = _resources(contents, loaded)
     document = options.configuration
     if document is None:
@@ -183,8 +184,8 @@ def _kubelet_root(
         config_file=str(config) if config else None,
         configuration={name: value for name, value in document.items() if name not in _TYPE_META},
         loaded=loaded,
-        cpu=_present(contents.cpu, cpus),
-        memory=_present(contents.memory, memory),
+        cpu=_with_parts(contents.cpu, cpus, own),
+        memory=_with_parts(contents.memory, memory, own),
         devices=_present(contents.devices, read_device_checkpoint),
         allocated=resources.get(StateFile.ALLOCATED) or resources.get(StateFile.STATUS_MANAGER),
         actuated=resources.get(StateFile.ACTUATED),
@@ -208,6 +209,42 @@ def _present(file: _Content, read: Callable[[bytes, str], Verdict[T]]) -> Presen
         return None
     path, content = file
     return PresentStateFile(path=path, content=content, verdict=read(content, path))
+
+
+def _cpus(
+    content: bytes,
+    path: str,
+    reading: _StateReading,
+    *,
+    loaded: LoadedConfig,
+    names: Mapping[str, ContainerName],
+) -> Verdict[CPUState]:
+    policy, gate = loaded.config.cpu_manager_policy, reading.pod_level
+    options = CPUStateReadOptions(
+        path=path, policy=policy, pod_level=gate, container_names=names, rules=reading.rules
+    )
+    return read_cpu_state(content, options)
+
+
+def _memory(
+    content: bytes, path: str, reading: _StateReading, *, loaded: LoadedConfig
+) -> Verdict[MemoryState]:
+    policy, gate = loaded.config.memory_manager_policy, reading.pod_level
+    options = MemoryStateReadOptions(path=path, policy=policy, pod_level=gate, rules=reading.rules)
+    return read_memory_state(content, options)
+
+
+def _with_parts(
+    file: _Content, read: Callable[[bytes, str, _StateReading], Verdict[T]], own: _StateReading
+) -> PresentStateFile[T] | None:
+    """The file as this kubelet reads it, with what is read of each of its parts if it has two."""
+    present = _present(file, lambda content, path: read(content, path, own))
+    if present is None or not has_data_members(present.content):
+        return present
+    newer = _StateReading(replace(own.rules, state_files_with_data=True), pod_level=True)
+    before = replace(own.rules, state_files_with_data=False, pod_entries_in_state_files=True)
+    older, content, path = _StateReading(before, pod_level=False), present.content, present.path
+    return replace(present, parts=(read(content, path, newer), read(content, path, older)))
 
 
 @dataclass(slots=True)

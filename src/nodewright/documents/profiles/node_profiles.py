@@ -36,6 +36,7 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.patterns import lazy_pattern
 from nodewright.model.releases.release_table import release_table
 from nodewright.model.values.idset import NUMASet
+from nodewright.model.values.quantity import INT64_MAX
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -206,6 +207,8 @@ def profile_faults(profile: NodeProfile) -> Iterator[Fault]:
             yield Fault(path=f"spec.devices[{resource}]", error="Duplicate value", value=name, rule="")
         yield from _numa_node_faults(resource, devices, spec.machine_info)
     yield from allocation_faults(spec)
+    if spec.borrowers is not None:
+        yield from amount_faults("spec.borrowers", spec.borrowers)
     for index, not_judged in enumerate(spec.not_judged):
         yield from _unsupported(f"spec.notJudged[{index}].part", not_judged.part, tuple(NodePart))
     uids: set[str] = set()
@@ -217,6 +220,14 @@ def profile_faults(profile: NodeProfile) -> Iterator[Fault]:
         for violation in pod_violations(with_defaults(pod), is_template=True):
             path = f"spec.pods[{index}].{violation.path}"
             yield Fault(path=path, error=str(violation.type), value=violation.value, rule=violation.rule)
+
+
+def amount_faults(path: str, amounts: msgspec.Struct) -> Iterator[Fault]:
+    """Faults of amounts that no node can have."""
+    for name, amount in msgspec.structs.asdict(amounts).items():
+        if amount is not None and not 0 <= amount.milli_value() <= INT64_MAX:
+            rule = f"must be from 0 to {INT64_MAX} thousandths"
+            yield Fault(path=f"{path}.{name}", value=str(amount), rule=rule)
 
 
 def _numa_node_faults(resource: str, devices: Sequence[Device], machine: MachineInfo) -> Iterator[Fault]:

@@ -11,7 +11,11 @@ from nodewright.documents.formats.documents import InputFile, parse_documents, r
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.documents.formats.workloads import defaulting_warning_text
-from nodewright.documents.profiles.node_profiles import preferred_allocation_faults, profile_faults
+from nodewright.documents.profiles.node_profiles import (
+    amount_faults,
+    preferred_allocation_faults,
+    profile_faults,
+)
 from nodewright.documents.profiles.usage_files import node_usage_faults
 from nodewright.engine.admission.admission_plugins import defaulted_pod, with_canonical_quantities
 from nodewright.engine.admission.validation.pod_spec import pod_violations
@@ -113,14 +117,7 @@ def scenario_from_file(file: InputFile, *, max_bytes: int = MAX_YAML_BYTES) -> L
     scenario = decode(value, Scenario)
     _check_release(scenario.spec.journal, file.source)
     events = scenario.spec.events
-    faults = location.locate_all(
-        [
-            *_duplicate_uid_faults(events),
-            *_restart_faults(events),
-            *observation_faults(events),
-            *_device_faults(events),
-        ]
-    )
+    faults = location.locate_all(_event_faults(events))
     if scenario.spec.node is not None:
         faults += replace(location, prefix="spec.node").locate_all(profile_faults(scenario.spec.node))
     if faults:
@@ -135,6 +132,17 @@ def scenario_from_file(file: InputFile, *, max_bytes: int = MAX_YAML_BYTES) -> L
         ),
         warnings=tuple(_warnings(scenario)),
     )
+
+
+def _event_faults(events: tuple[ScenarioEvent, ...]) -> Iterator[Fault]:
+    """Faults of events beyond the schema."""
+    yield from _duplicate_uid_faults(events)
+    yield from _restart_faults(events)
+    yield from observation_faults(events)
+    yield from _device_faults(events)
+    for index, event in enumerate(events):
+        if event.lend is not None:
+            yield from amount_faults(f"spec.events[{index}].lend", event.lend)
 
 
 def _kind_faults(value: dict[str, Any]) -> Iterator[Fault]:

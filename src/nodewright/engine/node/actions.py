@@ -140,6 +140,16 @@ class MarkResizeInfeasible(msgspec.Struct, frozen=True, kw_only=True):
     because: tuple[Reason, ...]
 
 
+class LimitBorrowers(msgspec.Struct, frozen=True, kw_only=True):
+    """Limit BestEffort pods together to what the node lends; no kubelet does this.
+
+    Units: thousandths of a CPU; bytes.
+    """
+
+    cpu_milli: int
+    memory_bytes: int
+
+
 Action: TypeAlias = (
     AdmitPod
     | RejectPod
@@ -154,4 +164,5 @@ Action: TypeAlias = (
     | ResizePod
     | DeferResize
     | MarkResizeInfeasible
+    | LimitBorrowers
 )

@@ -113,6 +113,17 @@ class UsageObserved(msgspec.Struct, frozen=True, kw_only=True):
     """The stats summary after node-level reclaim; None: reclaim changed nothing."""
 
 
+class ReservationsObserved(msgspec.Struct, frozen=True, kw_only=True):
+    """What the pods that lend keep of the node, and what borrowers use: decides what is lent.
+
+    Units: thousandths of a CPU; bytes. None: as before.
+    """
+
+    cpu_milli: int | None = None
+    memory_bytes: int | None = None
+    borrowed_bytes: int = 0
+
+
 class KubeletRestarted(msgspec.Struct, frozen=True):
     """The kubelet restarts with its state files while pods keep running."""
 
@@ -133,5 +144,6 @@ NodeEvent: TypeAlias = (
     | DevicesObserved
     | DevicesAllocated
     | UsageObserved
+    | ReservationsObserved
     | KubeletRestarted
 )

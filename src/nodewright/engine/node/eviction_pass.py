@@ -15,7 +15,7 @@ from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState
 from nodewright.model.kubernetes.eviction_thresholds import SIGNAL_RESOURCES
 from nodewright.model.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod
-from nodewright.model.kubernetes.resource_names import EPHEMERAL_STORAGE, MEMORY
+from nodewright.model.kubernetes.resource_names import EPHEMERAL_STORAGE, MEMORY, is_huge_page
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.values.quantity import Quantity
 
@@ -84,18 +84,32 @@ def _with_grace_period(pod: Pod) -> Pod:
     return replace(pod, spec=replace(pod.spec, termination_grace_period_seconds=DEFAULT_GRACE_PERIOD_S))
 
 
+def huge_page_bytes(capacity: Mapping[str, Quantity]) -> int:
+    """The memory of a node of this capacity that is in huge pages, in use or not."""
+    return sum(amount.value() for name, amount in capacity.items() if is_huge_page(name))
+
+
 def eviction_capacities(config: NodeConfig) -> SignalCapacities:
-    """The node's capacities for the eviction signals, as far as the profile has them."""
+    """The node's capacities for the eviction signals, as far as the profile has them.
+
+    Follows: v1.37, pkg/kubelet/server/stats/summary.go, adjustForHugePages (PR 138127): with HugepageAwareEviction huge
+        pages are not available, and neither part of the capacity that thresholds in percent refer to.
+    """
     facts, resources = config.facts, config.resources
     images = facts.image_fs
     return SignalCapacities(
-        memory=config.parts.machine.memory_capacity,
+        memory=max(config.parts.machine.memory_capacity - hidden_huge_pages(config), 0),
         pods_memory=_integer(resources.kubepods, MEMORY),
         nodefs=_integer(resources.capacity, EPHEMERAL_STORAGE),
         imagefs=images.capacity_bytes if images else 0,
         imagefs_inodes=images.inodes if images else 0,
         processes=facts.pid_max,
     )
+
+
+def hidden_huge_pages(config: NodeConfig) -> int:
+    """The memory in huge pages that `memory.available` leaves out: 0 without the gate HugepageAwareEviction."""
+    return huge_page_bytes(config.resources.capacity) if config.gates["HugepageAwareEviction"] else 0
 
 
 def _integer(amounts: Mapping[str, Quantity], name: str) -> int:

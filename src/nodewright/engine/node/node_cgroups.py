@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.engine.core.allocatable import enforcement_limits, machine_capacity
 from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig
 from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, CPUPool, MemoryFrom, RunsOn
 from nodewright.engine.core.cgroups.cgroup_names import node_allocatable_root
 from nodewright.engine.core.cgroups.cgroup_plan import (
+    Borrowers,
     CgroupLayout,
     DaemonCgroup,
     PlannedCgroup,
@@ -22,10 +24,10 @@ from nodewright.engine.core.requests.effective_resources import pod_level_resour
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState, without_ungated_resources
 from nodewright.model.kubernetes.objects import Container, Pod
-from nodewright.model.kubernetes.resource_names import MEMORY
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.values.idset import CPUSet, NUMASet
-from nodewright.model.values.quantity import Bytes, Microseconds
+from nodewright.model.values.quantity import Bytes, Microseconds, MilliCPU
 
 
 class AllocatedPod(msgspec.Struct, frozen=True):
@@ -94,6 +96,37 @@ def cgroup_tree(config: NodeConfig) -> CgroupLayout:
     )
 
 
+def lent_amounts(state: NodeState) -> dict[str, int]:
+    """What BestEffort pods may use of what other pods request.
+
+    Units: cpu in thousandths, memory in bytes.
+    """
+    if state.loans is None:
+        return {CPU: 0, MEMORY: 0}
+    allocatable, requested = state.config.resources.allocatable, state.usage.requests
+    free_milli = allocatable[CPU].milli_value() - requested.get(CPU, 0)
+    free_bytes = allocatable[MEMORY].value() - requested.get(MEMORY, 0)
+    return {
+        CPU: max(state.loans.cpu_milli - max(free_milli, 0), 0),
+        MEMORY: max(state.loans.memory_bytes - max(free_bytes, 0), 0),
+    }
+
+
+_HELD_SLACK_BYTES = 16 << 20
+"""What borrowers that hold too much may take until the limit is written."""
+
+
+def with_borrowers(tree: CgroupLayout, state: NodeState) -> CgroupLayout:
+    """The hierarchy with the limits of a node that lends."""
+    loans = state.loans
+    if loans is None:
+        return tree
+    memory = Bytes(loans.memory_bytes)
+    held = Bytes(memory + loans.owed_bytes + _HELD_SLACK_BYTES) if loans.owed_bytes else memory
+    borrowers = Borrowers(cpu=MilliCPU(loans.cpu_milli), memory=memory, held=held)
+    return replace(tree, borrowers=borrowers)
+
+
 def node_and_pod_cgroups(
     state: NodeState, allocated_pods: Iterable[AllocatedPod], rules: CgroupConfig
 ) -> tuple[PlannedCgroup, ...]:
@@ -101,7 +134,7 @@ def node_and_pod_cgroups(
 
     Errors: CgroupNameError for a uid that is not valid in a cgroup name.
     """
-    tree = cgroup_tree(state.config)
+    tree = with_borrowers(cgroup_tree(state.config), state)
     cgroups = [*top_level_cgroups(tree, rules, tuple(state.pods.values()))]
     for allocated in allocated_pods:
         cgroups += cgroups_of_pod(state, allocated, tree, rules)

@@ -24,6 +24,7 @@ from nodewright.model.releases.release_table import AppliedRules
 if TYPE_CHECKING:
     from nodewright.engine.core.cpu.cpu_policy import CPUPicker
     from nodewright.engine.core.eviction.eviction_policy import EvictionPolicy
+    from nodewright.engine.core.lending.predictors import Predictor
     from nodewright.engine.core.topology.custom import TopologyPolicy
     from nodewright.model.values.custom_policy import CustomPolicy
 
@@ -95,6 +96,8 @@ class CustomPolicies(msgspec.Struct, frozen=True, kw_only=True):
     topology: "TopologyPolicy | None" = None
     cpu_picker: "CPUPicker | None" = None
     eviction: "EvictionPolicy | None" = None
+    predictor: "Predictor | None" = None
+    """What an agent lends to BestEffort pods; None: nothing."""
 
     @property
     def configured(self) -> "tuple[CustomPolicy, ...]":

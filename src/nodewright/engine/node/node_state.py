@@ -1,7 +1,7 @@
 """The state of a node: its configuration, its pods and their allocations."""
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +19,9 @@ from nodewright.engine.node.node_config import KubeletDefects, NodeConfig
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import Pod, ResourceRequirements
 from nodewright.model.reasons.reason import Reason
+
+if TYPE_CHECKING:
+    from nodewright.engine.core.lending.loans import Loans
 
 T = TypeVar("T")
 
@@ -57,6 +60,8 @@ class NodeState(msgspec.Struct, frozen=True):
     """The pods, by uid, that were assigned to the node while its kubelet was down."""
     pending_resizes: Mapping[str, QueuedResize] = {}
     """Pending resizes by the pod's uid, in retry order."""
+    loans: "Loans | None" = None
+    """What BestEffort pods may use; None: nothing was lent yet, and they are not limited."""
 
     def with_pod(self, pod: Pod, *, assumed: bool = False) -> "NodeState":
         """The state with one more active pod, the last in order."""

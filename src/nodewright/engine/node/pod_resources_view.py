@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from nodewright.engine.core.devices.device_state import EMPTY_DEVICE_LIST, NO_NUMA_NODE, DeviceState
+from nodewright.engine.core.memory.memory_state import Block
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState
 from nodewright.model.kubernetes.node_profile import Device, MemoryBlock
@@ -21,7 +22,7 @@ from nodewright.model.values.idset import CPUSet
 def pod_resources_of(state: NodeState, pod: Pod) -> PodResources:
     """The resources of the pod's containers; of init containers only sidecars are included.
 
-    Follows: v1.36, pkg/kubelet/apis/podresources/server_v1.go, List, getContainerResources;
+    Follows: v1.37, pkg/kubelet/apis/podresources/server_v1.go, List, getContainerResources;
         cm/container_manager_linux.go, GetCPUs, GetMemory, GetDevices.
     Departs: CPUs, blocks and devices are sorted, where the kubelet iterates over maps in random order. Devices of
         resource claims (DRA) are not included.
@@ -30,6 +31,8 @@ def pod_resources_of(state: NodeState, pod: Pod) -> PodResources:
         *(container for container in pod.spec.init_containers if container.is_sidecar),
         *pod.spec.containers,
     )
+    cpu, memory, gates = state.held.cpu, state.held.memory, state.config.gates
+    with_pod_level = gates["PodLevelResourceManagers"] and gates.rules.pod_level_in_pod_resources
     return PodResources(
         namespace=pod.metadata.namespace or "default",
         name=pod.metadata.name,
@@ -37,20 +40,19 @@ def pod_resources_of(state: NodeState, pod: Pod) -> PodResources:
             ContainerResources(
                 name=container.name,
                 devices=tuple(_allocated(state.held.devices, pod.uid, container.name)),
-                cpus=state.held.cpu.exclusive(pod.uid, container.name) or CPUSet(),
-                memory=tuple(
-                    sorted(
-                        (
-                            MemoryBlock(block.numa, block.resource, block.size)
-                            for block in state.held.memory.blocks(pod.uid, container.name) or ()
-                        ),
-                        key=lambda block: (block.type, block.numa_nodes),
-                    )
-                ),
+                cpus=cpu.exclusive(pod.uid, container.name) or CPUSet(),
+                memory=_sorted_blocks(memory.blocks(pod.uid, container.name) or ()),
             )
             for container in listed
         ),
+        cpus=cpu.pods.get(pod.uid, CPUSet()) if with_pod_level else CPUSet(),
+        memory=_sorted_blocks(memory.pods.get(pod.uid, ())) if with_pod_level else (),
     )
+
+
+def _sorted_blocks(blocks: Iterable[Block]) -> tuple[MemoryBlock, ...]:
+    listed = (MemoryBlock(block.numa, block.resource, block.size) for block in blocks)
+    return tuple(sorted(listed, key=lambda block: (block.type, block.numa_nodes)))
 
 
 def allocatable_resources(state: NodeState) -> AllocatableResources:

@@ -16,7 +16,14 @@ from nodewright.engine.core.devices.device_state import (
     plugin_with_preference,
 )
 from nodewright.engine.core.preemption.greedy import PreemptionVictims
-from nodewright.engine.node.actions import Action, AdmitPod, ExitKubelet, GetPreferredAllocation, RejectPod
+from nodewright.engine.node.actions import (
+    Action,
+    AdmitPod,
+    ExitKubelet,
+    GetPreferredAllocation,
+    LimitBorrowers,
+    RejectPod,
+)
 from nodewright.engine.node.events import (
     ConditionsObserved,
     DevicesAllocated,
@@ -29,6 +36,7 @@ from nodewright.engine.node.events import (
     PodRemoved,
     PodResized,
     PodStarted,
+    ReservationsObserved,
     UsageObserved,
 )
 from nodewright.engine.node.managers.hint_providers import DeviceProvider
@@ -44,6 +52,7 @@ from nodewright.engine.node.pod_admission import (
 from nodewright.engine.node.unknowns import assumptions_for, unjudged_features
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.kubernetes.objects import ContainerState, Pod
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY
 from nodewright.model.reasons.devices import PreferenceWanted
 from nodewright.model.reasons.reason import NotJudged, Reason
 from nodewright.model.reasons.verdict import Refused
@@ -112,6 +121,8 @@ def step(state: NodeState, event: NodeEvent) -> Step:
             return _evict(state, event)
         case ConditionsObserved(conditions):
             return Step(replace(state, conditions=conditions))
+        case ReservationsObserved():
+            return _lend(state, event)
         case DevicesObserved():
             return Step(with_listed_devices(state, event))
         case DevicesAllocated(uid=uid) if uid in state.pods:
@@ -227,6 +238,28 @@ def _evict(state: NodeState, event: UsageObserved) -> Step:
         passes.eviction_reasons(eviction_pass),
         eviction_pass=eviction_pass,
     )
+
+
+def _lend(state: NodeState, event: ReservationsObserved) -> Step:
+    """The node with the loans that the reservations allow; without an action if these stay as they are."""
+    from nodewright.engine.core.lending.loans import LendableAmount, loans_after  # noqa: PLC0415 - for nodes that lend only
+
+    allocatable, requested = state.config.resources.allocatable, state.usage.requests
+    cpu = LendableAmount(
+        allocatable=allocatable[CPU].milli_value(),
+        requested=requested.get(CPU, 0),
+        reserved=event.cpu_milli,
+    )
+    memory = LendableAmount(
+        allocatable=allocatable[MEMORY].value(),
+        requested=requested.get(MEMORY, 0),
+        reserved=event.memory_bytes,
+    )
+    loans = loans_after(state.loans, cpu, memory, event.borrowed_bytes)
+    if loans is None or loans == state.loans:
+        return Step(state)
+    ceilings = LimitBorrowers(cpu_milli=loans.cpu_milli, memory_bytes=loans.memory_bytes)
+    return Step(replace(state, loans=loans), (ceilings,))
 
 
 def _admit(state: NodeState, event: PodAdded) -> Step:

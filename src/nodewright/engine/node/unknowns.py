@@ -6,7 +6,7 @@ from nodewright.engine.core.topology.manager_config import RESTRICTED, SINGLE_NU
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.kubernetes.node_profile import NodePart
 from nodewright.model.kubernetes.objects import Container, Pod
-from nodewright.model.kubernetes.resource_names import MEMORY, is_extended, is_huge_page
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY, is_extended, is_huge_page
 from nodewright.model.reasons.reason import NotJudged
 
 
@@ -25,11 +25,6 @@ def _host(config: NodeConfig, pod: Pod) -> list[NotJudged]:
         )
     if config.facts.has_app_armor is None and has_app_armor_profile(pod):
         unjudged.append(NotJudged(what="AppArmor", because="the pod has an AppArmor profile"))
-    if pod.spec.resource_claims and any(
-        "resourceClaimName" in claim or "resourceClaimTemplateName" in claim
-        for claim in pod.spec.resource_claims
-    ):
-        unjudged.append(NotJudged(what="DRA manager", because="the pod has resource claims"))
     return unjudged
 
 
@@ -45,6 +40,7 @@ def assumptions_for(config: NodeConfig, pod: Pod) -> tuple[NotJudged, ...]:
     if not config.facts.unknown_parts:
         return ()
     questions = (
+        *_decided_elsewhere(config, pod),
         *_whole_configuration(config, pod),
         *_cpus(config, pod),
         *_memory(config, pod),
@@ -61,7 +57,7 @@ _Questions = list[tuple[NodePart, str]]
 
 def _because(config: NodeConfig, part: NodePart) -> str:
     cause = config.facts.unknown_parts[part].because
-    return f"{_MEANING[part]}: {cause}" if cause else _MEANING[part]
+    return ": ".join(filter(None, (_MEANING[part], cause)))
 
 
 _MEANING = {
@@ -71,8 +67,16 @@ _MEANING = {
     NodePart.CPUS: "the CPUs of the pods are assumed",
     NodePart.MEMORY: "the NUMA nodes of the pods' memory are assumed",
     NodePart.DEVICES: "the NUMA nodes and holders of devices are assumed",
+    NodePart.CPU_DECISIONS: "",
     NodePart.PODS: "everything about the pods but their allocations is assumed",
 }
+
+
+def _decided_elsewhere(config: NodeConfig, pod: Pod) -> _Questions:
+    """A system beside the kubelet chooses the CPUs of all containers, and fails those for which it has none."""
+    requests_cpu = any(CPU in container.resources.requests for container in _containers(pod))
+    has_pod_level = pod.spec.resources is not None and CPU in pod.spec.resources.requests
+    return _unknown(config, "CPU manager", NodePart.CPU_DECISIONS) if requests_cpu or has_pod_level else []
 
 
 def _whole_configuration(config: NodeConfig, pod: Pod) -> _Questions:

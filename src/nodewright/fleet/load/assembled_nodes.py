@@ -251,7 +251,7 @@ def _label(entry: NodeEntry, chosen: MachineChoice) -> str:
     """The name of such nodes in reports: shape, memory, devices, and an older release."""
     gib = entry.allocatable["memory"].value() / (1 << 30)
     gpus = [f"{entry.allocatable[name]} {name}" for name in sorted(entry.allocatable) if _is_gpu(name)]
-    releases = [entry.release] if entry.release != NEWEST.name else []
+    releases = [f"kubelet {entry.release}"] if entry.release != NEWEST.name else []
     return ", ".join([f"{chosen.name} {gib:.0f}Gi", *gpus, *releases])
 
 

@@ -7,11 +7,11 @@ import io
 import os
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -34,6 +34,7 @@ from nodewright.model.kubernetes.objects import (
     Taint,
 )
 from nodewright.model.kubernetes.resource_names import is_extended
+from nodewright.model.printable import counted
 from nodewright.model.values.quantity import Quantity, QuantityError
 
 _UNREADABLE = (csv.Error, UnicodeDecodeError, OSError, EOFError, zlib.error)
@@ -41,6 +42,9 @@ _GZIP = b"\x1f\x8b"
 MAX_UNPACKED_BYTES = 8 << 20
 """Default limit of a gzipped file: a small one can hold any amount."""
 MAX_COLUMNS = 1_000
+T = TypeVar("T")
+_MAX_FAULTS = 10
+"""Number of faulty rows that are named."""
 _MAX_LINE = 1 << 20
 """Characters of a line of a table."""
 COLUMNS = {"name": True, "namespace": False, "at": True, "memory": True}
@@ -101,23 +105,40 @@ class Table(msgspec.Struct, frozen=True):
     def rows(self) -> Iterator[Row]:
         """The rows, without empty lines.
 
-        Errors: InputError where a row has more or fewer cells than there are columns.
+        Errors: InputError with the rows that have more or fewer cells than there are columns.
         """
-        width = len(self.header)
+        return self.read(lambda row: row)
+
+    def read(self, parsed: Callable[[Row], T]) -> Iterator[T]:
+        """What ``parsed`` makes of each row, without empty lines; nothing of the rows after a faulty one.
+
+        Errors: InputError with the first faulty rows and the number of all others, once all rows are read.
+        """
+        width, faults, more = len(self.header), list[Fault](), 0
         with self._reader() as reader:
             next(reader, None)  # the header has been read
             try:
-                for cells in reader:
-                    if len(cells) != width:
-                        if not cells:
-                            continue
-                        rule = f"must have {width} columns, has {len(cells)}"
-                        raise InputError([Fault(source=f"{self.path}:{reader.line_num}", rule=rule)])
-                    yield Row(reader.line_num, cells)
+                for cells in filter(None, reader):
+                    try:
+                        value = parsed(self._row(reader.line_num, cells, width))
+                    except InputError as error:
+                        more += len(faults) >= _MAX_FAULTS
+                        faults += error.faults if len(faults) < _MAX_FAULTS else ()
+                        continue
+                    if not faults:
+                        yield value
             except _UNREADABLE as error:
-                raise InputError(
-                    [Fault(source=f"{self.path}:{reader.line_num}", rule=error_text(error))]
-                ) from None
+                faults.append(Fault(source=f"{self.path}:{reader.line_num}", rule=error_text(error)))
+        if more:
+            faults.append(Fault(source=self.path, rule=f"{counted(more, 'more row')} with faults"))
+        if faults:
+            raise InputError(faults)
+
+    def _row(self, line: int, cells: list[str], width: int) -> Row:
+        if len(cells) != width:
+            rule = f"must have {width} columns, has {len(cells)}"
+            raise InputError([Fault(source=f"{self.path}:{line}", rule=rule)])
+        return Row(line, cells)
 
     @contextmanager
     def _reader(self) -> Iterator[Any]:
@@ -217,17 +238,19 @@ def column_indexes(header: tuple[str, ...], columns: Mapping[str, bool], source:
 def read_usage(table: Table) -> UsageByPod:
     """The usage of pods by namespace and name, in order of time; `at` is in seconds since a pod's start.
 
-    Errors: InputError at the first faulty row.
+    Errors: InputError with the faulty rows.
     """
     at = column_indexes(table.header, COLUMNS, table.path)
     usage: dict[str, list[UsageStep]] = {}
-    for row in table.rows():
+
+    def step(row: Row) -> tuple[str, UsageStep]:
         cell = {name: row.cells[index] for name, index in at.items()}
         source = f"{table.path}:{row.line}"
         name = f"{cell.get('namespace') or 'default'}/{cell['name']}"
-        usage.setdefault(name, []).append(
-            UsageStep(seconds_in(cell["at"], "at", source), _bytes(cell["memory"], source))
-        )
+        return name, UsageStep(seconds_in(cell["at"], "at", source), _bytes(cell["memory"], source))
+
+    for name, used in table.read(step):
+        usage.setdefault(name, []).append(used)
     return {name: tuple(sorted(used, key=attrgetter("at_s"))) for name, used in usage.items()}
 
 
@@ -251,10 +274,11 @@ def _bytes(text: str, source: str) -> int:
 def table_nodes(table: Table) -> Iterator[NodeEntry]:
     """The nodes of the table.
 
-    Errors: InputError at the first faulty row.
+    Errors: InputError with the faulty rows.
     """
     at = column_indexes(table.header, NODE_COLUMNS, table.path)
-    for row in table.rows():
+
+    def node(row: Row) -> NodeEntry:
         cell = {name: row.cells[index] for name, index in at.items()}
         source = f"{table.path}:{row.line}"
         amounts = _amounts(cell, source)
@@ -262,7 +286,7 @@ def table_nodes(table: Table) -> Iterator[NodeEntry]:
             if not cell[name].strip():
                 raise InputError([Fault(source=source, path=name, error="Required value", rule="")])
         amounts.setdefault("pods", Quantity.of(DEFAULT_MAX_PODS))
-        yield NodeEntry(
+        return NodeEntry(
             name=cell["name"],
             capacity=amounts,
             allocatable=amounts,
@@ -271,14 +295,16 @@ def table_nodes(table: Table) -> Iterator[NodeEntry]:
             source=source,
         )
 
+    return table.read(node)
+
 
 def table_pods(table: Table) -> Iterator[FleetPod]:
     """The pods of the table, row by row.
 
-    Errors: InputError at the first faulty row, or a row that arrives before the previous one.
+    Errors: InputError with the faulty rows, and those that arrive before a previous one.
     """
     reader = _TablePodReader(table, column_indexes(table.header, POD_COLUMNS, table.path))
-    return map(reader.pod, table.rows())
+    return table.read(reader.pod)
 
 
 @dataclass(slots=True)

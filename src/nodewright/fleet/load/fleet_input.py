@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from nodewright.documents.files.process_tuning import rare_collections
 from nodewright.documents.files.regular_files import error_text
+from nodewright.documents.formats.claim_objects import joined_claims
 from nodewright.documents.formats.documents import (
     PATCH_FILES,
     STDIN,
@@ -22,6 +23,7 @@ from nodewright.documents.formats.documents import (
 )
 from nodewright.documents.formats.json_documents import NoteProgress
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
+from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 from nodewright.engine.core.predicates.node_affinity import daemon_pod_obstacle
 from nodewright.fleet.load.assembled_nodes import (
     DEFAULT_CONFIGURATION,
@@ -56,6 +58,7 @@ from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import counted
+from nodewright.model.releases.release_table import Release, applied_rules, release_warning
 
 _MAX_REFUSALS = 5
 
@@ -142,6 +145,8 @@ class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     objects: FleetObjects
     tables: tuple[Table, ...] = ()
     """Tables of pods."""
+    node_claims: ClaimCluster | None = None
+    """The objects of Dynamic Resource Allocation in files of nodes."""
     shard: Shard | None = None
     """The shard of a larger fleet; None: the whole fleet."""
 
@@ -159,6 +164,11 @@ class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def budgets(self) -> tuple[DisruptionBudget, ...]:
         """The disruption budgets."""
         return tuple(self.objects.pod_selectors.budgets)
+
+    @cached_property
+    def claims(self) -> ClaimCluster | None:
+        """The objects of Dynamic Resource Allocation; None: there are none."""
+        return joined_claims(self.objects.manifests.result().claims, self.node_claims)
 
     def with_configuration(self, changes: Mapping[str, Any]) -> "FleetInput":
         """The fleet with changed fields of the kubelet configuration."""
@@ -235,6 +245,9 @@ class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if self.objects.unknown_fields:
             names_text = ", ".join(sorted(self.objects.unknown_fields)[:5])
             warnings.append(f"unknown fields of pods are ignored: {names_text}")
+        releases = sorted({entry.release for entry in self.node_entries})
+        rules = (applied_rules(Release.parse(release)) for release in releases)
+        warnings += filter(None, map(release_warning, rules))
         warnings += self._uncreated_pods()
         for entry in self.objects.pods:
             if entry.count is None and not any(self._daemon_pods(entry, ())):
@@ -309,9 +322,7 @@ def load_fleet(files: FleetFiles, note_progress: NoteProgress | None = None) -> 
     nodes, pods, both = (
         FleetObjects(files.namespace, files.max_bytes, note_progress=note_progress) for _ in range(3)
     )
-    entries: list[NodeEntry] = []
-    tables: list[Table] = []
-    faults: list[Fault] = []
+    entries, tables, faults = list[NodeEntry](), list[Table](), list[Fault]()
     limit = files.max_unpacked_bytes
     table = partial(Table, max_unpacked_bytes=limit)
     for names, objects in ((files.nodes, nodes), (files.both, both), (files.pods, pods)):
@@ -339,7 +350,13 @@ def load_fleet(files: FleetFiles, note_progress: NoteProgress | None = None) -> 
         faults.append(Fault(rule="no nodes found"))
     if faults or nothing_found:
         raise InputError(faults or nothing_found)
-    return FleetInput(files=files, node_entries=tuple(entries), objects=joined, tables=tuple(tables))
+    return FleetInput(
+        files=files,
+        node_entries=tuple(entries),
+        objects=joined,
+        tables=tuple(tables),
+        node_claims=nodes.manifests.result().claims,
+    )
 
 
 def bound_profiles(

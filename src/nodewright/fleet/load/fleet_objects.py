@@ -26,19 +26,22 @@ from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.documents.formats.manifests import ManifestLoader
 from nodewright.documents.formats.object_location import ObjectLocation, listed_items, with_type_meta
 from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
+from nodewright.engine.core.disruption.pod_eviction import EvictionFacts
 from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.fleet.load.assembled_nodes import NodeEntry, missing_node_facts, node_images, node_release
 from nodewright.fleet.load.gpu_annotations import GPUAnnotations
 from nodewright.fleet.load.pod_controllers import (
+    DAEMON_SET,
     PodController,
     PodControllers,
     PodSelectors,
     controller_of,
+    eviction_facts,
     mapping,
     started_s,
 )
-from nodewright.fleet.workload import FleetPod
+from nodewright.fleet.workload import BARE_POD, FleetPod
 from nodewright.model.errors import ENCODING_ERRORS, Fault, InputError
 from nodewright.model.kubernetes.cluster_objects import APINode
 from nodewright.model.kubernetes.objects import Pod
@@ -66,6 +69,7 @@ class PodEntry(msgspec.Struct, frozen=True, kw_only=True):
     has_controller: bool = False
     owner: PodController | None = None
     """Its controller, from its manifest or its owner references."""
+    eviction: EvictionFacts = BARE_POD
     is_from_template: bool = False
     """Whether it is created from its controller's template; otherwise it is a pod in a file."""
     count: int | None = 1
@@ -166,7 +170,10 @@ class FleetObjects:
                     pod,
                     namespace=created.namespace,
                     has_controller=True,
-                    owner=self.controllers.add_controller(value, self.namespace),
+                    owner=(owner := self.controllers.add_controller(value, self.namespace)),
+                    eviction=EvictionFacts(
+                        owner_kind=owner.kind, owner_name=owner.name, is_daemon=owner.kind == DAEMON_SET[1]
+                    ),
                     is_from_template=True,
                     count=None if created.kind == "DaemonSet" else replicas,
                 )
@@ -241,6 +248,7 @@ class FleetObjects:
             started_s=started_s(mapping(value.get("status")).get("startTime")),
             has_controller=owner is not None,
             owner=owner,
+            eviction=eviction_facts(value),
             source=source,
         )
 
@@ -310,6 +318,8 @@ def fleet_pods(objects: FleetObjects, pods: Iterable[PodEntry], gpus: GPUAnnotat
     for entry in pods:
         if entry.template not in created:
             pod, milli = gpus.with_gpu_requests(workloads[entry.template].pod, entry.source)
+            # Its node is that of the entry; a replacement may have another one.
+            pod = replace(pod, spec=replace(pod.spec, node_name=""))
             created[entry.template] = with_defaults(with_uid(with_canonical_quantities(pod))), milli
         pod, milli = created[entry.template]
         key = (entry.template, entry.namespace, entry.owner)
@@ -331,6 +341,8 @@ def fleet_pods(objects: FleetObjects, pods: Iterable[PodEntry], gpus: GPUAnnotat
                 gpu_milli=milli,
                 has_controller=entry.has_controller,
                 selector=selectors[key],
+                eviction=entry.eviction,
+                volumes=workloads[entry.template].volumes,
                 source=entry.source,
             )
 

@@ -45,7 +45,8 @@ def openb_nodes(table: Table) -> Iterator[NodeEntry]:
     Errors: InputError for rows without numbers.
     """
     at = {name: index for index, name in enumerate(table.header)}
-    for row in table.rows():
+
+    def node(row: Row) -> NodeEntry:
         cpu, memory, gpus = (
             _number(row, at, name, table.path) for name in ("cpu_milli", "memory_mib", "gpu")
         )
@@ -62,7 +63,9 @@ def openb_nodes(table: Table) -> Iterator[NodeEntry]:
             raise InputError([Fault(source=source, rule="a node without CPUs or memory cannot hold pods")])
         name = row.cells[at["sn"]]
         labels = kubelet_labels(name) | ({MODEL_LABEL: model} if model else {})
-        yield NodeEntry(name=name, capacity=amounts, allocatable=amounts, labels=labels, source=source)
+        return NodeEntry(name=name, capacity=amounts, allocatable=amounts, labels=labels, source=source)
+
+    return table.read(node)
 
 
 def openb_pods(table: Table) -> list[FleetPod]:
@@ -73,31 +76,19 @@ def openb_pods(table: Table) -> list[FleetPod]:
 
     Errors: InputError with the rows without numbers, and those with times in descending order.
     """
-    reader = _OpenbPodReader(table)
-    pods = [pod for row in table.rows() if (pod := reader.pod(row)) is not None]
-    if reader.faults:
-        raise InputError(reader.faults)
-    return sorted(pods, key=lambda pod: pod.arrives_s)
+    return sorted(table.read(_OpenbPodReader(table).pod), key=lambda pod: pod.arrives_s)
 
 
 @dataclass(slots=True)
 class _OpenbPodReader:
     table: Table
-    faults: list[Fault] = field(default_factory=list)
     at: dict[str, int] = field(init=False)
     _pods_by_key: dict[tuple[str, ...], tuple[Pod, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.at = {name: index for index, name in enumerate(self.table.header)}
 
-    def pod(self, row: Row) -> FleetPod | None:
-        try:
-            return self._pod(row)
-        except InputError as error:
-            self.faults.extend(error.faults)
-            return None
-
-    def _pod(self, row: Row) -> FleetPod:
+    def pod(self, row: Row) -> FleetPod:
         cell = {name: row.cells[index] for name, index in self.at.items()}
         key = tuple(
             cell.get(name, "")

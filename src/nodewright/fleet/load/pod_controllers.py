@@ -6,8 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from nodewright.documents.formats.decode import type_faults
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.documents.formats.decode import decode, decoding_fault, type_faults
 from nodewright.documents.formats.object_location import ObjectLocation
+from nodewright.engine.core.disruption.pod_eviction import BudgetStatus, EvictionFacts
+from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR
 from nodewright.fleet.workload import DisruptionBudget, IntOrPercent
 from nodewright.model.errors import Fault
 from nodewright.model.values.instant import Instant, InstantError
@@ -17,10 +22,12 @@ MAX_REPLICAS = 200_000
 BUDGET, SERVICE = ("policy/v1", "PodDisruptionBudget"), ("v1", "Service")
 _BY_LABELS = (("v1", "ReplicationController"),)
 _BY_SELECTOR = (("apps/v1", "Deployment"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"))
+DAEMON_SET = ("apps/v1", "DaemonSet")
 _BEGINNING_S = 10.0**11
 """The year 5138, in seconds since 1970."""
 _SHARE = re.compile(r"([0-9]{1,9})(%?)")
 _BOUNDS = {"minAvailable": "min_available", "maxUnavailable": "max_unavailable"}
+_POLICY = "unhealthyPodEvictionPolicy"
 _HASH = "pod-template-hash"
 
 
@@ -45,12 +52,24 @@ class PodSelectors:
             if labels := mapping(spec.get("selector")):
                 self.services.append((namespace, {str(key): str(text) for key, text in labels.items()}))
             return []
-        faults = list(_faults(spec))
+        faults = list(_faults(spec, is_stored="status" in value))
         if not faults:
             shares = {name: _share(spec.get(key)) for key, name in _BOUNDS.items()}
             name = str(meta.get("name") or "")
+            try:
+                status = _budget_status(value, name)
+            except msgspec.ValidationError as error:
+                fault = decoding_fault(error)
+                return [location.locate(replace(fault, path=f"status.{fault.path}"))]
             self.budgets.append(
-                DisruptionBudget(name=name, namespace=namespace, selector=spec.get("selector"), **shares)
+                DisruptionBudget(
+                    name=name,
+                    namespace=namespace,
+                    selector=spec.get("selector"),
+                    evicts_unhealthy=spec.get(_POLICY) == "AlwaysAllow",
+                    status=status,
+                    **shares,
+                )
             )
         return [location.locate(fault) for fault in faults]
 
@@ -73,6 +92,19 @@ class PodSelectors:
         )
 
 
+def _budget_status(value: Mapping[str, Any], name: str) -> BudgetStatus | None:
+    """The status of a budget that an API server has; None: it is a manifest.
+
+    Errors: msgspec.ValidationError.
+    """
+    generation, status = mapping(value.get("metadata")).get("generation"), value.get("status")
+    if not isinstance(status, dict) or not (generation or status.get("observedGeneration")):
+        return None
+    evicts_unhealthy = mapping(value.get("spec")).get(_POLICY) == "AlwaysAllow"
+    own = {"name": name, "generation": generation, "evictsUnhealthy": evicts_unhealthy}
+    return decode(status | own, BudgetStatus)
+
+
 def controller_selector(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The selector of a controller if the scheduler considers it: not of Jobs and DaemonSets."""
     kind = (value.get("apiVersion"), value.get("kind"))
@@ -84,9 +116,10 @@ def controller_selector(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return selector if kind in _BY_SELECTOR else None
 
 
-def _faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
+def _faults(spec: Mapping[str, Any], *, is_stored: bool) -> Iterator[Fault]:
     bounds = [key for key in _BOUNDS if spec.get(key) is not None]
-    if len(bounds) != 1:
+    # The API server takes a budget without a bound, which allows no disruption.
+    if len(bounds) > 1 or not (bounds or is_stored):
         rule = "must have exactly one of minAvailable and maxUnavailable"
         yield Fault(path="spec", rule=rule)
     for key in bounds:
@@ -121,11 +154,37 @@ class PodController(NamedTuple):
 
 def controller_of(meta: Mapping[str, Any], namespace: str) -> PodController | None:
     """The controller in an object's owner references; None: it has none."""
+    reference = _controller_reference(meta)
+    if not reference:
+        return None
+    return PodController(str(reference.get("kind")), namespace, str(reference.get("name")))
+
+
+def _controller_reference(meta: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The owner reference of the controller; empty: there is none."""
     references = meta.get("ownerReferences")
     for reference in references if isinstance(references, list) else ():
         if isinstance(reference, dict) and reference.get("controller"):
-            return PodController(str(reference.get("kind")), namespace, str(reference.get("name")))
-    return None
+            return reference
+    return {}
+
+
+def eviction_facts(value: Mapping[str, Any]) -> EvictionFacts:
+    """What of a pod decides whether it is evicted; a pod without a status is taken to be running and ready."""
+    meta, status = mapping(value.get("metadata")), mapping(value.get("status"))
+    owner = _controller_reference(meta)
+    conditions = status.get("conditions")
+    listed = conditions if isinstance(conditions, list) else []
+    ready = [each.get("status") for each in listed if isinstance(each, dict) and each.get("type") == "Ready"]
+    return EvictionFacts(
+        owner_kind=str(owner.get("kind") or ""),
+        owner_name=str(owner.get("name") or ""),
+        is_daemon=(owner.get("apiVersion"), owner.get("kind")) == DAEMON_SET,
+        is_mirror=CONFIG_MIRROR in mapping(meta.get("annotations")),
+        phase=str(status.get("phase") or "Running"),
+        is_ready=ready[:1] == ["True"] if isinstance(conditions, list) else status.get("phase") != "Pending",
+        is_deleting=meta.get("deletionTimestamp") is not None,
+    )
 
 
 @dataclass(slots=True)

@@ -62,7 +62,7 @@ _CURVES = 4
 _MOST_ROWS = 20
 _MOST_PENDING = 100
 _MOST_SINGLE_NODES, _GROUPS = 40, 32
-_LEFT, _TOP, _ROW, _LABEL_CHARACTERS = 200, 6, 16, 26
+_LEFT, _TOP, _ROW, _LABEL_CHARACTERS = 270, 6, 16, 36
 _NS = 10**9
 
 
@@ -229,7 +229,8 @@ def _shapes(summary: FleetSummary) -> Iterator[str]:
     if summary.probe is not None:
         whole = total_capacity(summary.probe)
         yield (
-            f"<p>{counted(whole.admitted, 'more pod')} like the probe can be placed. By free amounts it would be "
+            f"<p>{'At most ' * bool(summary.not_counted)}{counted(whole.admitted, 'more pod')} like the probe can be "
+            f"placed{' (not counted: ' + ' and '.join(summary.not_counted) + ')' if summary.not_counted else ''}. By free amounts it would be "
             f"{whole.by_free_amounts:,}: {whole.stranded:,} are stranded.</p>"
         )
 
@@ -285,8 +286,12 @@ def _times(summary: FleetSummary, result: FleetResult) -> Iterator[str]:
     time = summary.time_to_place
     yield "<h2>Time to place</h2>"
     yield (
-        f"<p>{time.immediately:,} of {counted(time.pods, 'pod')} placed immediately; half within "
-        f"{duration_text(time.median_s)}, 95 % within {duration_text(time.p95_s)}, all within {duration_text(time.longest_s)}.</p>"
+        "<p>No pod was placed.</p>"
+        if not time.pods
+        else (
+            f"<p>{time.immediately:,} of {counted(time.pods, 'pod')} placed immediately; half within "
+            f"{duration_text(time.median_s)}, 95 % within {duration_text(time.p95_s)}, all within {duration_text(time.longest_s)}.</p>"
+        )
     )
     yield (
         f'<p class="soft">placements: {result.placements:,}; decisions by nodes: {result.steps:,} computed, '
@@ -376,7 +381,7 @@ def heat_sections(result: FleetResult, resources: Sequence[str]) -> Iterator[str
     grouped = (
         ""
         if len(rows) == len(result.nodes)
-        else f" {counted(len(result.nodes), 'node')} in {counted(len(rows), 'group')} of equal shape and similar load; each row is a mean."
+        else f" {counted(len(result.nodes), 'node')} in {counted(len(rows), 'group')} of equal shape and similar load; each row is a mean. A shape is sockets x NUMA nodes of each x cores x threads."
     )
     yield f'<p class="soft">Requested share of allocatable, one scale for all maps.{grouped}</p>{heat_legend()}'
     for name in drawn:
@@ -437,11 +442,23 @@ def heat_rows(result: FleetResult) -> tuple[HeatRow, ...]:
         by_shape["other shapes"] = [at for shape in shapes[_GROUPS:] for at in by_shape[shape]]
         shapes[_GROUPS:] = ["other shapes"]
     size = -(-count // _GROUPS)
-    return tuple(
-        HeatRow(f"{counted(len(part), 'node')} {shape}", part)
-        for shape in shapes
-        for part in _parts(sorted(by_shape[shape], key=lambda at: (-_load(result, at), at)), size)
-    )
+    rows = []
+    for shape in shapes:
+        parts = [*_parts(sorted(by_shape[shape], key=lambda at: (-_load(result, at), at)), size)]
+        for part in parts:
+            # Parts of one shape differ by their load.
+            load = f" at {_mean_load(result, part):.0f} %" if len(parts) > 1 else ""
+            rows.append(HeatRow(f"{counted(len(part), 'node')}{load}, {_without_domains(shape)}", part))
+    return tuple(rows)
+
+
+def _mean_load(result: FleetResult, nodes: Sequence[int]) -> float:
+    """The mean over time of the largest share of the nodes' resources, in percent."""
+    return sum(_load(result, node) for node in nodes) / len(nodes) / max(len(result.node_samples), 1)
+
+
+def _without_domains(shape: str) -> str:
+    return " ".join(map(short_name, shape.split(" ")))
 
 
 def _parts(nodes: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:

@@ -1,7 +1,7 @@
 """The report of a fleet simulation, and columns for CSV and Parquet (extra `parquet`)."""
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +12,7 @@ from nodewright.documents.files.file_store import write_output
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.fleet.capacity import RemainingCapacity, ShapeCapacity, total_capacity
 from nodewright.fleet.fleet_summary import FleetSummary, Fragments, PlacingTimes, ResourceUse, ShapeSummary
+from nodewright.fleet.load.assembled_nodes import DEFAULT_CONFIGURATION
 from nodewright.fleet.load.fleet_input import FleetInput
 from nodewright.fleet.report.fleet_text import (
     cpus_text,
@@ -73,6 +74,8 @@ class RemainingRoom(Report, frozen=True, kw_only=True):
     """How many more pods like the probe fit."""
 
     capacity: ReportedCapacity
+    not_counted: tuple[str, ...]
+    """Constraints of the probe on other pods, for which fewer may fit."""
 
 
 class WaitingPods(Report, frozen=True, kw_only=True):
@@ -151,9 +154,18 @@ class FleetAssumptions(Report, frozen=True, kw_only=True):
     shapes_by_rule: Mapping[str, int]
     nodes_with_system_core: int
     nodes_with_system_memory: int
+    policies: Mapping[str, str]
+    """Fields of the KubeletConfiguration that are assumed, because none is given and no sweep sets them."""
 
 
-def fleet_assumptions(fleet: FleetInput) -> FleetAssumptions:
+def default_policies(fleet: FleetInput, swept: Iterable[str] = ()) -> Mapping[str, str]:
+    """The policies that are assumed of all kubelets, by field; without those that a sweep sets."""
+    is_default = fleet.files.node_defaults.configuration == DEFAULT_CONFIGURATION
+    fields = DEFAULT_CONFIGURATION.keys() - {*swept} if is_default else ()
+    return {name: DEFAULT_CONFIGURATION[name] for name in sorted(fields)}
+
+
+def fleet_assumptions(fleet: FleetInput, swept: Iterable[str] = ()) -> FleetAssumptions:
     """The facts that are not in the files: assumed, or from --shapes."""
     nodes = fleet.assembled
     return FleetAssumptions(
@@ -161,6 +173,7 @@ def fleet_assumptions(fleet: FleetInput) -> FleetAssumptions:
         shapes_by_rule=dict(nodes.configured_shapes),
         nodes_with_system_core=nodes.with_system_core,
         nodes_with_system_memory=nodes.with_system_memory,
+        policies=default_policies(fleet, swept),
     )
 
 
@@ -208,7 +221,9 @@ def run_statistics(summary: FleetSummary) -> RunStatistics:
         placements=summary.placements,
         preemptions=summary.preemptions,
         evictions=summary.evictions,
-        room=UNSET if summary.probe is None else RemainingRoom(capacity=reported_capacity(summary.probe)),
+        room=UNSET
+        if summary.probe is None
+        else RemainingRoom(capacity=reported_capacity(summary.probe), not_counted=summary.not_counted),
     )
 
 

@@ -30,7 +30,7 @@ def fleet_text(summary: FleetSummary, *, columns: int) -> str:
     parts = [_headline(summary), _usage(summary), _shapes(summary.shapes, columns=columns)]
     parts += [part for part in (_fragments(summary), _filter_rejections(summary), _refusals(summary)) if part]
     if summary.probe is not None:
-        parts.append(capacity_text(summary.probe))
+        parts.append(capacity_text(summary.probe) + not_counted_text(summary.not_counted))
     parts.append(printable_lines(_time_lines(summary)))
     return "\n".join(parts)
 
@@ -76,6 +76,14 @@ def capacity_text(probe: Sequence[ShapeCapacity]) -> str:
     return table(("NODES", "FITS", "BY AMOUNTS", "STRANDED", "SHAPE"), rows)
 
 
+def not_counted_text(constraints: Sequence[str]) -> str:
+    """What of the pod is not counted, so that the capacity is an upper bound; empty: nothing."""
+    if not constraints:
+        return ""
+    names = " and ".join(constraints)
+    return printable_line(f"at most: {names} not counted; `fleet run` with its replicas counts them")
+
+
 def percent_text(part: float, whole: float) -> str:
     """A percentage; a dash if the whole is zero.
 
@@ -96,8 +104,10 @@ def filter_rejection_text(rejection: FilterRejections) -> str:
     return f"{rejection.plugin}{what}: {rejection.nodes} {'node' if rejection.nodes == 1 else 'nodes'}"
 
 
-def reason_text(reason: Reason) -> str:
-    """The kubelet's reason and message."""
+def reason_text(reason: Reason | str) -> str:
+    """The kubelet's reason and message; a text as it is."""
+    if isinstance(reason, str):
+        return reason
     text = kubelet_text(reason)
     return f"{text.reason}: {text.message}" if text.message else text.reason
 
@@ -115,6 +125,8 @@ def placement_reason_text(record: FleetPodRecord) -> str:
             return "preempted by a pod of higher priority"
         case PodOutcome.EVICTED:
             return "evicted under node pressure"
+        case PodOutcome.DRAINED:
+            return "evicted from a drained node"
         case _:
             assert_never(record.outcome)
 

@@ -26,7 +26,7 @@ from nodewright.fleet.report.fleet_report import (
     RunStatistics,
     run_statistics,
 )
-from nodewright.fleet.report.fleet_text import percent_text, short_name
+from nodewright.fleet.report.fleet_text import not_counted_text, percent_text, short_name
 from nodewright.fleet.simulation.outcomes import PodOutcome
 from nodewright.fleet.sweep_runs import SweepPoint
 from nodewright.fleet.workload import FleetNode, duration_text
@@ -74,7 +74,8 @@ def sweep_text(swept: SweepSummaries, *, columns: int) -> str:
         if summary.remaining_capacity is not None:
             row += [f"{summary.remaining_capacity.admitted:,}", f"{summary.remaining_capacity.stranded:,}"]
         rows.append((*row, point.name))
-    return table(headers, rows) + _reasons(swept)
+    not_counted = not_counted_text(swept[0][1].not_counted) if swept else ""
+    return table(headers, rows) + not_counted + _reasons(swept)
 
 
 def _fragment(summary: FleetSummary, size: int) -> int | None:

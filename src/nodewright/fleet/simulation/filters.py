@@ -1,7 +1,7 @@
 """The scheduler's filters: whether a node is feasible for a pod; the first filter that rejects it is reported.
 
 Follows: v1.36, pkg/scheduler/apis/config/v1/default_plugins.go, getDefaultPlugins: their order.
-Departs: volumes, resource claims and scheduling gates are not considered.
+Departs: of volumes only the node affinity is considered, before resources; scheduling gates are not considered.
 """
 
 from collections.abc import Iterable
@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
 from nodewright.engine.core.predicates.predicate_check import ALL_ADDRESSES, HostPort
+from nodewright.engine.core.predicates.scheduler_filters import volume_mismatch
 from nodewright.fleet.simulation.cluster_view import NodeSlot
 from nodewright.fleet.simulation.pod_templates import PodTemplate
 from nodewright.model.kubernetes.objects import CORDON, Taint, Toleration, tolerates, untolerated
@@ -30,14 +31,15 @@ def static_filter_status(template: PodTemplate, slot: NodeSlot) -> FilterStatus 
     """The rejection of the node by filters that do not depend on its pods; None: they accept it.
 
     Follows: v1.36, pkg/scheduler/framework/plugins/nodeunschedulable/node_unschedulable.go,
-        tainttoleration/taint_toleration.go, nodeaffinity/node_affinity.go, PreFilter, Filter; for pods of one node
+        tainttoleration/taint_toleration.go, nodeaffinity/node_affinity.go, PreFilter, Filter;
+        volumebinding/volume_binding.go, Filter; for pods of one node
         pkg/controller/daemon/util/daemonset_util.go, AddOrUpdateDaemonPodTolerations and
         ReplaceDaemonSetPodNodeNameNodeAffinity.
     """
     required_node = template.required_node
     if template.required_names is not None and slot.name not in template.required_names:
         return FilterStatus("NodeAffinity", is_unresolvable=True)
-    if not (slot.unschedulable or slot.taints or template.selects_nodes):
+    if not (slot.unschedulable or slot.taints or template.selects_nodes or template.volumes):
         return None
     spec = template.pod.spec
     if slot.unschedulable and not required_node and not _tolerated(CORDON, spec.tolerations):
@@ -47,6 +49,9 @@ def static_filter_status(template: PodTemplate, slot: NodeSlot) -> FilterStatus 
         return FilterStatus("TaintToleration", (taint.key,), is_unresolvable=True)
     if template.selects_nodes and affinity_mismatch(spec, slot.name, slot.labels) is not None:
         return FilterStatus("NodeAffinity", is_unresolvable=True)
+    for volume in template.volumes:
+        if volume_mismatch(volume, slot.labels) is not None:
+            return FilterStatus("VolumeBinding", (volume.claim,), is_unresolvable=True)
     return None
 
 

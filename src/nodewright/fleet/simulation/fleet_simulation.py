@@ -1,11 +1,14 @@
 """Simulates a fleet in virtual time: pods arrive, are scheduled, admitted, run and end."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
+from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 from nodewright.engine.core.eviction.eviction_policy import MONITORING_PERIOD_S
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.resource_holders import with_pod_names
@@ -18,8 +21,10 @@ from nodewright.fleet.simulation.kubelets import (
     SimulatedKubelets,
     allocatable_of,
     next_check,
+    own_config,
     usage_reading,
 )
+from nodewright.fleet.simulation.node_drains import NodeDrains
 from nodewright.fleet.simulation.outcomes import (
     FleetEvent,
     FleetEventKind,
@@ -29,6 +34,7 @@ from nodewright.fleet.simulation.outcomes import (
     SimulationCounters,
 )
 from nodewright.fleet.simulation.pending_queue import PendingQueue, TemplateQueue
+from nodewright.fleet.simulation.placed_claims import PlacedClaims, with_served
 from nodewright.fleet.simulation.pod_templates import PodTemplate, PodTemplates
 from nodewright.fleet.simulation.scheduler import (
     ExhaustiveScheduler,
@@ -58,6 +64,16 @@ class Retry(StrEnum):
     NEVER = "never"
 
 
+class ScheduledDrain(msgspec.Struct, frozen=True):
+    """A node that is cordoned and drained at a time.
+
+    Units: at_s in seconds since the beginning.
+    """
+
+    node: str
+    at_s: float
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a run."""
 
@@ -67,7 +83,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     preemption: bool = True
     """Whether pods of higher priority preempt others."""
     budgets: tuple[DisruptionBudget, ...] = ()
-    """Budgets that preemption respects where possible."""
+    """Budgets that preemption respects where possible, and drains always."""
+    drains: tuple[ScheduledDrain, ...] = ()
+    """Nodes that are drained; their pods are evicted as budgets allow it, and placed elsewhere."""
+    claims: ClaimCluster | None = None
+    """The objects of Dynamic Resource Allocation; None: there are none."""
     policies: tuple[CustomPolicy, ...] = ()
     """Custom policies: those of the kubelets, and node scorers."""
     until_s: float | None = None
@@ -108,7 +128,12 @@ EventSink: TypeAlias = Callable[[FleetEvent], None]
 
 _OUTCOMES = {
     kind: PodOutcome(kind.value)
-    for kind in (FleetEventKind.ENDED, FleetEventKind.PREEMPTED, FleetEventKind.EVICTED)
+    for kind in (
+        FleetEventKind.ENDED,
+        FleetEventKind.PREEMPTED,
+        FleetEventKind.EVICTED,
+        FleetEventKind.DRAINED,
+    )
 }
 """The outcome of a pod that left its node."""
 _PROGRESS_INTERVAL = 64
@@ -131,22 +156,30 @@ class FleetSimulation:
         """``start_node`` returns the state of a node that has just started with a profile."""
         self.nodes, self.options, self.sink = nodes, options, sink
         self.kubelets = SimulatedKubelets(nodes, start_node, is_caching=not options.exhaustive)
-        self.cluster = ClusterView([_node_slot(kubelet) for kubelet in self.kubelets.all])
-        self.scheduler: Scheduler = (ExhaustiveScheduler if options.exhaustive else IncrementalScheduler)(
-            self.cluster, ImageLocality(nodes).with_locality(score)
-        )
+        self.claims = None if options.claims is None else PlacedClaims(options.claims, self._named_state)
+        self.cluster = ClusterView([_node_slot(kubelet, options.claims) for kubelet in self.kubelets.all])
+        self._score = ImageLocality(nodes).with_locality(score)
+        self.scheduler = self._new_scheduler()
         self.templates, self.queue = PodTemplates(), PendingQueue(self.cluster)
         self.budgets = DisruptionBudgets(options.budgets)
-        self.events: EventQueue[float, PodCompletion | EvictionCheck] = EventQueue()
+        self.events: EventQueue[float, PodCompletion | EvictionCheck | ScheduledDrain] = EventQueue()
         self.nodes_under_check: set[int] = set()
         """Nodes under pressure, whose usage is checked every ten seconds."""
         self.records = PodRecords(keep_finished=options.keep_finished_pods)
+        self.drains = NodeDrains(self.cluster, self.records, self._drain_pod, options.budgets)
         self.counters = SimulationCounters(samples_nodes=options.samples_nodes)
         self.now_s = 0.0
         self.node_numbers = {node.name: number for number, node in enumerate(nodes)}
+        for drain in options.drains:
+            if drain.node in self.node_numbers:
+                self.events.schedule(drain.at_s, drain)
         self.attempts = 0
         """Number of scheduling attempts."""
         self._next_progress_at = _PROGRESS_INTERVAL
+
+    def _named_state(self, node: int) -> NodeState:
+        kubelet = self.kubelets.all[node]
+        return replace(kubelet.start, config=own_config(kubelet))
 
     def run(self, pods: Iterator[FleetPod], watch: ProgressCallback | None = None) -> bool:
         """Runs the simulation; True when no event is left before its end, False when ``watch`` interrupted it."""
@@ -163,16 +196,33 @@ class FleetSimulation:
                 return True
             self.now_s = due_s
             for due in self.events.pop_due(self.now_s):
-                if isinstance(due, EvictionCheck):
-                    self._check_usage(due)
-                else:
-                    self._complete_pod(due)
+                match due:
+                    case EvictionCheck():
+                        self._check_usage(due)
+                    case ScheduledDrain(node=name):
+                        self.cordon([self.node_numbers[name]])
+                        self.drains.begin(self.node_numbers[name])
+                    case PodCompletion():
+                        self._complete_pod(due)
             while next_pod is not None and next_pod.arrives_s <= self.now_s:
                 self._add_arrival(next_pod)
                 next_pod = next(pods, None)
-            if not self._settle(watch):
+            if not self.settle(watch):
                 return False
             self.counters.add_sample(self.now_s, self.cluster, self.queue.length)
+
+    def _new_scheduler(self) -> Scheduler:
+        kind = ExhaustiveScheduler if self.options.exhaustive else IncrementalScheduler
+        return kind(self.cluster, self._score)
+
+    def cordon(self, nodes: Iterable[int]) -> None:
+        """Lets the scheduler place no more pods on these nodes, but for those that tolerate it."""
+        for node in nodes:
+            self.cluster.nodes[node].unschedulable = True
+        self.scheduler = self._new_scheduler()  # Its caches assume that nodes stay as they are.
+
+    def _drain_pod(self, record: FleetPodRecord) -> None:
+        self._remove_from_node(record.node, record.uid, FleetEventKind.DRAINED)
 
     def _add_arrival(self, pod: FleetPod) -> None:
         template = self.templates.template_of(pod)
@@ -186,6 +236,13 @@ class FleetSimulation:
             self._record_placement(kubelet, uid, number, template, outcome)
         else:
             self.queue.add_pod(template, number)
+
+    def settle(self, watch: ProgressCallback | None = None) -> bool:
+        """Evicts pods of drained nodes and places all that can be, until nothing changes any more; False: interrupted."""
+        while self._settle(watch):
+            if not self.drains.evict_round():
+                return True
+        return False
 
     def _settle(self, watch: ProgressCallback | None) -> bool:
         """Tries all active queues until nothing changes any more; False: the simulation is interrupted."""
@@ -210,10 +267,11 @@ class FleetSimulation:
         """Schedules the first pod of a queue, and admits it on the chosen node."""
         slots, template = self.cluster.nodes, queue.template
         skipped = self._skipped_nodes(queue)
-        node = self._chosen_node(queue, skipped)
+        lacking = self._nodes_without_devices(queue)
+        node = self._chosen_node(queue, skipped | lacking)
         if node is None and self.options.preemption:
             waiting = self.queue.pending_counts() if self.options.budgets else {}
-            plan = preemption_plan(template, self.cluster, self.budgets, waiting)
+            plan = preemption_plan(template, self.cluster, self.budgets, waiting, lacking)
             if plan is not None and plan.node not in skipped and self._makes_room(template, plan):
                 for uid in plan.uids:
                     self._remove_from_node(
@@ -238,6 +296,19 @@ class FleetSimulation:
         else:
             self._record_rejection(queue, kubelet, outcome)
         self.queue.activate(queue)
+
+    def _nodes_without_devices(self, queue: TemplateQueue) -> frozenset[int]:
+        """The nodes where the claims of the first pod get no devices; preemption does not change it."""
+        obstacle = self.claim_obstacle(queue.template, queue.pods[0].pod_number)
+        if obstacle is None:
+            return frozenset()
+        return frozenset(slot.number for slot in self.cluster.nodes if obstacle(slot.number))
+
+    def claim_obstacle(self, template: PodTemplate, number: int) -> Callable[[int], str] | None:
+        """Why the claims of the pod get no devices on a node, empty: they do; None: it has no claims."""
+        if self.claims is None or not self.claims.has_claims(template):
+            return None
+        return partial(self.claims.obstacle, template, self.records[number], number)
 
     def _chosen_node(self, queue: TemplateQueue, skipped: frozenset[int]) -> int | None:
         """The best node; with an extender the best of those whose kubelets admit the pod."""
@@ -280,6 +351,8 @@ class FleetSimulation:
         record.outcome, record.node, record.placement = PodOutcome.RUNNING, kubelet.number, outcome.placement
         record.uid, record.because, record.left_s = uid, outcome.because, -1.0
         record.placements += 1
+        if self.claims is not None and self.claims.has_claims(template):
+            self.claims.add(template, record, number, kubelet.number)
         if record.placed_s < 0:
             record.placed_s = self.now_s
         if record.pod.runs_s is not None:
@@ -357,11 +430,13 @@ class FleetSimulation:
         number = self.cluster.remove_pod(self.cluster.nodes[node], uid).pod_number
         record = self.records[number]
         record.left_s, record.outcome = self.now_s, _OUTCOMES[kind]
+        if self.claims is not None:
+            self.claims.remove(number)
         self.queue.nodes_with_removals.add(node)
         self.counters.count_departure(kind)
         if self.sink is not None:
             self._emit(kind, number, node, preemptor=preemptor)
-        if kind is not FleetEventKind.ENDED and record.pod.has_controller:
+        if kind is not FleetEventKind.ENDED and record.pod.has_controller and not _is_replaced(record.pod):
             if record.placements < _MAX_PLACEMENTS:
                 record.outcome = PodOutcome.WAITING
                 self.queue.add_pod(self.templates.template_of(record.pod), number)
@@ -389,12 +464,21 @@ class FleetSimulation:
             self.sink(FleetEvent(self.now_s, kind, pod, node, **details))  # type: ignore[arg-type] # fields of FleetEvent
 
 
-def _node_slot(kubelet: SimulatedKubelet) -> NodeSlot:
+def _is_replaced(pod: FleetPod) -> bool:
+    """Whether its controller has replaced it already, as most do once a pod is being deleted.
+
+    Follows: v1.36, pkg/controller/statefulset/stateful_set_control.go, processReplica: a StatefulSet waits for the end.
+    """
+    return pod.eviction.is_deleting and pod.eviction.owner_kind != "StatefulSet"
+
+
+def _node_slot(kubelet: SimulatedKubelet, claims: ClaimCluster | None) -> NodeSlot:
     node = kubelet.node
+    allocatable = with_served(allocatable_of(kubelet), claims, kubelet.base_config.gates)
     slot = NodeSlot(
         kubelet.number,
         node.name,
-        allocatable_of(kubelet),
+        allocatable,
         node.labels,
         node.taints,
         cordoned=node.unschedulable,

@@ -299,7 +299,7 @@ class SimulatedKubelets:
         if without:
             state = state.without_stale()
         if template.selects_nodes:
-            state = replace(state, config=_own_config(kubelet))
+            state = replace(state, config=own_config(kubelet))
         self.steps += 1
         result = step(state, PodAdded(self._pod(template, uid)))
         has_victims = bool(result.victims and result.victims.victims)
@@ -368,7 +368,7 @@ class SimulatedKubelets:
     def _accepted_pod(kubelet: SimulatedKubelet, template: PodTemplate) -> AcceptedPod | None:
         known = kubelet.own_accepted if template.selects_nodes else kubelet.accepted
         if template.number not in known:
-            config = _own_config(kubelet) if template.selects_nodes else kubelet.base_config
+            config = own_config(kubelet) if template.selects_nodes else kubelet.base_config
             known[template.number] = _accepted_pod(config, template)
         return known[template.number]
 
@@ -411,7 +411,7 @@ class SimulatedKubelets:
         state, pod = kubelet.state, self._pod(template, uid)
         event: NodeEvent = PodRecovered(pod) if is_running else PodAdded(pod)
         if template.selects_nodes:
-            state = replace(state, config=_own_config(kubelet))
+            state = replace(state, config=own_config(kubelet))
         result = step(state, event)
         assert result.decision is not None
         next_state = (
@@ -498,7 +498,8 @@ def _without_identity(node: FleetNode) -> NodeProfile:
     return replace(profile, spec=spec, metadata=replace(profile.metadata, name="node"))
 
 
-def _own_config(kubelet: SimulatedKubelet) -> NodeConfig:
+def own_config(kubelet: SimulatedKubelet) -> NodeConfig:
+    """The configuration with the name and labels of the node."""
     if kubelet.own_config is None:
         base, node = kubelet.base_config, kubelet.node
         kubelet.own_config = replace(base, view=replace(base.view, name=node.name, labels=node.labels))

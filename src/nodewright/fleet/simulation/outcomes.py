@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
+from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_admission import Placement
 from nodewright.fleet.simulation.cluster_view import ClusterView
@@ -41,6 +42,8 @@ class FleetEventKind(StrEnum):
     """It was preempted by a pod of higher priority."""
     EVICTED = "evicted"
     """It was evicted because its node was under pressure."""
+    DRAINED = "drained"
+    """It was evicted because its node is drained."""
     ENDED = "ended"
     """It ran to completion."""
 
@@ -58,6 +61,7 @@ class PodOutcome(StrEnum):
     """A node rejected it, and no controller replaced it."""
     PREEMPTED = "preempted"
     EVICTED = "evicted"
+    DRAINED = "drained"
     NOT_ARRIVED = "not-yet"
     """The simulation ended before it arrived."""
 
@@ -227,6 +231,8 @@ class FleetResult(msgspec.Struct, frozen=True, kw_only=True):
     """Number of calls of a node's `step`."""
     cached_steps: int
     """Number of decisions taken from the cache."""
+    claims: ClaimCluster | None = None
+    """The resource claims with the devices that pods have; None: there are none."""
 
 
 class PodRecords:
@@ -311,7 +317,10 @@ class SimulationCounters:
 def node_sample(at_s: float, cluster: ClusterView) -> NodeSample:
     """The requested share of each node now."""
     resources = dict.fromkeys(
-        name for slot in cluster.nodes for name, amount in slot.allocatable.items() if amount and name != PODS
+        name
+        for slot in cluster.nodes
+        for name, amount in slot.allocatable.items()
+        if 0 < amount < 2**62 and name != PODS
     )
     requested = cluster.requested()
     return NodeSample(

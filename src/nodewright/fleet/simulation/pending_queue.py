@@ -111,6 +111,7 @@ class PendingQueue:
             template = queue.template
             depends_on_cluster = (
                 queue.is_looping
+                or bool(template.pod.spec.resource_claims)
                 or template.has_required_pod_terms
                 or bool(self._cluster.templates_with_pod_terms)
             )

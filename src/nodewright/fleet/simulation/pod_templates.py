@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from nodewright.engine.core.predicates.predicate_check import HostPort, host_ports
+from nodewright.engine.core.predicates.scheduler_filters import BoundVolume
 from nodewright.engine.core.requests.effective_resources import USE_STATUS, pod_requests, scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.fleet.workload import FleetPod
@@ -168,6 +169,7 @@ class PodTemplate:
         "selects_nodes",
         "spreads_by_default",
         "topology_spreads",
+        "volumes",
     )
 
     def __init__(
@@ -178,8 +180,10 @@ class PodTemplate:
         selector: Mapping[str, Any] | None = None,
         *,
         required_node: str = "",
+        volumes: tuple[BoundVolume, ...] = (),
     ) -> None:
         self.number, self.pod, self.namespace, self.selector = number, pod, namespace, selector
+        self.volumes = volumes
         self.required_node = required_node
         self.required_names = frozenset({required_node}) if required_node else _required_names(pod)
         """The only nodes for it, by name; None: any."""
@@ -264,7 +268,14 @@ class PodTemplates:
             # The template keeps the pod alive, so that no other object gets its id.
             number = self._numbers[key] = len(self.templates)
             self.templates.append(
-                PodTemplate(number, pod.pod, pod.namespace, pod.selector, required_node=pod.required_node)
+                PodTemplate(
+                    number,
+                    pod.pod,
+                    pod.namespace,
+                    pod.selector,
+                    required_node=pod.required_node,
+                    volumes=pod.volumes,
+                )
             )
         return self.templates[number]
 

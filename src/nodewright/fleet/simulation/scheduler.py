@@ -111,7 +111,12 @@ class IncrementalScheduler:
         slots: Sequence[NodeSlot] = self._cluster.nodes
         if template.required_node:
             slots = [self._by_name[template.required_node]] if template.required_node in self._by_name else []
-        if self._has_filters or template.selects_nodes or template.required_names is not None:
+        if (
+            self._has_filters
+            or template.selects_nodes
+            or template.required_names is not None
+            or template.volumes
+        ):
             slots = [slot for slot in slots if static_filter_status(template, slot) is None]
         has_soft_taint = any(slot.taints and intolerable_taint_count(template, slot) for slot in slots)
         key = (has_soft_taint, *(slot.number for slot in slots))
@@ -208,14 +213,18 @@ def total_scores(
     ]
 
 
-def filter_rejections(template: PodTemplate, cluster: ClusterView) -> tuple[FilterRejections, ...]:
+def filter_rejections(
+    template: PodTemplate, cluster: ClusterView, claim_obstacle: Callable[[int], str] | None = None
+) -> tuple[FilterRejections, ...]:
     """Why no node is feasible for the pod: the first filter to reject each node, most frequent first.
 
-    A node that has too little of several resources counts for each of them.
+    A node that has too little of several resources counts for each of them. ``claim_obstacle``: why a node has no devices for its claims; empty: it has.
     """
     inter_pod, counts = InterPodView(template, cluster), dict[tuple[str, str], int]()
     for slot in cluster.nodes:
         status = filter_status(template, slot, inter_pod)
+        if status is None and claim_obstacle is not None and (why := claim_obstacle(slot.number)):
+            status = FilterStatus("DynamicResources", (why,), is_unresolvable=True)
         if status is not None:
             for detail in status.details:
                 key = (status.plugin, detail)

@@ -8,7 +8,7 @@ Departs: all nodes are candidates, of equal ones the first is chosen (there: a t
 Victims whose PodDisruptionBudgets would be violated are avoided where possible.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -98,10 +98,12 @@ def preemption_plan(
     cluster: ClusterView,
     budgets: DisruptionBudgets = NO_BUDGETS,
     waiting: PendingCounts = MappingProxyType({}),
+    excluded: Collection[int] = (),
 ) -> PreemptionPlan | None:
     """The best preemption for a pod of this template; None: it may not preempt, or preemption would not help.
 
     ``waiting`` counts pending pods by template number: budgets count them as expected pods.
+    ``excluded``: nodes that are no candidates.
     """
     if not template.may_preempt or not cluster.has_pods_below(template.priority):
         return None
@@ -110,7 +112,7 @@ def preemption_plan(
     for slot in cluster.nodes:
         if not any(pod.template.priority < template.priority for pod in slot.pods.values()):
             continue
-        if static_filter_status(template, slot) is not None:
+        if slot.number in excluded or static_filter_status(template, slot) is not None:
             continue
         victims = _victims(template, cluster, slot, budget_state)
         if victims.uids:

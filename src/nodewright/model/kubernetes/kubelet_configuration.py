@@ -211,7 +211,7 @@ class KubeletConfiguration(msgspec.Struct, frozen=True, rename="camel"):
     system_cgroups: str = ""
     cpu_cfs_quota: bool = _named("cpuCFSQuota", True)
     cpu_cfs_quota_period: NullableDuration = _named("cpuCFSQuotaPeriod", Duration(100 * 10**6))
-    memory_throttling_factor: float = 0.9
+    memory_throttling_factor: float | None = None
     memory_reservation_policy: Annotated[str, _go("MemoryReservationPolicy")] = "None"
     memory_swap: MemorySwapConfiguration = MemorySwapConfiguration()
     fail_swap_on: bool = True
@@ -221,6 +221,7 @@ class KubeletConfiguration(msgspec.Struct, frozen=True, rename="camel"):
     oom_score_adj: Int32 = -999
     protect_kernel_defaults: bool = False
     allowed_unsafe_sysctls: tuple[str, ...] = ()
+    default_pod_sysctls: dict[str, str] = {}
     seccomp_default: bool = False
     feature_gates: dict[str, bool] = {}
 

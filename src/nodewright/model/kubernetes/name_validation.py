@@ -11,6 +11,7 @@ _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _KEY = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = f"({_KEY})?"
+_IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
 
 _PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
@@ -18,6 +19,7 @@ _LABEL_RE = lazy_pattern(_LABEL, re.ASCII)
 _SUBDOMAIN_RE = lazy_pattern(_SUBDOMAIN, re.ASCII)
 _KEY_RE = lazy_pattern(_KEY, re.ASCII)
 _VALUE_RE = lazy_pattern(_VALUE, re.ASCII)
+_IDENTIFIER_RE = lazy_pattern(_IDENTIFIER, re.ASCII)
 _PATH_RE = lazy_pattern(_PATH, re.ASCII)
 _PORT_RE = lazy_pattern(r"[-a-z0-9]+", re.ASCII)
 
@@ -32,6 +34,10 @@ _SUBDOMAIN_RULE = (
 _KEY_RULE = (
     "must consist of alphanumeric characters, '-', '_' or '.', "
     "and must start and end with an alphanumeric character"
+)
+_IDENTIFIER_RULE = (
+    "a valid C identifier must start with alphabetic character or '_', "
+    "followed by a string of alphanumeric characters or '_'"
 )
 _VALUE_RULE = f"a valid label must be an empty string or {_KEY_RULE.removeprefix('must ')}"
 _EMPTY = "must be non-empty"
@@ -51,6 +57,7 @@ _IPC = frozenset(
     ]
 )
 _PREFIXES = {"net.": "Net", "fs.mqueue.": "IPC"}
+_PREFIXES_WITH_USER = {**_PREFIXES, "user.": "User"}
 
 
 def dns1123_label_errors(text: str) -> list[str]:
@@ -76,6 +83,14 @@ def dns1123_subdomain_errors(text: str) -> list[str]:
     if not _SUBDOMAIN_RE.fullmatch(text):
         rules.append(_NO_SUBDOMAIN)
     return rules
+
+
+def c_identifier_errors(text: str) -> list[str]:
+    """Why the text is not an identifier, as names of device attributes are.
+
+    Follows: v1.36, apimachinery/pkg/api/validate/content/identifier.go, IsCIdentifier.
+    """
+    return [] if _IDENTIFIER_RE.fullmatch(text) else [_NO_IDENTIFIER]
 
 
 def label_key_errors(text: str) -> list[str]:
@@ -158,6 +173,7 @@ def _shape(rule: str, pattern: str, *examples: str) -> str:
 _NO_LABEL = _shape(_LABEL_RULE, _LABEL, "my-name", "123-abc")
 _NO_SUBDOMAIN = _shape(_SUBDOMAIN_RULE, _SUBDOMAIN, "example.com")
 _NO_KEY = _shape(_KEY_RULE, _KEY, "MyName", "my.name", "123-abc")
+_NO_IDENTIFIER = _shape(_IDENTIFIER_RULE, _IDENTIFIER, "my_name", "MY_NAME", "MyName")
 _NO_VALUE = _shape(_VALUE_RULE, _VALUE, "MyValue", "my_value", "12345")
 
 
@@ -293,6 +309,19 @@ _NO_SEARCH = _shape(_SUBDOMAIN_RULE.replace("'-' or", "'_', '-' or"), _SEARCH, "
 # ---------------------------------------------------------------- sysctls
 
 
+SYSCTL_NAME = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
+MAX_SYSCTL_BYTES = 253
+_SYSCTL_RE = lazy_pattern(SYSCTL_NAME.replace("$", r"\Z"), re.ASCII)
+
+
+def is_sysctl_name(name: str) -> bool:
+    """Whether the text can be the name of a sysctl.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, IsValidSysctlName.
+    """
+    return len(name.encode()) <= MAX_SYSCTL_BYTES and _SYSCTL_RE.match(name) is not None
+
+
 def dotted_sysctl(sysctl: str) -> str:
     """The name of a sysctl with dots between its parts; in names written with slashes, both are swapped.
 
@@ -305,11 +334,15 @@ def dotted_sysctl(sysctl: str) -> str:
     return sysctl.translate(str.maketrans("./", "/."))
 
 
-def sysctl_namespace(sysctl: str) -> str:
-    """The kernel namespace that a sysctl written with dots belongs to: `IPC`, `Net` or nothing.
+def sysctl_namespace(sysctl: str, *, uts_and_user: bool = True) -> str:
+    """The kernel namespace that a sysctl written with dots belongs to: `IPC`, `Net`, `UTS`, `User` or nothing.
 
-    Follows: v1.36, component-helpers/node/util/sysctl/namespace.go, namespaceOf.
+    ``uts_and_user``: as in `ReleaseRules`.
+    Follows: v1.37, component-helpers/node/util/sysctl/namespace.go, namespaceOf.
     """
     if sysctl in _IPC:
         return "IPC"
-    return next((namespace for prefix, namespace in _PREFIXES.items() if sysctl.startswith(prefix)), "")
+    if uts_and_user and sysctl == "kernel.domainname":
+        return "UTS"
+    prefixes = _PREFIXES_WITH_USER if uts_and_user else _PREFIXES
+    return next((namespace for prefix, namespace in prefixes.items() if sysctl.startswith(prefix)), "")

@@ -1,6 +1,6 @@
 """NodeProfile: one document with everything that a kubelet's decisions depend on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -9,8 +9,10 @@ import msgspec
 from nodewright.model.hardware import MachineInfo
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod, ResourceList, Taint
+from nodewright.model.patterns import lazy_pattern
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.model.values.idset import CPUSet
+from nodewright.model.values.quantity import Quantity
 
 API_VERSION = "nodewright.dev/v1alpha1"
 
@@ -72,6 +74,8 @@ class NodePart(StrEnum):
     """The NUMA nodes of devices, and which devices pods hold."""
     PODS = "pods"
     """The specs of pods: the profile has placeholders for them."""
+    CPU_DECISIONS = "cpuDecisions"
+    """Which CPUs containers get: something other than the kubelet decides it."""
 
 
 class UnknownNodePart(msgspec.Struct, frozen=True, rename="camel"):
@@ -115,6 +119,17 @@ class PolicyNames(msgspec.Struct, frozen=True, rename="camel"):
     """The algorithm that chooses CPUs."""
     eviction: str = ""
     """How often usage is checked."""
+    predictor: str = ""
+    """What an agent lends to BestEffort pods: NAME, or NAME:PERCENT with another margin; empty: nothing."""
+
+
+class BorrowerCeilings(msgspec.Struct, frozen=True, rename="camel"):
+    """What BestEffort pods may use together on a node that lends."""
+
+    cpu: Quantity
+    memory: Quantity
+    owed: Quantity | None = None
+    """Memory that they hold beyond that; absent: none."""
 
 
 class ImageFS(msgspec.Struct, frozen=True, rename="camel"):
@@ -162,6 +177,8 @@ class NodeProfileSpec(msgspec.Struct, frozen=True, rename="camel"):
     """The taints of the node; those that conditions imply are added."""
     conditions: tuple[NodeCondition, ...] = ()
     """Pressure conditions in the node's status; each implies a taint."""
+    borrowers: BorrowerCeilings | None = None
+    """What BestEffort pods are limited to; absent: the node lends nothing."""
     pods: tuple[Pod, ...] = ()
     """The pods that run on the node, in the order of their admission."""
     allocations: tuple[ContainerAllocation, ...] | None = None
@@ -212,3 +229,65 @@ def kubelet_labels(name: str, architecture: str = "amd64") -> dict[str, str]:
 def architecture_labels(architecture: str) -> dict[str, str]:
     """The node labels of the operating system and architecture."""
     return {"kubernetes.io/os": "linux", "kubernetes.io/arch": architecture}
+
+
+_POLICY = "(?P<policy>balloons|topology-aware|template)"
+_DECIDERS = (
+    ("NRI policy {}", lazy_pattern(rf"nri-resource-policy-{_POLICY}\b.*|(.*[./])?{_POLICY.replace('policy', 'name')}\.resource-policy\.nri\.io.*")),
+    ("NRI policy {}", lazy_pattern(rf"([^/=]*\.)?nri(\.io)?/.*\b{_POLICY}\b.*")),
+    ("an NRI resource policy", lazy_pattern(r"([^/=]*\.)?nri(\.io)?/.*|nri-resource-policy-.*")),
+    ("CRI Resource Manager", lazy_pattern(r"([^/=]*\.)?cri-resource-manager\.intel\.com/.*|cri-resmgr(-.*)?")),
+    ("Koordinator", lazy_pattern(r"([^/=]*\.)?koordinator\.sh/.*|koordlet(-.*)?")),
+    ("Katalyst", lazy_pattern(r"([^/=]*\.)?katalyst\.kubewharf\.io/.*|katalyst-agent(-.*)?")),
+    ("Crane", lazy_pattern(r"topology\.crane\.io/.*|crane-agent(-.*)?")),
+    ("CMK", lazy_pattern(r"cmk\.intel\.com/.*")),
+    ("the DRA driver dra.cpu", lazy_pattern(r"dra\.cpu(/.*)?|dracpu(-.*)?|dra-driver-cpu(-.*)?")),
+)  # fmt: skip
+"""What decides about CPUs beside the kubelet, by its annotations and labels (`name=value`) and the names of its pods."""
+_ANY_DECIDER = lazy_pattern("nri|cri-res|koord|katalyst|crane|cmk|dra")
+"""What all of their marks have: most names have none of it."""
+_LABELS_OF_AGENTS = ("app.kubernetes.io/name", "app", "k8s-app", "koord-app", "katalyst-app")
+_POD_MARKS = ("scheduling.koordinator.sh/resource-status", "katalyst.kubewharf.io/qos_level")
+"""Annotations of pods on a node where such a system is; others are requests that every node ignores without it."""
+
+
+def cpu_decider(labels: Mapping[str, str], pods: Iterable[Pod] = ()) -> str:
+    """What decides about the CPUs of a node beside its kubelet; empty: nothing that is known.
+
+    ``labels``: those of the node, and its annotations. ``pods``: those on the node, among which its agent may be.
+    Follows: nri-plugins v0.14, deployment/helm, pkg/agent; koordinator v1.8, apis/extension; katalyst-api v0.5,
+        pkg/consts; the documentation of the others.
+
+    >>> cpu_decider({"node.koordinator.sh/cpu-bind-policy": "FullPCPUsOnly"}), cpu_decider({"kubernetes.io/os": "linux"})
+    ('Koordinator', '')
+    """
+    written = (f"{name}={value}" for name, value in labels.items())
+    marks = [mark for mark in (*written, *_pod_marks(pods)) if _ANY_DECIDER.search(mark)]
+    for decider, pattern in _DECIDERS:
+        for mark in marks:
+            if match := pattern.fullmatch(mark):
+                return decider.format(*filter(None, match.groupdict().values()))
+    return ""
+
+
+def _pod_marks(pods: Iterable[Pod]) -> Iterator[str]:
+    for pod in pods:
+        meta = pod.metadata
+        yield meta.name
+        yield from (meta.labels[name] for name in _LABELS_OF_AGENTS if name in meta.labels)
+        yield from (f"{name}=" for name in _POD_MARKS if name in meta.annotations)
+
+
+def with_cpu_decider(
+    spec: NodeProfileSpec, annotations: Mapping[str, str], decider: str = ""
+) -> NodeProfileSpec:
+    """The node with what decides about its CPUs among the parts that are not judged, if that is not its kubelet alone.
+
+    ``decider``: it, if it is known; otherwise the node's labels, annotations and pods tell.
+    """
+    decider = decider or cpu_decider({**spec.labels, **annotations}, spec.pods)
+    others = tuple(part for part in spec.not_judged if part.part != NodePart.CPU_DECISIONS)
+    if decider:
+        because = f"CPUs on this node are decided by {decider}"
+        others = (*others, UnknownNodePart(part=NodePart.CPU_DECISIONS, because=because))
+    return spec if others == spec.not_judged else msgspec.structs.replace(spec, not_judged=others)

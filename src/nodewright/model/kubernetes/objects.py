@@ -4,8 +4,10 @@ msgspec decodes them from documents without nulls; None was absent, where absenc
 """
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast
+from weakref import ref
 
 import msgspec
 
@@ -29,6 +31,7 @@ DEFAULT_GRACE_PERIOD_S = 30
 """The API server's default of `terminationGracePeriodSeconds`."""
 
 _DECIMAL = lazy_pattern(r"0|-?[1-9][0-9]*", re.ASCII)
+_INTEGER = lazy_pattern(r"[+-]?[0-9]{1,4000}", re.ASCII)
 
 
 class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
@@ -60,11 +63,19 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
     deletion_grace_period_seconds: int | None = None
 
 
+NOT_SET: ResourceList = {}
+"""The amounts of a field that is absent; an empty list is equal to it, and another object."""
+
+
+def _not_set() -> ResourceList:
+    return NOT_SET
+
+
 class ResourceRequirements(msgspec.Struct, frozen=True, rename="camel"):
     """Requests and limits of a container or, at the pod level, of a pod."""
 
-    requests: ResourceList = {}
-    limits: ResourceList = {}
+    requests: ResourceList = msgspec.field(default_factory=_not_set)
+    limits: ResourceList = msgspec.field(default_factory=_not_set)
     claims: tuple[dict[str, Any], ...] = ()
 
 
@@ -125,6 +136,35 @@ class NodeSelectorRequirement(msgspec.Struct, frozen=True, rename="camel"):
     key: str = ""
     operator: str = ""
     values: tuple[str, ...] = ()
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Whether a valid expression holds.
+
+        Follows: v1.36, apimachinery/pkg/labels/selector.go, Requirement.Matches.
+        """
+        actual = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return actual in self.values
+            case "NotIn":
+                return actual not in self.values
+            case "Exists":
+                return actual is not None
+            case "DoesNotExist":
+                return actual is None
+            case _:
+                number, limit = self.integer(actual or ""), self.integer(self.values[0])
+        if number is None or limit is None:
+            return False
+        return number > limit if self.operator == "Gt" else number < limit
+
+    @staticmethod
+    def integer(text: str) -> int | None:
+        """The number as Go parses it into 64 bits; None if it cannot."""
+        if _INTEGER.fullmatch(text) is None:
+            return None
+        number = int(text)
+        return number if fits_int64(number) else None
 
 
 class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel"):
@@ -250,7 +290,7 @@ class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
     started: bool | None = None
     container_id: str = msgspec.field(default="", name="containerID")
     resources: ResourceRequirements | None = None
-    allocated_resources: ResourceList = {}
+    allocated_resources: ResourceList = msgspec.field(default_factory=_not_set)
 
 
 class PodCondition(msgspec.Struct, frozen=True, rename="camel"):
@@ -263,12 +303,30 @@ class PodCondition(msgspec.Struct, frozen=True, rename="camel"):
     last_transition_time: Instant | None = None
 
 
+class NodeAllocatableMapping(msgspec.Struct, frozen=True, rename="camel"):
+    """A node resource that the devices of a claim stand for."""
+
+    name: str = ""
+    quantity: Quantity | None = None
+
+
+class NodeAllocatableOverhead(msgspec.Struct, frozen=True, rename="camel"):
+    """A node resource that a claim needs beside its devices: once, and once more for each container."""
+
+    name: str = ""
+    per_pod: Quantity | None = None
+    per_container: Quantity | None = None
+
+
 class NodeAllocatableResourceClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
     """What a resource claim uses of the node's own resources."""
 
     resource_claim_name: str = ""
     containers: tuple[str, ...] = ()
     resources: ResourceList = {}
+    """Up to 1.36; then the next two."""
+    mapping: tuple[NodeAllocatableMapping, ...] = ()
+    overhead: tuple[NodeAllocatableOverhead, ...] = ()
 
 
 class ContainerExtendedResourceRequest(msgspec.Struct, frozen=True, rename="camel"):
@@ -276,6 +334,8 @@ class ContainerExtendedResourceRequest(msgspec.Struct, frozen=True, rename="came
 
     container_name: str = ""
     resource_name: str = ""
+    request_name: str = ""
+    """The claim's request for it."""
 
 
 class PodExtendedResourceClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -283,6 +343,13 @@ class PodExtendedResourceClaimStatus(msgspec.Struct, frozen=True, rename="camel"
 
     resource_claim_name: str = ""
     request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+
+
+class PodResourceClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The claim that was created for an entry of a pod's claims; without a name, none is needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel", weakref=True):
@@ -303,9 +370,10 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel", weakref=True):
     resize: str = ""
     """The state of a resize, as kubelets up to 1.32 report it."""
     resources: ResourceRequirements | None = None
-    allocated_resources: ResourceList = {}
+    allocated_resources: ResourceList = msgspec.field(default_factory=_not_set)
     node_allocatable_resource_claim_statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
 
 
 class Pod(msgspec.Struct, frozen=True):
@@ -461,3 +529,46 @@ def _covers(wide: Toleration, narrow: Toleration) -> bool:
     if wide.operator in ("", "Equal"):
         return narrow.operator == "Equal" and narrow.value == wide.value
     return wide.operator == "Exists"
+
+
+R = TypeVar("R")
+Variant = ParamSpec("Variant")
+
+_CACHE_SIZE = 4096
+"""The number of cached pairs of spec and status."""
+_DEFAULT = object()
+"""In place of an argument that is not given."""
+
+
+def cached_by_spec(
+    function: Callable[Concatenate[Pod, Variant], R],
+) -> Callable[Concatenate[Pod, Variant], R]:
+    """Caches a function by the pod's spec and status and one more, hashable argument; its results are immutable.
+
+    It must depend on nothing else. The key is the identity of both objects, because comparing them would cost more than most results.
+    A result is kept no longer than the spec, and no more than `_CACHE_SIZE` are.
+
+    >>> calls = []
+    >>> count = cached_by_spec(lambda pod: calls.append(pod) or len(pod.spec.containers))
+    >>> first = Pod(metadata=ObjectMeta(name="first"))
+    >>> second = Pod(metadata=ObjectMeta(name="second"), spec=first.spec, status=first.status)
+    >>> count(first), count(second), len(calls)
+    (0, 0, 1)
+    """
+    cache: dict[tuple[Hashable, ...], tuple[ref[PodSpec], ref[PodStatus], R]] = {}
+    call: Callable[..., R] = function
+
+    @wraps(function)
+    def cached(pod: Pod, variant: Hashable = _DEFAULT) -> R:
+        spec, status = pod.spec, pod.status
+        key = (id(spec), id(status), variant)
+        entry = cache.get(key)
+        # An id may be that of an object which is gone.
+        if entry is None or entry[0]() is not spec or entry[1]() is not status:
+            if len(cache) >= _CACHE_SIZE:
+                cache.clear()
+            result = call(pod) if variant is _DEFAULT else call(pod, variant)
+            entry = cache[key] = (ref(spec, lambda _: cache.pop(key, None)), ref(status), result)
+        return entry[2]
+
+    return cast("Callable[Concatenate[Pod, Variant], R]", cached)

@@ -47,6 +47,10 @@ class PodResources(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
     containers: tuple[ContainerResources, ...] = ()
+    cpus: CPUSet = CPUSet()
+    """Of the pod level, those of its containers included."""
+    memory: tuple[MemoryBlock, ...] = ()
+    """Of the pod level."""
 
     @property
     def full_name(self) -> str:

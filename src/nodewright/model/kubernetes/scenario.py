@@ -60,6 +60,15 @@ class ScenarioObservation(msgspec.Struct, frozen=True, rename="camel"):
     """The node conditions from now on."""
 
 
+class ReservationObservation(msgspec.Struct, frozen=True, rename="camel"):
+    """What the pods that lend keep, by the node's predictor and at least their usage; absent: as before."""
+
+    cpu: Quantity | None = None
+    memory: Quantity | None = None
+    borrowed: Quantity | None = None
+    """The memory that BestEffort pods use; absent: none."""
+
+
 class KubeletRestart(msgspec.Struct, frozen=True, rename="camel"):
     """The kubelet restarts; what is absent stays as it is."""
 
@@ -125,6 +134,8 @@ class ScenarioEvent(msgspec.Struct, frozen=True, rename="camel"):
     """The kubelet restarts with its state files."""
     observe: ScenarioObservation | None = None
     """One pass of the eviction manager; evicted pods are removed before the next event."""
+    lend: ReservationObservation | None = None
+    """The node lends what pods request and do not keep to BestEffort pods."""
     started: str | None = None
     """If `live` is set: all containers of the pod of this uid have started."""
     resize: Pod | None = None

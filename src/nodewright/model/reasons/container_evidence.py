@@ -509,6 +509,11 @@ _SCHEDULER_REASONS = (
         "fewer replicas than nodes, or a preferred podAntiAffinity instead of a required one",
     ),
     (
+        r"cannot allocate all claims",
+        "the devices do not suffice for the pod's resource claims",
+        "`kubectl nodewright explain pod/NAME`, which says which devices were refused and why",
+    ),
+    (
         r"pod has unbound immediate PersistentVolumeClaims",
         "a PersistentVolumeClaim of the pod is not bound",
         "bind the claim: `kubectl describe pvc` shows what its provisioner waits for",
@@ -526,6 +531,12 @@ _SCHEDULER_REASONS = (
 )
 
 
+_AFTER_CLAIMS = re.compile(
+    r"[. ]*(no new claims to deallocate|still not schedulable|de(alloca|le)tion of ResourceClaim completed),$"
+)
+"""What the scheduler tried with the pod's resource claims, at the end of its message."""
+
+
 def _unsuitable(pod: Pod, message: str) -> Iterator[NodesUnsuitable | PreemptionOutcome]:
     match = re.match(r"0/(\d+) nodes are available: (.*)", message, re.DOTALL)
     if match is None:
@@ -533,7 +544,7 @@ def _unsuitable(pod: Pod, message: str) -> Iterator[NodesUnsuitable | Preemption
         return
     total = int(match[1])
     text, _, preemption = match[2].partition("preemption: ")
-    text = text.strip().removesuffix("no new claims to deallocate,").strip().removesuffix(".")
+    text = _AFTER_CLAIMS.sub("", text.strip()).removesuffix(".")
     for reason in re.split(r", (?=\d+ )", text):
         counted = re.match(r"(\d+) (.*)", reason, re.DOTALL)
         count, words = (int(counted[1]), counted[2]) if counted else (total, reason)

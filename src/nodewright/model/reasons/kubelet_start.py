@@ -107,6 +107,8 @@ class FormatTried(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     error: str
     """The kubelet's error."""
+    member: str = "checksum"
+    """The member with the checksum: `dataChecksum` is that of `data` alone."""
     checksum: int | None = None
     """The checksum in the file, if only the checksum is wrong."""
     computed: int | None = None
@@ -130,8 +132,10 @@ class StateFileDamaged(StartFact, frozen=True, kw_only=True):
         newest = self.tried[0]
         if newest.computed is None:
             return f"{self.path}: damaged: {newest.error}"
-        differs = f"{self.path}: the checksum is {newest.checksum}, that of the content is {newest.computed}"
-        if self.file not in (StateFile.CPU, StateFile.MEMORY):
+        differs = (
+            f"{self.path}: the {newest.member} is {newest.checksum}, that of the content is {newest.computed}"
+        )
+        if self.file not in (StateFile.CPU, StateFile.MEMORY) or newest.member != "checksum":
             return f"{differs}: damaged or edited by hand"
         return f"{differs}: damaged, edited by hand, or written by a kubelet with other feature gates"
 
@@ -187,13 +191,16 @@ class StateCPUsUnreadable(StartFact, frozen=True, kw_only=True):
     """The error of Go's parser."""
     pod: str = ""
     container: str = ""
+    capitalizes_cpu: bool = False
+    """Whether a kubelet that writes `data` reads the file, which words the error about the shared pool differently."""
 
     def kubelet_error(self) -> str:
         if self.pod:
             holder = f"container {quoted(self.container)} in pod {quoted(self.pod)}"
             error = f"could not parse cpuset {quoted(self.cpus)} for {holder}: {self.error}"
         else:
-            error = f"could not parse default cpu set {quoted(self.cpus)}: {self.error}"
+            cpu = "CPU" if self.capitalizes_cpu else "cpu"
+            error = f"could not parse default {cpu} set {quoted(self.cpus)}: {self.error}"
         return _restore(error, StateFile.CPU, self.path)
 
     def sentence(self) -> str:

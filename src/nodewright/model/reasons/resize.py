@@ -151,6 +151,19 @@ class ResizeFeaturesMissing(Fact, frozen=True, kw_only=True):
         return f"node {self.node} does not declare {', '.join(self.features)}, which the resize needs"
 
 
+class ResizeBeyondQuota(Fact, frozen=True, kw_only=True):
+    """A quota of the namespace has less left than the resize adds."""
+
+    error: str
+    """The API server's text about the quota."""
+
+    def kubelet(self) -> KubeletText:
+        return KubeletText("Forbidden", self.error)
+
+    def sentence(self) -> str:
+        return f"the resize adds more than a quota has left: {self.error}"
+
+
 class ResizeOfField(msgspec.Struct, frozen=True, kw_only=True):
     """A validation rule of the API server that the resized pod breaks."""
 
@@ -185,7 +198,9 @@ class ResizeInvalid(Fact, frozen=True, kw_only=True):
         return "; ".join(dict.fromkeys(fault.sentence() for fault in self.faults))
 
 
-ResizeForbidden: TypeAlias = ResizeInvalid | ResizeBeyondNode | ResizeOnOtherSystem | ResizeFeaturesMissing
+ResizeForbidden: TypeAlias = (
+    ResizeInvalid | ResizeBeyondNode | ResizeOnOtherSystem | ResizeFeaturesMissing | ResizeBeyondQuota
+)
 """Why the API server rejects the request, so that it never reaches a kubelet."""
 
 ResizeReason: TypeAlias = ResizeInfeasible | ResizeForbidden

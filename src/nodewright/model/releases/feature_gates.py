@@ -4,7 +4,13 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from nodewright.model.releases.release_rules import FeatureGate, FeatureStage, ReleaseRules, ReleaseTable
+from nodewright.model.releases.release_rules import (
+    FeatureGate,
+    FeatureStage,
+    PodLevelQOS,
+    ReleaseRules,
+    ReleaseTable,
+)
 from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES
 
 ALL_ALPHA, ALL_BETA = "AllAlpha", "AllBeta"
@@ -13,12 +19,12 @@ ALL_ALPHA, ALL_BETA = "AllAlpha", "AllBeta"
 class FeatureGates(msgspec.Struct, frozen=True):
     """The features that are on in a kubelet, and the rules of its release.
 
-    A gate that the release does not have is off.
+    A gate that the release does not have is off, unless its feature is GA: then only the gate is gone.
 
-    >>> DEFAULT_GATES["PodLevelResources"], DEFAULT_GATES["MemoryQoS"]
+    >>> DEFAULT_GATES["MemoryQoS"], DEFAULT_GATES["PodLevelResourceManagers"]
     (True, False)
-    >>> resolve_gates({"MemoryQoS": True}).gates["MemoryQoS"]
-    True
+    >>> resolve_gates({"MemoryQoS": False}).gates["MemoryQoS"]
+    False
     """
 
     enabled: frozenset[str]
@@ -28,6 +34,17 @@ class FeatureGates(msgspec.Struct, frozen=True):
         """Whether the feature is on; a name that no release has is a bug."""
         assert name in _KNOWN, name
         return name in self.enabled
+
+    @property
+    def pod_level_qos(self) -> PodLevelQOS:
+        """Whether the pod level decides the QoS class.
+
+        Follows: v1.37, pkg/apis/core/v1/helper/qos/qos.go, ComputePodQOS.
+        """
+        if not self["PodLevelResources"]:
+            return PodLevelQOS.NEVER
+        is_fixed = self["PodLevelResourcesFixKubeletQOSClass"]
+        return PodLevelQOS.WHERE_SUPPORTED if is_fixed else PodLevelQOS.WHERE_SET
 
 
 class ResolvedGates(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +106,8 @@ def gates_set(settings: Mapping[str, bool], release: ReleaseTable) -> FeatureGat
         by_group = None if gate.name in (ALL_ALPHA, ALL_BETA) else by_stage.get(gate.stage)
         return gate.default if by_group is None else by_group
 
-    return FeatureGates(frozenset(gate.name for gate in release.gates.values() if is_on(gate)), release.rules)
+    enabled = frozenset(gate.name for gate in release.gates.values() if is_on(gate))
+    return FeatureGates(enabled | _WITHOUT_GATE[release.name], release.rules)
 
 
 def _unmet_dependencies(gates: FeatureGates, release: ReleaseTable) -> Iterator[str]:
@@ -106,6 +124,20 @@ def _unmet_dependencies(gates: FeatureGates, release: ReleaseTable) -> Iterator[
 def _go(value: bool) -> str:  # noqa: FBT001 - the value itself is what is printed
     return "true" if value else "false"
 
+
+def _without_gate() -> Iterator[tuple[str, frozenset[str]]]:
+    last: dict[str, FeatureGate] = {}
+    for name, table in RELEASE_TABLES.items():
+        last |= table.gates
+        gone = last.keys() - table.gates.keys()
+        yield (
+            name,
+            frozenset(each for each in gone if last[each].stage is FeatureStage.GA and last[each].default),
+        )
+
+
+_WITHOUT_GATE = dict(_without_gate())
+"""The features of each release that had a gate until they were GA."""
 
 FEATURE_GATES = NEWEST.gates
 """Every gate of the newest release by its name, in order."""

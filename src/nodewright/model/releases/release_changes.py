@@ -14,7 +14,7 @@ from nodewright.model.releases.release_table import RELEASE_TABLES
 def changes_between(start: str, end: str) -> tuple[ReleaseChange, ...]:
     """The changes from one release to another, oldest first; of a downgrade, those that it takes back.
 
-    >>> [change.since for change in changes_between("1.34", "1.33")] == ["1.34"] * 8
+    >>> [change.since for change in changes_between("1.34", "1.33")] == ["1.34"] * 10
     True
     >>> changes_between("1.35", "1.35")
     ()
@@ -51,7 +51,7 @@ class GateHistory(msgspec.Struct, frozen=True):
         """The states and the releases from which on they hold.
 
         >>> gate_history("SidecarContainers").text()
-        'SidecarContainers: BETA, on in 1.32; GA, locked to on since 1.33'
+        'SidecarContainers: BETA, on in 1.32; GA, locked to on since 1.33; unknown since 1.37'
         """
         first, *others = self.states
         parts = [f"{first[1]} in {first[0]}", *(f"{state} since {release}" for release, state in others)]

@@ -3,18 +3,17 @@
 The defaults are what the oldest release does; the table of each release sets what is new in it. What depends on a
 feature gate alone is no rule: decisions look at the gate, as the kubelet does.
 
-The feature gates of a release have stage, default, lock and dependencies, as changes to the release before.
+The options of the CPU manager's static policy are a table: names, stages by release, and exclusions. The feature gates of
+a release have stage, default, lock and dependencies, as changes to the release before.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from functools import partial
-from typing import TypeAlias
+from typing import Annotated, Self, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
-
-from nodewright.model.releases.cpu_policy_options import cpu_option_stages
 
 
 class HugePageDefaults(StrEnum):
@@ -49,6 +48,19 @@ class AllocatedInStatus(StrEnum):
     __hash__ = str.__hash__
 
 
+class PodLevelQOS(StrEnum):
+    """Whether the pod level decides the QoS class instead of the containers."""
+
+    NEVER = "never"
+    """The gate PodLevelResources is off."""
+    WHERE_SET = "where set"
+    """Wherever `spec.resources` is there, empty or not."""
+    WHERE_SUPPORTED = "where supported"
+    """Where it has a supported resource: the gate PodLevelResourcesFixKubeletQOSClass."""
+
+    __hash__ = str.__hash__
+
+
 class ClaimedInPredicates(StrEnum):
     """What the predicates do about extended resources that resource claims provide, with DRAExtendedResource."""
 
@@ -61,6 +73,91 @@ class ClaimedInPredicates(StrEnum):
     """Requests that the pod's status maps to a claim are dropped."""
 
 
+class PolicyOption(msgspec.Struct, frozen=True, kw_only=True):
+    """A key of `cpuManagerPolicyOptions`."""
+
+    name: str
+    stages: Mapping[str, str]
+    """The maturity from a release on: `Alpha`, `Beta`, or "" for stable."""
+    excludes: tuple[str, ...] = ()
+    """Options that cannot be on at the same time."""
+
+
+class CPUOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of the static policy that are on.
+
+    This is the table of all options: name, stages and exclusions are declared at each field, and `POLICY_OPTIONS` is
+    derived from it. Pairs of exclusive options are reported in the order of the rows.
+
+    Follows: v1.36, cpumanager/policy_options.go, StaticPolicyOptions, alphaOptions, betaOptions, stableOptions.
+    """
+
+    full_pcpus_only: Annotated[
+        bool,
+        PolicyOption(
+            name="full-pcpus-only",
+            stages={"1.32": "Beta", "1.33": ""},
+            excludes=("distribute-cpus-across-cores",),
+        ),
+    ] = False
+    """Allocate whole cores only."""
+    distribute_across_numa: Annotated[
+        bool,
+        PolicyOption(
+            name="distribute-cpus-across-numa",
+            stages={"1.32": "Alpha", "1.33": "Beta"},
+            excludes=("distribute-cpus-across-cores",),
+        ),
+    ] = False
+    """Allocate equal shares from several NUMA nodes where one does not suffice."""
+    align_by_socket: Annotated[bool, PolicyOption(name="align-by-socket", stages={"1.32": "Alpha"})] = False
+    """Count NUMA nodes of one socket as aligned."""
+    distribute_across_cores: Annotated[
+        bool, PolicyOption(name="distribute-cpus-across-cores", stages={"1.32": "Alpha"})
+    ] = False
+    """Allocate CPUs of different cores rather than whole cores."""
+    strict_reservation: Annotated[
+        bool,
+        PolicyOption(name="strict-cpu-reservation", stages={"1.32": "Alpha", "1.33": "Beta", "1.35": ""}),
+    ] = False
+    """Exclude the reserved CPUs from the shared pool, too."""
+    prefer_uncore_cache: Annotated[
+        bool,
+        PolicyOption(
+            name="prefer-align-cpus-by-uncorecache",
+            stages={"1.32": "Alpha", "1.34": "Beta", "1.36": ""},
+            excludes=("distribute-cpus-across-cores", "distribute-cpus-across-numa"),
+        ),
+    ] = False
+    """Allocate CPUs that share a last-level cache where possible."""
+
+    @classmethod
+    def of(cls, names: Collection[str]) -> Self:
+        """The options of these names on, all others off."""
+        return cls(**{field_name: option.name in names for field_name, option in _OPTION_BY_FIELD.items()})
+
+    def by_name(self) -> dict[str, bool]:
+        """Whether each option of the policy is on, in the order of the table."""
+        return {option.name: getattr(self, field_name) for field_name, option in _OPTION_BY_FIELD.items()}
+
+
+_OPTION_BY_FIELD: Mapping[str, PolicyOption] = {
+    name: row.__metadata__[0] for name, row in CPUOptions.__annotations__.items()
+}
+POLICY_OPTIONS: Mapping[str, PolicyOption] = {option.name: option for option in _OPTION_BY_FIELD.values()}
+"""All options of the static policy by name."""
+
+
+def cpu_option_stages(release: str, before: Mapping[str, str] | None = None) -> Mapping[str, str]:
+    """The maturity of each option in a release; ``before``: that in the release before it.
+
+    >>> cpu_option_stages("1.33", {"align-by-socket": "Alpha"})["full-pcpus-only"]
+    ''
+    """
+    changed = {name: option.stages for name, option in POLICY_OPTIONS.items() if release in option.stages}
+    return {**(before or {}), **{name: stages[release] for name, stages in changed.items()}}
+
+
 OptionStages = Mapping[str, str]
 """The maturity of each policy option: `Alpha`, `Beta`, or "" for a stable one."""
 
@@ -70,6 +167,7 @@ class ReleaseRules(msgspec.Struct, frozen=True, kw_only=True):
 
     # Kubelet configuration
     missing_config_fields: tuple[str, ...] = (
+        "defaultPodSysctls",
         "imagePullCredentialsVerificationPolicy",
         "memoryReservationPolicy",
         "mergeDefaultEvictionSettings",
@@ -86,6 +184,13 @@ class ReleaseRules(msgspec.Struct, frozen=True, kw_only=True):
     """`containerLogMaxFiles` must be greater than 1."""
     image_minimum_age_checked: bool = False
     """`imageMinimumGCAge` must not be negative."""
+    throttling_factor_unset: bool = False
+    """`memoryThrottlingFactor` is unset by default, and only 0.9 may be set while MemoryQoS is off; else 0.9 is the
+    default."""
+    uts_and_user_sysctls: bool = False
+    """`allowedUnsafeSysctls` may name sysctls of the UTS and user namespaces: `kernel.domainname`, `user.*`."""
+    unlimited_event_qps: bool = False
+    """`eventRecordQPS: 0` is no limit; else 5 events a second."""
     log_query_error_names_query: bool = False
     """The error about a log query without its gate names `enableSystemLogQuery`; else `enableSystemLogHandler`."""
 
@@ -95,12 +200,18 @@ class ReleaseRules(msgspec.Struct, frozen=True, kw_only=True):
     resize_in_conditions: bool = False
     """An infeasible resize is a condition, sidecars are resized, `allocatedResources` count; else `status.resize`."""
     huge_page_defaults: HugePageDefaults = HugePageDefaults.NONE
+    status_requests_by_sums: bool = False
+    """Of a pod that is being resized count the largest of the sums of the spec, the allocated and the actual resources;
+    else the sum of what is largest in each container. Claims have a mapping and an overhead; else resources."""
     reclaimable_as_scheduled: bool = False
     """Preemption and eviction count a pod as the scheduler does; else each init container by itself, no pod level."""
 
     # Cgroups
     memory_reservation_policy: bool = False
     """MemoryQoS protects memory by `memoryReservationPolicy`; else every request with `memory.min`."""
+    memory_qos_of_beta: bool = False
+    """MemoryQoS throttles BestEffort containers, leaves containers without a limit to the pod level, protects `kubepods`
+    for Burstable pods, and takes back what it set once it is off."""
     huge_page_limits_from_pod_level: bool = False
     """A container without a huge page limit gets that of the pod level."""
     runc_quadratic_weight: bool = False
@@ -126,6 +237,12 @@ class ReleaseRules(msgspec.Struct, frozen=True, kw_only=True):
     pod_entries_in_state_files: bool = False
     """The CPU and memory managers know the formats with pod entries, and try the newest format of a file first; else
     the oldest first, and the memory manager's file needs a checksum."""
+
+    pod_level_in_pod_resources: bool = False
+    """PodResources lists the CPUs and memory of the pod level, with the gate PodLevelResourceManagers."""
+    state_files_with_data: bool = False
+    """The CPU and memory managers write formats whose member `data` decides, with a checksum of its own (CPU manager 4,
+    memory manager 3), beside the members of 1.32. The CPU manager no longer migrates its first format."""
 
     allocated_pods_files: bool = False
     """The kubelet keeps the resources of pods in `allocated_pods_state` and `actuated_pods_state`; else in
@@ -157,8 +274,17 @@ class ReleaseRules(msgspec.Struct, frozen=True, kw_only=True):
     claimed_in_predicates: ClaimedInPredicates = ClaimedInPredicates.COUNTED
     pod_features_checked: bool = False
     """Pods with pod-level resources are refused while PodLevelResources is off; else the pod level is ignored."""
+    sidecar_storage_limits: bool = False
+    """A sidecar over its own limit of ephemeral-storage gets the pod evicted, as another container does."""
     eviction_names_pod_level: bool = False
     """An eviction's message names usage and request of the pod level."""
+
+    # Claims
+    claim_pools_checked: bool = False
+    """The scheduler passes over invalid and incomplete pools of devices, counts slices of all nodes, knows counters of
+    pools, and records tolerations."""
+    claim_devices_combined: bool = False
+    """The scheduler searches pools and slices by name, and combinations of devices; else random orders, every order."""
 
 
 class FeatureStage(StrEnum):
@@ -187,7 +313,7 @@ GateTable: TypeAlias = Mapping[str, FeatureGate]
 def gates_after(before: GateTable, rows: str, *, dependencies: str = "") -> GateTable:
     r"""The gates of a release from those of the release before and the rows that are new or differ.
 
-    Each row begins with a line of stage, default and `locked`, or of `removed`; the names of gates follow. A line of
+    A gate that is gone is needed by none. Each row begins with a line of stage, default and `locked`, or of `removed`; the names of gates follow. A line of
     ``dependencies`` is a gate and the gates that it needs; a gate alone needs none any more.
 
     >>> gates = gates_after({}, "BETA on:\n A B", dependencies="A B")
@@ -208,7 +334,12 @@ def gates_after(before: GateTable, rows: str, *, dependencies: str = "") -> Gate
                 gates[name] = FeatureGate(name, FeatureStage(stage), default == "on", bool(locked), kept)
     for name, *needed in filter(None, map(str.split, dependencies.splitlines())):
         gates[name] = msgspec.structs.replace(gates[name], dependencies=tuple(needed))
-    return dict(sorted(gates.items()))
+    return {
+        name: msgspec.structs.replace(
+            gate, dependencies=tuple(each for each in gate.dependencies if each in gates)
+        )
+        for name, gate in sorted(gates.items())
+    }
 
 
 _TOPOLOGY_OPTIONS: OptionStages = {"prefer-closest-numa-nodes": "", "max-allowable-numa-nodes": "Beta"}
@@ -258,6 +389,9 @@ class ReleaseTable(msgspec.Struct, frozen=True, kw_only=True):
     """What the kubelet and the API server do since this release, each with what they did before."""
     removed_flags: tuple[RemovedFlag, ...] = ()
     """Flags of the kubelet that this release no longer has."""
+
+    def __repr__(self) -> str:
+        return f"<ReleaseTable {self.name}>"
 
     @classmethod
     def of(

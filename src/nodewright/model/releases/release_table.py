@@ -1,6 +1,6 @@
 """The releases with rules of their own, each with its feature gates and rules, and which of them is applied to each release.
 
-A new release is a module like `v1_36` and a row here.
+A new release is a module like `v1_37` and a row here.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from nodewright.model.patterns import lazy_pattern
-from nodewright.model.releases import v1_32, v1_33, v1_34, v1_35, v1_36
+from nodewright.model.releases import v1_32, v1_33, v1_34, v1_35, v1_36, v1_37
 from nodewright.model.releases.release_rules import ReleaseTable
 
 _SHAPE = lazy_pattern(
@@ -20,7 +20,14 @@ _SHAPE = lazy_pattern(
 
 RELEASE_TABLES: Mapping[str, ReleaseTable] = {
     release.name: release
-    for release in (v1_32.RELEASE, v1_33.RELEASE, v1_34.RELEASE, v1_35.RELEASE, v1_36.RELEASE)
+    for release in (
+        v1_32.RELEASE,
+        v1_33.RELEASE,
+        v1_34.RELEASE,
+        v1_35.RELEASE,
+        v1_36.RELEASE,
+        v1_37.RELEASE,
+    )
 }
 """The releases with rules of their own by name, oldest first."""
 
@@ -107,9 +114,17 @@ def release_warning(rules: AppliedRules) -> str | None:
     """A warning that another release's rules are applied, or None if they are not."""
     if not rules.are_of_other_release:
         return None
-    return (
+    text = (
         f"Kubernetes {rules.release.text} has no rules of its own here: answers are those of {rules.rules_of}"
     )
+    return f"{text}; {_BEFORE_ALL}" if rules.rules_of == RELEASES_WITH_RULES[0] else text
+
+
+_BEFORE_ALL = (
+    "before 1.32 pods have no pod-level resources, and the CPU policy options strict-cpu-reservation and "
+    "prefer-align-cpus-by-uncorecache do not exist"
+)
+"""Follows: v1.36, pkg/features/kube_features.go, PodLevelResources; cpumanager/policy_options.go."""
 
 
 def release_table(text: str) -> ReleaseTable:
@@ -124,7 +139,7 @@ def reported_release(version: object) -> str:
     """The minor release of a Node's `kubeletVersion`; the newest one with rules if that is no release.
 
     >>> reported_release("v1.33.4-eks-1a2b3c"), reported_release(None)
-    ('1.33', '1.36')
+    ('1.33', '1.37')
     """
     try:
         return Release.parse(version).minor_release if isinstance(version, str) else NEWEST.name

@@ -7,20 +7,20 @@ Follows: v1.33, pkg/features/kube_features.go; apiserver/pkg/features; component
 from msgspec.structs import replace
 
 from nodewright.model.releases import v1_32
-from nodewright.model.releases.cpu_policy_options import cpu_option_stages
 from nodewright.model.releases.release_rules import (
     REMEDY_IN_PLACE,
     AllocatedInStatus,
     HugePageDefaults,
     ReleaseChange,
     ReleaseTable,
+    cpu_option_stages,
     gates_after,
 )
 
 RULES = replace(
     v1_32.RULES,
     cpu_options=cpu_option_stages("1.33", v1_32.RULES.cpu_options),
-    missing_config_fields=("memoryReservationPolicy", "tlsCurvePreferences"),
+    missing_config_fields=("defaultPodSysctls", "memoryReservationPolicy", "tlsCurvePreferences"),
     previous_minor="1.32",
     container_log_files_checked=True,
     pod_level_huge_pages=True,
@@ -193,6 +193,12 @@ CHANGES = (
         before="most of the kubelet's API needs the permission nodes/proxy",
         gates=("KubeletFineGrainedAuthz",),
         reference="KEP-2862",
+    ),
+    ReleaseChange(
+        now="drivers report the status of devices of resource claims",
+        before="the status of devices of resource claims is not kept",
+        gates=("DRAResourceClaimDeviceStatus",),
+        reference="KEP-4817",
     ),
 )
 """What the kubelet and the API server do since 1.33, each with what they did before and the remedy of an upgrade."""

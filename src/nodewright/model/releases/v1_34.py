@@ -7,7 +7,6 @@ Follows: v1.34, pkg/features/kube_features.go; apiserver/pkg/features; component
 from msgspec.structs import replace
 
 from nodewright.model.releases import v1_33
-from nodewright.model.releases.cpu_policy_options import cpu_option_stages
 from nodewright.model.releases.release_rules import (
     ClaimedInPredicates,
     HugePageDefaults,
@@ -15,6 +14,7 @@ from nodewright.model.releases.release_rules import (
     ReleaseChange,
     ReleaseTable,
     RemovedFlag,
+    cpu_option_stages,
     gates_after,
 )
 
@@ -130,6 +130,20 @@ CHANGES = (
         rules=("claimed_in_predicates", "previous_minor"),
         gates=("KubeletPSI", "KubeletPodResourcesListUseActivePods", "VolumeAttributesClass"),
         reference="KEP-5004, KEP-4205, KEP-3751",
+    ),
+    ReleaseChange(
+        now="the kubelet prepares resource claims with the plugins of DRA drivers",
+        before="these plugins are refused, and resource claims are not prepared",
+        gates=("DynamicResourceAllocation",),
+        reference="KEP-4381",
+        remedy="before 1.34 turn on the gate `DynamicResourceAllocation` of the kubelet",
+    ),
+    ReleaseChange(
+        now="resource claims may have alternatives and ask for admin access",
+        before="the scheduler refuses resource claims with alternatives or admin access",
+        gates=("DRAPrioritizedList", "DRAAdminAccess"),
+        reference="KEP-4816, KEP-5018",
+        remedy="before 1.34 remove `firstAvailable` and `adminAccess` from claims",
     ),
 )
 """What the kubelet and the API server do since 1.34, each with what they did before and the remedy of an upgrade."""

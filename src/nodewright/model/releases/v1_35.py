@@ -7,7 +7,6 @@ Follows: v1.35, pkg/features/kube_features.go; apiserver/pkg/features; component
 from msgspec.structs import replace
 
 from nodewright.model.releases import v1_34
-from nodewright.model.releases.cpu_policy_options import cpu_option_stages
 from nodewright.model.releases.release_rules import (
     REMEDY_IN_PLACE,
     AllocatedInStatus,
@@ -15,6 +14,7 @@ from nodewright.model.releases.release_rules import (
     ReleaseChange,
     ReleaseTable,
     RemovedFlag,
+    cpu_option_stages,
     gates_after,
 )
 
@@ -31,6 +31,7 @@ RULES = replace(
     implicit_extended_resources_charged=True,
     extended_claims_charged=True,
     claimed_in_predicates=ClaimedInPredicates.EMPTY_SKIPPED,
+    claim_pools_checked=True,
 )
 """The rules of 1.35."""
 
@@ -169,6 +170,13 @@ CHANGES = (
         before="texts: the log query error names enableSystemLogHandler, `showHiddenMetricsForVersion` may name 1.33",
         rules=("log_query_error_names_query", "previous_minor"),
         remedy="remove `showHiddenMetricsForVersion`, or name the release before the new one",
+    ),
+    ReleaseChange(
+        now="the scheduler passes over invalid and incomplete pools of devices; slices on all nodes complete a pool",
+        before="an invalid pool of devices ends the search, devices of incomplete ones are allocated",
+        rules=("claim_pools_checked",),
+        reference="KEP-4815, PR 134152",
+        remedy="have drivers publish all slices of a pool, with counters in slices of their own",
     ),
 )
 """What the kubelet and the API server do since 1.35, each with what they did before and the remedy of an upgrade."""

@@ -7,20 +7,20 @@ Follows: v1.36, pkg/features/kube_features.go; apiserver/pkg/features; component
 from msgspec.structs import replace
 
 from nodewright.model.releases import v1_35
-from nodewright.model.releases.cpu_policy_options import cpu_option_stages
 from nodewright.model.releases.release_rules import (
     REMEDY_IN_PLACE,
     ClaimedInPredicates,
     PodLevelPlacement,
     ReleaseChange,
     ReleaseTable,
+    cpu_option_stages,
     gates_after,
 )
 
 RULES = replace(
     v1_35.RULES,
     cpu_options=cpu_option_stages("1.36", v1_35.RULES.cpu_options),
-    missing_config_fields=(),
+    missing_config_fields=("defaultPodSysctls",),
     previous_minor="1.35",
     image_minimum_age_checked=True,
     pod_entries_in_state_files=True,
@@ -29,6 +29,7 @@ RULES = replace(
     pods_without_memory_have_no_hints=True,
     device_hints_from_hosts_only=True,
     claimed_in_predicates=ClaimedInPredicates.MAPPED_DROPPED,
+    claim_devices_combined=True,
 )
 """The rules of 1.36."""
 
@@ -181,6 +182,20 @@ CHANGES = (
         before="a pod's status does not name the health of its devices",
         gates=("ResourceHealthStatus",),
         reference="KEP-4680",
+    ),
+    ReleaseChange(
+        now="the scheduler allocates devices in the order of names of driver, pool and slice, and shares, taints, "
+        "counters and binding conditions count",
+        before="the scheduler allocates devices in random order; shares, taints, counters and binding conditions are off",
+        rules=("claim_devices_combined",),
+        gates=(
+            "DRAConsumableCapacity",
+            "DRADeviceBindingConditions",
+            "DRADeviceTaints",
+            "DRAPartitionableDevices",
+        ),
+        reference="KEP-5075, KEP-5007, KEP-5055, KEP-4815",
+        remedy="compare the taints of devices with the tolerations of claims",
     ),
 )
 """What the kubelet and the API server do since 1.36, each with what they did before and the remedy of an upgrade."""

@@ -51,7 +51,7 @@ class Fitting(msgspec.Struct, frozen=True):
     """
 
     nodes: NUMASet
-    """The nodes that sets consist of."""
+    """The nodes that sets consist of; the machine has all of them."""
     demands: tuple[Demand, ...]
     """The amounts that must be free on a set now (NUMA node i is place i)."""
     preferred_size: int

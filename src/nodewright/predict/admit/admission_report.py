@@ -32,6 +32,7 @@ from nodewright.predict.node_report.report_parts import (
     OpenQuestion,
     RemainingResources,
     ReportedAllocations,
+    ReportedDevice,
     ReportedObstacle,
     ReportedUnknownResource,
     message_origin,
@@ -41,6 +42,7 @@ from nodewright.predict.node_report.report_parts import (
     pod_allocations,
     referenced_pod,
     remaining_text,
+    reported_devices,
     reported_obstacles,
     reported_unknown_resources,
 )
@@ -49,6 +51,7 @@ from nodewright.predict.verdict import Verdict, verdict_of
 
 if TYPE_CHECKING:
     from nodewright.documents.output.ci_formats import WorkflowCommand
+    from nodewright.predict.pod_claims import ClaimedDevice
 
 
 class AdmissionEntry(PodDecision, frozen=True, kw_only=True):
@@ -63,6 +66,10 @@ class AdmissionEntry(PodDecision, frozen=True, kw_only=True):
 
     scheduler: tuple[SchedulerObstacle, ...] = ()
     """Why the scheduler never binds the pod to the node."""
+    devices: "tuple[ClaimedDevice, ...]" = ()
+    """The devices of the pod's resource claims."""
+    unaligned: tuple[str, ...] = ()
+    """What of these devices is not aligned with the pod's CPUs and memory, a sentence each."""
     unknown_resources: tuple[UnknownResource, ...] = ()
     source: str = ""
     """The file of the object."""
@@ -87,7 +94,7 @@ class AdmissionEntry(PodDecision, frozen=True, kw_only=True):
     @property
     def is_notable(self) -> bool:
         """Whether there is more to say about it than the verdict."""
-        return bool(self.because or self.victims or self.scheduler or self.later)
+        return bool(self.because or self.victims or self.scheduler or self.devices or self.later)
 
 
 def admission_text(
@@ -144,7 +151,10 @@ def _details(entry: AdmissionEntry, *, wide: bool) -> str:
         f"  - {victim.full_name} ({qos_class(victim).value}) is preempted to make room"
         for victim in entry.preempted
     ]
-    lines += [f"  - {obstacle.why}" for obstacle in entry.scheduler]
+    for obstacle in entry.scheduler:
+        lines += [f"  - {obstacle.why}", *(f"    - {text}" for text in obstacle.details if wide)]
+    lines += [f"  - {device.sentence()}" for device in entry.devices]
+    lines += [f"  - {text}" for text in entry.unaligned if wide]
     lines += [f"  - {text}" for text in entry.later]
     if wide and entry.applied:
         lines.append(f"  - applied at its creation: {', '.join(entry.applied)}")
@@ -184,6 +194,10 @@ class PodAdmission(Inlined, frozen=True, kw_only=True):
     """The extended resources that the node does not have: its kubelet ignores them, the scheduler does not."""
     scheduler: tuple[ReportedObstacle, ...]
     """Why the scheduler never binds the pod to the node; empty: it may."""
+    devices: tuple[ReportedDevice, ...]
+    """The devices of the pod's resource claims."""
+    unaligned: tuple[str, ...]
+    """What of these devices is not aligned with the pod's CPUs and memory."""
     applied: tuple[str, ...]
     """The objects that took part in the pod's creation, e.g. `LimitRange small`."""
     preempted: tuple[NamedPod, ...]
@@ -219,6 +233,7 @@ def pod_admission(entry: AdmissionEntry) -> PodAdmission:
         not_judged=open_questions(entry.because),
         unknown_resources=reported_unknown_resources(entry.unknown_resources),
         scheduler=reported_obstacles(entry.scheduler),
+        devices=reported_devices(entry.devices),
         preempted=named_pods(entry.preempted),
         placement=UNSET if entry.placement is None else pod_allocations(entry.placement),
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType, field
@@ -34,7 +34,11 @@ from nodewright.predict.explain.explanation import suggested_changes
 from nodewright.predict.explain.suggestion_text import suggestion_text
 from nodewright.predict.node import Node
 from nodewright.predict.reported import reported
-from nodewright.predict.verdict import obstacles_on
+from nodewright.predict.verdict import scheduler_answer
+
+if TYPE_CHECKING:
+    from nodewright.engine.core.claims.claim_explanation import KnownAnswers
+    from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 
 MAX_SEARCHES = 1_000
 """Of so many refusals the changes that help are looked for."""
@@ -71,6 +75,10 @@ class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Whether pods of lower priority are preempted for it."""
     scheduler: tuple[str, ...] = ()
     """What keeps the scheduler from choosing the node, although its kubelet would admit the pod."""
+    families: tuple[str, ...] = ()
+    """What that has in common with answers that differ in names and amounts only."""
+    is_fatal: bool = False
+    """Whether that is an error with which the scheduler chooses no node at all."""
 
 
 class ClusterAdmission(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +94,8 @@ class ClusterAdmission(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def takers(self) -> tuple[str, ...]:
         """The nodes that admit the pod now and that the scheduler may choose."""
+        if self.failing_nodes:
+            return ()
         return tuple(
             name
             for group in self.groups
@@ -93,13 +103,20 @@ class ClusterAdmission(msgspec.Struct, frozen=True, kw_only=True):
             for name in group.nodes
         )
 
+    @property
+    def failing_nodes(self) -> tuple[str, ...]:
+        """The nodes with an error of the scheduler, because of which it chooses none."""
+        return tuple(name for group in self.groups if group.is_fatal for name in group.nodes)
+
 
 class ClusterAnswers:
     """Collects the answers of nodes about the pods of workloads, node by node, so that no node has to stay."""
 
-    def __init__(self, workloads: Sequence[Workload]) -> None:
-        self._workloads = workloads
+    def __init__(self, workloads: Sequence[Workload], claims: "ClaimCluster | None" = None) -> None:
+        """``claims``: what the cluster has of Dynamic Resource Allocation; None: nothing is known about it."""
+        self._workloads, self._claims = workloads, claims
         self._nodes: list[dict[NodeAnswer, list[str]]] = [{} for _ in workloads]
+        self._known: list[KnownAnswers] = [{} for _ in workloads]
         self._searched: dict[tuple[int, tuple[Reason, ...]], NodeAnswer] = {}
         self._search_count = 0
 
@@ -129,20 +146,31 @@ class ClusterAnswers:
     def _answer(self, node: Node, index: int, workload: Workload) -> NodeAnswer:
         if workload.refusal is not None:
             return NodeAnswer(outcome=Outcome.NEVER, why=(workload.refusal.sentence(),))
-        pod = with_uid(workload.pod)
+        pod = claimant = with_uid(workload.pod)
+        claims = self._claims
         if workload.is_stored:
             node = replace(node, state=step(node.state, PodRemoved(pod.uid)).state)
             pod = without_cluster_fields(pod)
+        if claims is not None and workload.pod.spec.node_name:  # It is judged as a new one.
+            from nodewright.engine.core.claims.claim_lifecycle import without_pod  # noqa: PLC0415 - start-up time
+
+            claims, claimant = without_pod(claims, claimant), pod
         result = step(node.state, PodAdded(pod_as_stored(pod, node.config.gates)))
         if result.decision is Decision.REFUSED:
             return self._refusal(node, index, pod, result)
         is_open = result.decision is not Decision.ADMITTED or workload.is_verdict_open
         facts = (*result.because, *workload.not_judged) if is_open else ()
+        answer = scheduler_answer(node.config, claims, claimant, workload.volumes, self._known[index])
+        obstacles = answer.obstacles
+        open_texts = tuple(each.why for each in obstacles if each.is_open)
         return NodeAnswer(
-            outcome=Outcome.UNDECIDED if is_open else Outcome.NOW,
-            why=tuple(map(sentence, facts)),
+            outcome=Outcome.UNDECIDED if is_open or open_texts else Outcome.NOW,
+            why=(*map(sentence, facts), *open_texts),
             preempts=result.victims is not None,
-            scheduler=tuple(obstacle.why for obstacle in obstacles_on(node.config, pod)),
+            scheduler=tuple(each.why for each in obstacles if not each.is_open),
+            families=tuple(each.family or each.why for each in obstacles if not each.is_open),
+            # Filters before it keep the scheduler from asking for devices.
+            is_fatal=len(obstacles) == 1 and obstacles[0].is_fatal,
         )
 
     def _refusal(self, node: Node, index: int, pod: Pod, result: Step) -> NodeAnswer:
@@ -215,6 +243,8 @@ class NodeAnswers(Inlined, frozen=True, kw_only=True):
     """Whether pods of lower priority are preempted for it."""
     scheduler: tuple[str, ...]
     """What keeps the scheduler from choosing the nodes."""
+    is_fatal: bool
+    """Whether that is an error with which the scheduler chooses no node at all."""
 
 
 class PodOfCluster(Inlined, frozen=True, kw_only=True):
@@ -282,6 +312,9 @@ def _admission_lines(admission: ClusterAdmission, width: int, *, wide: bool) -> 
     origin = f" ({admission.origin})" if admission.origin else ""
     takers = len(admission.takers)
     yield f"{admission.pod.full_name}{origin}: {takers:,} of {counted(total, 'node')} take{'s' * (takers == 1)} it now"
+    if failing := admission.failing_nodes:
+        text = f"the scheduler ends with an error on {_names(failing)}, and then chooses no node for the pod"
+        yield from wrapped_text(text, width, " " * 2)
     if admission.observed:
         yield "  What the cluster reports"
         for text in admission.observed:
@@ -297,7 +330,7 @@ def _admission_lines(admission: ClusterAdmission, width: int, *, wide: bool) -> 
 
 def _family(answer: NodeAnswer) -> tuple[object, ...]:
     """What answers have in common that differ in amounts only."""
-    return (answer.outcome, answer.reason, answer.kinds, answer.preempts, answer.scheduler, len(answer.why))
+    return (answer.outcome, answer.reason, answer.kinds, answer.preempts, answer.families, len(answer.why))
 
 
 def _family_lines(family: Sequence[NodeAnswer], width: int, *, wide: bool) -> Iterator[str]:
@@ -310,7 +343,8 @@ def _family_lines(family: Sequence[NodeAnswer], width: int, *, wide: bool) -> It
         f"{counted(len(names), 'node')}{reason}: {', '.join(shown)}{more}", width, " " * 4
     )
     if len(family) > 1:
-        yield from wrapped_text(f"on {_names(answer.nodes)}, the others differ in amounts:", width, " " * 6)
+        others = "the other differs" if len(names) - len(answer.nodes) == 1 else "the others differ"
+        yield from wrapped_text(f"on {_names(answer.nodes)}, {others} in amounts:", width, " " * 6)
     for text in answer.why:
         yield from wrapped_text(text, width, " " * 6)
     for text in answer.scheduler:

@@ -36,6 +36,7 @@ from nodewright.predict.node_report.report_parts import (
 )
 from nodewright.predict.reported import reported
 from nodewright.predict.verdict import Verdict, verdict_of
+from nodewright.version import install_command
 
 SHOWN_CANDIDATES = 5
 """Number of candidates that each round shows without `-o wide`."""
@@ -90,7 +91,8 @@ def _entry_text(entry: PreemptionEntry, *, wide: bool) -> str:
         lines.append(
             f"  {message_origin(preview.step.because[0])}: {kubelet_text(preview.step.because[0]).message}"
         )
-    lines += [f"  - {obstacle.why}" for obstacle in entry.scheduler]
+    for obstacle in entry.scheduler:
+        lines += [f"  - {obstacle.why}", *(f"    - {text}" for text in obstacle.details if wide)]
     lines += [f"  - {sentence(reason)}" for reason in preview.step.because]
     if preview.missing and entry.verdict is not Verdict.UNSCHEDULABLE:
         lines.append(f"  missing: {_amounts(preview.missing)}")
@@ -109,7 +111,7 @@ def _entry_text(entry: PreemptionEntry, *, wide: bool) -> str:
 def _summary(entry: PreemptionEntry) -> str:
     preview = entry.preview
     if entry.verdict is Verdict.UNSCHEDULABLE:
-        return "preempts no pod: the scheduler never binds it to this node"
+        return "preempts no pod: the scheduler does not bind it to this node"
     if preview.step.victims is not None:
         return f"preempts {len(entry.victims)} of {counted(len(preview.candidates), 'candidate')}"
     if preview.unmet:
@@ -397,7 +399,7 @@ class _IntegerProgram:
         try:
             highspy: Any = import_module("highspy")  # an optional dependency, used only here
         except ImportError as error:
-            raise HostError("load", "highspy", f"{error}; pip install './nodewright[exact]'") from error
+            raise HostError("load", "highspy", f"{error}; {install_command('exact')}") from error
         self.items = list(range(items))
         self.optimal = highspy.HighsModelStatus.kOptimal
         self.infinity = highspy.kHighsInf

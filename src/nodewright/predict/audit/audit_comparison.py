@@ -23,6 +23,7 @@ from nodewright.predict.audit.audit_evidence import (
     EvidenceSource,
     EvidenceValue,
     Presence,
+    SourceText,
     UncomparedReason,
     allocatable_discrepancy,
     pod_presence,
@@ -61,7 +62,7 @@ def audit_of(evidence: AuditEvidence) -> AuditResult:
     elif evidence.state_files is not None and evidence.pod_resources is not None:
         gaps.append(AuditGap(reason=UncomparedReason.NAMES_UNKNOWN))
     findings, transient = merged_by_uid(findings, transient, evidence)
-    node_level = [*_compare_node(evidence, findings)]
+    node_level = [*_compare_node(evidence, findings), *_compare_parts(evidence)]
     findings = [*findings, *(finding for _, finding in node_level if finding is not None)]
     return AuditResult(
         discrepancies=tuple(sorted(findings, key=_order)),
@@ -69,6 +70,18 @@ def audit_of(evidence: AuditEvidence) -> AuditResult:
         uncompared=tuple(gaps),
         compared_count=counted + len(node_level),
     )
+
+
+def _compare_parts(evidence: AuditEvidence) -> Iterator[tuple[str, Discrepancy]]:
+    for parts in evidence.state_files.parts if evidence.state_files else ():
+        values = {
+            EvidenceSource.DATA: SourceText(parts.data),
+            EvidenceSource.OLDER_MEMBERS: SourceText(parts.older),
+        }
+        yield (
+            parts.file,
+            Discrepancy(kind=DiscrepancyKind.STATE_FILE_PARTS, pod="", field=str(parts.file), values=values),
+        )
 
 
 class _PodDiscrepancies(NamedTuple):

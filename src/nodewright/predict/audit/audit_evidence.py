@@ -18,6 +18,7 @@ from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.kubernetes.node_profile import MemoryBlock
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.pod_resources_api import AllocatableResources, PodResources
+from nodewright.model.reasons.kubelet_start import StateFile
 from nodewright.model.values.idset import CPUSet, NUMASet
 
 
@@ -38,6 +39,19 @@ class EvidenceSource(StrEnum):
     """The Node object of a cluster."""
     CONFIGURATION = "configuration"
     """What follows from the machine and the kubelet's configuration alone."""
+    DATA = "data"
+    """The member `data` of a state file: what kubelets since 1.37 read."""
+    OLDER_MEMBERS = "olderMembers"
+    """The other members of a state file: what kubelets before 1.37 read."""
+
+
+class FileParts(msgspec.Struct, frozen=True, kw_only=True):
+    """A state file of which older kubelets read something else than newer ones."""
+
+    file: StateFile
+    data: str
+    """The entries that differ, or why the file is refused."""
+    older: str
 
 
 class StateFileEvidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +60,7 @@ class StateFileEvidence(msgspec.Struct, frozen=True, kw_only=True):
     cpu: CPUState | None = None
     memory: MemoryState | None = None
     devices: PodDevices | None = None
+    parts: tuple[FileParts, ...] = ()
 
 
 class CgroupEvidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +160,8 @@ class DiscrepancyKind(StrEnum):
     """Whether a cgroup exists."""
     CGROUP_FILE = "file"
     """The content of a cgroup file."""
+    STATE_FILE_PARTS = "parts"
+    """The two parts of a state file."""
 
 
 class Discrepancy(msgspec.Struct, frozen=True, kw_only=True):

@@ -50,6 +50,8 @@ _SOURCES = {
     EvidenceSource.KUBELET: _SourceTexts("KUBELET", "pods of the kubelet", "node/NAME"),
     EvidenceSource.NODE: _SourceTexts("NODE OBJECT", "Node object", "node/NAME"),
     EvidenceSource.CONFIGURATION: _SourceTexts("CONFIGURATION", "configuration", "--kubelet-config"),
+    EvidenceSource.DATA: _SourceTexts("DATA", "`data` of state files", "--kubelet-root"),
+    EvidenceSource.OLDER_MEMBERS: _SourceTexts("OLDER MEMBERS", "other members", "--kubelet-root"),
 }
 _WRITER = (
     "find the process that writes to it; nodewright's agent restores the value within 10 s, "
@@ -126,6 +128,11 @@ def meaning(finding: Discrepancy) -> str:
             return "the value of the cgroup above these pods differs from the configuration"
         case DiscrepancyKind.CGROUP_FILE:
             return "the cgroup value differs from the pod spec"
+        case DiscrepancyKind.STATE_FILE_PARTS:
+            return (
+                "kubelets since 1.37 read `data`, older ones the other members: with the next upgrade or downgrade, "
+                "allocations change or the kubelet does not start"
+            )
         case _:
             assert_never(finding.kind)
 
@@ -163,6 +170,8 @@ def advice(finding: Discrepancy) -> str:
             return "run the audit again in a minute; if it persists, restart the kubelet and find the process that writes to it"
         case DiscrepancyKind.CGROUP_FILE:
             return _WRITER
+        case DiscrepancyKind.STATE_FILE_PARTS:
+            return "drain the node, stop the kubelet and delete the file before its release changes"
         case _:
             assert_never(finding.kind)
 
@@ -312,10 +321,8 @@ def _allocation_meaning(finding: Discrepancy) -> str:
             return "the kubelet's view differs from its state file and the kernel"
         case EvidenceSource.PODS:
             return "the allocation differs from the pod spec"
-        case EvidenceSource.KUBELET | EvidenceSource.NODE | EvidenceSource.CONFIGURATION | None:
-            return "it is unknown which source is right"
         case _:
-            assert_never(finding.outlier)
+            return "it is unknown which source is right"
 
 
 class ClusterEvidence(msgspec.Struct, frozen=True, kw_only=True):

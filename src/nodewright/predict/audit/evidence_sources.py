@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -33,24 +33,29 @@ from nodewright.documents.profiles.state_files.device_checkpoint import device_s
 from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig
 from nodewright.engine.core.cgroups.cgroup_names import CgroupDriver, QOSCgroupNames, pod_uid_from_cgroup
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
+from nodewright.engine.core.cpu.cpu_state import CPUState
+from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
 from nodewright.engine.node.node_cgroups import CgroupOverrides, cgroup_rules, cgroup_tree
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.reasons.kubelet_start import StateFile
+from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.releases.release_table import release_table
 from nodewright.predict.audit.audit_evidence import (
     AuditEvidence,
     AuditGap,
     CgroupEvidence,
     EvidenceSource,
+    FileParts,
     StateFileEvidence,
     UncomparedReason,
 )
 from nodewright.predict.audit.container_check import cgroups_to_read, file_names_to_read
 from nodewright.predict.node import Node
+from nodewright.version import install_command
 
 
 def read_pod_resources(socket: Path) -> PodResourcesSnapshot:
@@ -61,9 +66,7 @@ def read_pod_resources(socket: Path) -> PodResourcesSnapshot:
     try:
         return read_snapshot(socket)
     except ImportError as error:
-        raise HostError(
-            "ask PodResources at", str(socket), f"{error}: pip install './nodewright[agent]'"
-        ) from None
+        raise HostError("ask PodResources at", str(socket), f"{error}: {install_command('agent')}") from None
 
 
 def read_agent_profile(socket: Path) -> NodeProfile:
@@ -80,7 +83,15 @@ def read_agent_profile(socket: Path) -> NodeProfile:
 
 T = TypeVar("T")
 
-_NOT_OPTIONAL = frozenset({EvidenceSource.CONFIGURATION, EvidenceSource.KUBELET, EvidenceSource.NODE})
+_NOT_OPTIONAL = frozenset(
+    {
+        EvidenceSource.CONFIGURATION,
+        EvidenceSource.KUBELET,
+        EvidenceSource.NODE,
+        EvidenceSource.DATA,
+        EvidenceSource.OLDER_MEMBERS,
+    }
+)
 """Sources that no option names."""
 _SLICE = "kubepods.slice"
 
@@ -188,6 +199,7 @@ class _SourceReader:
             cpu=self._value(root.cpu, "cpu_manager_state"),
             memory=self._value(root.memory, "memory_manager_state"),
             devices=None if devices is None else device_state_from_checkpoint(devices).pod_devices,
+            parts=(*_file_parts(StateFile.CPU, root), *_file_parts(StateFile.MEMORY, root)),
         )
 
     def all_gaps(self) -> Iterator[AuditGap]:
@@ -295,6 +307,40 @@ def _root(options: AuditOptions, profile: NodeProfile, pods: NodePods | None) ->
         host=ConfigHost(release=release_table(profile.spec.kubernetes_version)),
     )
     return read_kubelet_root(options.root, reading)
+
+
+def _file_parts(file: StateFile, root: KubeletRoot) -> Iterator[FileParts]:
+    """The file, if its two parts differ; a kubelet that reads `data` writes the pod level there alone."""
+    present = root.cpu if file is StateFile.CPU else root.memory
+    if present is None or present.parts is None:
+        return
+    if any(isinstance(part, Refused) for part in present.parts):
+        data, older = (
+            part.because[0].sentence() if isinstance(part, Refused) else "readable" for part in present.parts
+        )
+    else:
+        has_pods = not root.loaded.gates.rules.state_files_with_data
+        entries = [{*_entries(part, has_pods=has_pods)} for part in present.parts]
+        data, older = (", ".join(sorted(own - other)) or "-" for own, other in (entries, entries[::-1]))
+    if data != older:
+        yield FileParts(file=file, data=data, older=older)
+
+
+def _entries(part: Verdict[CPUState] | Verdict[MemoryState], *, has_pods: bool) -> Iterator[str]:
+    """What a part of a file has, each value with its path."""
+    assert isinstance(part, Granted)
+    yield from _leaves(
+        msgspec.to_builtins(part.value if has_pods else replace(part.value, pods={}), enc_hook=str)
+    )
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[str]:
+    members = dict(enumerate(value)) if isinstance(value, list | tuple) else value
+    if not isinstance(members, dict):
+        yield f"{path} {members}"
+        return
+    for name, member in members.items():
+        yield from _leaves(member, f"{path}.{name}" if path else str(name))
 
 
 def _holders(root: KubeletRoot) -> set[str]:

@@ -13,9 +13,10 @@ from nodewright.engine.core.eviction.usage_inputs import (
     usage_from_table,
     usage_with_available,
 )
-from nodewright.engine.node.eviction_pass import eviction_capacities, eviction_claims
+from nodewright.engine.node.eviction_pass import eviction_capacities, eviction_claims, huge_page_bytes
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.resource_names import MEMORY, amount_text
 from nodewright.model.kubernetes.scenario import UsageTable
 from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.model.printable import counted
@@ -62,7 +63,11 @@ def usage_of_node(
         usage=usage,
         usage_after_reclaim=None if after is None else _as_usage(node, after, {})[0],
         filesystems=_filesystems(node, usage, filesystems),
-        warnings=(*warnings, *_irregularities(node, usage)),
+        warnings=(
+            *warnings,
+            *_irregularities(node, usage),
+            *(() if isinstance(reading, UsageTable) else _huge_pages(node, usage)),
+        ),
     )
 
 
@@ -119,6 +124,40 @@ def _filesystems(node: Node, usage: StatsSummary, choice: str | None) -> NodeFil
     if inferred == NodeFilesystems() and node.config.facts.image_fs is not None:
         return FILESYSTEMS["images"]
     return inferred
+
+
+_SKEW = 0.02
+"""Part of the node's memory by which what is available and used may differ from the capacity."""
+
+
+def _huge_pages(node: Node, usage: StatsSummary) -> Iterator[str]:
+    """How `memory.available` of a kubelet's summary is taken on a node with huge pages, and what another kubelet counts."""
+    memory, config = usage.node.memory, node.config
+    pages = huge_page_bytes(config.resources.capacity)
+    if not pages or memory is None or memory.available_bytes is None or memory.working_set_bytes is None:
+        return
+    available, gate = memory.available_bytes, "HugepageAwareEviction"
+    is_corrected = config.gates[gate]
+    other = available + pages if is_corrected else max(available - pages, 0)
+    texts = [amount_text(MEMORY, amount) for amount in (available, pages, other)]
+    if is_corrected:
+        yield (
+            f"memory.available {texts[0]} is taken as without {texts[1]} of huge pages, as a kubelet with {gate} reports "
+            f"it; in a summary of a kubelet before 1.37 the same would be {texts[2]}"
+        )
+    else:
+        yield (
+            f"memory.available {texts[0]} is taken as with {texts[1]} of huge pages, as a kubelet without {gate} reports "
+            f"it; a kubelet of 1.37 would evict by {texts[2]}"
+        )
+    capacity = config.parts.machine.memory_capacity
+    seen = available + memory.working_set_bytes + (0 if is_corrected else pages)
+    if available and abs(seen - capacity) <= min(_SKEW * capacity, pages / 2):
+        yield (
+            f"memory.available and the working set together are {amount_text(MEMORY, available + memory.working_set_bytes)}, of "
+            f"a node with {amount_text(MEMORY, capacity)}: the summary seems to be of a kubelet "
+            f"{'without' if is_corrected else 'with'} {gate}; name its release by `--release`"
+        )
 
 
 def _irregularities(node: Node, usage: StatsSummary) -> Iterator[str]:

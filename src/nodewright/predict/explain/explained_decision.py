@@ -1,6 +1,6 @@
 """The values of an explanation: the decision about a pod, and the evidence for it."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -24,6 +24,9 @@ from nodewright.model.reasons.topology import AffinityObstacle, JudgedBy, Resour
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.topology_hints import Hint
 from nodewright.predict.verdict import Verdict, later_sentences, verdict_of
+
+if TYPE_CHECKING:
+    from nodewright.predict.pod_claims import ClaimedDevice
 
 
 class ResourceView(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +112,8 @@ class ExplainedDecision(msgspec.Struct, frozen=True, kw_only=True):
     """All amounts that the node lacks for a refused pod, whatever refuses it first."""
     largest: RequestsChanged | None = None
     """The requests of the largest pod of this shape that is admitted; None: there is none, or it is not known."""
+    smallest_refused: RequestsChanged | None = None
+    """The requests of the smallest pod of this shape, if even that is refused."""
     largest_if_empty: RequestsChanged | None = None
     """The same for the node without pods, for a pod that it can never admit."""
     origin: str = ""
@@ -122,6 +127,10 @@ class ExplainedDecision(msgspec.Struct, frozen=True, kw_only=True):
 
     scheduler: tuple[SchedulerObstacle, ...] = ()
     """Why the scheduler never binds the pod to the node; empty as well where that was not asked."""
+    devices: "tuple[ClaimedDevice, ...]" = ()
+    """The devices of the pod's resource claims."""
+    unaligned: tuple[str, ...] = ()
+    """What of these devices is not aligned with the pod's CPUs and memory, a sentence each."""
 
     @property
     def decision(self) -> Decision:

@@ -49,6 +49,7 @@ from nodewright.engine.node.what_if.largest_pod import (
     largest_pod,
     never_reasons,
     shortages,
+    smallest_refused,
 )
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, PODS
@@ -214,13 +215,14 @@ def _with_largest(state: NodeState, pod: Pod, explained: Explanation, *, budget:
     if not search.suggestions and not search.cut_short and budget:
         firsts = first_changes(state, pod, short)
         pairs = change_pairs(state, pod, firsts, _second_kinds, budget=budget)
-    empty = emptied_node(state) if never else None
+    empty, largest = emptied_node(state) if never else None, largest_pod(state, pod, budget=budget)
     return replace(
         explained,
         pairs=pairs,
         never=never,
         short=short,
-        largest=largest_pod(state, pod, budget=budget),
+        largest=largest,
+        smallest_refused=None if largest or not budget else smallest_refused(state, pod),
         largest_if_empty=None if empty is None else largest_pod(empty, pod, budget=budget),
     )
 

@@ -158,7 +158,7 @@ def _branch(branch: ReasonBranch, depth: int, *, closes_sites: bool) -> str:
 
 def _numa_table(table: NUMATable) -> str:
     """A table with NUMA nodes as rows and resources as columns."""
-    caption = f"container {table.container}" if table.container else "all containers together"
+    caption = f"container {table.container}" if table.container else "the pod as a whole"
     heads = "".join(
         f'<th scope="col">{escape(column.resource)}<br><span class="soft">{escape(column.requested)} requested'
         f"{'; ' if column.hint else ''}{escape(column.hint)}</span></th>"

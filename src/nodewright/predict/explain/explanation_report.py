@@ -53,12 +53,14 @@ from nodewright.predict.node_report.report_parts import (
     NodeOfReport,
     OpenQuestion,
     ReportedAllocations,
+    ReportedDevice,
     ReportedObstacle,
     ReportedUnknownResource,
     message_origin,
     open_questions,
     pod_allocations,
     referenced_pod,
+    reported_devices,
     reported_obstacles,
     reported_unknown_resources,
 )
@@ -239,6 +241,10 @@ class ExplainedPod(Report, frozen=True, kw_only=True):
     """The extended resources that the node does not have: its kubelet ignores them, the scheduler does not."""
     scheduler: tuple[ReportedObstacle, ...]
     """Why the scheduler never binds the pod to the node; empty: it may."""
+    devices: tuple[ReportedDevice, ...]
+    """The devices of the pod's resource claims."""
+    unaligned: tuple[str, ...]
+    """What of these devices is not aligned with the pod's CPUs and memory."""
     conditions: tuple[ReportedCondition, ...]
     topology_manager: TopologyManagerReport
     choices: tuple[ContainerChoices, ...]
@@ -253,6 +259,8 @@ class ExplainedPod(Report, frozen=True, kw_only=True):
     """Why the node can never admit the pod, whatever is free; empty: it can, or that is not certain."""
     largest: LargestPod | UnsetType = UNSET
     """The largest pod of this shape that is admitted now; absent: there is none, or it is not known."""
+    smallest_refused: LargestPod | UnsetType = UNSET
+    """The smallest pod of this shape, if even that is refused now."""
     largest_if_empty: LargestPod | UnsetType = UNSET
     """The largest if the node had no pods, of a pod that it can never admit."""
     short: tuple[InsufficientResource, ...]
@@ -292,6 +300,7 @@ def explained_pod(explanation: ExplainedDecision) -> ExplainedPod:
         kubelet=explanation.decision,
         admitted=explanation.verdict is Verdict.ADMITTED,
         scheduler=reported_obstacles(explanation.scheduler),
+        devices=reported_devices(explanation.devices),
         failed=UNSET if explanation.proof is None else failed_pod_report(explanation.proof, explanation),
         presence=explanation.presence or UNSET,
         observed=explanation.observed or UNSET,
@@ -303,17 +312,14 @@ def explained_pod(explanation: ExplainedDecision) -> ExplainedPod:
         unknown_resources=reported_unknown_resources(unknown_resources(pod, result.state.config.view)),
         conditions=tuple(map(_condition, explanation.conditions)),
         topology_manager=_topology_manager(explanation),
-        choices=tuple(
-            ContainerChoices(container=container, because=reasons)
-            for container, reasons in explanation.choices
-            if reasons
-        ),
+        choices=tuple(_choices(explanation)),
         placement=UNSET if explanation.placement is None else pod_allocations(explanation.placement),
         preempted=_names(victim.pod for victim in (result.victims.victims if result.victims else ())),
         stall=_stall(explanation),
         without_defects=_without_defects(explanation.without_defects),
         never=tuple(text for text in leading_sentences(explanation) if NEVER in text),
         largest=_largest(pod, explanation.largest),
+        smallest_refused=_largest(pod, explanation.smallest_refused),
         largest_if_empty=_largest(pod, explanation.largest_if_empty),
         suggestions=tuple(map(_suggestion, counterfactuals.suggestions)),
         pairs=tuple(map(_pair, explanation.pairs)),
@@ -321,6 +327,12 @@ def explained_pod(explanation: ExplainedDecision) -> ExplainedPod:
         cut_short=counterfactuals.cut_short,
         decisions=counterfactuals.decisions,
     )
+
+
+def _choices(explanation: ExplainedDecision) -> Iterator[ContainerChoices]:
+    for container, reasons in explanation.choices:
+        if reasons:
+            yield ContainerChoices(container=container, because=reasons)
 
 
 def _stall(explanation: ExplainedDecision) -> MergeStall:
@@ -425,7 +437,9 @@ def _lines(explanation: ExplainedDecision, width: int, *, wide: bool) -> Iterato
         yield from _list(title, failed_pod_lines(proof, explanation), width)
         yield from _advice(proof, width)
     if explanation.observed:
-        yield from _list("What the cluster reports", explanation.observed, width)
+        is_claim = explanation.origin.startswith("ResourceClaim ")
+        title = "What the claim has" if is_claim else "What the cluster reports"
+        yield from _list(title, explanation.observed, width)
     if (proof is not None or explanation.observed) and kubelet.message:
         yield ""
     if kubelet.message:
@@ -438,10 +452,12 @@ def _lines(explanation: ExplainedDecision, width: int, *, wide: bool) -> Iterato
     for branch in reason_tree(explanation, details=wide):
         yield ""
         yield from _branch(branch, width, INDENT_STEP, wide=wide)
-    if explanation.verdict is Verdict.UNSCHEDULABLE:
+    if explanation.scheduler and explanation.decision is not Decision.REFUSED:
         yield ""
-        remedies = (obstacle.remedy for obstacle in explanation.scheduler)
-        yield from _list("What would let the scheduler bind it to this node:", remedies, width)
+        remedies = (text for each in explanation.scheduler for text in (each.remedy, *each.other_remedies))
+        is_open = explanation.verdict is Verdict.UNDECIDED
+        title = "What would decide it:" if is_open else "What would let the scheduler bind it to this node:"
+        yield from _list(title, remedies, width)
     yield from _suggestion_lines(explanation, width, wide=wide)
 
 

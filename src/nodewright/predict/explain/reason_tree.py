@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias, assert_never
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.engine.core.predicates.scheduler_filters import SchedulerObstacle
 from nodewright.engine.node.managers.manager_trace import NoHintReason
 from nodewright.engine.node.pod_admission import ContainerPlacement, Placement
 from nodewright.engine.node.resource_holders import DeviceSite, MemorySite, ResourceEvidence
@@ -53,11 +54,7 @@ def reason_tree(explanation: ExplainedDecision, *, details: bool = True) -> tupl
 
 def _sections(explanation: ExplainedDecision, *, details: bool) -> Iterator[ReasonBranch]:
     if explanation.scheduler:
-        yield ReasonBranch(
-            text="Why the scheduler does not bind it to this node",
-            tone="no",
-            children=tuple(ReasonBranch(text=each.why, tone="no") for each in explanation.scheduler),
-        )
+        yield _obstacles(explanation.scheduler)
     leading = tuple(leading_sentences(explanation))
     for text in leading:
         tone: BranchTone = "no" if explanation.decision is Decision.REFUSED else "warning"
@@ -80,6 +77,10 @@ def _sections(explanation: ExplainedDecision, *, details: bool) -> Iterator[Reas
         yield ReasonBranch(
             text=explanation.allocation_title, tone="yes", children=tuple(_allocations(explanation))
         )
+    if explanation.devices:
+        devices = tuple(ReasonBranch(text=each.sentence(), tone="yes") for each in explanation.devices)
+        apart = tuple(ReasonBranch(text=text, tone="warning") for text in explanation.unaligned)
+        yield ReasonBranch(text="Devices of its resource claims", tone="yes", children=(*devices, *apart))
     if explanation.step.victims is not None:
         yield ReasonBranch(
             text="Pods that are preempted to make room",
@@ -89,6 +90,19 @@ def _sections(explanation: ExplainedDecision, *, details: bool) -> Iterator[Reas
             ),
         )
     yield from _warnings(explanation)
+
+
+def _obstacles(obstacles: Sequence[SchedulerObstacle]) -> ReasonBranch:
+    """Why the scheduler does not bind the pod, or whether it does is not known."""
+    is_open = all(each.is_open for each in obstacles)
+    title = "Why it is undecided" if is_open else "Why the scheduler does not bind it to this node"
+    branches = (
+        ReasonBranch(
+            text=each.why, tone="no", children=tuple(ReasonBranch(text=text) for text in each.details)
+        )
+        for each in obstacles
+    )
+    return ReasonBranch(text=title, tone="warning" if is_open else "no", children=tuple(branches))
 
 
 def _policy(explanation: ExplainedDecision) -> str:
@@ -135,7 +149,7 @@ def _refusal(reason: Reason) -> ReasonBranch:
 
 
 def _round(explanation: ExplainedDecision, numa_round: RoundView) -> ReasonBranch:
-    title = f"container {numa_round.container}" if numa_round.container else "all containers together"
+    title = f"container {numa_round.container}" if numa_round.container else "its requests"
     if numa_round.hint is None:
         return ReasonBranch(text=title, tone="no")
     is_clear = numa_round.hint.preferred and numa_round.admits

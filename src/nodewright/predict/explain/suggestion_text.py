@@ -195,7 +195,7 @@ def incomplete_search_text(counterfactuals: Counterfactuals) -> str:
     if not counterfactuals.cut_short:
         return ""
     kinds = ", ".join(counterfactuals.cut_short)
-    return f"Incomplete search, budget exhausted after {counterfactuals.decisions} decisions: {kinds}."
+    return f"Incomplete search, budget exhausted after {counted(counterfactuals.decisions, 'decision')}: {kinds}."
 
 
 def requests_text(requests: Mapping[str, int]) -> str:
@@ -274,10 +274,19 @@ def largest_pod_texts(explanation: ExplainedDecision) -> tuple[str, ...]:
     largest = [("now", explanation.largest)]
     if explanation.largest_if_empty != explanation.largest:
         largest.append(("with no other pods on the node", explanation.largest_if_empty))
-    return tuple(
-        f"The largest pod of this shape that is admitted {when}: {largest_text(explanation.pod, change)}"
-        for when, change in largest
-        if change
+    none = explanation.smallest_refused
+    refused = (
+        f"Not even the smallest pod of this shape is admitted now: {largest_text(explanation.pod, none)}"
+        if none
+        else ""
+    )
+    return (
+        *filter(None, (refused,)),
+        *(
+            f"The largest pod of this shape that is admitted {when}: {largest_text(explanation.pod, change)}"
+            for when, change in largest
+            if change
+        ),
     )
 
 

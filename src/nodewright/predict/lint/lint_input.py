@@ -1,7 +1,7 @@
 """The input of `nodewright lint`: the objects in the files, and the nodes, limit ranges and quotas around them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path, PurePath
@@ -41,6 +41,16 @@ from nodewright.engine.core.requests.qos_and_priority import is_static
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.engine.node.restart.initial_node import initial_node
 from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.claims import (
+    DeviceClass,
+    DeviceSelector,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceClaimTemplateSpec,
+    ResourceSlice,
+)
 from nodewright.model.kubernetes.cluster_objects import LimitRange, Namespace, ResourceQuota
 from nodewright.model.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
 from nodewright.model.kubernetes.kubelet_configuration import (
@@ -57,12 +67,14 @@ from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.releases.release_table import NEWEST, release_table
 from nodewright.predict.lint.lint_model import (
     ConfigSubject,
+    DeviceSubject,
     LimitRangeSubject,
     LintContext,
     LintNode,
     PodSubject,
     QuotaSubject,
     Subject,
+    SubjectRequest,
 )
 from nodewright.predict.node_from_profile import node_parts
 
@@ -207,6 +219,7 @@ class _LintInputBuilder:
             for subject in self.subjects
             if isinstance(subject, ConfigSubject)
         }
+        objects = [entry.manifest.object for entry in inventory.objects]
         context = LintContext(
             nodes=tuple(sorted(self.nodes, key=lambda node: node.name)),
             limit_ranges=_by_namespace(inventory, LimitRange),
@@ -215,6 +228,13 @@ class _LintInputBuilder:
                 obj.manifest.name
                 for obj in inventory.objects
                 if isinstance(obj.manifest.object, Namespace) and obj.manifest.object.is_terminating
+            ),
+            slices=tuple(item for item in objects if isinstance(item, ResourceSlice)),
+            classes={item.metadata.name: item for item in objects if isinstance(item, DeviceClass)},
+            claims=tuple(
+                subject
+                for subject in self.subjects
+                if isinstance(subject, DeviceSubject) and subject.kind != "DeviceClass"
             ),
             release=self.release.name,
         )
@@ -317,6 +337,14 @@ class _LintInputBuilder:
             self._add(LimitRangeSubject(number, manifest.name, manifest.namespace, entry.value, item), place)
         elif isinstance(item, ResourceQuota):
             self._add(QuotaSubject(number, manifest.name, manifest.namespace, entry.value, item), place)
+        elif isinstance(item, ResourceClaim | ResourceClaimTemplate | DeviceClass):
+            requests = tuple(_device_requests(item, manifest.api_version))
+            self._add(
+                DeviceSubject(
+                    number, manifest.name, manifest.namespace, entry.value, manifest.kind, requests
+                ),
+                place,
+            )
 
     def _add_profile(self, entry: InventoryObject) -> None:
         place = entry.location
@@ -446,6 +474,36 @@ def _template(value: dict[str, Any]) -> tuple[Pod, str]:
 @lru_cache(maxsize=64)  # a file has many objects
 def _folder(source: str) -> str:
     return PurePath(source).parent.as_posix()
+
+
+def _device_requests(
+    item: ResourceClaim | ResourceClaimTemplate | DeviceClass, api_version: str
+) -> Iterator[SubjectRequest]:
+    if isinstance(item, DeviceClass):
+        yield SubjectRequest("spec", item.metadata.name, _expressions(item.spec.selectors))
+        return
+    spec, prefix = item.spec, "spec"
+    if isinstance(spec, ResourceClaimTemplateSpec):
+        spec, prefix = spec.spec, "spec.spec"
+    exact = "" if api_version.endswith("/v1beta1") else ".exactly"
+    for index, request in enumerate(spec.devices.requests):
+        path = f"{prefix}.devices.requests[{index}]"
+        if request.exactly is not None:
+            takes_all = request.exactly.allocation_mode == "All" and not request.exactly.admin_access
+            yield _device_request(f"{path}{exact}", request.exactly, takes_all=takes_all)
+        for number, each in enumerate(request.first_available):
+            takes_all = each.allocation_mode == "All"
+            yield _device_request(f"{path}.firstAvailable[{number}]", each, takes_all=takes_all)
+
+
+def _device_request(
+    path: str, request: ExactDeviceRequest | DeviceSubRequest, *, takes_all: bool
+) -> SubjectRequest:
+    return SubjectRequest(path, request.device_class_name, _expressions(request.selectors), takes_all)
+
+
+def _expressions(selectors: Sequence[DeviceSelector]) -> tuple[str, ...]:
+    return tuple(selector.cel.expression if selector.cel else "" for selector in selectors)
 
 
 def _by_namespace(inventory: Inventory, kind: type) -> dict[str, tuple[Any, ...]]:

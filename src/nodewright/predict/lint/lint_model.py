@@ -14,6 +14,7 @@ from nodewright.engine.core.config.complete_config import CompleteConfig
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, computed_qos_class
 from nodewright.engine.node.node_state import NodeState
 from nodewright.model.hardware import MachineInfo
+from nodewright.model.kubernetes.claims import DeviceClass, ResourceSlice
 from nodewright.model.kubernetes.cluster_objects import LimitRange, ResourceQuota
 from nodewright.model.kubernetes.kubelet_config_faults import ConfigFault
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
@@ -167,8 +168,37 @@ class QuotaSubject(NamespacedSubject, frozen=True, eq=False):
     kind: str = "ResourceQuota"
 
 
-Subject: TypeAlias = PodSubject | ConfigSubject | LimitRangeSubject | QuotaSubject
-S = TypeVar("S", PodSubject, ConfigSubject, LimitRangeSubject, QuotaSubject, Subject)
+class SubjectRequest(NamedTuple):
+    """A request of a claim for devices of a class, or a class by itself."""
+
+    path: str
+    """The path of the fields that are common to requests and alternatives."""
+    class_name: str
+    selectors: tuple[str, ...] = ()
+    """The expressions."""
+    takes_all: bool = False
+    """Whether it takes all devices that match, and may not share them."""
+
+    def expression_path(self, index: int) -> str:
+        """The path of an expression."""
+        return f"{self.path}.selectors[{index}].cel.expression"
+
+
+class DeviceSubject(NamespacedSubject, frozen=True, eq=False):
+    """A ResourceClaim, a ResourceClaimTemplate or a DeviceClass."""
+
+    kind: str
+    requests: tuple[SubjectRequest, ...]
+    """Those of the claim; of a class one that is the class."""
+
+    @property
+    def full_name(self) -> str:
+        """Namespace and name; a class has no namespace."""
+        return self.name if self.kind == "DeviceClass" else f"{self.namespace}/{self.name}"
+
+
+Subject: TypeAlias = PodSubject | ConfigSubject | LimitRangeSubject | QuotaSubject | DeviceSubject
+S = TypeVar("S", PodSubject, ConfigSubject, LimitRangeSubject, QuotaSubject, DeviceSubject, Subject)
 
 
 class LintNode(NamedTuple):
@@ -195,7 +225,7 @@ class LintNode(NamedTuple):
 
 
 class LintContext(msgspec.Struct, frozen=True, eq=False):
-    """The nodes, limit ranges and quotas that rules consider; their order in the files does not matter."""
+    """The nodes, limit ranges, quotas and devices that rules consider; their order in the files does not matter."""
 
     nodes: tuple[LintNode, ...] = ()
     limit_ranges: Mapping[str, tuple[LimitRange, ...]] = msgspec.field(default_factory=dict)
@@ -204,6 +234,11 @@ class LintContext(msgspec.Struct, frozen=True, eq=False):
     """By namespace."""
     terminating: frozenset[str] = frozenset()
     """The namespaces that are being terminated."""
+    slices: tuple[ResourceSlice, ...] = ()
+    classes: Mapping[str, DeviceClass] = msgspec.field(default_factory=dict)
+    """By name."""
+    claims: tuple[DeviceSubject, ...] = ()
+    """Claims and templates of claims."""
     release: str = NEWEST.name
     """The release of the cluster where no node names one."""
 

@@ -34,6 +34,7 @@ from nodewright.predict.explain.suggestion_text import suggestion_text
 from nodewright.predict.lint.lint_model import (
     SEVERITIES_BY_RANK,
     ConfigSubject,
+    DeviceSubject,
     FieldViolation,
     LimitRangeSubject,
     LintRule,
@@ -317,6 +318,7 @@ SUBJECT_NAMES: dict[type[Subject] | None, str] = {
     ConfigSubject: "KubeletConfigurations",
     LimitRangeSubject: "LimitRanges",
     QuotaSubject: "ResourceQuotas",
+    DeviceSubject: "ResourceClaims, ResourceClaimTemplates and DeviceClasses",
     None: "all files",
 }
 
@@ -356,7 +358,8 @@ def rules_page(rules: Iterable[LintRule]) -> str:
         "# Rules of nodewright lint",
         "",
         "Ids never change their meaning. NW1xx check pods, NW2xx pods on the given nodes, NW3xx the kubelet's",
-        "configuration, NW4xx the limits of namespaces; NW001 checks ignores. Generated from the code by `make docs`.",
+        "configuration, NW4xx the limits of namespaces, NW5xx claims for devices; NW001 checks ignores. Generated from the",
+        "code by `make docs`.",
         "[Traps](traps.md) lists the known traps of Kubernetes that they cover, and those that no file can show.",
         "",
         "| Rule | Severity | Finding | Needs nodes | Since |",

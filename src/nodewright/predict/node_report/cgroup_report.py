@@ -13,6 +13,7 @@ from nodewright.engine.core.cgroups.cgroup_comparison import CgroupComparison, F
 from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig, huge_page_size_name
 from nodewright.engine.core.cgroups.cgroup_facts import (
     AmountOrigin,
+    BorrowerCeiling,
     CeilingMissing,
     CgroupFact,
     CPUPool,
@@ -27,7 +28,9 @@ from nodewright.engine.core.cgroups.cgroup_facts import (
     MemoryThrottle,
     NoQuotaReason,
     NoSwapReason,
+    NotThrottled,
     ProcessCeiling,
+    RunsIdle,
     RunsOn,
     SwapForbidden,
     SwapShare,
@@ -359,6 +362,12 @@ def fact_sentence(fact: CgroupFact) -> str:
             return _SETTINGS.get(origin) or _amount(origin, MEMORY, amount)
         case MemoryThrottle():
             return _throttle(fact)
+        case BorrowerCeiling(memory_bytes=amount):
+            return _amount(AmountOrigin.LENT, MEMORY, amount)
+        case RunsIdle():
+            return "a borrower: it runs only while no other pod has work"
+        case NotThrottled():
+            return "MemoryQoS is off: an earlier limit is taken back"
         case SwapShare(request=request, capacity=capacity, swap=swap):
             return (
                 f"requests.memory {_bytes(request)} / the node's memory {_bytes(capacity)} "
@@ -436,6 +445,7 @@ _ORIGINS = {
     AmountOrigin.BURSTABLE_PODS: "Burstable pods request together",
     AmountOrigin.PROTECTED_PODS: "Guaranteed and Burstable pods request together",
     AmountOrigin.QOS_RESERVED: "qosReserved leaves",
+    AmountOrigin.LENT: "BestEffort pods are lent",
     AmountOrigin.NODE: "allocatable for all pods:",
     AmountOrigin.KUBE_RESERVED: "kubeReserved:",
     AmountOrigin.SYSTEM_RESERVED: "systemReserved:",

@@ -1,4 +1,4 @@
-"""A node as a NodeResourceTopology object (v1alpha2), as written by NFD's topology updater."""
+"""A node as a NodeResourceTopology object (v1alpha2), as written by NFD's topology updater, with what its managers hold."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,16 @@ from nodewright.model.hardware import MachineInfo, NUMANode
 from nodewright.model.kubernetes.node_profile import MemoryBlock
 from nodewright.model.kubernetes.pod_resources_api import AllocatableResources, PodResources
 from nodewright.model.kubernetes.resource_names import CPU, HUGE_PAGES_PREFIX, MEMORY, is_huge_page
+from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.quantity import Quantity, QuantityFormat
 
 API_VERSION, KIND = "topology.node.k8s.io/v1alpha2", "NodeResourceTopology"
+FREE_CPUS = "nodewright.dev/free-exclusive-cpus"
+"""Attribute of a zone: its CPUs that the CPU manager can still give to one container alone."""
+MEMORY_GROUP = "nodewright.dev/memory-group"
+"""Attribute of a zone: the NUMA nodes that the memory manager uses together with it, itself included."""
+MEMORY_IN_USE = "nodewright.dev/memory-in-use"
+"""Attribute of a zone: whether containers hold memory of it, which fixes its group."""
 
 _LEVELS = {"container": "ContainerLevel", "pod": "PodLevel"}
 _POLICIES = {
@@ -34,12 +41,15 @@ class TopologySource(msgspec.Struct, frozen=True, kw_only=True):
     policy: str = ""
     """The topology manager's policy; empty: unknown."""
     scope: str = "container"
+    used_groups: Mapping[int, NUMASet] | None = None
+    """The groups of the NUMA nodes with memory in use; None: those of the pods' blocks."""
 
 
 def topology_source(state: NodeState) -> TopologySource:
     """The inputs for a node with its pods."""
     parts = state.config.parts
     kubelet = parts.kubelet
+    memory = state.without_stale().held.memory.machine
     return TopologySource(
         name=state.config.facts.name,
         machine=parts.machine,
@@ -47,6 +57,7 @@ def topology_source(state: NodeState) -> TopologySource:
         pods=tuple(pod_resources_of(state, pod) for pod in state.pods.values()),
         policy=kubelet.topology_manager_policy,
         scope=kubelet.topology_manager_scope,
+        used_groups={numa: node.cells for numa, node in memory.items() if node.assignments > 0},
     )
 
 
@@ -57,11 +68,14 @@ def node_resource_topology(source: TopologySource) -> dict[str, Any]:
     Follows: node-feature-discovery v0.18, pkg/resourcemonitor/noderesourcesaggregator.go, Aggregate;
         pkg/topologypolicy/topology-policy.go; pkg/nfd-topology-updater/nfd-topology-updater.go.
     Departs: zones and resources are sorted. A used device of several NUMA nodes is subtracted from each of them,
-        where NFD subtracts it from one of them once for each. No pod fingerprint, no core kinds.
+        where NFD subtracts it from one of them once for each. No pod fingerprint, no core kinds. Zones have attributes
+        of nodewright: free exclusive CPUs under the static CPU policy, and the groups of the Static memory policy, with
+        which amounts alone do not tell whether a pod fits.
     """
     attributes, policies = _policy(source.policy, source.scope)
     allocatable = _allocatable(source)
     available = _available(source, allocatable)
+    used_groups = _used_groups(source)
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -73,6 +87,7 @@ def node_resource_topology(source: TopologySource) -> dict[str, Any]:
                 "name": _zone_name(numa.node_id),
                 "type": "Node",
                 **_costs(numa, source.machine.topology),
+                **_zone_attributes(source, numa, used_groups),
                 "resources": [
                     _amounts(name, _capacity(name, numa, amount), amount, available[numa.node_id][name])
                     for name, amount in sorted(allocatable[numa.node_id].items())
@@ -92,6 +107,29 @@ def _policy(policy: str, scope: str) -> tuple[dict[str, Any], dict[str, Any]]:
     ]
     name = _POLICIES[policy] + _LEVELS[scope] if policy in _POLICIES and scope in _LEVELS else "None"
     return {"attributes": attributes}, {"topologyPolicies": [name]}
+
+
+def _used_groups(source: TopologySource) -> Mapping[int, NUMASet]:
+    """The groups of the NUMA nodes with memory in use."""
+    if source.used_groups is not None:
+        return source.used_groups
+    blocks = [block for pod in source.pods for container in pod.containers for block in container.memory]
+    return {numa: NUMASet.from_ids(block.numa_nodes) for block in blocks for numa in block.numa_nodes}
+
+
+def _zone_attributes(
+    source: TopologySource, numa: NUMANode, used_groups: Mapping[int, NUMASet]
+) -> dict[str, Any]:
+    """What the CPU manager and the memory manager can still give on the NUMA node; empty without their static policies."""
+    values: dict[str, object] = {}
+    if source.allocatable.cpus:
+        held = {cpu for pod in source.pods for container in pod.containers for cpu in container.cpus}
+        values[FREE_CPUS] = CPUSet.from_ids(_cpus(numa) & {*source.allocatable.cpus} - held)
+    if source.allocatable.memory:
+        values[MEMORY_GROUP] = used_groups.get(numa.node_id, NUMASet.of(numa.node_id))
+        values[MEMORY_IN_USE] = "true" if numa.node_id in used_groups else "false"
+    attributes = [{"name": name, "value": str(value)} for name, value in values.items()]
+    return {"attributes": attributes} if attributes else {}
 
 
 def _zone_name(numa: int) -> str:

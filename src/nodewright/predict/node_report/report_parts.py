@@ -1,7 +1,7 @@
 """Parts that reports about a node share: the node, references to pods, and the node's resources."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
@@ -32,6 +32,9 @@ from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.topology_hints import Hint
 from nodewright.predict.reported import reported
+
+if TYPE_CHECKING:
+    from nodewright.predict.pod_claims import ClaimedDevice
 
 
 class PolicyNotice(Report, frozen=True, kw_only=True):
@@ -172,6 +175,28 @@ class ReportedObstacle(Report, frozen=True, kw_only=True):
     """The fact as a sentence."""
     remedy: str
     """What removes the obstacle."""
+    details: tuple[str, ...]
+    """What supports the fact, a sentence each."""
+    other_remedies: tuple[str, ...]
+    is_fatal: bool
+    """Whether the filter ends with an error, which keeps the scheduler from binding the pod to any node."""
+    is_open: bool
+    """Whether it is not known that the filter rejects the node."""
+
+
+class ReportedDevice(Report, frozen=True, kw_only=True):
+    """A device of a resource claim."""
+
+    claim: str
+    request: str
+    driver: str
+    pool: str
+    device: str
+
+
+def reported_devices(devices: "Iterable[ClaimedDevice]") -> tuple[ReportedDevice, ...]:
+    """The devices as parts of a report."""
+    return tuple(reported(ReportedDevice, each) for each in devices)
 
 
 def reported_obstacles(obstacles: Iterable[SchedulerObstacle]) -> tuple[ReportedObstacle, ...]:

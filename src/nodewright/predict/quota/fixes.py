@@ -26,6 +26,7 @@ from nodewright.engine.admission.api_server.expansion import ExpansionOptions, E
 from nodewright.engine.admission.api_server.pod_creation import ObjectRejection
 from nodewright.engine.admission.quota.quota_admission import QuotaDelta, combined_delta, max_repetitions
 from nodewright.model.kubernetes.api_request import Manifest
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.quantity import Quantity
 from nodewright.predict.quota.remedies import remedy
 
@@ -92,6 +93,8 @@ def pod_headroom(
     headroom, refusals = [], applied.refusals
     for index, manifest in enumerate(manifests):
         namespace = applied.after.get(manifest.namespace)
+        if isinstance(manifest.object, Pod) and manifest.object.is_terminal:
+            continue
         plan = _single_pod_plan(cluster, manifest) if namespace is not None else None
         if namespace is None or plan is None:
             continue

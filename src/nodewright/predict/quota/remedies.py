@@ -201,7 +201,10 @@ def _add_bound(changes: _Changes, container: Container, reason: LimitReason, lim
             amount = requests.get(name, enforced) if figure is RequestOrLimit.LIMIT else enforced
             changes.add((container.name, _side(figure), name), amount, f"{limit_range} requires it")
         case RatioTooLarge(limit=limit, request=request):
-            least = -(-limit.milli_value() * 1000 // enforced.milli_value()) - request.milli_value()
+            most = enforced.milli_value()
+            if most <= 0:  # A ratio beyond 64 bits wraps, so that no request is large enough.
+                return
+            least = -(-limit.milli_value() * 1000 // most) - request.milli_value()
             amount = requests.get(name, ZERO) + Quantity.of_milli(least)
             rounded = amount if name == CPU else _rounded_up(name, amount.value())
             why = f"{limit_range} allows limits of at most {enforced} times the requests"
@@ -244,7 +247,10 @@ def _has_defaults_instead(pod: Pod, changes: _Changes, namespace: NamespacePolic
 def _remaining(charge: ObjectCharge, namespace: NamespacePolicy, count: int) -> str:
     """What the quotas say of the changed pods."""
     times = None if charge.delta is None else max_repetitions(charge.delta, namespace.quotas)
-    return "" if times is None or times >= count else f"; the quotas then admit {times} of {count}"
+    if times is None or times >= count:
+        return ""
+    quotas = "the quota then admits" if len(namespace.quotas) == 1 else "the quotas then admit"
+    return f"; {quotas} {times} of {count}"
 
 
 def _text(changes: _Changes) -> str:

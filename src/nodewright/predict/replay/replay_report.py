@@ -8,12 +8,14 @@ from msgspec import UNSET, UnsetType
 
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.engine.core.eviction.eviction_state import EvictionPass, StopReason
+from nodewright.engine.node.actions import LimitBorrowers
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_admission import Placement
 from nodewright.engine.node.resize import ResizeOutcome, resize_condition
 from nodewright.engine.node.step import Decision
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition, Signal
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY, readable_amount
 from nodewright.model.printable import counted, printable_line
 from nodewright.model.reasons.reason import kubelet_fatal_error, kubelet_text
 from nodewright.model.values.idset import CPUSet
@@ -99,6 +101,8 @@ def _name(outcome: ReplayedEvent) -> str:
 def _outcome_text(outcome: ReplayedEvent) -> str:
     if outcome.event.observe is not None:
         return _observation_outcome(outcome)
+    if outcome.event.lend is not None:
+        return _lent_text(outcome)
     if outcome.event.devices is not None:
         return "gone" if outcome.event.devices.devices is None else "listed"
     if outcome.decision is not None:
@@ -118,6 +122,15 @@ def _outcome_text(outcome: ReplayedEvent) -> str:
     if outcome.was_present:
         return "already there"
     return "counted" if outcome.event.found is not None else "stays"
+
+
+def _lent_text(outcome: ReplayedEvent) -> str:
+    """The limits of BestEffort pods, as CPU/memory."""
+    for action in outcome.actions:
+        if isinstance(action, LimitBorrowers):
+            cpu, memory = readable_amount(CPU, action.cpu_milli), readable_amount(MEMORY, action.memory_bytes)
+            return f"limit {cpu}/{memory}"
+    return "unchanged"
 
 
 def _observation_outcome(outcome: ReplayedEvent) -> str:
@@ -298,7 +311,9 @@ def replay_report(
 def _event_report(event: ReplayedEvent) -> EventReport:
     entry, kind = _entry(event), event.event.kind
     is_restart, is_admission = kind == "restart", entry is not None
-    is_about_a_pod = not (is_restart or is_admission or event.relief is not None or kind == "observe")
+    is_about_a_pod = not (
+        is_restart or is_admission or event.relief is not None or kind in ("observe", "lend")
+    )
     return EventReport(
         event=event.number,
         what=kind,

@@ -15,6 +15,7 @@ from nodewright.documents.files.file_store import output_file
 from nodewright.documents.output.json_yaml import fact_document, plain_value
 from nodewright.documents.profiles.profile_yaml import object_document, profile_document
 from nodewright.engine.core.devices.device_state import DevicePluginError
+from nodewright.engine.core.lending.loans import Loans
 from nodewright.engine.node.actions import (
     Action,
     DeferResize,
@@ -37,6 +38,7 @@ from nodewright.engine.node.events import (
     PodRemoved,
     PodResized,
     PodStarted,
+    ReservationsObserved,
     UsageObserved,
 )
 from nodewright.engine.node.managers.hint_providers import Holdings
@@ -45,14 +47,16 @@ from nodewright.engine.node.step import NodeStep
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import (
     API_VERSION,
+    BorrowerCeilings,
     ContainerAllocation,
     MemoryBlock,
     NodeProfile,
 )
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.kubernetes.scenario import JournalHeader
+from nodewright.model.kubernetes.scenario import JournalHeader, ReservationObservation
 from nodewright.model.kubernetes.secret_fields import without_secret_fields
 from nodewright.model.reasons.eviction import EVICTED_REASON
+from nodewright.model.values.quantity import Quantity
 
 
 class JournalEncoder:
@@ -87,6 +91,7 @@ def current_profile(profile: NodeProfile, node: NodeState) -> NodeProfile:
         pods=tuple(node.pods.values()),
         allocations=_allocations(node.held),
         conditions=node.conditions,
+        borrowers=_ceilings(node.loans),
         devices=dict(node.config.facts.devices),
         preferred_allocation=dict(node.config.facts.preferred_allocation),
         gone_devices=_gone_devices(node),
@@ -144,6 +149,8 @@ def _event(event: NodeEvent) -> dict[str, Any]:
             return {"resize": plain_value(object_document(pod))}
         case ConditionsObserved(conditions):
             return {"observe": {"conditions": list(map(str, conditions))}}
+        case ReservationsObserved():
+            return {"lend": plain_value(object_document(_reservations(event)))}
         case DevicesObserved():
             return {"devices": _listing(event)}
         case DevicesAllocated():
@@ -152,6 +159,26 @@ def _event(event: NodeEvent) -> dict[str, Any]:
             raise AssertionError("an agent passes on observed conditions, and restarts from files")
         case _:
             assert_never(event)
+
+
+def _reservations(event: ReservationsObserved) -> ReservationObservation:
+    return ReservationObservation(
+        cpu=None if event.cpu_milli is None else Quantity.of_milli(event.cpu_milli),
+        memory=None if event.memory_bytes is None else Quantity.of(event.memory_bytes),
+        borrowed=Quantity.of(event.borrowed_bytes) if event.borrowed_bytes else None,
+    )
+
+
+def _ceilings(loans: Loans | None) -> BorrowerCeilings | None:
+    return (
+        None
+        if loans is None
+        else BorrowerCeilings(
+            cpu=Quantity.of_milli(loans.cpu_milli),
+            memory=Quantity.of(loans.memory_bytes),
+            owed=Quantity.of(loans.owed_bytes) if loans.owed_bytes else None,
+        )
+    )
 
 
 def _preferred(event: PodAdded) -> dict[str, Any]:

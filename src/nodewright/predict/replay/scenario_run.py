@@ -31,6 +31,7 @@ from nodewright.engine.node.events import (
     PodRemoved,
     PodResized,
     PodStarted,
+    ReservationsObserved,
     UsageObserved,
 )
 from nodewright.engine.node.eviction_pass import eviction_capacities, eviction_claims
@@ -47,6 +48,7 @@ from nodewright.model.kubernetes.scenario import (
     DeviceAllocationOutcome,
     DeviceListing,
     KubeletRestart,
+    ReservationObservation,
     ScenarioEvent,
     ScenarioObservation,
     UsageTable,
@@ -228,6 +230,8 @@ def _named(name: str, pods: Mapping[str, Pod]) -> Pod | None:
 
 
 def _pod_step(state: NodeState, event: ScenarioEvent, pod: Pod | None, *, is_present: bool) -> Step:
+    if event.lend is not None:
+        return step(state, _reservations_observed(event.lend))
     if pod is None:
         return Step(state)
     if event.remove is not None:
@@ -249,6 +253,14 @@ def _pod_step(state: NodeState, event: ScenarioEvent, pod: Pod | None, *, is_pre
         }
         return step(state, PodAdded(pod, preferred_devices=preferred))
     return step(state, PodRecovered(pod) if event.found is not None else KillFailed(pod))
+
+
+def _reservations_observed(lend: ReservationObservation) -> ReservationsObserved:
+    return ReservationsObserved(
+        cpu_milli=None if lend.cpu is None else lend.cpu.milli_value(),
+        memory_bytes=None if lend.memory is None else lend.memory.value(),
+        borrowed_bytes=0 if lend.borrowed is None else lend.borrowed.value(),
+    )
 
 
 def _devices_observed(outcome: DeviceListing) -> DevicesObserved:

@@ -68,9 +68,8 @@ class NodeMemory:
         self.pods_amount = LinearAmount(in_pods)
         self.node_amount = LinearAmount(in_pods + setup.system_bytes)
         kept_free = setup.assumptions.kept_free_bytes
-        self.ram_bytes = setup.memory_bytes - (
-            min_free_bytes(setup.memory_bytes) if kept_free is None else kept_free
-        )
+        usable_bytes = max(setup.memory_bytes - setup.huge_page_bytes, 0)
+        self.ram_bytes = usable_bytes - (min_free_bytes(usable_bytes) if kept_free is None else kept_free)
         """Memory of the node that processes can use."""
         self._set_limits()
 

@@ -165,7 +165,8 @@ class _PressureSimulation:
     def _kill_until_below_limit(self, now_ns: int, watch: LimitWatch) -> None:
         """Kills one OOM victim after another until usage is below the limit."""
         is_node = watch.scope is LimitScope.NODE
-        total = self.setup.memory_bytes + self.setup.swap_bytes if is_node else watch.limit_bytes
+        of_node = self.setup.memory_bytes - self.setup.huge_page_bytes + self.setup.swap_bytes
+        total = of_node if is_node else watch.limit_bytes
         while self.memory.is_at_limit(now_ns, watch):
             victim = oom_victim(self.memory.processes(now_ns, watch), total)
             if victim is None:

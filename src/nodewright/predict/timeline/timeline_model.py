@@ -17,6 +17,7 @@ from nodewright.engine.core.cgroups.cgroup_settings import pod_cgroup_settings, 
 from nodewright.engine.core.eviction.eviction_ranking import ActivePod
 from nodewright.engine.core.eviction.eviction_thresholds import EvictionConfig
 from nodewright.engine.core.requests.oom_adjust import oom_scores
+from nodewright.engine.node.eviction_pass import hidden_huge_pages, huge_page_bytes
 from nodewright.engine.node.node_cgroups import cgroup_rules
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.errors import Fault, InputError
@@ -95,7 +96,9 @@ class TimelineSetup(msgspec.Struct, frozen=True, kw_only=True):
     """With thresholds on memory only; other signals are not simulated."""
     pods: tuple[PodMemory, ...]
     memory_bytes: int
-    """Memory capacity of the node."""
+    """Memory capacity of the node as `memory.available` counts it."""
+    huge_page_bytes: int = 0
+    """The part of it that is in huge pages, which no process of this timeline uses."""
     system_bytes: int = 0
     """Usage outside pods."""
     pods_limit_bytes: int | None = None
@@ -145,6 +148,7 @@ def timeline_setup(
         rules=memory_eviction_rules(config),
         pods=pod_memories,
         memory_bytes=node.available_bytes + node.working_set_bytes,
+        huge_page_bytes=huge_page_bytes(config.resources.capacity) - hidden_huge_pages(config),
         system_bytes=max(node.working_set_bytes - max(in_pods, measured), 0),
         pods_limit_bytes=limit if enforced and limit else None,
         pods_other_bytes=max(in_pods - measured, 0),

@@ -14,7 +14,7 @@ from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.documents.output.text_layout import table
 from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.kubernetes.resource_names import readable_amount
-from nodewright.model.printable import printable, printable_lines
+from nodewright.model.printable import counted, printable, printable_lines
 from nodewright.model.values.duration import Duration
 from nodewright.predict.node_report.report_parts import NodeOfReport, node_of_report
 from nodewright.predict.reported import reported
@@ -324,7 +324,7 @@ def outcome_sentence(run: Timeline) -> str:
             if crossed is None or crossed > race_lost.at_ns
             else (f"{time_text(race_lost.at_ns - crossed)} after the threshold was crossed")
         )
-        return f"The kernel is first: at {time_text(race_lost.at_ns)}, {late}. Policy: {run.policy}, {run.check_count} checks."
+        return f"The kernel is first: at {time_text(race_lost.at_ns)}, {late}. Policy: {run.policy}, {counted(run.check_count, 'check')}."
     if run.is_lost:
         return "Memory runs out, but the kernel may not kill any process."
     if own_limit_kills:
@@ -337,7 +337,7 @@ def outcome_sentence(run: Timeline) -> str:
     first = run.evictions[0]
     return (
         f"Eviction is first: {first.pod} has terminated {time_text(first.at_ns - crossed)} after the threshold was crossed, "
-        f"with {_bytes(run.lowest_available_bytes)} left at the minimum. Policy: {run.policy}, {run.check_count} checks."
+        f"with {_bytes(run.lowest_available_bytes)} left at the minimum. Policy: {run.policy}, {counted(run.check_count, 'check')}."
     )
 
 

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -11,15 +12,20 @@ from msgspec.structs import replace
 
 from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.profiles.kubelet_config_files import decode_kubelet_config
-from nodewright.documents.profiles.state_files.checkpoints import StateFiles, stored_state
+from nodewright.documents.profiles.state_files.checkpoints import StateFiles, stored_state, unread_pod_level
 from nodewright.engine.core.cgroups.cgroup_names import CgroupNameError
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
+from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
+from nodewright.engine.core.config.complete_config import events_per_second
 from nodewright.engine.core.eviction.eviction_ranking import ranked_pods
-from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
-from nodewright.engine.core.requests.effective_resources import pod_requests, reclaimable_requests
+from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems, threshold_amount
+from nodewright.engine.core.requests.effective_resources import (
+    pod_requests,
+    reclaimable_requests,
+)
 from nodewright.engine.core.requests.oom_adjust import oom_scores
 from nodewright.engine.core.requests.qos_and_priority import qos_class
-from nodewright.engine.node.eviction_pass import eviction_claims
+from nodewright.engine.node.eviction_pass import eviction_capacities, eviction_claims
 from nodewright.engine.node.node_cgroups import AllocatedPod, cgroup_rules, node_and_pod_cgroups
 from nodewright.engine.node.node_config import NodeParts
 from nodewright.engine.node.node_state import NodeState, without_ungated_resources
@@ -34,16 +40,21 @@ from nodewright.engine.node.restart.restart_rehearsal import (
 from nodewright.engine.node.step import Decision, running_containers
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.eviction_thresholds import Signal
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import MEMORY, amount_text
 from nodewright.model.kubernetes.stats_summary import MemoryStats, PodReference, PodStats
+from nodewright.model.printable import counted
 from nodewright.model.reasons.kubelet_start import StateFile, StateFileDamaged
 from nodewright.model.reasons.reason import Reason, kubelet_fatal_error, kubelet_text
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.releases.release_changes import unknown_flags
 from nodewright.model.releases.release_rules import ReleaseTable
+from nodewright.model.values.quantity import Quantity, QuantityFormat
 from nodewright.predict.node import Node
 from nodewright.predict.node_from_profile import node_parts
+from nodewright.predict.pod_claims import ClaimedDevice, devices_on
 
 CONFIG_SOURCE = "the kubelet's configuration"
 _CONFIGURATION = "configuration"
@@ -78,6 +89,7 @@ class Aspect(StrEnum):
     POD_LEVEL = "spec.resources"
     REQUEST = "effective request"
     RECLAIMABLE = "request that eviction and preemption count"
+    EVICTION = "memory in use at which pods are evicted"
     EVICTION_RANK = "eviction rank"
     """Under memory pressure, if no pod exceeds its request."""
     OOM_SCORE = "oom_score_adj"
@@ -109,6 +121,8 @@ class UpgradeCase(msgspec.Struct, frozen=True, kw_only=True):
     is_complete: bool = True
     """Whether all pods of the node are known."""
     manifests: Sequence[Workload] = ()
+    claims: ClaimCluster | None = None
+    """What the cluster has of Dynamic Resource Allocation, for the pods of the manifests; None: that is not known."""
     flags: tuple[str, ...] = ()
     """The names of the flags of the kubelet's command line."""
 
@@ -161,7 +175,7 @@ def decide(case: UpgradeCase, table: ReleaseTable) -> Decided:
         return Decided(facts, None)
     start.update(_settings(parts))
     stored = stored_state(case.files, parts)
-    facts[FactOwner(Area.STATE_FILES, "")].update(_file_facts(stored))
+    facts[FactOwner(Area.STATE_FILES, "")].update(_file_facts(stored, case.held))
     running = RunningPods(
         pods=case.pods,
         containers=running_containers(case.pods),
@@ -181,8 +195,8 @@ def decide(case: UpgradeCase, table: ReleaseTable) -> Decided:
     facts[FactOwner(Area.NODE, "")] = {
         FactName(Aspect.ALLOCATABLE, name): str(amount)
         for name, amount in shown.state.config.resources.allocatable.items()
-    }
-    _add_manifests(facts, shown.state, case.manifests)
+    } | dict(_evictions(shown.state))
+    _add_manifests(facts, shown.state, case)
     return Decided(facts, shown.state, is_changed)
 
 
@@ -256,24 +270,38 @@ def _ignored_fields(profile: NodeProfile, table: ReleaseTable) -> Iterator[tuple
 def _settings(parts: NodeParts) -> Iterator[tuple[FactName, str]]:
     """The configuration with its defaults, and what becomes of the gates that it sets."""
     kubelet = parts.kubelet
-    for field in msgspec.structs.fields(kubelet):
+    for field in _setting_fields():
         if field.name != "feature_gates":
-            yield FactName(Aspect.SETTING, field.encode_name), _setting_text(getattr(kubelet, field.name))
+            value = getattr(kubelet, field.name)
+            if field.name == "event_record_qps" and not value:
+                limit = events_per_second(kubelet, parts.gates.rules)
+                value = f"{limit} a second" if limit else "no limit"
+            yield FactName(Aspect.SETTING, field.encode_name), _setting_text(value)
+
+
+@cache
+def _setting_fields() -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(KubeletConfiguration)
 
 
 def _setting_text(value: Any) -> str:
+    if value is None:
+        return NONE
     plain = msgspec.to_builtins(value, enc_hook=str)
     return (plain or NONE) if isinstance(plain, str) else json.dumps(plain)
 
 
-def _file_facts(stored: StoredState) -> Iterator[tuple[FactName, str]]:
+def _file_facts(stored: StoredState, held: StoredState) -> Iterator[tuple[FactName, str]]:
+    """What is read of each file; a kubelet that reads no entries of the pod level loses them without a word."""
     read = {StateFile.CPU: stored.cpu, StateFile.MEMORY: stored.memory, StateFile.DEVICES: stored.devices}
+    lost = unread_pod_level(stored, held)
     for file, verdict in read.items():
         if verdict is not None:
-            yield (
-                FactName(Aspect.STATE_FILE, str(file)),
-                "refused" if isinstance(verdict, Refused) else "readable",
+            value = (
+                f"lost: the pod level of {counted(len(lost[file]), 'pod')}" if lost.get(file) else "readable"
             )
+            value = "refused" if isinstance(verdict, Refused) else value
+            yield FactName(Aspect.STATE_FILE, str(file)), value
 
 
 # ---------------------------------------------------------------- pods and manifests
@@ -308,27 +336,44 @@ def _add_state_facts(facts: ReleaseFacts, area: Area, pods: PodFacts) -> None:
         facts.setdefault(owner, {}).update(pod_facts)
 
 
-def _add_manifests(facts: ReleaseFacts, state: NodeState, manifests: Sequence[Workload]) -> None:
+def _add_manifests(facts: ReleaseFacts, state: NodeState, case: UpgradeCase) -> None:
     """Adds the verdicts about the manifests' pods, admitted one after the other, and the facts of those that run."""
-    node, admitted = Node(state), dict[str, str]()
-    for workload in manifests:
+    node, claims, admitted = Node(state), case.claims, dict[str, str]()
+    for workload in case.manifests:
         if workload.refusal is not None:
             continue
-        result = node.admit(workload.pod)
-        node, name = result.node, result.pod.full_name
-        verdict = str(result.decision)
-        if result.decision is Decision.REFUSED:
+        result, devices = node.admit(workload.pod), tuple[ClaimedDevice, ...]()
+        name, verdict = result.pod.full_name, str(result.decision)
+        before, node = node, result.node
+        is_refused = result.decision is Decision.REFUSED
+        if is_refused:
             verdict = f"refused: {_reason(result.because)}"
+        elif claims is not None:
+            answer = devices_on(node.config, claims, result.pod)
+            claims, devices = answer.after, answer.devices
+            if answer.obstacle is not None and not answer.obstacle.is_open:
+                node, is_refused = before, True
+                verdict = f"refused by the scheduler: {answer.obstacle.why}"
         facts[FactOwner(Area.MANIFESTS, name, is_outcome=True)] = {FactName(Aspect.VERDICT): verdict}
-        if result.decision is not Decision.REFUSED:
+        if not is_refused:
             admitted[result.pod.uid] = name
             facts[FactOwner(Area.MANIFESTS, name)] = {
                 FactName(Aspect.POD_LEVEL): _pod_level(workload.pod, node),
                 **(dict(placement_facts(result.placement)) if result.placement else {}),
+                **_claimed(devices),
             }
     if admitted:
         pods = state_facts(node.state, only=frozenset(admitted))
         _add_state_facts(facts, Area.MANIFESTS, {name: of for name, of in pods.items() if name})
+
+
+def _claimed(devices: Sequence[ClaimedDevice]) -> Mapping[FactName, str]:
+    """The devices that each request of the pod's claims gets."""
+    names: dict[FactName, list[str]] = {}
+    for each in devices:
+        fact = FactName(Aspect.DEVICES, f"claim {each.claim} {each.request}")
+        names.setdefault(fact, []).append(f"{each.driver}/{each.pool}/{each.device}")
+    return {fact: ",".join(sorted(of)) for fact, of in names.items()}
 
 
 def _pod_level(pod: Pod, node: Node) -> str:
@@ -367,13 +412,24 @@ def _amounts(pod: Pod, state: NodeState) -> Iterator[tuple[FactName, str]]:
     config = state.config
     gates, rules = config.gates, config.requests
     counted = without_ungated_resources(pod, config)
-    yield FactName(Aspect.QOS_CLASS), str(qos_class(counted, gates["PodLevelResources"]))
-    for resource, amount in pod_requests(counted, rules.options()).items():
+    yield FactName(Aspect.QOS_CLASS), str(qos_class(counted, gates.pod_level_qos))
+    for resource, amount in pod_requests(counted, rules.options(use_status=True)).items():
         yield FactName(Aspect.REQUEST, resource), str(amount)
     for resource, amount in reclaimable_requests(pod, rules).items():
         yield FactName(Aspect.RECLAIMABLE, resource), str(amount)
     for score in oom_scores(counted, config.parts.machine.memory_capacity, gates):
         yield FactName(Aspect.OOM_SCORE, score.container), str(score.adj)
+
+
+def _evictions(state: NodeState) -> Iterator[tuple[FactName, str]]:
+    """The memory in use beyond which each threshold of `memory.available` is met, huge pages not counted."""
+    capacity = Quantity.of(eviction_capacities(state.config).memory, QuantityFormat.BINARY_SI)
+    for threshold in state.config.eviction.thresholds:
+        if threshold.signal is Signal.MEMORY_AVAILABLE:
+            used = capacity.value() - threshold_amount(threshold, capacity).value()
+            after = "" if threshold.is_hard else f" for {threshold.grace_period}"
+            detail = f"memory.available<{threshold.value.text}{after}"
+            yield FactName(Aspect.EVICTION, detail), amount_text(MEMORY, max(used, 0))
 
 
 def _ranks(state: NodeState) -> Iterator[tuple[str, FactName, str]]:

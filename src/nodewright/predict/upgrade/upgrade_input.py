@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from nodewright.documents.files.regular_files import error_text, open_regular, read_regular_file
 from nodewright.documents.formats.documents import parse_documents, read_file
-from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.profiles.capture.node_pods import NodePods, read_pods
 from nodewright.documents.profiles.kubelet_config_files import ConfigHost, config_document
 from nodewright.documents.profiles.kubelet_root import CONFIG_FILE, RootReadOptions, read_kubelet_root
@@ -25,8 +24,10 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.releases.release_table import (
     RELEASE_TABLES,
+    RELEASES_WITH_RULES,
     Release,
     ReleaseError,
+    applied_rules,
     release_warning,
 )
 from nodewright.predict.node import Node
@@ -48,23 +49,24 @@ class NodeSource(msgspec.Struct, frozen=True, kw_only=True):
     kubelet_config: str | None = None
     kubelet_root: Path | None = None
     pods: Path | None = None
-    manifests: Sequence[Workload] = ()
 
 
-def known_release(text: str, option: str) -> ReleaseTable:
-    """The release of an option's text.
+def known_release(text: str, option: str, *, may_be_older: bool = False) -> ReleaseTable:
+    """The release of an option's text; ``may_be_older``: than all with rules, and the oldest is taken for it.
 
     Errors: InputError with the releases that have rules.
     """
     names = ", ".join(RELEASE_TABLES)
     try:
-        name = Release.parse(text).minor_release
+        applied = applied_rules(Release.parse(text))
     except ReleaseError as error:
         raise InputError([Fault(source=option, value=text, rule=f"{error}; known are {names}")]) from None
-    if name not in RELEASE_TABLES:
+    if may_be_older and applied.rules_of == RELEASES_WITH_RULES[0]:
+        return applied.table
+    if applied.are_of_other_release:
         rule = f"a release without rules here; known are {names}"
         raise InputError([Fault(source=option, value=text, rule=rule)])
-    return RELEASE_TABLES[name]
+    return applied.table
 
 
 def release_of(profile: NodeProfile, source: str) -> tuple[ReleaseTable, tuple[str, ...]]:
@@ -77,7 +79,7 @@ def release_of(profile: NodeProfile, source: str) -> tuple[ReleaseTable, tuple[s
 
 
 def node_case(query: NodeSource) -> UpgradeCase:
-    """The node with its state files, pods and manifests.
+    """The node with its state files and pods.
 
     Errors: InputError if something cannot be read, or if the kubelet does not run with this configuration.
     """
@@ -86,7 +88,7 @@ def node_case(query: NodeSource) -> UpgradeCase:
     profile = _with_configuration(find_profile(query.node, release=query.start, pods=pods), query)
     if query.kubelet_root is not None:
         return _directory_case(profile, query, query.kubelet_root)
-    return replace(profile_case(profile, source), manifests=query.manifests)
+    return profile_case(profile, source)
 
 
 def profile_case(profile: NodeProfile, source: str) -> UpgradeCase:
@@ -139,7 +141,6 @@ def _directory_case(profile: NodeProfile, query: NodeSource, directory: Path) ->
         pods=_running(admitted.pods),
         held=state_as_written(files, parts),
         is_complete=bool(running.pods),
-        manifests=query.manifests,
         flags=tuple(_kubeadm_flags(directory / KUBEADM_FLAGS)),
     )
 
@@ -199,6 +200,17 @@ class DumpReader(Protocol):
 def cases_of_nodes(
     paths: Sequence[str], *, start: str | None, read_dumps: DumpReader
 ) -> tuple[tuple[UpgradeCase, ...], tuple[str, ...]]:
+    """The nodes of files as `profiles_of_nodes` reads them, and warnings."""
+    nodes, warnings = profiles_of_nodes(paths, read_dumps)
+    released = [
+        (profile if start is None else with_release(profile, start), source) for profile, source in nodes
+    ]
+    return tuple(profile_case(profile, source) for profile, source in released), warnings
+
+
+def profiles_of_nodes(
+    paths: Sequence[str], read_dumps: DumpReader
+) -> tuple[list[tuple[NodeProfile, str]], tuple[str, ...]]:
     """The nodes of NodeProfiles and of dumps of clusters with their pods, and warnings.
 
     Errors: InputError with the faults of the first file that has any, or if there are no nodes.
@@ -213,10 +225,7 @@ def cases_of_nodes(
         nodes += dumped
     if not nodes:
         raise InputError([Fault(source="--nodes", value=", ".join(paths), rule="no nodes found")])
-    released = [
-        (profile if start is None else with_release(profile, start), source) for profile, source in nodes
-    ]
-    return tuple(profile_case(profile, source) for profile, source in released), warnings
+    return nodes, warnings
 
 
 def _files(path: str) -> list[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
+from operator import itemgetter
 from typing import Literal
 
 import msgspec
@@ -95,7 +96,9 @@ class NodesUpgraded(Report, frozen=True, kw_only=True):
     from_: str
     to: str
     is_downgrade: bool
-    outcome: Literal["lost", "changed", "noChange"]
+    outcome: Literal["lost", "neverStarts", "changed", "noChange"]
+    start_errors: tuple[str, ...] = ()
+    """Why the kubelet starts under neither release."""
     findings: tuple[UpgradeFinding, ...]
     """The worst first."""
     compared: Mapping[str, int]
@@ -107,8 +110,8 @@ class NodesUpgraded(Report, frozen=True, kw_only=True):
 
     @property
     def loses(self) -> bool:
-        """Whether the upgrade loses anything."""
-        return self.outcome == "lost"
+        """Whether the upgrade loses anything, or there is nothing to lose: the kubelet starts under neither release."""
+        return self.outcome in ("lost", "neverStarts")
 
 
 class UpgradeReport(ReportDocument, frozen=True, kw_only=True):
@@ -182,13 +185,14 @@ def compared_releases(case: UpgradeCase, start: ReleaseTable, end: ReleaseTable)
         )
         explained |= _explained(back, back_differences, (end, start), lambda table: decide(back, table))
         counts[Area.WAY_BACK] = _values_of_way_back(kept.facts, returned.facts)
-    findings = _findings(explained)
+    findings, start_errors = _findings(explained), tuple(_start_errors(before.facts, after.facts))
     return NodesUpgraded(
         nodes=(case.profile.metadata.name,),
         from_=start.name,
         to=end.name,
         is_downgrade=_position(start) > _position(end),
-        outcome=_outcome(findings),
+        outcome=_outcome(findings, start_errors),
+        start_errors=start_errors,
         findings=findings,
         compared={str(area): count for area, count in counts.items()},
         pods_compared=before.state is not None and after.state is not None,
@@ -196,11 +200,23 @@ def compared_releases(case: UpgradeCase, start: ReleaseTable, end: ReleaseTable)
     )
 
 
-def _outcome(findings: Sequence[UpgradeFinding]) -> Literal["lost", "changed", "noChange"]:
+def _start_errors(before: ReleaseFacts, after: ReleaseFacts) -> Iterator[str]:
+    """The errors with which the kubelet of both releases ends."""
+    owner = FactOwner(Area.START, "")
+    for fact, error in after[owner].items():
+        if fact.aspect == Aspect.START_ERROR and fact in before[owner]:
+            yield f"{fact.detail}: {error}"
+
+
+def _outcome(
+    findings: Sequence[UpgradeFinding], start_errors: Sequence[str]
+) -> Literal["lost", "neverStarts", "changed", "noChange"]:
     """The worst finding; defaults without an effect on the node are no change."""
     severities = {finding.severity for finding in findings}
     if UpgradeImpact.LOST in severities:
         return "lost"
+    if start_errors:
+        return "neverStarts"
     return "changed" if severities - {UpgradeImpact.NOTE} else "noChange"
 
 
@@ -439,7 +455,8 @@ def upgrade_names(report: UpgradeReport) -> str:
 
 
 def _group_text(group: NodesUpgraded, *, wide: bool) -> str:
-    parts = [printable_lines([_headline(group)])]
+    errors = [f"  the kubelet does not start before or after: {error}" for error in group.start_errors]
+    parts = [printable_lines([_headline(group), *errors])]
     parts += [_block(key, tuple(of), wide=wide) for key, of in _blocks(group)]
     parts.append(printable_lines(_compared_lines(group)))
     return "\n".join(parts)
@@ -458,6 +475,8 @@ def _headline(group: NodesUpgraded) -> str:
         outcome = ", ".join(
             f"{counts[severity]} {lead}" for severity, lead in _LEADS.items() if counts[severity]
         )
+    if group.start_errors:
+        outcome = f"the kubelet starts under neither release; {outcome}"
     return f"{names}: {way} from {group.from_} to {group.to}: {outcome}"
 
 
@@ -492,8 +511,19 @@ def _block(
     rest = (
         [f"  and {counted(len(rows) - len(shown), 'more value')}: -o wide"] if len(shown) < len(rows) else []
     )
-    remedies = [f"  do: {remedy}" for remedy in dict.fromkeys(cause.remedy for cause in causes)]
-    return printable_lines(lines) + indented + printable_lines([*rest, *remedies])
+    return printable_lines(lines) + indented + printable_lines([*rest, *_remedy_lines(causes)])
+
+
+def _remedy_lines(causes: Sequence[ReportedCause]) -> list[str]:
+    """What to do; for several causes, those that need something, each under the release of its change."""
+    releases = {cause.remedy: cause.since for cause in causes}
+    needed = {remedy: since for remedy, since in releases.items() if not remedy.startswith("nothing;")}
+    if len(remedies := needed or releases) < 2:
+        return [f"  do: {remedy}" for remedy in remedies]
+    return [
+        "  do, for the change in:",
+        *(f"    {since}: {remedy}" for remedy, since in sorted(remedies.items(), key=itemgetter(1))),
+    ]
 
 
 def _rule(cause: ReportedCause) -> str:
@@ -520,6 +550,11 @@ def _compared_lines(group: NodesUpgraded) -> Iterator[str]:
     counts = ", ".join(f"{count:,} of {_AREAS[area]}" for area, count in group.compared.items())
     yield f"compared values: {counts}"
     if not group.pods_compared:
-        yield "pods and manifests are not compared: one of the kubelets does not start, and no remedy is known"
+        subject = (
+            "the kubelet starts under neither release"
+            if group.start_errors
+            else "one of the kubelets does not start"
+        )
+        yield f"pods and manifests are not compared: {subject}, and no remedy is known"
     elif group.without_refused_settings:
         yield "pods and manifests are compared without the settings with which a kubelet does not start"

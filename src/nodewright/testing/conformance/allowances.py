@@ -97,6 +97,11 @@ def optional_member(at: AnswerLocation) -> Any:
     return at.expected if at.actual is ABSENT else at.actual
 
 
+def unrecorded_member(at: AnswerLocation) -> Any:
+    """The member may be present where nothing is recorded."""
+    return ABSENT if at.expected is ABSENT else at.actual
+
+
 def null_for_absent(at: AnswerLocation) -> Any:
     """Null is allowed where nothing is expected."""
     return ABSENT if at.expected is ABSENT and at.actual is None else at.actual

@@ -125,7 +125,7 @@ def _root(question: Question, _: FeatureGates) -> Any:
 
 def _pod_name(question: Question, gates: FeatureGates) -> Any:
     pod, parents, driver = decode(question["pod"], Pod), _parents(question), question["cgroupDriver"]
-    pod_level = gates["PodLevelResources"]
+    pod_level = gates.pod_level_qos
     name = pod_cgroup_name(pod, parents, pod_level=pod_level)
     decided = qos_class(pod, pod_level)
     return {

@@ -72,11 +72,11 @@ def _write_cpus(question: dict[str, Any]) -> dict[str, str]:
         by_container(CPUSet.parse, content.get("assignments")),
         {pod: CPUSet.parse(cpus) for pod, cpus in (content.get("podAssignments") or {}).items()},
     )
-    policy = content["policyName"]
-    return _written(
-        cpu_state_file(state, policy, pod_level=pod_level),
-        cpu_state_checksum_text(state, policy, pod_level=pod_level),
-    )
+    policy, rules = content["policyName"], question["rules"]
+    file = cpu_state_file(state, policy, pod_level=pod_level, rules=rules)
+    if rules.state_files_with_data:
+        return {"bytes": file.decode()}
+    return _written(file, cpu_state_checksum_text(state, policy, pod_level=pod_level))
 
 
 def _read_cpus(question: dict[str, Any]) -> dict[str, Any]:
@@ -111,11 +111,11 @@ def _write_memory(question: dict[str, Any]) -> dict[str, str]:
             for pod, entry in (content.get("podEntries") or {}).items()
         },
     )
-    policy = content["policyName"]
-    return _written(
-        memory_state_file(state, policy, pod_level=pod_level),
-        memory_state_checksum_text(state, policy, pod_level=pod_level),
-    )
+    policy, rules = content["policyName"], question["rules"]
+    file = memory_state_file(state, policy, pod_level=pod_level, rules=rules)
+    if rules.state_files_with_data:
+        return {"bytes": file.decode()}
+    return _written(file, memory_state_checksum_text(state, policy, pod_level=pod_level))
 
 
 def _read_memory(question: dict[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def answer(question: dict[str, Any], _machines: Mapping[str, Any], release: Rele
     names = [container.name for container in (*pod.spec.containers, *pod.spec.init_containers)]
     places = {name: ContainerCpuset(is_quota_disabled=pinned) for name in names}
     return {
-        "qosClass": qos_class(pod, rules.pod_level).value,
+        "qosClass": qos_class(pod, rules.qos).value,
         "containers": {
             name: _plain(settings) for name, settings in settings_by_container(pod, rules, places).items()
         },

@@ -113,7 +113,7 @@ def _verdict(conditions: tuple[NodeCondition, ...], pod: Any, gates: FeatureGate
         conditions,
         decode(pod, Pod),
         comparisons=gates["TaintTolerationComparisonOperators"],
-        pod_level=gates["PodLevelResources"],
+        pod_level=gates.pod_level_qos,
     )
     if refused is None:
         return {"admitted": True}

@@ -65,6 +65,9 @@ ALLOWANCE_RULES = (
     AllowanceRule("node", ("events",), allowances.null_for_absent),
     AllowanceRule("node", ("events.*",), allowances.recorded_choice, _VERDICT),
     AllowanceRule("node", _NODE_SETS, allowances.any_order),
+    AllowanceRule(
+        "pod-resources", ("perContainerRequests", "perContainerLimits"), allowances.unrecorded_member
+    ),
     AllowanceRule("predicates", ("",), allowances.recorded_choice, _VERDICT),
     AllowanceRule("preemption", ("",), allowances.error_only),
     AllowanceRule("quantity", ("float", "approximateFloat"), allowances.nearly_equal),

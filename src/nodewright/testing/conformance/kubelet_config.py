@@ -63,7 +63,7 @@ def _plain(config: KubeletConfiguration, release: ReleaseTable) -> dict[str, Any
         value = getattr(config, _ATTRIBUTES[name])
         if isinstance(value, Duration):
             plain[name] = str(value)
-        elif not (value in ("", (), {}) or (value == 0 and name in _OMITTED_AT_ZERO)):
+        elif not (value in (None, "", (), {}) or (value == 0 and name in _OMITTED_AT_ZERO)):
             plain[name] = list(value) if isinstance(value, tuple) else value
     swap = config.memory_swap.swap_behavior
     plain["memorySwap"] = {"swapBehavior": swap} if swap else {}

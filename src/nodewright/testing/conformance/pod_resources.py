@@ -9,10 +9,10 @@ from nodewright.documents.formats.decode import decode
 from nodewright.engine.core.requests.effective_resources import (
     ContainerConsumption,
     RequestOptions,
+    ResourceField,
     container_limits,
     container_requests,
-    per_container_limits,
-    per_container_requests,
+    per_container,
     pod_level_limits_set,
     pod_level_requests_set,
     pod_level_resources_set,
@@ -30,18 +30,18 @@ def answer(question: dict[str, Any], _machines: Mapping[str, Any], release: Rele
     pod = decode(question["pod"], Pod)
     gates = question_gates(question, release)
     options = _options(question.get("options") or {}, release)
-    huge_pages, pod_level = options.pod_level_huge_pages, gates["PodLevelResources"]
+    huge_pages, pod_level = options.pod_level_huge_pages, gates.pod_level_qos
     return {
         "podRequests": amount_texts(pod_requests(pod, options)),
         "podLimits": amount_texts(pod_limits(pod, options)),
         "containerRequests": amount_texts(container_requests(pod, options)),
         "containerLimits": amount_texts(container_limits(pod, options)),
-        "perContainerRequests": _per_container(per_container_requests(pod, options)),
-        "perContainerLimits": _per_container(per_container_limits(pod, options)),
+        "perContainerRequests": _per_container(per_container(pod, ResourceField.REQUESTS, options)),
+        "perContainerLimits": _per_container(per_container(pod, ResourceField.LIMITS, options)),
         "podLevelResourcesSet": pod_level_resources_set(pod, huge_pages=huge_pages),
         "podLevelRequestsSet": pod_level_requests_set(pod, huge_pages=huge_pages),
         "podLevelLimitsSet": pod_level_limits_set(pod, huge_pages=huge_pages),
-        "computedQOSClass": computed_qos_class(pod, pod_level=pod_level).value,
+        "computedQOSClass": computed_qos_class(pod, pod_level).value,
         "qosClass": qos_class(pod, pod_level).value,
     }
 
@@ -63,6 +63,7 @@ def _options(plain: Mapping[str, Any], release: ReleaseTable) -> RequestOptions:
         decode(known, RequestOptions),
         pod_level_huge_pages=release.rules.pod_level_huge_pages,
         resize_in_conditions=release.rules.resize_in_conditions,
+        status_requests_by_sums=release.rules.status_requests_by_sums,
     )
 
 

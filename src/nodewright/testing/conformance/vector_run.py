@@ -19,10 +19,16 @@ from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.model.errors import Fault
 from nodewright.model.printable import printable_lines
 from nodewright.model.releases.release_rules import ReleaseTable
-from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES
+from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.testing.conformance.allowances import ABSENT
 from nodewright.testing.conformance.judge import Mismatch, mismatches
-from nodewright.testing.conformance.vectors import FAMILIES, UnansweredFamilyError, Vector, answer_family
+from nodewright.testing.conformance.vectors import (
+    ALL_FAMILIES,
+    RECORDED,
+    UnansweredFamilyError,
+    Vector,
+    answer_family,
+)
 
 Engine: TypeAlias = Callable[[str, dict[str, Any], Mapping[str, Any], ReleaseTable], Any]
 """Returns a release's answer to a question of a family, given the machines by name."""
@@ -71,7 +77,7 @@ def run_vector(
     text = error_text = ""
     try:
         answer = engine(
-            vector.family, vector.question, machines, RELEASE_TABLES[vector.release or NEWEST.name]
+            vector.family, vector.question, machines, RELEASE_TABLES[vector.release or RECORDED.name]
         )
         # The answer is compared in its encoded form: tuples are lists, keys are texts.
         text = json.dumps(answer, ensure_ascii=False, allow_nan=False)
@@ -257,7 +263,8 @@ class ConformanceReport:
     def _families(self) -> list[str]:
         """The families of the run: known ones in their order, then the others by name."""
         seen = self.passed.keys() | self.failed.keys() | self.unjudged.keys()
-        known = [*FAMILIES, *(f"{release} {family}" for release in RELEASE_TABLES for family in FAMILIES)]
+        older = (f"{release} {family}" for release in RELEASE_TABLES for family in ALL_FAMILIES)
+        known = [*ALL_FAMILIES, *older]
         return [name for name in known if name in seen] + sorted(seen.difference(known))
 
 

@@ -1,8 +1,8 @@
 """Files of recorded decisions: JSON lines, gzipped or not, each with a question and usually an answer.
 
-The families of recorded decisions, and the dispatch of questions to the engine. The vectors of a release are the newest one's with the
-answers in which that release differs: beside the vectors, or one folder up, is a folder `releases/R`, where `<family>.jsonl.gz` has
-these answers, and `skipped.json` the ids of questions that the release cannot be asked.
+The families of recorded decisions, and the dispatch of questions to the engine. The vectors of a release are those of RECORDED with
+the answers in which that release differs: beside the vectors, or one folder up, is a folder `releases/R`, where `<family>.jsonl.gz`
+has these answers, and `skipped.json` the ids of questions that the release cannot be asked.
 """
 
 import gzip
@@ -21,16 +21,19 @@ import msgspec
 
 from nodewright.documents.files.regular_files import error_text
 from nodewright.documents.profiles.catalogue import recorded_machines
-from nodewright.model.errors import JSON_ERRORS, Fault, InputError
+from nodewright.model.errors import JSON_ERRORS, Fault, HostError, InputError
 from nodewright.model.kubernetes.objects import Container, Pod, ResourceList, ResourceRequirements
 from nodewright.model.reasons.predicates import InsufficientResource, PredicateFailure
 from nodewright.model.releases.feature_gates import FeatureGates, gates_set
 from nodewright.model.releases.release_rules import ReleaseTable
-from nodewright.model.releases.release_table import NEWEST, RELEASE_TABLES
+from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.model.values.quantity import Quantity
+from nodewright.version import recordings_command
 
 T = TypeVar("T")
 
+RECORDED = RELEASE_TABLES["1.36"]
+"""The release whose answers vectors have that name none."""
 STANDARD_STREAM = "-"
 RELEASES_TEXT = ", ".join(RELEASE_TABLES)
 MAX_VECTOR_BYTES = 64 << 20
@@ -66,8 +69,15 @@ class Vector(msgspec.Struct, frozen=True):
 
 
 def recorded_sample() -> Path:
-    """The file of the package with some recorded decisions of every family and release."""
-    return Path(__file__).parent / "data" / "recorded_sample.jsonl.gz"
+    """The file with some recorded decisions of every family and release, of the package nodewright-recordings.
+
+    Errors: HostError where that is not installed.
+    """
+    spec = find_spec("nodewright_recordings")
+    if spec is None or spec.origin is None:
+        rule = f"the package nodewright-recordings is not installed: {recordings_command()}, or name a FILE"
+        raise HostError("open", "the recorded decisions", rule)
+    return Path(spec.origin).parent / "sample.jsonl.gz"
 
 
 def read_vectors(
@@ -81,7 +91,7 @@ def read_vectors(
     """
     first_places = {} if first_places is None else first_places
     for path in paths:
-        for place, line in _lines(path):
+        for place, line in numbered_lines(path):
             vector = line if isinstance(line, Fault) else _vector(place, line)
             if isinstance(vector, Vector) and (first := first_places.get((vector.id, vector.release))):
                 rule = f"id occurs twice, first at {first}"
@@ -128,7 +138,8 @@ def open_text(path: str) -> Iterator[IO[str]]:
             yield plain
 
 
-def _lines(path: str) -> Iterator[tuple[str, str | Fault]]:
+def numbered_lines(path: str) -> Iterator[tuple[str, str | Fault]]:
+    """The lines of a file that are not blank, each with its place; a fault where the file cannot be read or is too large."""
     number = 0
     try:
         with open_text(path) as lines:
@@ -190,7 +201,13 @@ FAMILIES = (
     "kubelet-config",
     "node",
 )
-"""Every recorded family, in the order of reports: from quantities to the whole node."""
+"""The families recorded of all releases, in the order of reports: from quantities to the whole node."""
+
+CLAIM_FAMILIES = ("dra-cel", "dra-allocate", "dra-why", "dra-schedule", "dra-kubelet")
+"""Families of Dynamic Resource Allocation: of RECORDED, allocation of the two releases before as well."""
+MEMBERS_OF_RECORDED = {"dra-allocate": ("pools", "onlyThisNode")}
+"""Members of answers that only RECORDED has."""
+ALL_FAMILIES = (*FAMILIES, *CLAIM_FAMILIES)
 
 
 class UnansweredFamilyError(LookupError):
@@ -198,7 +215,7 @@ class UnansweredFamilyError(LookupError):
 
 
 def answer_family(
-    family: str, question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable = NEWEST
+    family: str, question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable = RECORDED
 ) -> Any:
     """The engine's answer for a release to a question of the family, as plain JSON in the shape of `expect`.
 
@@ -209,12 +226,12 @@ def answer_family(
 
 def is_answered(family: str) -> bool:
     """Whether the family is supported."""
-    return family in FAMILIES and find_spec(_module(family)) is not None
+    return family in ALL_FAMILIES and find_spec(_module(family)) is not None
 
 
 def _engine(family: str) -> str:
-    if family not in FAMILIES:
-        raise UnansweredFamilyError(f"unknown family {family!r}; known are {', '.join(FAMILIES)}")
+    if family not in ALL_FAMILIES:
+        raise UnansweredFamilyError(f"unknown family {family!r}; known are {', '.join(ALL_FAMILIES)}")
     if not is_answered(family):
         raise UnansweredFamilyError(f"family {family} is not answered yet")
     return _module(family)
@@ -241,7 +258,7 @@ def answered_by_release(
 
     Errors: InputError for recorded vectors that have no folder of this release beside them.
     """
-    folder = None if release == NEWEST.name else _folder(path, release)
+    folder = None if release == RECORDED.name else _folder(path, release)
     recorded: RecordedRelease | None = None
     for vector in vectors:
         if isinstance(vector, Fault):
@@ -249,20 +266,22 @@ def answered_by_release(
         elif vector.release:
             if vector.release == release:
                 yield vector
-        elif release == NEWEST.name or not vector.is_recorded:
+        elif release == RECORDED.name or not vector.is_recorded:
             yield msgspec.structs.replace(vector, release=release)
         elif folder is None:
-            rule = f"no folder releases/{release} beside it or one folder up: its answers are those of {NEWEST.name}"
+            rule = f"no folder releases/{release} beside it or one folder up: its answers are those of {RECORDED.name}"
             raise InputError([Fault(source=path, rule=rule)])
         else:
             recorded = recorded or RecordedRelease(folder)
             if vector.id not in recorded.skipped:
                 expect = recorded.answers(vector.family).get(vector.id, vector.expect)
+                for name in MEMBERS_OF_RECORDED.get(vector.family, ()):
+                    expect = {member: value for member, value in expect.items() if member != name}
                 yield msgspec.structs.replace(vector, release=release, expect=expect)
 
 
 class RecordedRelease:
-    """The folder of a release: the answers that differ from the newest release's, read when they are asked for."""
+    """The folder of a release: the answers that differ from those of RECORDED, read when they are asked for."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -103,7 +103,7 @@ def test_the_root_needs_the_cgroup_of_all_pods(tmp_path: Path) -> None:
     [({"is_kubelet": True}, False), ({"is_kubelet": False}, True), ({"endpoint": "unix:///c.sock"}, False)],
 )
 def test_the_containers_of_nodewright_kubelet_see_no_files_of_the_host(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], *, sees_host: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: dict[str, Any], *, sees_host: bool
 ) -> None:
     created: list[bool] = []
 
@@ -115,6 +115,6 @@ def test_the_containers_of_nodewright_kubelet_see_no_files_of_the_host(
     monkeypatch.setattr(runtime_setup, "DeviceAllocator", Allocator)
     bench = AgentBench()
     runtime_setup.create_plugin_endpoints(
-        settings(**options), bench.loop, EventRecorder(bench.loop.state, HostClock())
+        settings(root_dir=tmp_path, **options), bench.loop, EventRecorder(bench.loop.state, HostClock())
     )
     assert created == [sees_host]

@@ -12,8 +12,10 @@ from nodewright.agent.assembly.kubelet_flags import (
 )
 from nodewright.cli.app import run
 from nodewright.documents.output.terminal import ERROR
-from nodewright.documents.profiles.kubelet_flags import overridden
+from nodewright.documents.profiles.kubelet_flags import FLAG_KINDS, overridden
 from nodewright.model.errors import InputError
+from nodewright.model.releases.release_changes import unknown_flags
+from nodewright.model.releases.release_table import NEWEST
 
 NODE_SUITE = shlex.split(
     "--runtime-cgroups=/docker-daemon --kubeconfig /x/kubeconfig --root-dir /var/lib/kubelet --v 4 --config-dir /x/d "
@@ -136,8 +138,17 @@ def test_settings_are_those_of_a_kubelet() -> None:
     assert settings.is_kubelet
 
 
+def test_a_flag_that_the_newest_kubelet_no_longer_has_is_refused_with_its_release() -> None:
+    with pytest.raises(
+        InputError, match=r"--container-hints: no flag of the kubelet since 1\.37: remove the flag"
+    ):
+        parse_kubelet_flags(["--container-hints=/etc/hints.json"])
+
+
 def test_every_flag_has_a_use_with_its_reason() -> None:
     uses = flag_uses()
-    assert len(uses) == 149
+    gone = {flag.name for flag in unknown_flags(FLAG_KINDS, NEWEST.name)}
+    assert (len(uses), len(gone)) == (131, 18)
+    assert uses.keys() == FLAG_KINDS.keys() - gone
     assert uses["max-pods"] == "used: maxPods"
     assert uses["runonce"] == "refused unless false: the agent runs until it is stopped"

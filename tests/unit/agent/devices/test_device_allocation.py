@@ -76,7 +76,7 @@ def test_what_the_pod_itself_mounts_there_counts() -> None:
         ),
         (
             api.ContainerAllocateResponse(cdi_devices=[api.CDIDevice(name="v.com/gpu=g")]),
-            r"names CDI devices \(v.com/gpu=g\)",
+            r"have CDI names \(v.com/gpu=g\)",
         ),
     ],
 )

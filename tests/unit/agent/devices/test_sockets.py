@@ -17,7 +17,7 @@ from nodewright.agent.devices.device_allocation import DeviceAllocator
 from nodewright.agent.devices.plugin_endpoints import PluginEndpoints
 from nodewright.agent.devices.plugin_watcher import PluginWatcher
 from nodewright.agent.devices.protocols import PluginRegistration
-from nodewright.agent.devices.registration import RegistrationServer, remove_sockets
+from nodewright.agent.devices.registration import PLUGIN_TYPE, RegistrationServer, remove_sockets
 from nodewright.agent.state.agent_state import PodSource, PodStage
 from nodewright.agent.state.observations import PodApplied
 from nodewright.cluster.tasks.timing import HostClock
@@ -46,7 +46,7 @@ class Home:
         self.door = RegistrationServer(directory, self.plugins.register)
         self.registry = PluginWatcher(
             directory.with_name("plugins_registry"),
-            self.plugins,
+            {PLUGIN_TYPE: self.plugins},
             _registration_client,
             self.clock,
             bench.event_recorder.record,

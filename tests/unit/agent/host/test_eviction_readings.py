@@ -27,7 +27,11 @@ from nodewright.testing.objects import a_pod
 
 KIB, MIB = 1024, 1 << 20
 MEMINFO = """MemTotal:       1000 kB
-MemFree:         400 kB
+MemFree:         250 kB
+Buffers:          20 kB
+Cached:          180 kB
+SwapCached:        0 kB
+AnonPages:       300 kB
 Inactive:         90 kB
 Inactive(file):   50 kB
 SwapTotal:        {swap} kB
@@ -57,10 +61,26 @@ def a_machine(at: Path, *, version: int, swap: int = 0) -> HostStatsProvider:
     return HostStatsProvider("/ours", nodefs=at, cgroups=at / "cgroup", proc=at / "proc")
 
 
+def test_huge_pages_are_neither_available_nor_part_of_the_capacity(tmp_path: Path) -> None:
+    a_machine(tmp_path, version=2)
+    for pages_kib, available_kib in ((100, 1000 - 450 - 100), (550, 0), (600, 0), (1100, 0)):
+        gauges = HostStatsProvider(
+            "/ours",
+            nodefs=tmp_path,
+            cgroups=tmp_path / "cgroup",
+            proc=tmp_path / "proc",
+            huge_page_bytes=pages_kib * KIB,
+        )
+        result = signal_observations(StatsSummary(node=gauges.node_stats()))
+        assert result[Signal.MEMORY_AVAILABLE].available.value() == available_kib * KIB
+        assert result[Signal.MEMORY_AVAILABLE].capacity.value() == (available_kib + 450) * KIB
+        assert result[Signal.ALLOCATABLE_MEMORY_AVAILABLE].available.value() == 2 * MIB
+
+
 @pytest.mark.parametrize(
     ("version", "left_kib"),
     [
-        pytest.param(2, 1000 - (600 - 50), id="what is not free is used"),
+        pytest.param(2, 1000 - (500 - 50), id="anonymous and file pages are used"),
         pytest.param(1, 1000 - (500 - 50), id="what the root group says is used"),
     ],
 )

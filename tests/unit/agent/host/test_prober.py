@@ -168,7 +168,7 @@ async def test_the_request_is_the_kubelets() -> None:
     assert seen[0].splitlines() == [
         "GET /a%20b?c=d HTTP/1.1",
         f"Host: 127.0.0.1:{port}",
-        "User-Agent: kube-probe/1.36",
+        "User-Agent: kube-probe/1.37",
         "Accept: */*",
         "Connection: close",
         "",
@@ -334,7 +334,7 @@ async def test_hooks_by_command() -> None:
 async def test_any_response_to_a_hook_is_a_success() -> None:
     async with a_server(lambda _: b"HTTP/1.1 500 No\r\n\r\n") as (port, seen):
         assert await hooked({"httpGet": {"port": port, "path": "/bye"}}) == (True, "")
-    assert "User-Agent: kube-lifecycle/1.36" in seen[0]
+    assert "User-Agent: kube-lifecycle/1.37" in seen[0]
     is_good, said = await hooked({"httpGet": {"port": port, "path": "/bye"}})
     assert not is_good
     assert said.startswith(f'HTTP lifecycle hook (/bye) for {WHO} failed - error: Get "http://127.0.0.1:')

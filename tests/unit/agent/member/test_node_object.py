@@ -196,6 +196,16 @@ def test_only_the_heartbeat_is_no_change() -> None:
     assert has_status_changed(before, failed)
 
 
+def test_an_amount_that_the_api_server_writes_in_its_own_way_is_no_change() -> None:
+    ours = node_status(IDENTITY, STATE, NOW, {})
+    stored = {**ours, "allocatable": {"cpu": "4", "ephemeral-storage": "483183820k"}}
+    ours = {**ours, "allocatable": {"cpu": "4000m", "ephemeral-storage": "483183820000"}}
+    assert not has_status_changed(stored, ours)
+    assert has_status_changed(
+        stored, {**ours, "allocatable": {"cpu": "3", "ephemeral-storage": "483183820k"}}
+    )
+
+
 def test_an_image_shows_five_names() -> None:
     assert image_names("abcdefg") == list("abcde")
 

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 from tests.support.fake_clock import FakeClock, settle
 
 from nodewright.agent.host.ports import ContainerConfig, ContainerRuntime, ExecResult, PodSandboxConfig
@@ -127,3 +128,30 @@ async def _phase(runtime: FakeRuntime) -> ContainerPhase:
     pod = await runtime.pod("u1")
     assert pod is not None
     return pod.containers[0].phase
+
+
+def test_a_script_ends_a_container_for_its_reason_and_takes_its_time_to_stop() -> None:
+    async def scenario() -> None:
+        clock = FakeClock()
+        scripts = {"app": ContainerScript(runs_for_s=10, exit_code=137, reason="OOMKilled", stops_after_s=2)}
+        runtime = FakeRuntime(clock, scripts)
+        for attempt in range(3):
+            sandbox = await runtime.run_sandbox(SANDBOX)
+            id_ = await runtime.create_container(sandbox, replace(WISH, attempt=attempt))
+            await runtime.start_container(id_)
+        ended, stopped, killed = runtime.containers.values()
+        stopping = [
+            asyncio.create_task(runtime.stop_container(stopped.status.id, 5)),
+            asyncio.create_task(runtime.stop_container(killed.status.id, 1)),
+        ]
+        await settle()
+        await clock.advance(1)
+        assert (stopped.status.phase, killed.status.exit_code) == (ContainerPhase.RUNNING, 137)
+        await clock.advance(1)
+        assert stopped.status.exit_code == 143
+        await clock.advance(8)
+        assert (ended.status.reason, ended.status.exit_code) == ("OOMKilled", 137)
+        assert stopped.status.exit_code == 143, "an end that was due is not carried out twice"
+        await asyncio.gather(*stopping)
+
+    asyncio.run(scenario())

@@ -23,6 +23,7 @@ from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.serving.pod_resources_server import serve_pod_resources
 from nodewright.cluster.pod_resources import api_pb2 as v1
 from nodewright.cluster.pod_resources.lister import PodResourcesClient
+from nodewright.engine.core.claims.prepared_claims import PreparedClaim, PreparedDevice
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.pod_resources_api import PodResources
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
@@ -50,7 +51,9 @@ class PodResourcesBench:
                 kubelet_version="v1.36", started_ns=0, container_runtime_version="fake://0"
             ),
             log_root=folder,
+            claims_of_container=lambda _pod, _container: self.claims,
         )
+        self.claims: tuple[PreparedClaim, ...] = ()
         self.client = PodResourcesClient(self.path, 5)
         self._stack = AsyncExitStack()
 
@@ -96,6 +99,37 @@ def test_list_returns_the_resources_of_pods(tmp_path: Path) -> None:
             assert (str(there.cpus), len(there.devices)) == ("1-7", 2)
             assert stat.S_IMODE(town.path.stat().st_mode) & 0o077 == 0
         assert not town.path.exists()
+
+    run_scenario()
+
+
+def test_the_claims_of_containers_are_listed(tmp_path: Path) -> None:
+    devices = tuple(
+        PreparedDevice(pool="p", device=name, cdi_devices=(f"d.com/gpu={name}",)) for name in ("a", "b")
+    )
+
+    @async_test
+    async def run_scenario() -> None:
+        async with PodResourcesBench(tmp_path) as town:
+            town.claims = (PreparedClaim(uid="u", name="c", namespace="default", drivers={"d.com": devices}),)
+            await town.bench.add_pods(
+                a_pod("own", resourceClaims=[{"name": "g", "resourceClaimName": "c"}]), a_pod("free")
+            )
+            with grpc.insecure_channel(f"unix:{town.path}") as channel:
+                ask = channel.unary_unary(
+                    "/v1.PodResourcesLister/List",
+                    request_serializer=v1.ListPodResourcesRequest.SerializeToString,
+                    response_deserializer=v1.ListPodResourcesResponse.FromString,
+                )
+                answer = await town.said(lambda: ask(v1.ListPodResourcesRequest()))
+        listed = {pod.name: list(pod.containers[0].dynamic_resources) for pod in answer.pod_resources}
+        (dynamic,) = listed["own"]
+        assert (dynamic.claim_namespace, dynamic.claim_name, listed["free"]) == ("default", "c", [])
+        # As a kubelet does, the names of the devices before are repeated.
+        assert [[each.name for each in item.cdi_devices] for item in dynamic.claim_resources] == [
+            ["d.com/gpu=a"],
+            ["d.com/gpu=a", "d.com/gpu=b"],
+        ]
 
     run_scenario()
 

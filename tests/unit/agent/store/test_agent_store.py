@@ -36,6 +36,7 @@ from nodewright.agent.store.store_files import (
 )
 from nodewright.documents.files.file_store import FileStore, LocalFileStore
 from nodewright.documents.formats.documents import InputFile
+from nodewright.documents.profiles.node_profiles import with_release
 from nodewright.documents.profiles.scenario_files import journal_header, scenario_from_file, scenario_node
 from nodewright.engine.core.memory.memory_state import MemoryState
 from nodewright.model.errors import HostError, InputError
@@ -66,12 +67,12 @@ def opened(disk: FileStore, profile: NodeProfile = PROFILE, **changes: Any) -> O
     return result.value
 
 
-def after_some_pods(disk: FileStore, **changes: Any) -> AgentState:
+def after_some_pods(disk: FileStore, profile: NodeProfile = PROFILE, **changes: Any) -> AgentState:
     """What an agent knew when it had taken a pinned pod, one without wishes, and refused a third."""
 
     async def live() -> AgentState:
-        start = opened(disk, **changes)
-        bench = AgentBench(PROFILE)
+        start = opened(disk, profile, **changes)
+        bench = AgentBench(profile)
         bench.replace_state(start.state, start.store)
         async with bench:
             await bench.add_pods(a_guaranteed_pod("pinned", "2/64Mi"), a_pod("web"), a_pod("big", "cpu=99"))
@@ -95,8 +96,9 @@ def test_state_files_are_those_of_a_kubelet() -> None:
     disk = FakeDisk()
     after_some_pods(disk)
     assert disk.files["cpu_manager_state"] == (
-        b'{"policyName":"static","defaultCpuSet":"0,3-7","entries":{"pinned":{"main":"1-2"}},"checksum":'
-        + disk.files["cpu_manager_state"].rpartition(b":")[2]
+        b'{"policyName":"static","defaultCpuSet":"0,3-7","entries":{"pinned":{"main":"1-2"}},"checksum":2707814364,'
+        rb'"data":"{\"policyName\":\"static\",\"defaultCpuSet\":\"0,3-7\",'
+        rb'\"entries\":{\"pinned\":{\"main\":\"1-2\"}}}","dataChecksum":3907615521}'
     )
     assert set(disk.names("device-plugins")) == {f"device-plugins/{StateFile.DEVICES}"}
 
@@ -267,7 +269,8 @@ def test_a_state_file_in_a_format_of_later_releases_is_set_aside(name: str) -> N
     disk = FakeDisk()
     uids = set(after_some_pods(disk).pods)
     document = json.loads(disk.files[name])
-    disk.files[name] = newer = json.dumps({**document, "entriesOfLater": {}, "checksum": 1}).encode()
+    text = json.dumps({**json.loads(document["data"]), "entriesOfLater": {}})
+    disk.files[name] = newer = json.dumps({**document, "data": text}).encode()
     start = opened(disk)
     assert set(start.state.pods) == uids
     (event,) = [event for event in start.events if event.reason == "RecordSetAside"]
@@ -461,3 +464,35 @@ async def test_a_deletion_on_a_full_disk_outlives_the_agent() -> None:
         await last.clock.advance(1)
         assert set(last.loop.state.pods) == {"other"}
     assert disk.names("pods") == ("pods/other.json",)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("1.36", "1.37"), ("1.37", "1.36"), ("1.32", "1.37"), ("1.37", "1.32")]
+)
+def test_an_agent_of_another_release_goes_on_and_writes_the_files_of_its_own(before: str, after: str) -> None:
+    disk = FakeDisk()
+    held = after_some_pods(disk, with_release(PROFILE, before)).node.held
+    start = opened(disk, with_release(PROFILE, after))
+    assert start.state.node.held == held
+    assert not start.events
+    for name in ("cpu_manager_state", "memory_manager_state"):
+        assert (b'"dataChecksum":' in disk.files[name]) == (after == "1.37")
+    opened(disk, with_release(PROFILE, before))
+    assert (b'"dataChecksum":' in disk.files["cpu_manager_state"]) == (before == "1.37")
+
+
+@pytest.mark.parametrize(("release", "is_set_aside"), [("1.37", True), ("1.36", False)])
+@pytest.mark.parametrize("name", ["cpu_manager_state", "memory_manager_state"])
+def test_a_wrong_checksum_of_data_is_damage_for_a_release_that_reads_it(
+    name: str, release: str, *, is_set_aside: bool
+) -> None:
+    disk = FakeDisk()
+    before = after_some_pods(disk, with_release(PROFILE, "1.37"))
+    document = json.loads(disk.files[name])
+    disk.files[name] = json.dumps({**document, "dataChecksum": 1}).encode()
+    start = opened(disk, with_release(PROFILE, release))
+    assert set(start.state.pods) == set(before.pods)
+    assert ([event.reason for event in start.events] == ["RecordSetAside"]) is is_set_aside
+    assert (f"{name}.damaged" in disk.files) is is_set_aside
+    if not is_set_aside:
+        assert start.state.node.held == before.node.held

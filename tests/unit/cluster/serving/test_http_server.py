@@ -1,10 +1,17 @@
 """Responses on the wire: heads and bodies are joined, and no head waits for a body."""
 
 import asyncio
+import socket
 
+import pytest
 from tests.support.agent_bench import async_test
 
-from nodewright.cluster.serving.http_server import ListenAddress, serve_network
+from nodewright.cluster.serving.http_server import (
+    EmbeddedServer,
+    ListenAddress,
+    embedded_config,
+    serve_network,
+)
 from nodewright.cluster.serving.middleware import Receive, RefusalLog, Scope, Send
 
 START = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}
@@ -38,3 +45,17 @@ async def test_a_head_is_sent_before_a_body_that_is_late_and_with_one_that_is_no
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
         assert await reader.read() == b""
         writer.close()
+
+
+class _BrokenServer(EmbeddedServer):
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - as uvicorn has it
+        raise OSError("no start")
+
+
+@async_test
+async def test_a_server_that_does_not_start_raises_its_error_and_closes_its_socket() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    with pytest.raises(OSError, match="no start"):
+        async with _BrokenServer(embedded_config(None)).running(listener):
+            pytest.fail("the server does not run")
+    assert listener.fileno() == -1

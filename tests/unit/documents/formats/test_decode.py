@@ -1,6 +1,8 @@
 """Quantities and times in documents."""
 
-from typing import Any
+from collections.abc import Iterator
+from types import NoneType, UnionType
+from typing import Any, get_origin, get_type_hints
 
 import msgspec
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from nodewright.documents.formats.decode import (
     KUBERNETES,
     NODEWRIGHT,
+    SchemaType,
     checked,
     decode,
     parse_quantity,
@@ -15,8 +18,8 @@ from nodewright.documents.formats.decode import (
     schema_type,
     table_lines,
 )
-from nodewright.model.kubernetes.node_profile import NodeProfileSpec
-from nodewright.model.kubernetes.objects import ObjectMeta, ResourceRequirements
+from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod, ResourceRequirements
 from nodewright.model.values.instant import Instant
 from nodewright.model.values.quantity import QuantityError
 
@@ -65,6 +68,12 @@ FAULTY: list[tuple[Any, list[str]]] = [
     ({"spec": {"containers": [{"livenessProbe": {"httpGet": {"port": 1.5}}}]}},
      [("spec.containers[0].livenessProbe.httpGet.port: Invalid value: 1.5: must be an integer or a string, "
       "not a number")]),
+    ({"metadata": {"managedFields": [{"manager": 5, "time": "", "subresource": {}, "fieldsv1": {}}, "x"]}},
+     ["metadata.managedFields[0].manager: Invalid value: 5: must be a string, not a number: put it in quotes",
+      'metadata.managedFields[0].time: Invalid value: "": must be a time such as 2026-01-31T12:00:00Z',
+      "metadata.managedFields[0].subresource: Invalid value: {}: must be a string, not a mapping",
+      'metadata.managedFields[0].fieldsv1: unknown field; did you mean "fieldsV1"?',
+      'metadata.managedFields[1]: Invalid value: "x": must be a mapping, not a string']),
 ]  # fmt: skip
 
 
@@ -81,7 +90,15 @@ SOUND: list[Any] = [
     {"spec": {"containers": [{"resources": {"limits": {"cpu": 1, "memory": "1Gi", "x": 0.5}}}]}},
     {
         "metadata": {
-            "managedFields": [{"fieldsV1": {"f:spec": {}}}],
+            "managedFields": [
+                {
+                    "fieldsV1": {"f:spec": {}},
+                    "time": "2026-01-31T12:00:00Z",
+                    "manager": "a",
+                    "subresource": "status",
+                },
+                {"fieldsV1": 5, "operation": "Bad", "fieldsType": "X", "apiVersion": "", "time": None},
+            ],
             "creationTimestamp": "2026-01-31T12:00:00+01:00",
         }
     },
@@ -170,3 +187,30 @@ def test_times_are_decoded_with_objects() -> None:
 def test_an_invalid_time_is_rejected(wrong: object) -> None:
     with pytest.raises(msgspec.ValidationError):
         decode({"deletionTimestamp": wrong}, ObjectMeta)
+
+
+def unchecked(schema: SchemaType, model: Any, path: str, seen: set[type]) -> Iterator[str]:
+    """The fields to which the model gives a type, and the schema none."""
+    if isinstance(model, UnionType):
+        model = next(part for part in model.__args__ if part is not NoneType)
+    if schema is schema_type("any"):
+        yield from [] if model in (Any, object) else [path]
+    elif get_origin(model) is tuple:
+        yield from (
+            [path] if schema.item is None else unchecked(schema.item, model.__args__[0], f"{path}[]", seen)
+        )
+    elif isinstance(model, type) and issubclass(model, msgspec.Struct) and model not in seen:
+        seen.add(model)
+        for field in msgspec.structs.fields(model):
+            inner = (schema.fields or {}).get(field.encode_name)
+            if inner is not None:
+                yield from unchecked(
+                    inner, get_type_hints(model)[field.name], f"{path}.{field.encode_name}", seen
+                )
+
+
+@pytest.mark.parametrize(("name", "model"), [("Pod", Pod), ("NodeProfile", NodeProfile)])
+def test_the_schema_checks_what_the_model_types(name: str, model: type) -> None:
+    seen: set[type] = set()
+    assert list(unchecked(schema_type(name), model, "", seen)) == []
+    assert len(seen) > 15

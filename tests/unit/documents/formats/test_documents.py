@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nodewright.documents.formats import documents
 from nodewright.documents.formats.documents import InputFile, named_files, parse_documents, read_file
 from nodewright.model.errors import InputError
 
@@ -74,12 +75,26 @@ def test_a_json_list_may_be_larger_than_any_yaml() -> None:
             b'{"a": "' + b"x" * 2000 + b'", b}',
             "f:1:2011: not valid JSON: Expecting property name enclosed in double quotes",
         ),
-        (b'{"a": 1e999' + b" " * 2000 + b"}", "f: not valid JSON: the number 1e999 is too large"),
         (b'{"a": -Infinity' + b" " * 2000 + b"}", "f: not valid JSON: -Infinity is not a JSON value"),
     ],
 )
 def test_large_broken_json_is_not_tried_as_yaml(content: bytes, fault: str) -> None:
     assert refusal(content) == [fault]
+
+
+@pytest.mark.parametrize("limit", [0, documents.LARGE_BYTES])
+def test_a_number_beyond_floats_is_a_fault_of_json_and_no_reason_to_read_it_as_yaml(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "LARGE_BYTES", limit)
+    content = b'{"apiVersion": 0.0, "items": [{"a": 2.0}, {"a": -1e999}]}'
+    with pytest.raises(InputError) as caught:
+        list(parse_documents(content, "f", item_by_item=True)[0].value["items"])
+    assert [str(fault) for fault in caught.value.faults] == [
+        'f: Invalid value: "-1e999": the number is too large'
+    ]
+    (flow_mapping,) = parse_documents(b'{"a": 1e999, b: 2.0}', "f")
+    assert flow_mapping.value == {"a": "1e999", "b": 2}
 
 
 def test_a_directory_stands_for_its_manifests_by_name(tmp_path: Path) -> None:

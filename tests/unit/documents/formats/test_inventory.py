@@ -4,6 +4,7 @@ import pytest
 
 from nodewright.documents.formats.inventory import InventoryObject, inventory_from_bytes, without_duplicates
 from nodewright.model.errors import InputError
+from nodewright.model.kubernetes.claims import DeviceTaintRule, ResourceClaim, ResourceSlice
 from nodewright.model.kubernetes.cluster_objects import (
     LimitRange,
     PersistentVolumeClaim,
@@ -259,3 +260,90 @@ def test_whole_yaml_numbers_become_integers_on_their_way_to_json() -> None:
     pod = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {activeDeadlineSeconds: %s, containers: [{name: c}]}}"
     assert entries(pod % "1.0")
     assert "must be a 64-bit integer" in faults(pod % "1.5")[0]
+
+
+SLICE = """
+apiVersion: resource.k8s.io/%s
+kind: ResourceSlice
+metadata: {name: one}
+spec:
+  driver: gpu.example.com
+  pool: {name: one, resourceSliceCount: 1}
+  nodeName: one
+  devices: [%s]
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "device"),
+    [
+        ("v1", "{name: a, capacity: {memory: {value: 1Gi}}}"),
+        ("v1beta2", "{name: a, capacity: {memory: {value: 1Gi}}}"),
+        ("v1beta1", "{name: a, basic: {capacity: {memory: {value: 1Gi}}}}"),
+    ],
+)
+def test_a_slice_of_every_version_is_read_and_belongs_to_no_namespace(version: str, device: str) -> None:
+    (entry,) = entries(SLICE % (version, device))
+    assert isinstance(entry.manifest.object, ResourceSlice)
+    assert [str(each.capacity["memory"].value) for each in entry.manifest.object.spec.devices] == ["1Gi"]
+    assert (str(entry.manifest.resource), entry.manifest.namespace) == ("resourceslices.resource.k8s.io", "")
+
+
+@pytest.mark.parametrize(
+    ("version", "device", "field"),
+    [
+        ("v1", "{name: a, capacities: {}}", 'devices[0].capacities: unknown field; did you mean "capacity"?'),
+        ("v1", "{name: a, basic: {}}", "devices[0].basic: unknown field"),
+        ("v1beta1", "{name: a, capacity: {}}", "devices[0].capacity: unknown field"),
+        ("v1beta1", "{name: a, basic: {taint: []}}", 'basic.taint: unknown field; did you mean "taints"?'),
+        ("v1", "{name: a, taints: [{key: b, efect: None}]}", 'efect: unknown field; did you mean "effect"?'),
+        ("v1beta1", "{name: A}", 'spec.devices[0].name: Invalid value: "A": a lowercase RFC 1123 label'),
+    ],
+)
+def test_each_version_of_a_slice_has_its_own_fields(version: str, device: str, field: str) -> None:
+    assert any(field in each for each in faults(SLICE % (version, device)))
+
+
+def test_requests_of_claims_have_the_fields_of_their_version() -> None:
+    claim = "{apiVersion: resource.k8s.io/%s, kind: ResourceClaim, metadata: {name: a}, spec: {devices: {requests: [{name: r, %s}]}}}"
+    for version, fields in (("v1", "exactly: {deviceClassName: gpu}"), ("v1beta1", "deviceClassName: gpu")):
+        (entry,) = entries(claim % (version, fields))
+        assert isinstance(entry.manifest.object, ResourceClaim)
+        exactly = entry.manifest.object.spec.devices.requests[0].exactly
+        assert exactly is not None
+        assert (exactly.device_class_name, exactly.allocation_mode, exactly.count) == ("gpu", "ExactCount", 1)
+    assert faults(claim % ("v1", "deviceClassName: gpu"))[0].endswith("deviceClassName: unknown field")
+    assert faults(claim % ("v1beta1", "exactly: {deviceClassName: gpu}"))[0].endswith(
+        "exactly: unknown field"
+    )
+
+
+def test_a_claim_keeps_the_devices_that_it_holds() -> None:
+    text = (
+        "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: a}, spec: {}, status: {allocation: "
+        "{devices: {results: [{request: r, driver: d, pool: p, device: gpu-0}]}}}}"
+    )
+    (entry,) = entries(text)
+    assert isinstance(entry.manifest.object, ResourceClaim)
+    allocation = entry.manifest.object.status.allocation
+    assert allocation is not None
+    assert [each.device for each in allocation.devices.results] == ["gpu-0"]
+
+
+@pytest.mark.parametrize(
+    ("version", "fault"),
+    [
+        ("v1alpha3", ""),
+        ("v1beta2", ""),
+        ("v1", 'no matches for kind "DeviceTaintRule" in version "resource.k8s.io/v1"; Kubernetes serves resource.k8s.io/v1beta2'),
+        ("v1beta1", 'no matches for kind "DeviceTaintRule" in version "resource.k8s.io/v1beta1"; Kubernetes serves resource.k8s.io/v1beta2'),
+    ],
+)  # fmt: skip
+def test_taint_rules_are_served_in_their_own_versions(version: str, fault: str) -> None:
+    text = f"{{apiVersion: resource.k8s.io/{version}, kind: DeviceTaintRule, metadata: {{name: a}}, spec: {{taint: {{key: a, effect: NoSchedule}}}}}}"
+    if fault:
+        assert fault in faults(text)[0]
+        return
+    (entry,) = entries(text)
+    assert isinstance(entry.manifest.object, DeviceTaintRule)
+    assert entry.manifest.object.spec.taint.effect == "NoSchedule"

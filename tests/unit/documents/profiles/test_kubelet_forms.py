@@ -87,6 +87,7 @@ def test_flags_are_read_in_every_notation(flags: str, expected: dict[str, Any]) 
         ),
         ("kubeletConfig: 5", "must be an object"),
         ("foo: {kubelet: {}}", "no known form of a kubelet configuration; the nearest is"),
+        ("cpuManagerPolicy: static", "the nearest is KubeletConfiguration of kubelet.config.k8s.io/v1beta1"),
     ],
 )
 def test_what_is_wrong_is_an_error(content: str, rule: str, tmp_path: Path) -> None:

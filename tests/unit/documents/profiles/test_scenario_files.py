@@ -71,8 +71,8 @@ def test_what_the_api_server_would_reject_is_a_warning() -> None:
 WRONG = {
     '{"ad": {}}': ['s.yaml:1:72: spec.events[0].ad: unknown field; did you mean "add"?'],
     '{"restart": true}': ["s.yaml:1:72: spec.events[0].restart: Invalid value: true: must be a mapping, not true or false"],
-    "{}": ["s.yaml:1:71: spec.events[0]: must have one of add, remove, found, killFailed, restart, observe, started, resize, devices, served"],
-    '{"add": null}': ["s.yaml:1:71: spec.events[0]: must have one of add, remove, found, killFailed, restart, observe, started, resize, devices, served"],
+    "{}": ["s.yaml:1:71: spec.events[0]: must have one of add, remove, found, killFailed, restart, observe, lend, started, resize, devices, served"],
+    '{"add": null}': ["s.yaml:1:71: spec.events[0]: must have one of add, remove, found, killFailed, restart, observe, lend, started, resize, devices, served"],
     '{"add": {}, "remove": "x"}': ["s.yaml:1:71: spec.events[0]: must have only one of add and remove"],
     '{"remove": 1}': ["s.yaml:1:72: spec.events[0].remove: Invalid value: 1: must be a string, not a number: put it in quotes"],
     '{"add": {"spec": {"container": []}}}': ['s.yaml:1:85: spec.events[0].add.spec.container: unknown field; did you mean "containers"?'],
@@ -107,7 +107,7 @@ def test_a_journal_of_another_release_is_rejected() -> None:
     (fault,) = refusal_of(journal={"nodewright": "0.0.1", "rulesOf": "1.35"})
     assert fault == (
         "s.yaml: spec.journal: the journal was written by nodewright 0.0.1 with the rules of Kubernetes 1.35, "
-        f"and this is nodewright {journal_header().nodewright} with those of 1.36; "
+        f"and this is nodewright {journal_header().nodewright} with those of 1.37; "
         "remove spec.journal to replay its events under the current rules"
     )
 

@@ -4,8 +4,9 @@ import pytest
 import yaml
 
 from nodewright.documents.profiles.kubelet_config_files import decode_kubelet_config
-from nodewright.engine.core.config.complete_config import complete_config
+from nodewright.engine.core.config.complete_config import complete_config, events_per_second
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.releases.release_table import RELEASE_TABLES
 
 TYPE = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 
@@ -140,8 +141,16 @@ INVALID = r"""
     memoryThrottlingFactor 1.1 must be greater than 0 and less than or equal to 1.0
 {memoryThrottlingFactor: 0}
     memoryThrottlingFactor 0 must be greater than 0 and less than or equal to 1.0
-{memoryReservationPolicy: TieredReservation}
+{memoryReservationPolicy: TieredReservation, featureGates: {MemoryQoS: false}}
     memoryReservationPolicy "TieredReservation" requires MemoryQoS feature gate to be enabled
+{memoryThrottlingFactor: 0.8, featureGates: {MemoryQoS: false}}
+    memoryThrottlingFactor must not be set when MemoryQoS feature gate is disabled
+{defaultPodSysctls: {net.core.somaxconn: "1"}}
+    DefaultPodSysctls feature gate is required for Kubelet configuration option defaultPodSysctls
+{defaultPodSysctls: {Net.x: "1"}, featureGates: {DefaultPodSysctls: true}}
+    "Net.x" is not a valid sysctl name for defaultPodSysctls
+{defaultPodSysctls: {vm.swappiness: "1"}, featureGates: {DefaultPodSysctls: true}}
+    "vm.swappiness" is not known to be namespaced for defaultPodSysctls
 {memoryReservationPolicy: Tiered}
     option "Tiered" specified for memoryReservationPolicy. Valid options are "None" or "TieredReservation"
 {enableSystemLogQuery: true, enableSystemLogHandler: false}
@@ -194,8 +203,8 @@ def test_a_list_of_cpus_that_is_none_is_told_twice_by_two_checks(line: str) -> N
 
 
 PLAIN = r"""
-{showHiddenMetricsForVersion: "1.34"}
-    invalid showHiddenMetricsForVersion: showHiddenMetricsForVersion: Invalid value: "1.34": must be omitted or have the value '1.35'; only the previous minor version is allowed
+{showHiddenMetricsForVersion: "1.35"}
+    invalid showHiddenMetricsForVersion: showHiddenMetricsForVersion: Invalid value: "1.35": must be omitted or have the value '1.36'; only the previous minor version is allowed
 {registerWithTaints: [{key: "a b", value: c, effect: NoSchedule}]}
     invalid taint: {a b c NoSchedule <nil>}
 {registerWithTaints: [{key: x.y/a, effect: Never}]}
@@ -305,7 +314,8 @@ ALLOWED = """
     {enforceNodeAllocatable: []}
     {enforceNodeAllocatable: [none], cgroupsPerQOS: false}
     {enforceNodeAllocatable: [pods, system-reserved], systemReservedCgroup: /system, systemReserved: {pid: "9"}}
-    {memoryReservationPolicy: TieredReservation, featureGates: {MemoryQoS: true}}
+    {memoryReservationPolicy: TieredReservation}
+    {memoryThrottlingFactor: 0.9, featureGates: {MemoryQoS: false}}
     {registerWithTaints: [{key: example.com/a, value: b, effect: NoExecute}, {key: a}]}
     {userNamespaces: {idsPerPod: 65536}}
     {userNamespaces: {}}
@@ -314,7 +324,7 @@ ALLOWED = """
     {tracing: {}}
     {logging: {format: json, flushFrequency: 5000000000}}
     {logging: {options: {text: {splitStream: true}}}, featureGates: {LoggingAlphaOptions: true}}
-    {showHiddenMetricsForVersion: "1.35"}
+    {showHiddenMetricsForVersion: "1.36"}
     {qosReserved: {memory: 100%}}
     {cpuManagerPolicy: nonsense, memoryManagerPolicy: nonsense, cpuManagerPolicyOptions: {x: y}}
     {imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages, preloadedImagesVerificationAllowlist: [a/*, b/c]}
@@ -323,12 +333,29 @@ ALLOWED = """
     {crashLoopBackOff: {}, featureGates: {KubeletCrashLoopBackOffMax: false}}
     {featureGates: {KubeletEnsureSecretPulledImages: false}}
     {evictionSoft: {memory.available: 0%}}
+    {eventRecordQPS: 0}
+    {defaultPodSysctls: {net.core.somaxconn: "1", kernel.shm_rmid_forced: "1"}, featureGates: {DefaultPodSysctls: true}}
 """
 
 
 @pytest.mark.parametrize("text", ALLOWED.strip().splitlines())
 def test_what_is_allowed_is_allowed(text: str) -> None:
     assert faults(text) == []
+
+
+def test_since_1_37_two_names_of_one_default_sysctl_are_one_too_many() -> None:
+    (text,) = faults(
+        '{defaultPodSysctls: {net.ipv4.ip_forward: "1", net/ipv4/ip_forward: "1"}, featureGates: {DefaultPodSysctls: true}}'
+    )
+    assert text.startswith('invalid configuration: duplicate sysctl "net')
+    assert text.endswith("found in defaultPodSysctls")
+
+
+def test_events_without_a_rate_are_5_a_second_up_to_1_36_and_any_number_since() -> None:
+    zero, ten = config("{eventRecordQPS: 0}"), config("{eventRecordQPS: 10}")
+    for release, meant in (("1.36", 5), ("1.37", 0)):
+        rules = RELEASE_TABLES[release].rules
+        assert (events_per_second(zero, rules), events_per_second(ten, rules)) == (meant, 10)
 
 
 PATTERNS = """

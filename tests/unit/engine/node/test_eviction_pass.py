@@ -1,5 +1,8 @@
 """The actions of a node in a pass of its eviction manager."""
 
+import gzip
+import json
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -8,7 +11,8 @@ from nodewright.engine.core.eviction.eviction_state import NodeReclaim
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
 from nodewright.engine.node.actions import EvictPod, ReclaimNode, RecordReclaim
 from nodewright.engine.node.events import KillFailed, PodAdded, UsageObserved
-from nodewright.engine.node.eviction_pass import eviction_capacities, eviction_claims
+from nodewright.engine.node.eviction_pass import eviction_capacities, eviction_claims, hidden_huge_pages
+from nodewright.engine.node.node_config import NodeConfig
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.previews import node_eviction_forecast
 from nodewright.engine.node.step import Decision, Step, step
@@ -18,12 +22,14 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.model.reasons.eviction import EmptyDirOverLimit, NodeRanShort, VolumeUseMissing
 from nodewright.model.reasons.reason import kubelet_text
+from nodewright.model.values.quantity import Quantity
 from nodewright.predict.node import Node
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod
 from nodewright.testing.usage import a_pod_usage, a_reading
 
 MIB = 1 << 20
+HUGE_PAGES = Path(__file__).parents[3] / "conformance" / "hugepage-adjust-1.37.jsonl.gz"
 EVICTION: dict[str, Any] = {"evictionHard": {"memory.available": "500Mi", "nodefs.available": "10%"}}
 
 
@@ -114,6 +120,34 @@ def test_a_profile_sets_the_node_conditions() -> None:
     assert state.conditions == (NodeCondition.DISK_PRESSURE, NodeCondition.PID_PRESSURE)
     taken = step(state, PodAdded(a_pod("new", "memory=1Gi")))
     assert kubelet_text(taken.because[0]).message == "The node had condition: [DiskPressure PIDPressure]. "
+
+
+def with_parts(config: NodeConfig, **parts: Any) -> NodeConfig:
+    return replace(config, parts=replace(config.parts, **parts))
+
+
+def test_since_1_37_huge_pages_are_not_available_memory() -> None:
+    with gzip.open(HUGE_PAGES, "rt") as file:
+        cases = [json.loads(line) for line in file]
+    assert len(cases) == 120
+    config = node().config
+    older = node(kubernetes_version="1.36").config
+    for case in cases:
+        given, expect = case["input"]["memory"], case["expect"]["memory"]
+        amounts = {name: Quantity.of(amount) for name, amount in case["input"]["capacity"].items()}
+        resources = replace(config.resources, capacity=amounts)
+        pages = hidden_huge_pages(with_parts(config, resources=resources))
+        assert hidden_huge_pages(with_parts(older, resources=resources)) == 0
+        if "availableBytes" not in given:
+            assert expect == given
+            continue
+        assert max(given["availableBytes"] - pages, 0) == expect["availableBytes"], case["id"]
+        if not expect["availableBytes"]:
+            continue  # Then thresholds are met, whatever the capacity.
+        total = given["availableBytes"] + given["workingSetBytes"]
+        machine = replace(config.parts.machine, memory_capacity=total)
+        capacities = eviction_capacities(with_parts(config, resources=resources, machine=machine))
+        assert capacities.memory == case["expect"]["capacityForPercent"], case["id"]
 
 
 def test_the_same_observations_give_the_same_actions() -> None:

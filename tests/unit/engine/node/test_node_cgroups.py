@@ -11,6 +11,7 @@ from nodewright.model.errors import InputError
 from nodewright.model.hardware import HugePages
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.releases.release_table import NEWEST
 from nodewright.predict.node import Node, NodeCgroups
 from nodewright.testing.machines import regular_machine
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod
@@ -23,7 +24,9 @@ STATIC: dict[str, Any] = {
 }
 
 
-def a_node(*pods: Pod, swap_bytes: int = 0, version: int = 2, **kubelet: Any) -> Node:
+def a_node(
+    *pods: Pod, swap_bytes: int = 0, version: int = 2, release: str = NEWEST.name, **kubelet: Any
+) -> Node:
     """Two NUMA nodes with 4 CPUs and 4 GiB each; nothing kept for evictions."""
     spec = NodeProfileSpec(
         machine_info=regular_machine(2),
@@ -32,6 +35,7 @@ def a_node(*pods: Pod, swap_bytes: int = 0, version: int = 2, **kubelet: Any) ->
         pods=pods,
         swap_bytes=swap_bytes,
         cgroup_version=version,
+        kubernetes_version=release,
     )
     return Node.from_profile(NodeProfile(spec=spec))
 
@@ -75,7 +79,7 @@ def test_an_init_container_keeps_the_memory_nodes_of_its_admission() -> None:
 
 def test_a_quota_remains_with_its_gate_off() -> None:
     gates: dict[str, Any] = {"featureGates": {"DisableCPUQuotaWithExclusiveCPUs": False}}
-    cgroups = a_node(**STATIC, **gates).cgroups([a_guaranteed_pod("g", "2/1Gi")])
+    cgroups = a_node(release="1.36", **STATIC, **gates).cgroups([a_guaranteed_pod("g", "2/1Gi")])
     assert texts(cgroups, "g", "main")["cpu.max"] == "200000 100000"
 
 
@@ -107,7 +111,8 @@ def test_settings_of_the_kubelet_count() -> None:
         podPidsLimit=77,
         cpuCFSQuotaPeriod="50ms",
         singleProcessOOMKill=False,
-        featureGates={"MemoryQoS": True, "QOSReserved": True},
+        featureGates={"QOSReserved": True},
+        memoryThrottlingFactor=0.9,
         qosReserved={"memory": "50%"},
     )
     made = a_pod("b", "cpu=1 memory=1Gi", "cpu=1 memory=2Gi")
@@ -154,7 +159,7 @@ def test_daemon_cgroups_exist_where_enforced() -> None:
     )
     first, second, *_ = whole.cgroups([]).groups
     assert [group.path for group in (first, second)] == ["/system.slice", "/kube.slice"]
-    assert [file.name for file in first.files] == ["cpu.weight", "cpuset.cpus", "memory.max"]
+    assert [file.name for file in first.files] == ["cpu.weight", "cpuset.cpus", "memory.max", "memory.min"]
     assert [file.name for file in second.files] == ["cpu.weight", "cpuset.cpus"]
 
 

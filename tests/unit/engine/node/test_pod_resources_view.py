@@ -1,6 +1,7 @@
 """PodResources answers; expected are those of a 1.36 kubelet, with CPUs and devices sorted."""
 
 import pytest
+from msgspec.structs import replace
 
 from nodewright.engine.core.devices.device_state import DeviceState
 from nodewright.engine.node.node_state import NodeState
@@ -135,6 +136,13 @@ def test_pod_level_cpus_are_listed_for_each_container() -> None:
     )
     state = Node.from_profile(profile).state
     assert container_lines(state, "app") == ["main 1-2", "rest 3"]
+    listed = pod_resources_of(state, both)
+    assert (str(listed.cpus), listed.memory) == ("1-3", ())
+    older = replace(profile, spec=replace(profile.spec, kubernetes_version="1.36"))
+    assert not pod_resources_of(Node.from_profile(older).state, both).cpus
+    gates = replace(state.config.gates, enabled=state.config.gates.enabled - {"PodLevelResourceManagers"})
+    without = NodeState(replace(state.config, parts=replace(state.config.parts, gates=gates)), state.held)
+    assert not pod_resources_of(without, both).cpus
 
 
 def test_nothing_is_allocatable_by_default() -> None:

@@ -221,7 +221,8 @@ def test_init_containers_are_resized_where_the_node_declares_it() -> None:
 
     assert outcome(a_node(with_init("1")), with_init("2"))[0] is ResizeOutcome.DONE
     off = {"featureGates": {"InPlacePodVerticalScalingInitContainers": False}}
-    assert outcome(a_node(with_init("1"), **off), with_init("2"))[1] is ResizeFeaturesMissing
+    older = a_node(with_init("1"), facts={"kubernetes_version": "1.36"}, **off)
+    assert outcome(older, with_init("2"))[1] is ResizeFeaturesMissing
 
 
 def test_only_linux_nodes_resize() -> None:

@@ -60,7 +60,15 @@ def a_pod(name: str, cpu: str = "", *, priority: int | None = None, **spec: Any)
     return decode(document, Pod)
 
 
-NO_POD_LEVEL = {"PodLevelResources": False, "InPlacePodLevelResourcesVerticalScaling": False}
+NO_POD_LEVEL = dict.fromkeys(
+    (
+        "PodLevelResources",
+        "InPlacePodLevelResourcesVerticalScaling",
+        "PodLevelResourcesFixDefaulting",
+        "PodLevelResourcesFixKubeletQOSClass",
+    ),
+    False,
+)
 CRITICAL = 2_000_000_000
 
 
@@ -174,7 +182,6 @@ def test_a_pod_that_needs_missing_node_features_is_refused() -> None:
 OPEN = [
     {"securityContext": {"supplementalGroupsPolicy": "Strict"}},
     {"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}},
-    {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]},
 ]
 
 

@@ -49,8 +49,22 @@ def test_many_nodes_are_grouped_by_shape_and_each_node_is_in_one_row(nodes: int,
     assert sorted(node for row in rows for node in row.nodes) == list(range(nodes))
     for row in rows:
         kinds = {result.nodes[node].node.shape for node in row.nodes}
-        assert len(kinds) == 1 or row.name.endswith("nodes other shapes")
+        assert len(kinds) == 1 or row.name.endswith(", other shapes")
     assert rows[0].nodes[0] == 0  # the node with the only pod
+
+
+def test_rows_of_one_shape_are_told_apart_by_their_load() -> None:
+    result = fleet_of(64)
+    loaded = with_samples(result, {"cpu": tuple(range(64))}, ended_s=1)
+    names = [row.name for row in heat_rows(loaded)]
+    assert len(set(names)) == len(names)
+    assert names[0].startswith("2 nodes at 62 %, ")
+    shapes = [
+        replace(record, node=replace(record.node, shape=f"s{at}, 8 nvidia.com/gpu"))
+        for at, record in enumerate(result.nodes)
+    ]
+    names = [row.name for row in heat_rows(replace(loaded, nodes=tuple(shapes)))]
+    assert names[0] == "1 node, s0, 8 gpu"
 
 
 def test_a_row_is_the_mean_of_its_nodes() -> None:
@@ -66,9 +80,9 @@ def test_equal_colours_are_drawn_as_one_from_their_first_time_to_their_last() ->
         fleet_of(1), {"cpu": (0,)}, {"cpu": (50,)}, {"cpu": (60,)}, {"cpu": (100,)}, ended_s=4
     )
     drawn = heat_map("cpu", heat_rows(result), result)
-    # 730 pixels from 200 on for four seconds.
+    # 660 pixels from 270 on for four seconds.
     spans = re.findall(r'<path class="(h\d)" d="M([\d.]+) \d+H([\d.]+)', drawn)
-    assert spans == [("h5", "382.5", "747.5"), ("h8", "747.5", "930.0")]
+    assert spans == [("h5", "435.0", "765.0"), ("h8", "765.0", "930.0")]
 
 
 def test_nodes_without_a_resource_are_counted_and_not_drawn() -> None:

@@ -62,7 +62,9 @@ def test_waits_and_use_over_time_are_those_of_the_run(timed: tuple[FleetSummary,
     assert 0 < use.mean < use.most <= use.allocatable
 
 
-ASSUMED = FleetAssumptions(shapes={}, shapes_by_rule={}, nodes_with_system_core=0, nodes_with_system_memory=0)
+ASSUMED = FleetAssumptions(
+    shapes={}, shapes_by_rule={}, nodes_with_system_core=0, nodes_with_system_memory=0, policies={}
+)
 
 
 @pytest.mark.parametrize("columns", [80, 200])

@@ -25,7 +25,7 @@ APP = {"matchLabels": {"app": "db"}}
 DB = {"app": "db"}
 
 
-def budget(selector: Any = APP, namespace: str = "default", **bound: IntOrPercent) -> DisruptionBudget:
+def budget(selector: Any = APP, namespace: str = "default", **bound: Any) -> DisruptionBudget:
     return DisruptionBudget(name="b", namespace=namespace, selector=selector, **bound)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from nodewright.engine.core.predicates.scheduler_filters import BoundVolume
 from nodewright.fleet.simulation.filters import (
     FilterStatus,
     fits_resources,
@@ -11,8 +12,14 @@ from nodewright.fleet.simulation.filters import (
     resource_filter_status,
     static_filter_status,
 )
-from nodewright.model.kubernetes.objects import Taint
-from nodewright.testing.fleets import a_cluster_view, a_node_slot, a_pod_template
+from nodewright.fleet.simulation.pod_templates import PodTemplate
+from nodewright.model.kubernetes.objects import (
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Taint,
+)
+from nodewright.testing.fleets import a_cluster_view, a_node_slot, a_pod_template, a_template
 
 TAINTED = Taint(key="gpu", value="yes", effect="NoSchedule")
 TOLERATED: dict[str, Any] = {"tolerations": [{"key": "gpu", "operator": "Exists"}]}
@@ -142,3 +149,13 @@ def test_a_port_of_the_node_has_one_holder(
 def test_prefer_no_schedule_taints_are_counted() -> None:
     taints = [Taint(key=key, effect="PreferNoSchedule") for key in ("gpu", "old")]
     assert intolerable_taint_count(a_pod_template(**TOLERATED), a_node_slot(0, taints=taints)) == 1
+
+
+def test_a_bound_volume_ties_a_pod_to_the_nodes_that_it_is_accessible_from() -> None:
+    term = NodeSelectorTerm(match_expressions=(NodeSelectorRequirement("zone", "In", ("a",)),))
+    volume = BoundVolume(claim="data", name="pv-1", required=NodeSelector((term,)))
+    template = PodTemplate(0, a_template(), "default", volumes=(volume,))
+    assert static_filter_status(template, a_node_slot(0, {"zone": "a"})) is None
+    status = static_filter_status(template, a_node_slot(0, {"zone": "b"}))
+    assert status is not None
+    assert (status.plugin, status.details) == ("VolumeBinding", ("data",))

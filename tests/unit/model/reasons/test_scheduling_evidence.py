@@ -21,10 +21,19 @@ def pending(message: str, reason: str = "Unschedulable", **spec: Any) -> Pod:
     return decode({"spec": spec, "status": {"phase": "Pending", "conditions": [condition]}}, Pod)
 
 
-def test_each_reason_of_the_scheduler_has_its_nodes() -> None:
+@pytest.mark.parametrize(
+    "of_claims",
+    [
+        "no new claims to deallocate",
+        "still not schedulable",
+        "deallocation of ResourceClaim completed",
+        "deletion of ResourceClaim completed",
+    ],
+)
+def test_each_reason_of_the_scheduler_has_its_nodes(of_claims: str) -> None:
     message = (
         "0/7 nodes are available: 2 Too many pods, 4 Insufficient example.com/gpu, 1 node(s) were unschedulable. "
-        "no new claims to deallocate, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling."
+        f"{of_claims}, preemption: 0/7 nodes are available: 7 Preemption is not helpful for scheduling."
     )
     proof = problem_evidence(pending(message))
     assert proof is not None
@@ -57,6 +66,7 @@ def test_each_reason_of_the_scheduler_has_its_nodes() -> None:
         ),
         ("node(s) had volume node affinity conflict", "PersistentVolume", "WaitForFirstConsumer"),
         ("node(s) exceed max volume count", "volumes attached", "fewer volumes"),
+        ("cannot allocate all claims", "resource claims", "kubectl nodewright explain"),
     ],
 )
 def test_each_known_reason_has_a_sentence_and_a_remedy(reason: str, sentence: str, remedy: str) -> None:

@@ -9,8 +9,9 @@ READ = """
     v1.35.4+k3s1            1.35  rules 1.35
     1.29.3-gke.1282000      1.29  rules 1.32
     v1.31.9                 1.31  rules 1.32
-    v1.37.0-eks-a1b2c3d     1.37  rules 1.36
-    v2.0                    2.0   rules 1.36
+    v1.37.0-eks-a1b2c3d     1.37  rules 1.37
+    v1.38.0-alpha.1         1.38  rules 1.37
+    v2.0                    2.0   rules 1.37
 """
 
 

@@ -28,7 +28,7 @@ def changed_rules(old: ReleaseTable, new: ReleaseTable) -> set[str]:
 
 def gates_of_decisions() -> set[str]:
     texts = (path.read_text() for path in SOURCES.rglob("*.py"))
-    return {name for text in texts for name in re.findall(r'gates\["([A-Za-z]+)"\]', text)}
+    return {name for text in texts for name in re.findall(r'(?:gates|self)\["([A-Z][A-Za-z]+)"\]', text)}
 
 
 @pytest.mark.parametrize(("old", "new"), STEPS)
@@ -81,3 +81,12 @@ def test_a_gate_that_was_removed_is_unknown_from_then_on() -> None:
 def test_flags_are_unknown_from_their_removal_on(release: str, gone: list[str]) -> None:
     flags = ["cloud-config", "pod-infra-container-image", "node-ip"]
     assert [flag.name for flag in unknown_flags(flags, release)] == gone
+
+
+def test_18_flags_of_cadvisor_are_unknown_since_1_37() -> None:
+    names = [flag.name for flag in RELEASE_TABLES["1.37"].removed_flags]
+    assert len(names) == 18
+    assert {"container-hints", "global-housekeeping-interval", "storage-driver-db"} <= set(names)
+    asked = [*names, "housekeeping-interval"]
+    assert [flag.name for flag in unknown_flags(asked, "1.37")] == names
+    assert unknown_flags(asked, "1.36") == ()

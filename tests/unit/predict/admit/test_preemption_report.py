@@ -1,3 +1,4 @@
+import re
 import sys
 from random import Random
 
@@ -13,6 +14,7 @@ from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.admit.preemption_report import PreemptionEntry, cheapest_cover, preemption_text
 from nodewright.predict.node import Node
 from nodewright.testing.objects import a_pod
+from nodewright.version import install_command
 
 CRITICAL = a_pod("critical", {"cpu": "500m"}, priority=2_000_000_000)
 
@@ -87,5 +89,5 @@ def test_needs_that_no_set_covers_have_no_result() -> None:
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "highspy", None)
-    with pytest.raises(HostError, match=r"pip install '\./nodewright\[exact\]'"):
+    with pytest.raises(HostError, match=re.escape(install_command("exact"))):
         cheapest_cover(Cover((1,), (CoverItem(0, (1,), (1,)),), (0,)))

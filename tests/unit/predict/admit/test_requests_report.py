@@ -13,6 +13,7 @@ from nodewright.engine.core.requests.resource_breakdown import pod_resource_brea
 from nodewright.model.kubernetes.objects import (
     ContainerStatus,
     EphemeralContainer,
+    NodeAllocatableMapping,
     NodeAllocatableResourceClaimStatus,
     Pod,
     PodStatus,
@@ -77,7 +78,9 @@ SENTENCES = {
     "the pod level: limit of 2Mi hugepages-2Mi, from the containers' limits": with_pod_level(
         pod(container("a", "", "hugepages-2Mi=2Mi")), "cpu=1"
     ),
-    "pod-level resources are set, but not for cpu or memory": with_pod_level(pod(MAIN)),
+    "pod-level resources are set, but not for cpu or memory": with_pod_level(
+        pod(container("a")), "hugepages-2Mi=2Mi", "hugepages-2Mi=2Mi"
+    ),
     "requests equal limits for cpu and memory at the pod level": with_pod_level(pod(MAIN), "1/1", "1/1"),
     "not Guaranteed: init container i has no limit on cpu and memory": pod(MAIN, init=(container("i"),)),
     "as recorded in the pod status": replace(pod(MAIN), status=PodStatus(qos_class="Burstable")),
@@ -114,7 +117,8 @@ def test_a_resize_in_progress_is_shown() -> None:
 
 
 def test_resource_claims_are_shown() -> None:
-    claims = (NodeAllocatableResourceClaimStatus(resource_claim_name="fpga", resources=amounts("cpu=2")),)
+    mapping = (NodeAllocatableMapping(name="cpu", quantity=amounts("cpu=2")["cpu"]),)
+    claims = (NodeAllocatableResourceClaimStatus(resource_claim_name="fpga", mapping=mapping),)
     claiming = replace(
         pod(container("a"), overhead="cpu=1"),
         status=PodStatus(node_allocatable_resource_claim_statuses=claims),

@@ -100,6 +100,7 @@ MEANINGS: list[tuple[Discrepancy, str, str]] = [
         "run the audit again in a minute",
     ),
     (finding(DiscrepancyKind.CGROUP_FILE), "differs from the pod spec", "find the process that writes to it"),
+    (finding(DiscrepancyKind.STATE_FILE_PARTS), "older ones the other members", "delete the file"),
 ]
 
 

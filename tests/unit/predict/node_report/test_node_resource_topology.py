@@ -11,7 +11,11 @@ from nodewright.engine.node.pod_resources_view import allocatable_resources, pod
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.pod_resources_api import ContainerDevices
 from nodewright.predict.node import Node
-from nodewright.predict.node_report.node_resource_topology import TopologySource, node_resource_topology
+from nodewright.predict.node_report.node_resource_topology import (
+    TopologySource,
+    node_resource_topology,
+    topology_source,
+)
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod
 
@@ -113,3 +117,32 @@ def test_policies_have_their_legacy_names_and_round_trip(
 
 def test_an_unknown_policy_is_omitted() -> None:
     assert {"attributes", "topologyPolicies"}.isdisjoint(node_resource_topology(source(a_profile(), "")))
+
+
+def attributes(document: dict[str, Any]) -> list[dict[str, str]]:
+    return [
+        {item["name"].rpartition("/")[2]: item["value"] for item in zone.get("attributes", ())}
+        for zone in document["zones"]
+    ]
+
+
+def test_zones_have_the_groups_of_the_memory_manager_and_free_exclusive_cpus() -> None:
+    pods = [a_guaranteed_pod("a", "cpu=2 memory=5Gi")]
+    profile = a_profile(pods=pods, **STATIC_CPUS, **STATIC_MEMORY)
+    node = Node.from_profile(profile)
+    for inputs in (topology_source(node.state), source(profile)):
+        assert attributes(node_resource_topology(inputs)) == [
+            {"free-exclusive-cpus": "3", "memory-group": "0-1", "memory-in-use": "true"},
+            {"free-exclusive-cpus": "4-7", "memory-group": "0-1", "memory-in-use": "true"},
+        ]
+    emptied = node.without_pod(node.pods[0].uid)
+    assert attributes(node_resource_topology(topology_source(emptied.state))) == [
+        {"free-exclusive-cpus": "1-3", "memory-group": "0", "memory-in-use": "false"},
+        {"free-exclusive-cpus": "4-7", "memory-group": "1", "memory-in-use": "false"},
+    ]
+
+
+def test_zones_have_no_attributes_without_static_policies() -> None:
+    assert attributes(node_resource_topology(source(a_profile()))) == [{}, {}]
+    only_cpus = attributes(node_resource_topology(source(a_profile(**STATIC_CPUS))))
+    assert only_cpus == [{"free-exclusive-cpus": "1-3"}, {"free-exclusive-cpus": "4-7"}]

@@ -171,7 +171,7 @@ def test_a_reservation_beyond_64_bits_is_in_the_message() -> None:
 
 
 def test_rules_of_another_release_are_reported() -> None:
-    assert release_warning(applied_rules(Release.parse("v1.36.2"))) is None
-    assert release_warning(applied_rules(Release.parse("1.37.0+k3s1"))) == (
-        "Kubernetes 1.37.0+k3s1 has no rules of its own here: answers are those of 1.36"
+    assert release_warning(applied_rules(Release.parse("v1.37.0"))) is None
+    assert release_warning(applied_rules(Release.parse("1.38.0+k3s1"))) == (
+        "Kubernetes 1.38.0+k3s1 has no rules of its own here: answers are those of 1.37"
     )

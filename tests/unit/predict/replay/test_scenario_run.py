@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.small_nodes import a_numa_pod, a_small_profile
 
+from nodewright.documents.profiles.node_profiles import with_release
 from nodewright.documents.profiles.state_files.checkpoints import (
     StateFiles,
     stored_state,
@@ -178,18 +180,28 @@ def test_with_the_file_deleted_it_starts_and_pods_are_allocated_again() -> None:
 
 DAMAGES: list[tuple[StateFile, Callable[[bytes], bytes], str]] = [
     (StateFile.CPU, lambda content: content[:-3], "unexpected end of JSON input"),
-    # The last format that the kubelet tries is the oldest; its error is the one that it tells.
     (StateFile.CPU, lambda content: content.replace(b'"0,', b'"1,'),
+     "could not load v4 checkpoint: checkpoint is corrupted"),
+    (StateFile.MEMORY, lambda content: content.replace(b"1073741824", b"1073741825"),
+     "could not load v3 checkpoint: checkpoint is corrupted"),
+]  # fmt: skip
+OLDER_DAMAGES: list[tuple[StateFile, Callable[[bytes], bytes], str]] = [
+    DAMAGES[0],
+    # The last format that the kubelet tries is the oldest; its error is the one that it tells.
+    (*DAMAGES[1][:2],
      "json: cannot unmarshal object into Go struct field CPUManagerCheckpointV1.entries of type string"),
-    (StateFile.MEMORY, lambda content: content.replace(b"1073741824", b"1073741825"), "checkpoint is corrupted"),
+    (*DAMAGES[2][:2], "checkpoint is corrupted"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("file", "damage", "words"), DAMAGES)
+@pytest.mark.parametrize(
+    ("release", "file", "damage", "words"),
+    [*(("1.37", *damage) for damage in DAMAGES), *(("1.36", *damage) for damage in OLDER_DAMAGES)],
+)
 def test_a_damaged_file_ends_the_kubelet(
-    file: StateFile, damage: Callable[[bytes], bytes], words: str
+    release: str, file: StateFile, damage: Callable[[bytes], bytes], words: str
 ) -> None:
-    state = filled(a_profile(**STATIC), a_guaranteed_pod("web", "2/1Gi"))
+    state = filled(with_release(a_profile(**STATIC), release), a_guaranteed_pod("web", "2/1Gi"))
     files = written_state_files(state)
     broken = StateFiles(contents={**files.contents, file: damage(files.contents[file])})
     parts = state.config.parts
@@ -347,3 +359,24 @@ def test_parts_that_change_are_the_same_as_those_of_a_changed_profile() -> None:
     assert isinstance(
         changed_parts(node_parts(profile)[0], KubeletRestart(kubelet_configuration={"maxPods": -1})), Refused
     )
+
+
+def test_a_kubelet_without_pod_level_managers_drops_the_pod_level_at_its_next_write() -> None:
+    pod = a_numa_pod("web", {"cpu": 2000, "memory": 8}, resources={"limits": {"cpu": "2", "memory": "8Mi"}})
+    profile = a_small_profile(
+        cpuManagerPolicy="static",
+        topologyManagerScope="pod",
+        topologyManagerPolicy="best-effort",
+        featureGates={"PodLevelResourceManagers": True},
+    )
+    state = filled(profile, pod)
+    assert b"podEntries" in written_state_files(state).contents[StateFile.CPU]
+    change = KubeletRestart(
+        kubelet_configuration={
+            **profile.spec.kubelet_configuration,
+            "featureGates": {"PodLevelResourceManagers": False},
+        }
+    )
+    done, pending = restart_step(state, change, PendingRestart())
+    assert (done.state.kubelet_down_for, pending) == ((), PendingRestart())
+    assert b"podEntries" not in written_state_files(done.state).contents[StateFile.CPU]

@@ -105,7 +105,7 @@ def soft() -> TimelineSetup:
         ),
         (
             a_timeline_setting(a_timeline_pod("web", "1Gi"), growth={"web": "1Gi"}, hard="", seconds=3),
-            "The kernel is first: at 3s, before any threshold was crossed. Policy: kubelet, 1 checks.",
+            "The kernel is first: at 3s, before any threshold was crossed. Policy: kubelet, 1 check.",
         ),
         (
             a_timeline_setting(

@@ -6,11 +6,14 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
+from tests.support.claims import a_class, a_slice
 from tests.support.small_nodes import a_numa_pod, a_small_profile
 
 from nodewright.cli.app import run
+from nodewright.documents.formats.manifests import workloads_from
 from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.profiles.node_profiles import with_release
+from nodewright.model.kubernetes.claims import Device, DeviceTaint
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.predict.upgrade.release_facts import Area, Aspect
@@ -20,6 +23,8 @@ from nodewright.predict.upgrade.upgrade_report import (
     NodesUpgraded,
     UpgradeImpact,
     compared_releases,
+    upgrade_report,
+    upgrade_text,
 )
 
 
@@ -49,6 +54,33 @@ def test_a_gate_that_the_release_does_not_have_keeps_the_kubelet_from_starting()
     assert "unrecognized feature gate: MemoryManager" in finding.values[0].after
     assert comparison.without_refused_settings
     assert comparison.pods_compared
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"featureGates": {"Nonsense": True}}, "unrecognized feature gate: Nonsense"),
+        ({"topologyManagerPolicy": "nonsense"}, 'must be one of: ["none"'),
+    ],
+)
+def test_a_kubelet_that_starts_under_neither_release_is_no_upgrade_without_a_change(
+    changes: dict[str, Any], error: str
+) -> None:
+    comparison = compared(a_small_profile(**changes), "1.34", "1.36")
+    assert comparison.outcome == "neverStarts"
+    assert comparison.loses
+    (shared,) = comparison.start_errors
+    assert error in shared
+    headline, why, *_ = upgrade_text(upgrade_report([comparison])).splitlines()
+    assert "the kubelet starts under neither release" in headline
+    assert why == f"  the kubelet does not start before or after: {shared}"
+
+
+def test_a_kubelet_that_starts_under_the_old_release_alone_is_lost_for_that() -> None:
+    changes: dict[str, Any] = {"featureGates": {"Nonsense": True, "MemoryManager": True}}
+    comparison = compared(a_small_profile(**changes), "1.35", "1.36")
+    assert comparison.outcome == "lost"
+    assert len(comparison.start_errors) == 1
 
 
 def test_a_gate_that_is_locked_otherwise_keeps_the_kubelet_from_starting() -> None:
@@ -206,3 +238,112 @@ def test_gates_that_are_no_mapping_are_no_traceback(
     )
     assert run(["upgrade", "--node", "vm-4", "--kubelet-config", str(path), "--from", "1.33"]) in (0, 1, 3)
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "severity"),
+    [("1.37", "1.36", UpgradeImpact.LOST), ("1.36", "1.37", UpgradeImpact.WAY_BACK)],
+)
+def test_what_a_pod_holds_as_a_whole_is_lost_on_the_way_from_1_37_to_1_36(
+    start: str, end: str, severity: UpgradeImpact
+) -> None:
+    pod = a_numa_pod("web", {"cpu": 2000, "memory": 8}, resources={"limits": {"cpu": "2", "memory": "8Mi"}})
+    profile = a_small_profile(
+        cpuManagerPolicy="static",
+        topologyManagerScope="pod",
+        topologyManagerPolicy="best-effort",
+        featureGates={"PodLevelResourceManagers": True},
+    )
+    comparison = compared(with_pods(profile, pod), start, end)
+    (finding,) = [each for each in comparison.findings if each.aspect is Aspect.STATE_FILE]
+    (value,) = finding.values
+    assert (finding.severity, value.detail) == (severity, "cpu_manager_state")
+    assert (value.before, value.after) == ("readable", "lost: the pod level of 1 pod")
+    assert [cause.since for cause in finding.causes] == ["1.37"]
+
+
+@pytest.mark.parametrize(("start", "end"), [("1.36", "1.37"), ("1.37", "1.36"), ("1.32", "1.37")])
+def test_state_files_without_the_pod_level_are_read_both_ways(start: str, end: str) -> None:
+    pod = a_numa_pod("web", {"cpu": 2000, "memory": 8})
+    profile = a_small_profile(cpuManagerPolicy="static", memoryManagerPolicy="Static")
+    comparison = compared(with_pods(profile, pod), start, end)
+    kinds = {finding.aspect for finding in comparison.findings}
+    assert not kinds & {Aspect.STATE_FILE, Aspect.CPUS, Aspect.MEMORY, Aspect.VERDICT}
+    assert comparison.compared["state files"] == 3
+
+
+def test_what_to_do_for_several_changes_names_the_release_of_each() -> None:
+    comparison = compared(a_small_profile(featureGates={"MemoryManager": True}), "1.35", "1.36")
+    (finding,) = [finding for finding in comparison.findings if finding.severity is UpgradeImpact.LOST]
+    (cause,) = finding.causes
+    later = replace(cause, since="1.37", remedy="look at the pods")
+    nothing = replace(cause, remedy="nothing; the value is the new kubelet's")
+    texts = {}
+    for name, causes in {
+        "one": (cause,),
+        "none": (nothing,),
+        "one that needs something": (nothing, cause),
+        "two": (later, nothing, cause),
+    }.items():
+        changed = replace(comparison, findings=(replace(finding, causes=causes),))
+        lines = upgrade_text(upgrade_report([changed])).splitlines()
+        texts[name] = [line for line in lines if line.startswith(("  do", "    1."))]
+    only = ["  do: remove `featureGates.MemoryManager`"]
+    assert texts == {
+        "one": only,
+        "none": ["  do: nothing; the value is the new kubelet's"],
+        "one that needs something": only,
+        "two": ["  do, for the change in:", f"    1.36: {cause.remedy}", "    1.37: look at the pods"],
+    }
+
+
+CLAIMED = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: c, namespace: default}
+spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  containers: [{name: c, image: i}]
+  resourceClaims: [{name: c, resourceClaimName: c}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "device", "slices", "values"),
+    [
+        # Slices that are missing: 1.34 allocates devices of the pool, later releases do not.
+        ("1.34", "1.36", Device(name="d"), 2, ["d", "refused"]),
+        ("1.35", "1.36", Device(name="d"), 2, []),
+        # Taints count since 1.36.
+        (
+            "1.35",
+            "1.36",
+            Device(name="d", taints=(DeviceTaint("broken", "", "NoSchedule"),)),
+            1,
+            ["d", "refused"],
+        ),
+        ("1.34", "1.36", Device(name="d"), 1, []),
+    ],
+)
+def test_the_devices_of_claims_are_compared(
+    start: str, end: str, device: Device, slices: int, values: list[str]
+) -> None:
+    profile = with_release(a_small_profile(), start)
+    loaded = workloads_from(CLAIMED.encode(), "p.yaml")
+    assert loaded.claims is not None
+    case = profile_case(profile, "case")
+    name = case.profile.metadata.name
+    pieces = (a_slice([device], pool="p", count=slices, node_name=name),)
+    claims = replace(loaded.claims, slices=pieces, classes=(a_class(),), is_whole=True)
+    case = replace(case, manifests=loaded.workloads, claims=claims)
+    found = [
+        finding
+        for finding in compared_releases(case, RELEASE_TABLES[start], RELEASE_TABLES[end]).findings
+        if finding.area == Area.MANIFESTS and finding.severity is UpgradeImpact.LOST
+    ]
+    assert [each.values[0].after.split(" by ")[0] for each in found] == values[1:]
+    assert all(each.causes for each in found)

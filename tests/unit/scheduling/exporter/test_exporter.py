@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.support.pod_resource_files import resources_state_file
+from tests.support.state_files import change_members
 
 from nodewright.cluster.exports.export_feed import ExportFeed, ExportReading, SourceReading
 from nodewright.cluster.tasks.timing import HostClock
@@ -288,3 +289,23 @@ def test_an_exporter_that_cannot_read_says_why_and_goes_on(root: Path) -> None:
         task.cancel()
 
     run(follow)
+
+
+@pytest.mark.parametrize(("release", "is_read"), [("1.37", False), ("1.36", True)])
+def test_a_wrong_checksum_of_data_stops_the_export_of_a_kubelet_that_reads_it(
+    root: Path, release: str, *, is_read: bool
+) -> None:
+    hold(root, {"u1": 2})
+    change_members(root / "cpu_manager_state", dataChecksum=1)
+    settings = ExportSettings(
+        node_name="n1",
+        kubelet_root=root,
+        pod_resources=root / "pod-resources" / "kubelet.sock",
+        kubernetes_version=release,
+    )
+    exporter = NodeReader(settings, FakeClock(), None, FakePods("u1"))
+    if is_read:
+        assert held(read(exporter)) == {"default/u1": "2"}
+    else:
+        with pytest.raises(InputError, match="could not load v4 checkpoint: checkpoint is corrupted"):
+            read(exporter)

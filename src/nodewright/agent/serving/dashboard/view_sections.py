@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from nodewright.agent.observe.event_recorder import RecordedEvent
-from nodewright.agent.serving.api_objects import NodeSystemInfo, node_object
+from nodewright.agent.serving.api_objects import NodeSystemInfo, lending_texts, node_object
 from nodewright.agent.state.agent_state import AgentState, PodRecord, PodStage
 from nodewright.documents.output.json_yaml import plain_value
 from nodewright.documents.output.kubectl_tables import pod_columns
@@ -60,7 +61,7 @@ def agent_sections(
         "about": {
             "apiVersion": API_VERSION,
             "kind": "AgentView",
-            **setup_section(config),
+            **setup_section(config, lending_texts(state)),
             "version": system_info.kubelet_version,
             "runtime": system_info.container_runtime_version,
             "startedMs": system_info.started_ns // 10**6,
@@ -283,13 +284,14 @@ def resources_section(state: NodeState) -> list[dict[str, Any]]:
     ]
 
 
-def setup_section(config: NodeConfig) -> dict[str, Any]:
-    """The applied release rules, policies, labels and taints of the node."""
+def setup_section(config: NodeConfig, lending: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    """The applied release rules, policies, labels and taints of the node, and what it lends."""
     kubelet = config.parts.kubelet
     settings = {
         "topology manager": f"{kubelet.topology_manager_policy}, by {kubelet.topology_manager_scope}",
         "CPU manager": kubelet.cpu_manager_policy,
         "memory manager": kubelet.memory_manager_policy,
+        **{name.replace("-", " "): text for name, text in lending.items()},
     }
     return {
         "node": config.facts.name,

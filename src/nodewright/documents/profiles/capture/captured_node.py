@@ -40,6 +40,7 @@ from nodewright.model.kubernetes.node_profile import (
     NodeProfileSpec,
     UnknownNodePart,
     architecture_labels,
+    with_cpu_decider,
 )
 from nodewright.model.kubernetes.resource_names import MEMORY, is_extended, is_huge_page
 from nodewright.model.reasons.verdict import Granted
@@ -83,6 +84,9 @@ def captured_node(sources: NodeSources) -> CapturedNode:
         BrokenStateError for state files with which the kubelet would not start.
     """
     warnings: list[CaptureWarning] = []
+    decider = sources.topology.cpu_decider if sources.topology else ""
+    if sources.topology and not sources.topology.zones:
+        sources = replace(sources, topology=None)
     unknown = list(sources.base.spec.not_judged) if sources.base else []
     document = _configuration(sources, warnings, unknown)
     loaded = kubelet_config_from(document, "the kubelet's configuration", host=_host(sources.node))
@@ -103,6 +107,8 @@ def captured_node(sources: NodeSources) -> CapturedNode:
         difference.name: difference.reported for difference in differences if difference.is_allocatable
     }
     spec = replace(spec, allocatable=reported, not_judged=tuple(unknown))
+    annotations = sources.node.annotations if sources.node else {}
+    spec = with_cpu_decider(spec, annotations, decider)
     if faults := tuple(allocation_faults(spec)):
         raise InputError(faults)
     return CapturedNode(profile=_named(sources, spec), warnings=tuple(warnings))

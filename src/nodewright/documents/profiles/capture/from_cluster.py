@@ -13,6 +13,7 @@ from nodewright.documents.formats.documents import InputFile, parse_documents, r
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
+from nodewright.model.kubernetes.node_profile import cpu_decider
 from nodewright.model.kubernetes.objects import Taint, with_cordon
 from nodewright.model.kubernetes.resource_names import (
     CPU,
@@ -51,6 +52,7 @@ class ReportedNode(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     architecture: str = ""
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     capacity: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     allocatable: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
@@ -90,6 +92,8 @@ class ResourceTopology(msgspec.Struct, frozen=True, kw_only=True):
     policy: str = ""
     """The topology manager's policy; empty if it is not reported."""
     scope: str = ""
+    cpu_decider: str = ""
+    """What else than the kubelet decides about CPUs: the policy that NRI's plugins report, Koordinator's annotations."""
 
 
 def read_node(path: Path | InputFile) -> ReportedNode:
@@ -108,7 +112,8 @@ def read_node(path: Path | InputFile) -> ReportedNode:
         name=document.node_name(meta),
         version=str(info.get("kubeletVersion") or ""),
         architecture=str(info.get("architecture") or ""),
-        labels={name: str(value) for name, value in document.part(meta, "labels", "metadata.labels").items()},
+        labels=_texts(document.part(meta, "labels", "metadata.labels")),
+        annotations=_texts(document.part(meta, "annotations", "metadata.annotations")),
         taints=with_cordon(
             (decode(taint, Taint) for taint in taints if taint is not None),
             is_unschedulable=spec.get("unschedulable") is True,
@@ -119,6 +124,10 @@ def read_node(path: Path | InputFile) -> ReportedNode:
     )
     document.end()
     return reported
+
+
+def _texts(values: Mapping[str, object]) -> dict[str, str]:
+    return {name: str(value) for name, value in values.items()}
 
 
 def _pressure(conditions: Sequence[dict[str, Any]]) -> tuple[NodeCondition, ...]:
@@ -151,6 +160,7 @@ def read_topology(path: Path | InputFile, node: str) -> ResourceTopology:
     document = _ClusterDocument(path)
     versions = tuple(f"{NRT_GROUP}/{version}" for version in ("v1alpha2", "v1alpha1"))
     topology = document.only(versions, NRT_KIND, node)
+    decider = _cpu_decider(document, topology)
     zones = [
         zone
         for index, item in enumerate(document.items(topology, "zones"))
@@ -159,12 +169,26 @@ def read_topology(path: Path | InputFile, node: str) -> ResourceTopology:
     policy, scope = _policy(document, topology)
     if len({zone.numa_node for zone in zones}) < len(zones):
         document.fault("zones", "names a NUMA node twice")
-    if not zones:
+    if not (zones or decider):
         document.fault("zones", "names no NUMA node: a zone of type Node")
     name = document.node_name(document.part(topology, "metadata"))
     document.end()
     ordered = tuple(sorted(zones, key=lambda zone: zone.numa_node))
-    return ResourceTopology(name=name, zones=ordered, policy=policy, scope=scope)
+    return ResourceTopology(name=name, zones=ordered, policy=policy, scope=scope, cpu_decider=decider)
+
+
+def _cpu_decider(document: "_ClusterDocument", topology: Mapping[str, Any]) -> str:
+    """What else than the kubelet decides about CPUs, by the attribute of NRI's plugins or the annotations.
+
+    Follows: nri-plugins v0.14, pkg/agent/node-resource-topology.go, updateNrtCR; koordinator v1.8,
+        apis/extension/numa_aware.go.
+    """
+    for attribute in document.items(topology, "attributes"):
+        if attribute.get("name") == "TopologyPolicy" and attribute.get("value"):
+            return f"NRI policy {attribute['value']}"
+    meta = document.part(topology, "metadata")
+    marks = (document.part(meta, name, f"metadata.{name}") for name in ("labels", "annotations"))
+    return next(filter(None, map(cpu_decider, marks)), "")
 
 
 def _zone(document: "_ClusterDocument", zone: dict[str, Any], path: str) -> NUMAZone | None:

@@ -176,6 +176,7 @@ _PART_TEXTS: dict[str, str] = {
     NodePart.CPUS: "which CPUs pods hold",
     NodePart.MEMORY: "on which NUMA nodes pods hold memory",
     NodePart.DEVICES: "on which NUMA nodes devices are, and which devices pods hold",
+    NodePart.CPU_DECISIONS: "which CPUs containers get",
     NodePart.PODS: "the pods' specs, except the resources that they hold",
 }
 

@@ -64,17 +64,23 @@ class StateFiles(msgspec.Struct, frozen=True, kw_only=True):
 def written_state_files(state: NodeState) -> StateFiles:
     """The files that the kubelet of this node writes."""
     parts, held = state.config.parts, state.held
-    pod_level = parts.gates[_POD_LEVEL]
-    kubelet = parts.kubelet
     return StateFiles(
         contents={
-            StateFile.CPU: cpu_state_file(held.cpu, kubelet.cpu_manager_policy, pod_level=pod_level),
-            StateFile.MEMORY: memory_state_file(
-                held.memory, kubelet.memory_manager_policy, pod_level=pod_level
-            ),
+            StateFile.CPU: _cpu_file(held.cpu, parts),
+            StateFile.MEMORY: _memory_file(held.memory, parts),
             StateFile.DEVICES: device_checkpoint_bytes(device_checkpoint(held.devices)),
         }
     )
+
+
+def _cpu_file(state: CPUState, parts: NodeParts) -> bytes:
+    policy, gates = parts.kubelet.cpu_manager_policy, parts.gates
+    return cpu_state_file(state, policy, pod_level=gates[_POD_LEVEL], rules=gates.rules)
+
+
+def _memory_file(state: MemoryState, parts: NodeParts) -> bytes:
+    policy, gates = parts.kubelet.memory_manager_policy, parts.gates
+    return memory_state_file(state, policy, pod_level=gates[_POD_LEVEL], rules=gates.rules)
 
 
 def stored_state(files: StateFiles, parts: NodeParts, *, pod_level: bool | None = None) -> StoredState:
@@ -123,8 +129,8 @@ def state_as_written(files: StateFiles, parts: NodeParts) -> StoredState:
     newer = stored_state(files, parts, pod_level=True)
     stored = stored_state(files, parts)
     stored = StoredState(
-        cpu=newer.cpu if _is_damaged(stored.cpu) else stored.cpu,
-        memory=newer.memory if _is_damaged(stored.memory) else stored.memory,
+        cpu=stored.cpu if _is_damaged(newer.cpu) else newer.cpu,
+        memory=stored.memory if _is_damaged(newer.memory) else newer.memory,
         devices=stored.devices,
     )
     written = {
@@ -136,6 +142,16 @@ def state_as_written(files: StateFiles, parts: NodeParts) -> StoredState:
         return stored
     written_parts = replace(parts, kubelet=msgspec.structs.replace(parts.kubelet, **written))
     return state_as_written(files, written_parts)
+
+
+def unread_pod_level(stored: StoredState, written: StoredState) -> Mapping[StateFile, frozenset[str]]:
+    """By file the uids of pods whose allocations of the pod level are written and not read; files that are read only."""
+    pairs = ((StateFile.CPU, stored.cpu, written.cpu), (StateFile.MEMORY, stored.memory, written.memory))
+    return {
+        file: frozenset(held.value.pods.keys() - read.value.pods.keys())
+        for file, read, held in pairs
+        if isinstance(read, Granted) and isinstance(held, Granted)
+    }
 
 
 def _is_damaged(verdict: Verdict[CPUState] | Verdict[MemoryState] | None) -> bool:
@@ -156,11 +172,9 @@ def files_after_failed_start(files: StateFiles, result: KubeletStartResult, part
 
     Follows: v1.36, cpumanager/state/state_checkpoint.go, NewCheckpointState, storeState.
     """
-    contents, kubelet, pod_level = dict(files.contents), parts.kubelet, parts.gates[_POD_LEVEL]
+    contents = dict(files.contents)
     if result.cpu is not None and StateFile.CPU not in contents:
-        contents[StateFile.CPU] = cpu_state_file(result.cpu, kubelet.cpu_manager_policy, pod_level=pod_level)
+        contents[StateFile.CPU] = _cpu_file(result.cpu, parts)
     if result.memory is not None and StateFile.MEMORY not in contents:
-        contents[StateFile.MEMORY] = memory_state_file(
-            result.memory, kubelet.memory_manager_policy, pod_level=pod_level
-        )
+        contents[StateFile.MEMORY] = _memory_file(result.memory, parts)
     return StateFiles(contents=contents, root=files.root, container_names=files.container_names)

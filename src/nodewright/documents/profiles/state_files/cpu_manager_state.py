@@ -4,8 +4,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from nodewright.documents.formats.go_checkpoint import CHECKSUM_FIELD, CheckpointFormat
+from nodewright.documents.formats.go_checkpoint import (
+    CHECKSUM_FIELD,
+    CheckpointFormat,
+    DataCheckpointFormat,
+    load_checkpoint,
+)
 from nodewright.documents.formats.go_json import (
     INT,
     STRING,
@@ -13,16 +19,13 @@ from nodewright.documents.formats.go_json import (
     Field,
     MapOf,
     Struct,
-    zero_value,
 )
 from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.reasons.kubelet_start import (
-    FormatTried,
     StateContainerUnknown,
     StateCPUsUnreadable,
     StateFile,
-    StateFileDamaged,
     StatePolicyDiffers,
 )
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
@@ -55,19 +58,23 @@ class CPUListError(ValueError):
     """A text that the kubelet cannot parse as a CPU set; the message is the kubelet's."""
 
 
-def cpu_state_file(state: CPUState, policy: str, *, pod_level: bool = False) -> bytes:
+def cpu_state_file(
+    state: CPUState, policy: str, *, pod_level: bool = False, rules: ReleaseRules = NEWEST.rules
+) -> bytes:
     """The file as the kubelet writes it.
 
-    Follows: v1.36, cpumanager/state/state_checkpoint.go, storeState.
+    Follows: v1.36, v1.37, cpumanager/state/state_checkpoint.go, storeState.
 
-    >>> cpu_state_file(CPUState(), "none").decode()
+    >>> from nodewright.model.releases.v1_36 import RULES
+    >>> cpu_state_file(CPUState(), "none", rules=RULES).decode()
     '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'
     """
-    return (_V3 if pod_level else _V2).encoded(cpu_checkpoint_content(state, policy))
+    content = cpu_checkpoint_content(state, policy, pod_level=pod_level)
+    return _written_format(rules, pod_level=pod_level).encoded(content)
 
 
 def cpu_state_checksum_text(state: CPUState, policy: str, *, pod_level: bool = False) -> str:
-    """The text that is hashed for the file's checksum."""
+    """The text that is hashed for the checksum of a file without `data`."""
     return (_V3 if pod_level else _V2).checksum_text(cpu_checkpoint_content(state, policy))
 
 
@@ -88,7 +95,7 @@ def read_cpu_state(content: bytes, options: CPUStateReadOptions) -> Verdict[CPUS
         )
         return Refused((differs,))
     try:
-        return Granted(_cpu_state(value, options.path))
+        return Granted(_cpu_state(value, options))
     except _UnreadableCPUStateError as error:
         return Refused((error.reason,))
 
@@ -99,12 +106,21 @@ class _UnreadableCPUStateError(Exception):
         self.reason = reason
 
 
-def _cpu_state(value: dict[str, Any], path: str) -> CPUState:
+def _cpu_state(value: dict[str, Any], options: CPUStateReadOptions) -> CPUState:
+    pods = value.get("PodEntries") if options.pod_level else None
+
     def cpus(text: str, pod: str = "", container: str = "") -> CPUSet:
         try:
             return parsed_cpu_list(text)
         except CPUListError as error:
-            reason = StateCPUsUnreadable(path=path, cpus=text, error=str(error), pod=pod, container=container)
+            reason = StateCPUsUnreadable(
+                path=options.path,
+                cpus=text,
+                error=str(error),
+                pod=pod,
+                container=container,
+                capitalizes_cpu=options.rules.state_files_with_data,
+            )
             raise _UnreadableCPUStateError(reason) from None
 
     return CPUState(
@@ -113,81 +129,60 @@ def _cpu_state(value: dict[str, Any], path: str) -> CPUState:
             pod: {name: cpus(text, pod, name) for name, text in sorted((containers or {}).items())}
             for pod, containers in sorted((value["Entries"] or {}).items())
         },
-        {pod: _elements(entry) for pod, entry in sorted((value.get("PodEntries") or {}).items())},
+        {pod: _elements(entry) for pod, entry in sorted((pods or {}).items())},
     )
 
 
 def _loaded(content: bytes, options: CPUStateReadOptions) -> Verdict[dict[str, Any]]:
-    """The content in the newest format that the gate allows, migrated from older formats."""
-    if not options.rules.pod_entries_in_state_files:
-        return _loaded_oldest_first(content, options)
-    formats = (_V3, _V2, _V1) if options.pod_level else (_V2, _V1)
-    tried: list[FormatTried] = []
-    newest = _empty(formats[0])
-    for file_format in formats:
-        value = newest if file_format is formats[0] else _empty(file_format)
-        # A kubelet without pod-level managers also accepts the checksum under the older name.
-        names = (file_format.kind.name,) if file_format is _V2 and not options.pod_level else ()
-        failed = file_format.decode(content, value, names)
-        if failed is None:
-            return _migrated(value, file_format, newest, options)
-        tried.append(failed)
-    return Refused((StateFileDamaged(file=StateFile.CPU, path=options.path, tried=tuple(tried)),))
+    """The content in the newest format that the gate allows, migrated from older formats.
 
-
-def _loaded_oldest_first(content: bytes, options: CPUStateReadOptions) -> Verdict[dict[str, Any]]:
-    """The content as kubelets without pod entries load it.
-
-    Follows: v1.35, cpumanager/state/state_checkpoint.go, restoreState.
+    Follows: v1.35, v1.36, cpumanager/state/state_checkpoint.go, restoreState, migrateV1CheckpointToV2Checkpoint,
+        migrateV2CheckpointToV3Checkpoint; v1.37, loadAndMigrateCheckpointV4.
     """
-    tried: list[FormatTried] = []
-    for file_format in (_V1, _V2_NEWEST):
-        value = _empty(file_format)
-        failed = file_format.decode(content, value)
-        if failed is None:
-            return _migrated(value, file_format, value, options)
-        tried.append(failed)
-    return Refused((StateFileDamaged(file=StateFile.CPU, path=options.path, tried=tuple(tried)),))
-
-
-def _migrated(
-    value: dict[str, Any], file_format: CheckpointFormat, newest: dict[str, Any], options: CPUStateReadOptions
-) -> Verdict[dict[str, Any]]:
-    """The content in the newest format; pod entries of its failed decoding are kept.
-
-    Follows: v1.36, cpumanager/state/state_checkpoint.go, migrateV1CheckpointToV2Checkpoint,
-        migrateV2CheckpointToV3Checkpoint.
-    """
+    formats = _read_formats(options.rules, pod_level=options.pod_level)
+    loaded = load_checkpoint(content, formats, StateFile.CPU, options.path)
+    if isinstance(loaded, Refused):
+        return loaded
+    value, file_format, newest = loaded.value
     if file_format is _V1:
         entries: dict[str, dict[str, str]] = {}
         for container_id, cpus in sorted((value["Entries"] or {}).items()):
             name = options.container_names.get(container_id)
             if name is None:
-                return Refused(
-                    (
-                        StateContainerUnknown(
-                            path=options.path,
-                            container_id=container_id,
-                            by_old_kubelet=not options.rules.pod_entries_in_state_files,
-                        ),
-                    )
+                unknown = StateContainerUnknown(
+                    path=options.path,
+                    container_id=container_id,
+                    by_old_kubelet=not options.rules.pod_entries_in_state_files,
                 )
+                return Refused((unknown,))
             entries.setdefault(name.pod, {})[name.container] = cpus
         value = {**value, "Entries": entries}
-    if not options.pod_level or file_format is _V3:
+    if formats[0] is not _V3:
         return Granted(value)
+    # Pod entries of the failed decoding in the newest format are kept.
     migrated = {name: value[name] for name in ("PolicyName", "DefaultCPUSet", "Entries") if value[name]}
     return Granted({**newest, **migrated})
 
 
-def _empty(file_format: CheckpointFormat) -> dict[str, Any]:
-    """The value into which the kubelet decodes the file."""
-    pod_entries: dict[str, Any] = {"PodEntries": {}} if file_format is _V3 else {}
-    return {**zero_value(file_format.kind), **pod_entries, "Entries": {}}
+def _read_formats(
+    rules: ReleaseRules, *, pod_level: bool
+) -> tuple[CheckpointFormat | DataCheckpointFormat, ...]:
+    """The formats in the order in which the kubelet tries them."""
+    if rules.state_files_with_data:
+        return _V4, _V3, _V2
+    if not rules.pod_entries_in_state_files:
+        return _V1, _V2_NEWEST
+    return (_V3, _V2, _V1) if pod_level else (_V2_UNGATED, _V1)
 
 
-def cpu_checkpoint_content(state: CPUState, policy: str) -> dict[str, Any]:
-    """The state as a Go struct, in the newest format."""
+def _written_format(rules: ReleaseRules, *, pod_level: bool) -> CheckpointFormat | DataCheckpointFormat:
+    if rules.state_files_with_data:
+        return _V4
+    return _V3 if pod_level else _V2
+
+
+def cpu_checkpoint_content(state: CPUState, policy: str, *, pod_level: bool = True) -> dict[str, Any]:
+    """The state as a Go struct, in the newest format; of the pod level only if it is kept."""
     return {
         "PolicyName": policy,
         "DefaultCPUSet": str(state.default),
@@ -195,7 +190,7 @@ def cpu_checkpoint_content(state: CPUState, policy: str) -> dict[str, Any]:
             pod: {container: str(cpus) for container, cpus in containers.items()}
             for pod, containers in state.assignments.items()
         },
-        "PodEntries": {pod: _pod_entry(cpus) for pod, cpus in state.pods.items()},
+        "PodEntries": {pod: _pod_entry(cpus) for pod, cpus in state.pods.items() if pod_level},
     }
 
 
@@ -271,8 +266,17 @@ _V3 = CheckpointFormat(
 _V2 = CheckpointFormat(
     version=2, kind=Struct(f"{_NAME}V2", (*_HEAD, _ENTRIES, CHECKSUM_FIELD)), checksum_type_name=_NAME
 )
+_V2_UNGATED = replace(_V2, other_type_name=_V2.kind.name)
+"""The same in kubelets of 1.36 without pod-level managers."""
 _V2_NEWEST = CheckpointFormat(version=2, kind=Struct(_NAME, _V2.kind.fields), checksum_type_name=_NAME)
 """The same in kubelets for which it is the newest."""
+_V4 = DataCheckpointFormat(
+    version=4,
+    name=_NAME,
+    legacy=_V2,
+    data=Struct(f"{_NAME}Data", (*_HEAD, _ENTRIES, _POD_ENTRIES)),
+    manager="cpu manager",
+)
 _V1 = CheckpointFormat(
     version=1,
     kind=Struct(

@@ -3,8 +3,14 @@
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from nodewright.documents.formats.go_checkpoint import CHECKSUM_FIELD, CheckpointFormat
+from nodewright.documents.formats.go_checkpoint import (
+    CHECKSUM_FIELD,
+    CheckpointFormat,
+    DataCheckpointFormat,
+    load_checkpoint,
+)
 from nodewright.documents.formats.go_json import (
     INT,
     RESOURCE_NAME,
@@ -15,15 +21,12 @@ from nodewright.documents.formats.go_json import (
     Pointer,
     SliceOf,
     Struct,
-    zero_value,
 )
 from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.reasons.kubelet_start import (
-    FormatTried,
     StateEntryNull,
     StateFile,
-    StateFileDamaged,
     StatePolicyDiffers,
 )
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
@@ -42,22 +45,26 @@ class MemoryStateReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     rules: ReleaseRules = NEWEST.rules
 
 
-def memory_state_file(state: MemoryState, policy: str, *, pod_level: bool = False) -> bytes:
+def memory_state_file(
+    state: MemoryState, policy: str, *, pod_level: bool = False, rules: ReleaseRules = NEWEST.rules
+) -> bytes:
     """The file as the kubelet writes it.
 
-    The kubelet cannot read back a file that names a pod without blocks: the empty list is omitted, and is read
+    A kubelet of 1.36 cannot read back a file that names a pod without blocks: the empty list is omitted, and is read
     back as nil, which has another checksum.
 
-    Follows: v1.36, memorymanager/state/state_checkpoint.go, storeState.
+    Follows: v1.36, v1.37, memorymanager/state/state_checkpoint.go, storeState.
 
-    >>> memory_state_file(MemoryState(), "None").decode()
+    >>> from nodewright.model.releases.v1_36 import RULES
+    >>> memory_state_file(MemoryState(), "None", rules=RULES).decode()
     '{"policyName":"None","machineState":{},"checksum":4236770233}'
     """
-    return (_V2 if pod_level else _V1).encoded(memory_checkpoint_content(state, policy))
+    content = memory_checkpoint_content(state, policy, pod_level=pod_level)
+    return _written_format(rules, pod_level=pod_level).encoded(content)
 
 
 def memory_state_checksum_text(state: MemoryState, policy: str, *, pod_level: bool = False) -> str:
-    """The text that is hashed for the file's checksum."""
+    """The text that is hashed for the checksum of a file without `data`."""
     return (_V2 if pod_level else _V1).checksum_text(memory_checkpoint_content(state, policy))
 
 
@@ -83,61 +90,58 @@ def read_memory_state(content: bytes, options: MemoryStateReadOptions) -> Verdic
         for kind, table in sorted((node["MemoryMap"] or {}).items()) if node else (("", None),):
             if table is None:
                 return Refused((StateEntryNull(path=options.path, numa=numa, resource=kind),))
-    return Granted(_memory_state(value, machine))
+    pods = value.get("PodEntries") if options.pod_level else None
+    return Granted(_memory_state(value["Entries"], machine, pods))
 
 
-def _memory_state(value: dict[str, Any], machine: dict[int, Any]) -> MemoryState:
+def _memory_state(
+    entries: dict[str, Any] | None, machine: dict[int, Any], pods: dict[str, Any] | None
+) -> MemoryState:
     return MemoryState(
         {_numa(numa): _node(machine[numa]) for numa in sorted(machine)},
         {
             pod: {name: _blocks(blocks) for name, blocks in sorted((containers or {}).items())}
-            for pod, containers in sorted((value["Entries"] or {}).items())
+            for pod, containers in sorted((entries or {}).items())
         },
-        {
-            pod: _blocks(entry["MemoryBlocks"])
-            for pod, entry in sorted((value.get("PodEntries") or {}).items())
-        },
+        {pod: _blocks(entry["MemoryBlocks"]) for pod, entry in sorted((pods or {}).items())},
     )
 
 
 def _loaded(content: bytes, options: MemoryStateReadOptions) -> Verdict[dict[str, Any]]:
-    """The content in the newest format that the gate allows; pod entries of its failed decoding are kept.
+    """The content in the newest format that the gate allows, migrated from older formats.
 
-    Follows: v1.36, memorymanager/state/state_checkpoint.go, migrateV1CheckpointToV2Checkpoint.
+    Follows: v1.35, memorymanager/state/checkpoint.go, VerifyChecksum; v1.36, state_checkpoint.go,
+        migrateV1CheckpointToV2Checkpoint; v1.37, loadAndMigrateCheckpointV3.
     """
-    if not options.rules.pod_entries_in_state_files:
-        return _loaded_only_format(content, options)
-    tried: list[FormatTried] = []
-    newest = {**zero_value(_V2.kind), "MachineState": {}, "Entries": {}, "PodEntries": {}}
-    if options.pod_level:
-        failed = _V2.decode(content, newest)
-        if failed is None:
-            return Granted(newest)
-        tried.append(failed)
-    value = {**zero_value(_V1.kind), "MachineState": {}, "Entries": {}}
-    # A kubelet without pod-level managers also accepts the checksum under the older name.
-    failed = _V1.decode(content, value, () if options.pod_level else (_V1.kind.name,))
-    if failed is not None:
-        damaged = StateFileDamaged(file=StateFile.MEMORY, path=options.path, tried=(*tried, failed))
-        return Refused((damaged,))
-    if not options.pod_level:
+    formats = _read_formats(options.rules, pod_level=options.pod_level)
+    loaded = load_checkpoint(content, formats, StateFile.MEMORY, options.path)
+    if isinstance(loaded, Refused):
+        return loaded
+    value, _, newest = loaded.value
+    if formats[0] is not _V2:
         return Granted(value)
+    # Pod entries of the failed decoding in the newest format are kept.
     migrated = {name: value[name] for name in ("PolicyName", "Entries") if value[name]}
     if value["MachineState"] is not None:
         migrated["MachineState"] = value["MachineState"]
     return Granted({**newest, **migrated})
 
 
-def _loaded_only_format(content: bytes, options: MemoryStateReadOptions) -> Verdict[dict[str, Any]]:
-    """The content as kubelets without pod entries load it.
+def _read_formats(
+    rules: ReleaseRules, *, pod_level: bool
+) -> tuple[CheckpointFormat | DataCheckpointFormat, ...]:
+    """The formats in the order in which the kubelet tries them."""
+    if rules.state_files_with_data:
+        return _V3, _V2, _V1
+    if not rules.pod_entries_in_state_files:
+        return (_V1_ONLY,)
+    return (_V2, _V1) if pod_level else (_V1_UNGATED,)
 
-    Follows: v1.35, memorymanager/state/checkpoint.go, VerifyChecksum.
-    """
-    value = {**zero_value(_V1_ONLY.kind), "MachineState": {}, "Entries": {}}
-    failed = _V1_ONLY.decode(content, value)
-    if failed is None:
-        return Granted(value)
-    return Refused((StateFileDamaged(file=StateFile.MEMORY, path=options.path, tried=(failed,)),))
+
+def _written_format(rules: ReleaseRules, *, pod_level: bool) -> CheckpointFormat | DataCheckpointFormat:
+    if rules.state_files_with_data:
+        return _V3
+    return _V2 if pod_level else _V1
 
 
 def _node(node: dict[str, Any]) -> NUMAMemory:
@@ -164,8 +168,8 @@ def _numa(node: int) -> int:
     return node
 
 
-def memory_checkpoint_content(state: MemoryState, policy: str) -> dict[str, Any]:
-    """The state as a Go struct, in the newest format."""
+def memory_checkpoint_content(state: MemoryState, policy: str, *, pod_level: bool = True) -> dict[str, Any]:
+    """The state as a Go struct, in the newest format; of the pod level only if it is kept."""
     return {
         "PolicyName": policy,
         "MachineState": {
@@ -180,7 +184,9 @@ def memory_checkpoint_content(state: MemoryState, policy: str) -> dict[str, Any]
             pod: {name: _go_blocks(blocks) for name, blocks in containers.items()}
             for pod, containers in state.assignments.items()
         },
-        "PodEntries": {pod: {"MemoryBlocks": _go_blocks(blocks)} for pod, blocks in state.pods.items()},
+        "PodEntries": {
+            pod: {"MemoryBlocks": _go_blocks(blocks)} for pod, blocks in state.pods.items() if pod_level
+        },
     }
 
 
@@ -247,6 +253,15 @@ _V2 = CheckpointFormat(
 )
 _V1 = CheckpointFormat(
     version=1, kind=Struct(f"{_NAME}V1", (*_HEAD, CHECKSUM_FIELD)), checksum_type_name=_NAME
+)
+_V1_UNGATED = replace(_V1, other_type_name=_V1.kind.name)
+"""The same in kubelets of 1.36 without pod-level managers."""
+_V3 = DataCheckpointFormat(
+    version=3,
+    name=_NAME,
+    legacy=_V1,
+    data=Struct(f"{_NAME}Data", (*_HEAD, _POD_ENTRIES)),
+    manager="memory manager",
 )
 _V1_ONLY = CheckpointFormat(
     version=1, kind=Struct(_NAME, _V1.kind.fields), checksum_type_name=_NAME, accepts_zero=False

@@ -28,13 +28,14 @@ from nodewright.engine.admission.quota.evaluator import (
     charged_quota_as_stored,
     with_calculated_usage,
 )
+from nodewright.engine.admission.quota.object_usage import stands_for_extended_resources
 from nodewright.engine.admission.quota.quota_admission import (
     BeyondQuota,
     QuotaDelta,
     combined_delta,
     max_repetitions,
     with_delta,
-    with_repeated_delta,
+    with_repeated_deltas,
 )
 from nodewright.model.kubernetes.api_request import APIObject, GroupResource, Manifest
 from nodewright.model.kubernetes.cluster_objects import (
@@ -43,12 +44,13 @@ from nodewright.model.kubernetes.cluster_objects import (
     Namespace,
     PartialObjectMetadata,
     PriorityClass,
+    ResourceClaim,
     ResourceClaimTemplate,
     ResourceQuota,
     ResourceQuotaStatus,
     RuntimeClass,
 )
-from nodewright.model.kubernetes.objects import ObjectMeta, ResourceList
+from nodewright.model.kubernetes.objects import ObjectMeta, Pod, ResourceList
 
 _GUARDS = (ResourceQuota, LimitRange)
 _OBJECTS_OF_CONTROLLERS = (
@@ -175,8 +177,11 @@ class NamespaceStates:
 
     def _charge(self, planned: PlannedObject, manifest: Manifest, namespace: NamespacePolicy) -> ObjectCharge:
         because = namespace.refusal_of_new_objects
-        if because is None or (manifest.is_stored and planned.object is manifest.object):
-            return self.charge_cache.object_charge(planned.resource, planned.object, namespace)
+        is_stored = manifest.is_stored and planned.object is manifest.object
+        if because is None or is_stored:
+            return self.charge_cache.object_charge(
+                planned.resource, planned.object, namespace, is_stored=is_stored
+            )
         return ObjectCharge(resource=planned.resource, object=planned.object, because=because)
 
 
@@ -261,7 +266,7 @@ class _PlanRun:
         delta = combined_delta(deltas)
         times = max_repetitions(delta, self.quotas) if self._is_enforced else None
         times = count if times is None else min(times, count)
-        self.quotas = with_repeated_delta(delta, self.quotas, times)
+        self.quotas = with_repeated_deltas(deltas, self.quotas, times)
         for counts in self.counts_by_object:
             counts.admitted += times
         return times
@@ -388,7 +393,11 @@ def _namespace_policy(
     guards = [manifest for manifest in here if isinstance(manifest.object, _GUARDS)]
     quotas = [guard.object for guard in guards if isinstance(guard.object, ResourceQuota)]
     ranges = tuple(guard.object for guard in guards if isinstance(guard.object, LimitRange))
-    namespace = replace(unguarded, limit_ranges=ranges)
+    objects_here = [manifest.object for manifest in here]
+    claims = (item for item in objects_here if isinstance(item, ResourceClaim))
+    extended = tuple(filter(stands_for_extended_resources, claims))
+    pods = {item.metadata.name: item for item in objects_here if isinstance(item, Pod)} if extended else {}
+    namespace = replace(unguarded, limit_ranges=ranges, claims=extended, pods=MappingProxyType(pods))
     initial_quotas = (_with_initial_status(quota, options) for quota in quotas)
     if options.from_status:
         return replace(namespace, quotas=tuple(initial_quotas))

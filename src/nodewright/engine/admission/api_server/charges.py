@@ -40,6 +40,7 @@ from nodewright.model.kubernetes.cluster_objects import (
     LimitRange,
     PersistentVolumeClaim,
     PriorityClass,
+    ResourceClaim,
     ResourceQuota,
     RuntimeClass,
 )
@@ -85,6 +86,10 @@ class NamespacePolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster's device classes, each with its extended resource, which may be empty."""
     priority_classes: tuple[PriorityClass, ...] = ()
     runtime_classes: tuple[RuntimeClass, ...] = ()
+    claims: tuple[ResourceClaim, ...] = ()
+    """Those that the scheduler created for the extended resources of pods."""
+    pods: Mapping[str, Pod] = msgspec.field(default_factory=lambda: MappingProxyType({}))
+    """The pods of the namespace by name, if there are such claims."""
     gates: FeatureGates = DEFAULT_GATES
     """Those of the API server, with the rules of its release."""
     terminating: frozenset[str] = frozenset()
@@ -130,7 +135,7 @@ class ChargeCache:
     """Pods that have been created before, by the identity of the pod that is submitted."""
 
     def object_charge(
-        self, resource: GroupResource, item: APIObject, namespace: NamespacePolicy
+        self, resource: GroupResource, item: APIObject, namespace: NamespacePolicy, *, is_stored: bool = False
     ) -> ObjectCharge:
         """See the function `object_charge`; namespaces of one name must differ only in used amounts."""
         if resource not in _EVALUATORS and resource != RESOURCE_CLAIM_RESOURCE:
@@ -143,21 +148,28 @@ class ChargeCache:
         key = (id(item), namespace.name)
         entry = self.entries.get(key)
         if entry is None:
-            charge = object_charge(resource, item, namespace, self.creations.get(id(item)))
+            creation = self.creations.get(id(item))
+            charge = object_charge(resource, item, namespace, creation, is_stored=is_stored)
             entry = self.entries[key] = (item, charge)
         return entry[1]
 
 
 def object_charge(
-    resource: GroupResource, item: APIObject, namespace: NamespacePolicy, creation: PodCreation | None = None
+    resource: GroupResource,
+    item: APIObject,
+    namespace: NamespacePolicy,
+    creation: PodCreation | None = None,
+    *,
+    is_stored: bool = False,
 ) -> ObjectCharge:
     """The charge of the object when it is created; ``creation``: what becomes of it if it is a pod, where known.
 
+    ``is_stored``: an API server has accepted the pod, so that only its amounts are refused, and its status counts.
     Follows: v1.36, pkg/kubeapiserver/options/plugins.go, AllOrderedPlugins: ResourceQuota comes last.
     """
     filled: tuple[DefaultedByLimitRange, ...] = ()
     if isinstance(item, Pod):
-        creation = creation or created_pod(item, namespace.cluster)
+        creation = creation or created_pod(item, namespace.cluster, is_stored=is_stored)
         item, filled = creation.pod, creation.filled
         if creation.refusal is not None:
             return ObjectCharge(resource=resource, object=item, filled=filled, because=creation.refusal)
@@ -168,9 +180,10 @@ def object_charge(
                 return ObjectCharge(resource=resource, object=item, because=violation)
     if not namespace.quotas or resource in _IGNORED:
         return ObjectCharge(resource=resource, object=item, delta=QuotaDelta(handled=False), filled=filled)
-    delta = quota_delta(
-        create_request(item), counted_kind(resource, namespace), namespace.quotas, rules=namespace.gates.rules
-    )
+    kind = counted_kind(resource, namespace)
+    if is_stored:
+        kind = replace(kind, unspecified_resources=None)
+    delta = quota_delta(create_request(item), kind, namespace.quotas, rules=namespace.gates.rules)
     if isinstance(delta, BeyondQuota):
         return ObjectCharge(resource=resource, object=item, filled=filled, because=delta.because)
     return ObjectCharge(resource=resource, object=item, delta=delta, filled=filled)
@@ -180,7 +193,13 @@ def counted_kind(resource: GroupResource, namespace: NamespacePolicy) -> QuotaEv
     """The quota evaluator of the resource."""
     if resource == RESOURCE_CLAIM_RESOURCE:
         return resource_claim_evaluator(
-            ClaimContext(now=ZERO_TIME, device_classes=namespace.device_classes, gates=namespace.gates)
+            ClaimContext(
+                now=ZERO_TIME,
+                device_classes=namespace.device_classes,
+                pods=namespace.pods,
+                claims=namespace.claims,
+                gates=namespace.gates,
+            )
         )
     return (
         _plain_kind(resource)

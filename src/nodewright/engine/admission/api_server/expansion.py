@@ -167,7 +167,7 @@ class ManifestExpander(msgspec.Struct, frozen=True):
         )
 
     def _claims_of_pod(self, item: APIObject, manifest: Manifest) -> Iterator[PlannedObject]:
-        """The claims that are created for a pod after its creation.
+        """The claims that are created for a pod after its creation; of a stored pod those that its status does not name.
 
         Follows: v1.36, pkg/controller/volume/ephemeral/controller.go, handleVolume;
             pkg/controller/resourceclaim/controller.go, handleClaim.
@@ -177,7 +177,10 @@ class ManifestExpander(msgspec.Struct, frozen=True):
         for claim in manifest.ephemeral_volume_claims:
             name = f"{item.metadata.name}-{claim.metadata.name}"
             yield PlannedObject(VOLUME_CLAIM_RESOURCE, _named(claim, name, item), is_required=False)
+        created = {status.name for status in item.status.resource_claim_statuses}
         for claim_reference in item.spec.resource_claims:
+            if claim_reference.get("name") in created:
+                continue
             template = self.templates.get(str(claim_reference.get("resourceClaimTemplateName")))
             if template is not None:
                 name = f"{item.metadata.name}-{claim_reference.get('name')}-"

@@ -29,6 +29,7 @@ from nodewright.engine.admission.limit_ranger import (
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.admission.validation.violation import Violation, violation_fault
 from nodewright.engine.core.requests.qos_and_priority import is_static
+from nodewright.engine.core.requests.resource_defaults import with_pod_level_defaults
 from nodewright.model.kubernetes.api_request import GroupResource
 from nodewright.model.kubernetes.cluster_objects import LimitRange, PriorityClass, RuntimeClass
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod
@@ -122,6 +123,8 @@ def created_pod(
     ranges = () if is_admitted else cluster.limit_ranges.get(pod.metadata.namespace, ())
     changed, filled = with_all_limit_range_defaults(submitted, ranges)
     defaulted = mutated_pod(changed, cluster.priority_classes, cluster.runtime_classes)
+    if not is_admitted:
+        defaulted = replace(defaulted, pod=with_pod_level_defaults(defaulted.pod, cluster.gates))
     refusal: PodRefusal | None = None if is_stored else defaulted.refusal
     if refusal is None and changed is not valid:
         violations = pod_violations(defaulted.pod, is_stored=is_stored, valid=valid)

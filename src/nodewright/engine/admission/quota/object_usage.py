@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -29,6 +30,8 @@ from nodewright.model.kubernetes.cluster_objects import (
     ExactDeviceRequest,
     PersistentVolumeClaim,
     ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimTemplate,
     ScopeTerm,
 )
 from nodewright.model.kubernetes.objects import ObjectMeta, OwnerReference, Pod, ResourceList
@@ -45,11 +48,14 @@ from nodewright.model.kubernetes.resource_names import (
 )
 from nodewright.model.reasons.quota import Unspecified
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
-from nodewright.model.releases.release_rules import ReleaseRules
+from nodewright.model.releases.release_rules import PodLevelQOS, ReleaseRules
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.model.values.bounded_cache import cached_texts
 from nodewright.model.values.instant import ZERO_TIME, Instant
 from nodewright.model.values.quantity import Quantity, wrap_int64
+
+ClaimT = TypeVar("ClaimT", bound=ResourceClaim)
+TemplateT = TypeVar("TemplateT", bound=ResourceClaimTemplate)
 
 POD_RESOURCE = GroupResource("pods")
 DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
@@ -100,7 +106,7 @@ def pod_evaluator(now: Instant, gates: FeatureGates = DEFAULT_GATES) -> QuotaEva
         else is_pod_quota_resource_without_classes,
         is_handled=partial(is_charged_request, rules=gates.rules),
         scopes=EvaluatorScopes(
-            matches=partial(matches_pod_scope, pod_level=gates["PodLevelResources"]),
+            matches=partial(matches_pod_scope, pod_level=gates.pod_level_qos),
             selectable="PriorityClass",
             lists_as_json=gates.rules.lists_printed_as_json,
         ),
@@ -217,8 +223,10 @@ def unspecified_pod_resources(
     return tuple(unspecified)
 
 
-def matches_pod_scope(term: ScopeTerm, pod: Pod, *, pod_level: bool = True) -> bool:
-    """Whether the pod matches a valid term; ``pod_level``: the gate PodLevelResources.
+def matches_pod_scope(
+    term: ScopeTerm, pod: Pod, *, pod_level: PodLevelQOS = PodLevelQOS.WHERE_SUPPORTED
+) -> bool:
+    """Whether the pod matches a valid term.
 
     Follows: v1.36, pkg/quota/v1/evaluator/core/pods.go, podMatchesScopeFunc.
     """
@@ -328,21 +336,30 @@ def resource_claim_usage(claim: ResourceClaim, context: ClaimContext) -> Resourc
     return charged
 
 
-def claim_with_defaults(claim: ResourceClaim) -> ResourceClaim:
+def claim_with_defaults(claim: ClaimT) -> ClaimT:
     """The claim as the API server stores it: the default is exactly one device.
 
     Follows: v1.36, pkg/apis/resource/v1/defaults.go, SetDefaults_ExactDeviceRequest,
         SetDefaults_DeviceSubRequest.
     """
+    return replace(claim, spec=_spec_with_defaults(claim.spec))
+
+
+def template_with_defaults(template: TemplateT) -> TemplateT:
+    """The template as the API server stores it: with the defaults of its claims."""
+    return replace(template, spec=replace(template.spec, spec=_spec_with_defaults(template.spec.spec)))
+
+
+def _spec_with_defaults(spec: ResourceClaimSpec) -> ResourceClaimSpec:
     requests = tuple(
         replace(
             request,
             exactly=request.exactly and _with_default_count(request.exactly),
             first_available=tuple(map(_with_default_count, request.first_available)),
         )
-        for request in claim.spec.devices.requests
+        for request in spec.devices.requests
     )
-    return replace(claim, spec=replace(claim.spec, devices=replace(claim.spec.devices, requests=requests)))
+    return replace(spec, devices=replace(spec.devices, requests=requests))
 
 
 def _with_default_count(ask: ExactDeviceRequest) -> ExactDeviceRequest:
@@ -402,6 +419,11 @@ def _charged_to_pod(claim: ResourceClaim, context: ClaimContext) -> ResourceList
         rivals = (other for other in context.claims if _owner_uid(other) == pod.uid)
         is_its_own = not any(_seniority(rival) < _seniority(claim) for rival in rivals)
     return pod_usage(pod, now=context.now, gates=context.gates) if is_its_own else {}
+
+
+def stands_for_extended_resources(claim: ResourceClaim) -> bool:
+    """Whether the scheduler created the claim for the extended resources of a pod."""
+    return _owning_pod(claim.metadata) is not None
 
 
 def _owning_pod(meta: ObjectMeta) -> OwnerReference | None:

@@ -39,7 +39,7 @@ from nodewright.model.reasons.quota import (
 )
 from nodewright.model.releases.release_rules import ReleaseRules
 from nodewright.model.releases.release_table import NEWEST
-from nodewright.model.values.quantity import Quantity
+from nodewright.model.values.quantity import Quantity, QuantityFormat
 
 T = TypeVar("T", bound=APIObject)
 
@@ -298,22 +298,44 @@ def max_repetitions(delta: QuotaDelta, quotas: Sequence[ResourceQuota]) -> int |
     return min(times, default=None)
 
 
-def with_repeated_delta(
-    delta: QuotaDelta, quotas: Sequence[ResourceQuota], times: int
+def with_repeated_deltas(
+    deltas: Sequence[QuotaDelta], quotas: Sequence[ResourceQuota], times: int
 ) -> tuple[ResourceQuota, ...]:
-    """The quotas after this many charges, exceeded or not, with the used amounts stored after each.
+    """The quotas after a set of charges, this many times, exceeded or not, with the used amounts stored after each charge.
 
-    The notation that the first charge leaves behind is that of all further ones.
+    The notation that the first sets leave behind is that of all further ones, which are charged at once.
     """
-    after = list(quotas)
-    for index, requested in delta.items if times else ():
-        status = after[index].status
-        used = used_as_stored(total(status.used, requested), status.used)
-        if times > 1:
-            rest = {name: amount * (times - 1) for name, amount in requested.items()}
-            used = used_as_stored(total(used, rest), used)
-        after[index] = replace(after[index], status=replace(status, used=used))
+    after, number = list(quotas), 0
+    while number < times and (number == 0 or (number < _SETS_TO_SETTLE and _has_exponents(deltas, after))):
+        for index, requested in (item for delta in deltas for item in delta.items):
+            after[index] = _charged(after[index], requested)
+        number += 1
+    if number < times:
+        for index, requested in combined_delta(deltas).items:
+            rest = {name: amount * (times - number) for name, amount in requested.items()}
+            after[index] = _charged(after[index], rest)
     return tuple(after)
+
+
+_SETS_TO_SETTLE = 2_000
+"""A sum that is a whole number without a multiple of 1,000 in it loses its exponent.
+
+Amounts are whole thousandths, so that what makes the sum whole recurs within 1,000 sets, and is no multiple at once or the next time.
+"""
+
+
+def _has_exponents(deltas: Sequence[QuotaDelta], quotas: Sequence[ResourceQuota]) -> bool:
+    return any(
+        quotas[index].status.used[name].format is QuantityFormat.DECIMAL_EXPONENT
+        for delta in deltas
+        for index, requested in delta.items
+        for name in requested
+    )
+
+
+def _charged(quota: ResourceQuota, requested: ResourceList) -> ResourceQuota:
+    used = used_as_stored(total(quota.status.used, requested), quota.status.used)
+    return replace(quota, status=replace(quota.status, used=used))
 
 
 def _whole_times(amount: Quantity, hard: Quantity, used: Quantity) -> int:

@@ -76,7 +76,7 @@ def _weight_violations(weighted: Fields, path: str) -> Iterator[Violation]:
 def _node_affinity_violations(affinity: NodeAffinity, path: str) -> Iterator[Violation]:
     terms = affinity.required_during_scheduling_ignored_during_execution
     if terms is not None:
-        yield from _selector_violations(terms, f"{path}.{_REQUIRED}.nodeSelectorTerms")
+        yield from node_selector_violations(terms, f"{path}.{_REQUIRED}.nodeSelectorTerms")
     for index, weighted in enumerate(affinity.preferred_during_scheduling_ignored_during_execution):
         term_path = f"{path}.{_PREFERRED}[{index}]"
         yield from _weight_violations(weighted, f"{term_path}.weight")
@@ -95,7 +95,7 @@ def _requirement(fields: Fields) -> NodeSelectorRequirement:
     )
 
 
-def _selector_violations(selector: NodeSelector, path: str) -> Iterator[Violation]:
+def node_selector_violations(selector: NodeSelector, path: str) -> Iterator[Violation]:
     """The violations in required node affinity.
 
     Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateNodeSelector.

@@ -4,7 +4,6 @@ Also of the seccomp and AppArmor profiles that pods and containers name, and of 
 not set.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -24,10 +23,13 @@ from nodewright.engine.admission.validation.violation import (
     unless_supported,
 )
 from nodewright.model.kubernetes.name_validation import (
+    MAX_SYSCTL_BYTES,
+    SYSCTL_NAME,
     dns1123_label_errors,
     dns1123_subdomain_errors,
     dotted_sysctl,
     ip_errors,
+    is_sysctl_name,
     search_domain_errors,
     sysctl_namespace,
 )
@@ -36,9 +38,6 @@ from nodewright.model.kubernetes.pod_spec_fields import PodDNSConfig, PodSecurit
 from nodewright.model.patterns import lazy_pattern
 
 _MAX_ID = 2**31 - 1
-_SYSCTL = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
-_SYSCTL_RE = lazy_pattern(_SYSCTL.replace("$", r"\Z"), re.ASCII)
-_MAX_SYSCTL_BYTES = 253
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _LABEL_CHANGE_POLICIES = ("Recursive",)
 _PROC_MOUNTS = ("Default", "Unmasked")
@@ -298,10 +297,9 @@ def _sysctl_violations(spec: PodSpec, sysctls: tuple[Sysctl, ...], path: str) ->
         field, name = f"{path}[{index}].name", sysctl.name
         if not name:
             yield required(field)
-        elif len(name.encode()) > _MAX_SYSCTL_BYTES or not _SYSCTL_RE.match(name):
-            yield invalid(
-                field, name, f"must have at most {_MAX_SYSCTL_BYTES} characters and match regex {_SYSCTL}"
-            )
+        elif not is_sysctl_name(name):
+            rule = f"must have at most {MAX_SYSCTL_BYTES} characters and match regex {SYSCTL_NAME}"
+            yield invalid(field, name, rule)
         elif name in names:
             yield duplicate(field, name)
         namespace = sysctl_namespace(dotted_sysctl(name).partition("*")[0])

@@ -163,7 +163,8 @@ def metadata_violations(
     ``names_finalizers_freely``: finalizers without a domain need not be Kubernetes' own.
     Follows: v1.36, apimachinery/pkg/api/validation/objectmeta.go, ValidateObjectMeta;
         pkg/apis/core/validation/validation.go, ValidateObjectMeta.
-    Departs: `managedFields` are not checked; the API server drops entries that it cannot read.
+    Departs: the names in `managedFields` are not checked. The API server drops entries without a known operation, version or
+        set of fields, and those whose fields the object has, before it limits names to 128 and 256 printable characters.
     """
     if meta.generate_name:
         errors = prefix_errors(meta.generate_name, name_errors)

@@ -8,7 +8,14 @@ import msgspec
 from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig, huge_page_size_bytes
 from nodewright.engine.core.cgroups.cgroup_facts import CgroupFact, HugePageCeiling
 from nodewright.engine.core.cgroups.cgroup_names import QOSCgroupNames, pod_uid_from_cgroup
-from nodewright.engine.core.cgroups.cgroup_plan import UNLIMITED, CgroupFile, CgroupLevel, PlannedCgroup
+from nodewright.engine.core.cgroups.cgroup_plan import (
+    CPU_IDLE,
+    CPU_WEIGHTS,
+    UNLIMITED,
+    CgroupFile,
+    CgroupLevel,
+    PlannedCgroup,
+)
 from nodewright.model.values.cpu_time import CFS_PERIOD
 from nodewright.model.values.idset import CPUSet, IdSetError
 
@@ -145,9 +152,12 @@ def _is_equal(name: str, value: str, text: str, page_bytes: int) -> bool:
 def _cgroup_differences(
     cgroup: PlannedCgroup, texts: FileTexts, rules: CgroupConfig
 ) -> Iterator[FileDifference]:
+    is_idle = any(file.name == CPU_IDLE for file in cgroup.files)
     for file in cgroup.files:
         expected, text = value_read_back(file, rules), texts.get(file.name)
-        if text is None and _OPTIONAL in file.name:
+        if text is None and (_OPTIONAL in file.name or file.name == CPU_IDLE):
+            continue
+        if file.name in CPU_WEIGHTS and is_idle and CPU_IDLE in texts:
             continue
         if text is None or not value_matches(file, text, rules.page_bytes):
             yield FileDifference(

@@ -2,10 +2,14 @@
 
 import msgspec
 
-from nodewright.engine.core.requests.effective_resources import RequestRules, pod_level_resources_set
+from nodewright.engine.core.requests.effective_resources import (
+    RequestRules,
+    pod_level_resources_set,
+)
 from nodewright.model.kubernetes.objects import Pod, ResourceList, ResourceRequirements
 from nodewright.model.kubernetes.resource_names import HUGE_PAGES_PREFIX, is_huge_page
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from nodewright.model.releases.release_rules import PodLevelQOS
 from nodewright.model.values.cpu_time import CFS_PERIOD, cpu_quota
 from nodewright.model.values.quantity import (
     Bytes,
@@ -41,7 +45,8 @@ class CgroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     has_memory_qos: bool = False
     """Whether the gate MemoryQoS is on, and cgroups are of version 2."""
     reservation_policy: str = "None"
-    throttling_factor: float = 0.9
+    throttling_factor: float | None = 0.9
+    """None: `memory.high` is not set."""
     swap_behavior: str = ""
     has_swap_controller: bool = True
     """Whether the kernel accounts for swap."""
@@ -60,6 +65,11 @@ class CgroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     def pod_level(self) -> bool:
         """Whether the pod level counts: the gate PodLevelResources."""
         return self.gates["PodLevelResources"]
+
+    @property
+    def qos(self) -> PodLevelQOS:
+        """Whether the pod level decides the QoS class."""
+        return self.gates.pod_level_qos
 
     @property
     def requests(self) -> RequestRules:
@@ -85,6 +95,11 @@ class CgroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     def protects_every_request(self) -> bool:
         """Whether every memory request is protected, as before there was a `memoryReservationPolicy`."""
         return self.has_memory_qos and not self.gates.rules.memory_reservation_policy
+
+    @property
+    def resets_memory_qos(self) -> bool:
+        """Whether what MemoryQoS set is taken back once it is off."""
+        return self.version == 2 and self.gates.rules.memory_qos_of_beta
 
     @property
     def quota_period_us(self) -> Microseconds:

@@ -39,6 +39,8 @@ class AmountOrigin(StrEnum):
     """The requests of all Guaranteed and Burstable pods."""
     QOS_RESERVED = "qosReserved"
     """The memory that `qosReserved` leaves to the QoS class."""
+    LENT = "lent"
+    """What the node lends to BestEffort pods."""
     NODE = "node"
     """The node's capacity, less kubeReserved and systemReserved if node allocatable is enforced."""
     KUBE_RESERVED = "kubeReserved"
@@ -155,6 +157,20 @@ class MemoryThrottle(msgspec.Struct, frozen=True, kw_only=True):
     page_bytes: Bytes
 
 
+class BorrowerCeiling(msgspec.Struct, frozen=True):
+    """The memory usage above which BestEffort pods are throttled together: what the node lends."""
+
+    memory_bytes: Bytes
+
+
+class RunsIdle(msgspec.Struct, frozen=True):
+    """The cgroup runs only while no other has work (`cpu.idle`): a borrower on a node that lends."""
+
+
+class NotThrottled(msgspec.Struct, frozen=True):
+    """No limit above which the cgroup is throttled, whatever was set before, because MemoryQoS is off (since 1.37)."""
+
+
 class SwapShare(msgspec.Struct, frozen=True, kw_only=True):
     """Swap in proportion to requested memory: request / capacity x swap."""
 
@@ -196,7 +212,15 @@ class CeilingMissing(msgspec.Struct, frozen=True):
     """The containers without a limit; empty: the pod is BestEffort."""
 
 
-Unified: TypeAlias = MemoryProtection | MemoryThrottle | SwapShare | SwapForbidden | KilledTogether
+Unified: TypeAlias = (
+    MemoryProtection
+    | MemoryThrottle
+    | BorrowerCeiling
+    | NotThrottled
+    | SwapShare
+    | SwapForbidden
+    | KilledTogether
+)
 """The facts that are written to files of version 2 by name."""
 
 CgroupFact: TypeAlias = (
@@ -208,6 +232,7 @@ CgroupFact: TypeAlias = (
     | HugePageCeiling
     | Unified
     | RunsOn
+    | RunsIdle
     | MemoryFrom
 )
 """The fact that decides the value of a file."""
@@ -250,8 +275,10 @@ def unified_file(fact: Unified) -> tuple[str, str]:
     match fact:
         case MemoryProtection(file=file, memory_bytes=amount):
             return file, str(amount)
-        case MemoryThrottle(memory_bytes=amount):
+        case MemoryThrottle(memory_bytes=amount) | BorrowerCeiling(memory_bytes=amount):
             return MEMORY_HIGH, str(amount)
+        case NotThrottled():
+            return MEMORY_HIGH, "max"
         case SwapShare(swap_bytes=amount) | SwapForbidden(swap_bytes=amount):
             return "memory.swap.max", str(amount)
         case KilledTogether():

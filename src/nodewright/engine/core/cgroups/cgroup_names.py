@@ -8,6 +8,7 @@ import msgspec
 
 from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR, QOSClass, is_mirror, qos_class
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.releases.release_rules import PodLevelQOS
 from nodewright.model.values.golang import base_path, clean_path, quoted
 
 KUBEPODS = "kubepods"
@@ -155,8 +156,10 @@ def node_allocatable_root(cgroup_root: str, *, per_qos: bool) -> CgroupName:
     return root.child(KUBEPODS) if per_qos else root
 
 
-def pod_cgroup_name(pod: Pod, parents: QOSCgroupNames, *, pod_level: bool = True) -> CgroupName:
-    """The cgroup of a pod, by its QoS class and uid; ``pod_level``: the gate PodLevelResources.
+def pod_cgroup_name(
+    pod: Pod, parents: QOSCgroupNames, *, pod_level: PodLevelQOS = PodLevelQOS.WHERE_SUPPORTED
+) -> CgroupName:
+    """The cgroup of a pod, by its QoS class and uid.
 
     Errors:  CgroupNameError for a uid that cannot be part of a cgroup name.
     Follows: v1.36, kubelet/cm/pod_container_manager_linux.go, GetPodContainerName.

@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig, huge_page_size_name
 from nodewright.engine.core.cgroups.cgroup_facts import (
+    MEMORY_HIGH,
     MEMORY_MIN,
     AmountOrigin,
+    BorrowerCeiling,
     CeilingMissing,
     CgroupFact,
     CgroupSettings,
@@ -24,6 +26,7 @@ from nodewright.engine.core.cgroups.cgroup_facts import (
     MemoryCeiling,
     MemoryProtection,
     ProcessCeiling,
+    RunsIdle,
     RunsOn,
     unified_file,
 )
@@ -51,10 +54,14 @@ from nodewright.engine.core.cgroups.cpu_weight import cpu_weight, qos_cpu_shares
 from nodewright.engine.core.requests.oom_adjust import OOMScore
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.model.kubernetes.objects import Pod, ResourceList
+from nodewright.model.values.cpu_time import CFS_PERIOD, cpu_quota
 from nodewright.model.values.idset import CPUSet
-from nodewright.model.values.quantity import Bytes, Microseconds
+from nodewright.model.values.quantity import Bytes, Microseconds, MilliCPU
 
 UNLIMITED = "max"
+CPU_IDLE = "cpu.idle"
+"""A file that kernels before 5.15 do not have. A cgroup that is idle has no weight: the kernel refuses one."""
+CPU_WEIGHTS = ("cpu.weight", "cpu.shares")
 
 _A_PERCENT = 10_000
 _A_SECOND = 1_000_000
@@ -219,6 +226,15 @@ class DaemonCgroup(msgspec.Struct, frozen=True, kw_only=True):
     compressible_only: bool = False
 
 
+class Borrowers(msgspec.Struct, frozen=True, kw_only=True):
+    """What BestEffort pods may use together."""
+
+    cpu: MilliCPU
+    memory: Bytes
+    held: Bytes
+    """What they hold of memory, if that is more."""
+
+
 class CgroupLayout(msgspec.Struct, frozen=True, kw_only=True):
     """The cgroup hierarchy of a kubelet."""
 
@@ -234,6 +250,8 @@ class CgroupLayout(msgspec.Struct, frozen=True, kw_only=True):
     daemons: tuple[DaemonCgroup, ...] = ()
     all_cpus: CPUSet | None = None
     """All CPUs if the CPU manager allocates none exclusively: then the top cgroups get this cpuset."""
+    borrowers: Borrowers | None = None
+    """None: the node lends nothing, as a kubelet."""
 
 
 def top_level_cgroups(
@@ -261,6 +279,9 @@ def top_level_cgroups(
     if tree.qos_reserved_percent is not None:
         classes = with_memory_reserve(classes, requested, tree.qos_reserved_percent, tree.allocatable_memory)
     classes = with_unbounded_huge_pages(classes, rules)
+    if tree.borrowers is not None:
+        best_effort = classes[QOSClass.BEST_EFFORT]
+        classes = {**classes, QOSClass.BEST_EFFORT: _limited(best_effort, tree.borrowers, rules)}
     # Guaranteed pods are in the cgroup of all pods, which is also the cgroup of their class.
     guaranteed = classes.pop(QOSClass.GUARANTEED)
     top = replace(top, unified=guaranteed.unified, huge_pages=guaranteed.huge_pages)
@@ -287,17 +308,17 @@ def pod_cgroups(
 
     Errors: CgroupNameError for a uid that cannot be part of a cgroup name.
     """
-    pod_class, parent = qos_class(pod, rules.pod_level), "/<runtime>"
+    pod_class, parent = qos_class(pod, rules.qos), "/<runtime>"
     if tree.cgroups_per_qos:
         on_node = replace(pod, metadata=replace(pod.metadata, uid=uid_on_node(pod)))
-        parent = pod_cgroup_name(on_node, QOSCgroupNames.for_root(tree.root), pod_level=rules.pod_level).path(
+        parent = pod_cgroup_name(on_node, QOSCgroupNames.for_root(tree.root), pod_level=rules.qos).path(
             rules.driver
         )
         settings = pod_cgroup_settings(pod, rules, has_exclusive_cpus=has_exclusive_cpus)
         yield PlannedCgroup(
             level=CgroupLevel.POD,
             path=parent,
-            files=cgroup_files(settings, rules),
+            files=(*cgroup_files(settings, rules), *_idle(pod_class, tree)),
             qos_class=pod_class,
             pod=pod.full_name,
             unset_limits=settings.unset_limits,
@@ -319,6 +340,38 @@ def pod_cgroups(
             is_transient=name in transient,
             oom_score=container_settings.oom_score,
         )
+
+
+def _idle(pod_class: QOSClass, tree: CgroupLayout) -> list[CgroupFile]:
+    """The file of a borrower that has it run only while no other pod has work."""
+    is_borrower = tree.borrowers is not None and pod_class is QOSClass.BEST_EFFORT
+    return [CgroupFile(CPU_IDLE, "1", RunsIdle())] if is_borrower else []
+
+
+def _limited(settings: CgroupSettings, borrowers: Borrowers, rules: CgroupConfig) -> CgroupSettings:
+    """The settings of the BestEffort class with a quota and a ceiling of memory.
+
+    The weight of the class stays the kubelet's: a kubelet writes it, and does not start where it cannot. Version 1 has no
+    `memory.high`: its limit is never below what is held, because the kernel refuses that.
+    """
+    period = rules.configured_period_us if rules.has_custom_period else CFS_PERIOD
+    quota = CPUQuota(
+        quota_us=cpu_quota(MilliCPU(max(borrowers.cpu, 1)), Microseconds(period)),
+        period_us=Microseconds(period),
+        milli_cpu=borrowers.cpu,
+        origin=AmountOrigin.LENT,
+    )
+    if rules.version == 1:
+        ceiling = MemoryCeiling(
+            Bytes(max(borrowers.memory, borrowers.held, MIN_LIMIT_BYTES)), AmountOrigin.LENT
+        )
+        return replace(settings, quota=quota, memory=ceiling)
+    unified = tuple(fact for fact in settings.unified if unified_file(fact)[0] != MEMORY_HIGH)
+    return replace(settings, quota=quota, unified=(*unified, BorrowerCeiling(borrowers.memory)))
+
+
+MIN_LIMIT_BYTES = 1 << 20
+"""A limit of 0 would not be written."""
 
 
 def _daemon_cgroup(daemons: DaemonCgroup, rules: CgroupConfig, runs_on: RunsOn | None) -> PlannedCgroup:

@@ -34,6 +34,7 @@ from nodewright.engine.core.cgroups.cgroup_facts import (
     MemoryThrottle,
     NoQuotaReason,
     NoSwapReason,
+    NotThrottled,
     ProcessCeiling,
     RunsOn,
     SwapForbidden,
@@ -48,14 +49,14 @@ from nodewright.engine.core.cgroups.cpu_weight import (
 from nodewright.engine.core.requests.effective_resources import (
     NEWEST_REQUEST_RULES,
     RequestRules,
-    cached_by_spec,
-    per_container_limits,
+    ResourceField,
+    per_container,
     pod_limits,
     pod_requests,
 )
 from nodewright.engine.core.requests.oom_adjust import OOMScore, oom_scores
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, is_critical, qos_class
-from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceList, cached_by_spec
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY, is_huge_page
 from nodewright.model.values.cpu_time import NO_QUOTA
 from nodewright.model.values.quantity import ZERO, Bytes, Microseconds, MilliCPU, Quantity
@@ -68,7 +69,7 @@ def pod_cgroup_settings(pod: Pod, rules: CgroupConfig, *, has_exclusive_cpus: bo
         kubelet/cm/pod_container_manager_linux.go, EnsureExists.
     """
     counting = rules.requests.options()
-    pod_class, requests = qos_class(pod, rules.pod_level), pod_requests(pod, counting)
+    pod_class, requests = qos_class(pod, rules.qos), pod_requests(pod, counting)
     unset_limits = _unset_limits(pod, pod_class, rules)
     unset_resources = {ceiling.resource for ceiling in unset_limits}
     limits = pod_limits(pod, counting)
@@ -97,6 +98,15 @@ def pod_cgroup_settings(pod: Pod, rules: CgroupConfig, *, has_exclusive_cpus: bo
     )
 
 
+def has_unknown_throttle(pod: Pod, rules: CgroupConfig) -> bool:
+    """Whether a kubelet of 1.37 sets `memory.high` of the pod's cgroup by a formula that is not established here."""
+    is_throttled = rules.has_memory_qos and rules.gates.rules.memory_qos_of_beta
+    pod_level = rules.pod_level_resources(pod)
+    if not is_throttled or rules.throttling_factor is None or pod_level is None:
+        return False
+    return pod_level.limits.get(MEMORY, ZERO) != pod_level.requests.get(MEMORY, ZERO)
+
+
 PID_RESOURCE = "pid"
 """The kubelet's resource name for processes."""
 
@@ -116,7 +126,7 @@ def qos_memory_requests(
     """
     sums = {QOSClass.GUARANTEED: Bytes(0), QOSClass.BURSTABLE: Bytes(0)}
     for pod in pods:
-        pod_class = qos_class(pod, rules.pod_level)
+        pod_class = qos_class(pod, rules.qos)
         if pod_class in sums:
             sums[pod_class] = Bytes(sums[pod_class] + _memory_request(pod))
     return sums
@@ -129,7 +139,7 @@ def with_memory_qos(
 
     Follows: v1.36, kubelet/cm/qos_container_manager_linux.go, setMemoryQoS.
     """
-    if not rules.has_memory_qos:
+    if not (rules.has_memory_qos or rules.resets_memory_qos):
         return settings_by_class
     if rules.protects_every_request:
         return _with_every_request_protected(settings_by_class, requested)
@@ -139,9 +149,11 @@ def with_memory_qos(
         burstable = requested[QOSClass.BURSTABLE]
         guaranteed = Bytes(requested[QOSClass.GUARANTEED] + burstable)
         origins = (AmountOrigin.PROTECTED_PODS, AmountOrigin.BURSTABLE_PODS)
+    low = MemoryProtection(MEMORY_LOW, burstable, origins[1])
+    lows_of_all = (low,) if rules.gates.rules.memory_qos_of_beta else ()
     protected = {
-        QOSClass.GUARANTEED: MemoryProtection(MEMORY_MIN, guaranteed, origins[0]),
-        QOSClass.BURSTABLE: MemoryProtection(MEMORY_LOW, burstable, origins[1]),
+        QOSClass.GUARANTEED: (MemoryProtection(MEMORY_MIN, guaranteed, origins[0]), *lows_of_all),
+        QOSClass.BURSTABLE: (low,),
     }
     return _with_unified(settings_by_class, protected)
 
@@ -255,7 +267,7 @@ def _unset_limits(pod: Pod, pod_class: QOSClass, rules: CgroupConfig) -> tuple[C
     if pod_class is QOSClass.BEST_EFFORT:
         return CeilingMissing(CPU, ()), CeilingMissing(MEMORY, ())
     names = [container.name for container in (*pod.spec.containers, *pod.spec.init_containers)]
-    limits_by_container = [consumption.resources for consumption in per_container_limits(pod)]
+    limits_by_container = [consumption.resources for consumption in per_container(pod, ResourceField.LIMITS)]
     pod_level = rules.pod_level_resources(pod)
     pod_level_limits = pod_level.limits if pod_level else {}
     unset = []
@@ -299,7 +311,7 @@ def _with_every_request_protected(
         QOSClass.BURSTABLE: (burstable, AmountOrigin.BURSTABLE_PODS),
     }
     protected = {
-        pod_class: MemoryProtection(MEMORY_MIN, total, origin)
+        pod_class: (MemoryProtection(MEMORY_MIN, total, origin),)
         for pod_class, (total, origin) in totals.items()
         if total > 0
     }
@@ -307,11 +319,11 @@ def _with_every_request_protected(
 
 
 def _with_unified(
-    settings_by_class: SettingsByQOSClass, protected: Mapping[QOSClass, MemoryProtection]
+    settings_by_class: SettingsByQOSClass, protected: Mapping[QOSClass, tuple[MemoryProtection, ...]]
 ) -> SettingsByQOSClass:
     changed = {
-        pod_class: replace(settings_by_class[pod_class], unified=(protection,))
-        for pod_class, protection in protected.items()
+        pod_class: replace(settings_by_class[pod_class], unified=protections)
+        for pod_class, protections in protected.items()
         if pod_class in settings_by_class
     }
     return {**settings_by_class, **changed}
@@ -399,6 +411,8 @@ def _container_settings(
         unified.append(swap)
     if rules.has_memory_qos:
         unified += _memory_qos(pod, container, rules)
+    elif rules.resets_memory_qos:
+        unified.append(NotThrottled())
     forbidden = swap.because if isinstance(swap, SwapForbidden) and rules.version == 1 else None
     return ContainerSettings(
         cpu=container_cpu_shares(resources.requests.get(CPU), cpu, (AmountOrigin.REQUEST, cpu_origin)),
@@ -505,7 +519,7 @@ def _no_swap(pod: Pod, container: Container, rules: CgroupConfig) -> NoSwapReaso
         return NoSwapReason.CGROUP_V1
     if is_critical(pod):
         return NoSwapReason.CRITICAL
-    if qos_class(pod, rules.pod_level) is not QOSClass.BURSTABLE:
+    if qos_class(pod, rules.qos) is not QOSClass.BURSTABLE:
         return NoSwapReason.NOT_BURSTABLE
     resources = container.resources
     request, limit = resources.requests.get(MEMORY, ZERO), resources.limits.get(MEMORY, ZERO)
@@ -528,13 +542,19 @@ def _memory_qos(pod: Pod, container: Container, rules: CgroupConfig) -> list[Uni
     if rules.protects_every_request:
         facts += [MemoryProtection(MEMORY_MIN, request, AmountOrigin.REQUEST)] if request else []
     elif request and rules.has_tiered_reservation:
-        is_guaranteed = qos_class(pod, rules.pod_level) is QOSClass.GUARANTEED
+        is_guaranteed = qos_class(pod, rules.qos) is QOSClass.GUARANTEED
         file = MEMORY_MIN if is_guaranteed else MEMORY_LOW
         facts.append(MemoryProtection(file, request, AmountOrigin.REQUEST))
     else:
         origin = AmountOrigin.UNSET if rules.has_tiered_reservation else AmountOrigin.POLICY
         facts += [MemoryProtection(file, Bytes(0), origin) for file in (MEMORY_MIN, MEMORY_LOW)]
-    throttle = _throttle(request, limit, rules) if request != limit else None
+    if rules.gates.rules.memory_qos_of_beta:
+        pod_level = None if limit else rules.pod_level_resources(pod)
+        is_left_to_pod = pod_level is not None and _memory(pod_level.limits) > 0
+        is_fixed = (request == limit and request > 0) or is_left_to_pod
+    else:
+        is_fixed = request == limit
+    throttle = None if is_fixed else _throttle(request, limit, rules)
     return facts if throttle is None else [*facts, throttle]
 
 
@@ -543,10 +563,11 @@ def _throttle(request: Bytes, limit: Bytes, rules: CgroupConfig) -> MemoryThrott
     ceiling, origin = (
         (limit, AmountOrigin.LIMIT) if limit else (rules.allocatable_memory or Bytes(0), AmountOrigin.NODE)
     )
-    if not limit and ceiling <= 0:
+    factor = rules.throttling_factor
+    if factor is None or (not limit and ceiling <= 0):
         return None
     # Floats as in the kubelet: the sum is rounded down, divided as a float, then truncated to whole pages.
-    threshold = math.floor(float(request) + (float(ceiling) - float(request)) * rules.throttling_factor)
+    threshold = math.floor(float(request) + (float(ceiling) - float(request)) * factor)
     high = Bytes(int(float(threshold) / float(rules.page_bytes)) * rules.page_bytes)
     if high == 0 or high <= request:
         return None
@@ -555,7 +576,7 @@ def _throttle(request: Bytes, limit: Bytes, rules: CgroupConfig) -> MemoryThrott
         request=request,
         ceiling=ceiling,
         origin=origin,
-        factor=rules.throttling_factor,
+        factor=factor,
         page_bytes=rules.page_bytes,
     )
 

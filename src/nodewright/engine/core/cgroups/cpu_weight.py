@@ -13,11 +13,10 @@ from nodewright.engine.core.cgroups.cgroup_facts import AmountOrigin, CgroupSett
 from nodewright.engine.core.requests.effective_resources import (
     NEWEST_REQUEST_RULES,
     RequestRules,
-    cached_by_spec,
     pod_requests,
 )
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.model.kubernetes.objects import Pod, ResourceList
+from nodewright.model.kubernetes.objects import Pod, ResourceList, cached_by_spec
 from nodewright.model.kubernetes.resource_names import CPU
 from nodewright.model.values.cpu_time import Shares
 from nodewright.model.values.quantity import ZERO, MilliCPU, Quantity, wrap_int64
@@ -59,7 +58,7 @@ def qos_cpu_shares(
     Follows: v1.36, kubelet/cm/qos_container_manager_linux.go, setCPUCgroupConfig.
     """
     milli = MilliCPU(
-        sum(_cpu_request(pod, rules) for pod in pods if qos_class(pod, rules.pod_level) is QOSClass.BURSTABLE)
+        sum(_cpu_request(pod, rules) for pod in pods if qos_class(pod, rules.qos) is QOSClass.BURSTABLE)
     )
     burstable = CPUShares(cpu_shares(milli), milli, AmountOrigin.BURSTABLE_PODS)
     best_effort = CPUShares(MIN_SHARES, MilliCPU(0), AmountOrigin.BEST_EFFORT)

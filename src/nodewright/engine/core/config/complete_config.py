@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from nodewright.engine.core.config.config_validation import (
+    DEFAULT_THROTTLING_FACTOR,
     KUBE_ENFORCEMENTS,
     SYSTEM_ENFORCEMENTS,
     validation_faults,
@@ -30,7 +31,7 @@ from nodewright.model.kubernetes.kubelet_configuration import (
     eviction_settings,
     parse_reservations,
 )
-from nodewright.model.kubernetes.name_validation import dotted_sysctl, sysctl_namespace
+from nodewright.model.kubernetes.name_validation import MAX_SYSCTL_BYTES, dotted_sysctl, sysctl_namespace
 from nodewright.model.patterns import lazy_pattern
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates, ResolvedGates, resolve_gates
 from nodewright.model.releases.release_rules import ReleaseRules, ReleaseTable
@@ -106,6 +107,8 @@ def _by_gates(config: KubeletConfiguration, gates: FeatureGates) -> dict[str, An
     changes: dict[str, Any] = {}
     if config.fail_cgroup_v1 is None:
         changes["fail_cgroup_v1"] = gates.rules.fails_on_cgroup_v1
+    if config.memory_throttling_factor is None and not gates.rules.throttling_factor_unset:
+        changes["memory_throttling_factor"] = DEFAULT_THROTTLING_FACTOR
     if gates["KubeletCrashLoopBackOffMax"]:
         period = config.crash_loop_back_off.max_container_restart_period
         changes["crash_loop_back_off"] = CrashLoopBackOffConfig(
@@ -173,6 +176,19 @@ def complete_config(
         *component_start_faults(complete, cgroup_version, settings.gates.rules),
     )
     return CompleteConfig(config=complete, gate_settings=settings, faults=faults)
+
+
+def events_per_second(config: KubeletConfiguration, rules: ReleaseRules) -> int:
+    """The events that the kubelet records in a second; 0: any number.
+
+    Follows: v1.37, cmd/kubelet/app/server.go, makeEventRecorder (PR 117119); v1.36, client-go/rest/config.go, DefaultQPS.
+    """
+    if config.event_record_qps or rules.unlimited_event_qps:
+        return config.event_record_qps
+    return _CLIENT_QPS
+
+
+_CLIENT_QPS = 5
 
 
 def startup_faults(
@@ -276,9 +292,9 @@ def component_start_faults(
         yield _start_fault("syncFrequency", f"invalid sync frequency {config.sync_frequency.nanoseconds}")
     for index, pattern in enumerate(config.allowed_unsafe_sysctls):
         name = dotted_sysctl(pattern).partition("*")[0]
-        if len(pattern) > MAX_SYSCTL or not _SYSCTL_PATTERN.fullmatch(pattern):
-            error = f"sysctl {quoted(pattern)} must have at most {MAX_SYSCTL} characters and match regex {_SYSCTL}"
-        elif not sysctl_namespace(name):
+        if len(pattern) > MAX_SYSCTL_BYTES or not _SYSCTL_PATTERN.fullmatch(pattern):
+            error = f"sysctl {quoted(pattern)} must have at most {MAX_SYSCTL_BYTES} characters and match regex {_SYSCTL}"
+        elif not sysctl_namespace(name, uts_and_user=rules.uts_and_user_sysctls):
             error = f"the sysctls {quoted(name)} are not known to be namespaced"
         else:
             continue
@@ -330,7 +346,6 @@ def _enforced_cgroup(
         yield _start_fault(f"{field}Cgroup", text, cgroup)
 
 
-MAX_SYSCTL = 253  # characters
 _SYSCTL = r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]"
 _SYSCTL_PATTERN = lazy_pattern(_SYSCTL)
 _SLICE = ".slice"

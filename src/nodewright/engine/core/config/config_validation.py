@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from nodewright.model.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration, parse_cpu_list
+from nodewright.model.kubernetes.name_validation import dotted_sysctl, is_sysctl_name, sysctl_namespace
 from nodewright.model.patterns import lazy_pattern
 from nodewright.model.releases.feature_gates import FeatureGates
 from nodewright.model.releases.release_rules import ReleaseRules
@@ -33,6 +34,8 @@ PODS, NO_ENFORCEMENT = "pods", "none"
 SYSTEM_ENFORCEMENTS = ("system-reserved", "system-reserved-compressible")
 KUBE_ENFORCEMENTS = ("kube-reserved", "kube-reserved-compressible")
 IDS_PER_POD = 65_536
+DEFAULT_THROTTLING_FACTOR = 0.9
+"""The default of `memoryThrottlingFactor` up to 1.36."""
 
 SECOND = Duration.seconds(1)
 VERIFICATION_POLICIES = (
@@ -65,6 +68,7 @@ def validation_faults(
         *_reserved_memory(config),
         *_host(config, cgroup_version),
         *_memory_qos(config, gates),
+        *_default_sysctls(config, gates),
         *component_faults(config, gates),
     )
 
@@ -266,7 +270,11 @@ def _host(config: KubeletConfiguration, cgroup_version: int) -> Iterator[ConfigF
 
 def _memory_qos(config: KubeletConfiguration, gates: FeatureGates) -> Iterator[ConfigFault]:
     factor, policy = config.memory_throttling_factor, config.memory_reservation_policy
-    if not 0 < factor <= 1:
+    is_unused = gates.rules.throttling_factor_unset and not gates["MemoryQoS"]
+    if is_unused and factor not in (None, DEFAULT_THROTTLING_FACTOR):
+        text = "memoryThrottlingFactor must not be set when MemoryQoS feature gate is disabled"
+        yield _invalid("memoryThrottlingFactor", text, factor)
+    if factor is not None and not 0 < factor <= 1:
         text = f"memoryThrottlingFactor {float_text(factor)} must be greater than 0 and less than or equal to 1.0"
         yield _invalid("memoryThrottlingFactor", text, factor)
     if not gates["MemoryQoS"] and policy == "TieredReservation":
@@ -276,6 +284,30 @@ def _memory_qos(config: KubeletConfiguration, gates: FeatureGates) -> Iterator[C
         text = f"option {quoted(policy)} specified for memoryReservationPolicy. "
         text += 'Valid options are "None" or "TieredReservation"'
         yield _invalid("memoryReservationPolicy", text, policy)
+
+
+def _default_sysctls(config: KubeletConfiguration, gates: FeatureGates) -> Iterator[ConfigFault]:
+    """The faults of `defaultPodSysctls`; before 1.37 the field is unknown.
+
+    Follows: v1.37, kubelet/apis/config/validation/validation.go, ValidateKubeletConfiguration.
+    """
+    names, option = config.default_pod_sysctls, "defaultPodSysctls"
+    if option in gates.rules.missing_config_fields:
+        return
+    if names and not gates["DefaultPodSysctls"]:
+        text = f"DefaultPodSysctls feature gate is required for Kubelet configuration option {option}"
+        yield _invalid(option, text, sorted(names))
+        return
+    dotted: set[str] = set()
+    for name in sorted(names):
+        path = f"{option}[{name}]"
+        if not is_sysctl_name(name):
+            yield _invalid(path, f"{quoted(name)} is not a valid sysctl name for {option}", name)
+        elif not sysctl_namespace(dotted_sysctl(name)):
+            yield _invalid(path, f"{quoted(name)} is not known to be namespaced for {option}", name)
+        elif dotted_sysctl(name) in dotted:
+            yield _invalid(path, f"duplicate sysctl {quoted(name)} found in {option}", name)
+        dotted.add(dotted_sysctl(name))
 
 
 def _fault(path: str, text: str, value: object = None) -> ConfigFault:

@@ -47,7 +47,7 @@ from nodewright.model.reasons.cpu import (
 )
 from nodewright.model.reasons.reason import NotJudged
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
-from nodewright.model.releases.cpu_policy_options import CPUOptions
+from nodewright.model.releases.release_rules import CPUOptions
 from nodewright.model.values.custom_policy import (
     CustomPolicy,
     CustomPolicyError,

@@ -9,12 +9,8 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.engine.core.requests.effective_resources import (
-    cached_by_spec,
-    manager_requests,
-)
-from nodewright.engine.core.requests.managed_pods import ManagedPod, is_guaranteed_container
-from nodewright.model.kubernetes.objects import Container, Pod
+from nodewright.engine.core.requests.managed_pods import ManagedPod, is_guaranteed_container, manager_requests
+from nodewright.model.kubernetes.objects import Container, Pod, cached_by_spec
 from nodewright.model.kubernetes.resource_names import CPU
 from nodewright.model.reasons.cpu import CPUHolder, PodSharedPoolEmpty
 from nodewright.model.releases.release_rules import AllocatedInStatus
@@ -51,6 +47,10 @@ class CPUState(msgspec.Struct, frozen=True):
         """The exclusive CPUs of the container; None: it has no assignment and runs in the shared pool."""
         of_pod = self.assignments.get(pod)
         return None if of_pod is None else of_pod.get(container)
+
+    def holds(self, pod: str) -> bool:
+        """Whether the pod, or a container of it, has exclusive CPUs."""
+        return pod in self.assignments or pod in self.pods
 
     def usable(self, pod: str, container: str) -> CPUSet:
         """The CPUs that the container may run on."""

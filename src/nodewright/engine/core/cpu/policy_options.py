@@ -17,8 +17,8 @@ from nodewright.model.reasons.cpu import (
     CPUPolicyFault,
 )
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
-from nodewright.model.releases.cpu_policy_options import POLICY_OPTIONS, CPUOptions
 from nodewright.model.releases.feature_gates import FeatureGates
+from nodewright.model.releases.release_rules import POLICY_OPTIONS, CPUOptions
 
 _BOOLEANS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "FALSE", "false", "False"), False

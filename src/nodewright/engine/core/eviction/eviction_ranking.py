@@ -69,9 +69,10 @@ class ActivePod(msgspec.Struct, frozen=True, kw_only=True):
 
         Errors: QuantityError if a `sizeLimit` is not a quantity.
         """
+        sidecars = [each for each in pod.spec.init_containers if each.is_sidecar]
         limits = {
             container.name: StorageLimit.of(limit)
-            for container in pod.spec.containers
+            for container in (*pod.spec.containers, *(sidecars if rules.sidecar_storage_limits else ()))
             if (limit := container.resources.limits.get(EPHEMERAL_STORAGE)) is not None and limit.value() != 0
         }
         total = pod_limits(pod).get(EPHEMERAL_STORAGE)

@@ -36,6 +36,7 @@ from nodewright.model.reasons.eviction import (
     SplitFilesystemsUnsupported,
     VolumeUseMissing,
 )
+from nodewright.model.releases.release_rules import PodLevelQOS
 from nodewright.model.values.duration import Duration
 from nodewright.model.values.instant import Instant
 from nodewright.model.values.quantity import Quantity
@@ -258,11 +259,15 @@ class ConditionEffect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pressure_refusal(
-    conditions: tuple[NodeCondition, ...], pod: Pod, *, comparisons: bool = False, pod_level: bool = True
+    conditions: tuple[NodeCondition, ...],
+    pod: Pod,
+    *,
+    comparisons: bool = False,
+    pod_level: PodLevelQOS = PodLevelQOS.WHERE_SUPPORTED,
 ) -> NodeUnderPressure | None:
     """Why the kubelet rejects a pod while the node has these conditions; None: it admits the pod.
 
-    ``comparisons`` is the gate TaintTolerationComparisonOperators, ``pod_level`` PodLevelResources.
+    ``comparisons`` is the gate TaintTolerationComparisonOperators.
 
     Follows: v1.36, eviction/eviction_manager.go, Admit.
     """
@@ -272,7 +277,11 @@ def pressure_refusal(
 
 
 def kubelet_admission(
-    conditions: tuple[NodeCondition, ...], pod: Pod, *, comparisons: bool = False, pod_level: bool = True
+    conditions: tuple[NodeCondition, ...],
+    pod: Pod,
+    *,
+    comparisons: bool = False,
+    pod_level: PodLevelQOS = PodLevelQOS.WHERE_SUPPORTED,
 ) -> PressureAdmission:
     """Why the kubelet admits the pod under these conditions, or NONE.
 

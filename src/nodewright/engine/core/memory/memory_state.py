@@ -12,12 +12,8 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.engine.core.requests.effective_resources import (
-    cached_by_spec,
-    manager_requests,
-)
-from nodewright.engine.core.requests.managed_pods import ManagedPod, is_guaranteed_container
-from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
+from nodewright.engine.core.requests.managed_pods import ManagedPod, is_guaranteed_container, manager_requests
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceList, cached_by_spec
 from nodewright.model.kubernetes.resource_names import MEMORY, is_huge_page
 from nodewright.model.reasons.memory import MemoryRequestInexact, NUMAMemoryLeft, PodSharedMemoryEmpty
 from nodewright.model.releases.release_rules import AllocatedInStatus

@@ -1,6 +1,5 @@
 """Node selector and required node affinity; whether the DaemonSet controller creates a pod for the node."""
 
-import re
 from collections.abc import Mapping, Sequence
 
 from nodewright.model.kubernetes.name_validation import is_label_key, is_label_value
@@ -11,7 +10,6 @@ from nodewright.model.kubernetes.objects import (
     Taint,
     untolerated,
 )
-from nodewright.model.patterns import lazy_pattern
 from nodewright.model.reasons.predicates import (
     LabelMissing,
     NodeAffinityMismatch,
@@ -19,9 +17,6 @@ from nodewright.model.reasons.predicates import (
     TermUnmet,
     UntoleratedTaints,
 )
-from nodewright.model.values.quantity import fits_int64
-
-_INTEGER = lazy_pattern(r"[+-]?[0-9]{1,4000}", re.ASCII)
 
 
 def affinity_mismatch(spec: PodSpec, node: str, labels: Mapping[str, str]) -> NodeAffinityMismatch | None:
@@ -79,7 +74,7 @@ def _unmet(term: NodeSelectorTerm, node: str, labels: Mapping[str, str]) -> tupl
     unmet = []
     for requirement in term.match_expressions:
         invalid = not _is_label_requirement(requirement)
-        if invalid or not _holds(requirement, labels):
+        if invalid or not requirement.holds(labels):
             unmet.append(_requirement_unmet(requirement, labels.get(requirement.key), invalid=invalid))
     for requirement in term.match_fields:
         # The name is the only field that a node has; any other is empty.
@@ -115,41 +110,7 @@ def _is_label_requirement(requirement: NodeSelectorRequirement) -> bool:
         case "Exists" | "DoesNotExist":
             is_valid = not requirement.values
         case "Gt" | "Lt":
-            is_valid = len(requirement.values) == 1 and _integer(requirement.values[0]) is not None
+            is_valid = len(requirement.values) == 1 and requirement.integer(requirement.values[0]) is not None
         case _:
             is_valid = False
     return is_valid and is_label_key(requirement.key) and all(map(is_label_value, requirement.values))
-
-
-def _holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    """Whether a valid expression holds.
-
-    Follows: v1.36, apimachinery/pkg/labels/selector.go, Requirement.Matches.
-    """
-    actual = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return actual in requirement.values
-        case "NotIn":
-            return actual not in requirement.values
-        case "Exists":
-            return actual is not None
-        case "DoesNotExist":
-            return actual is None
-        case _:
-            return _compares(requirement.operator, actual or "", requirement.values[0])
-
-
-def _compares(operator: str, actual: str, bound: str) -> bool:
-    number, limit = _integer(actual), _integer(bound)
-    if number is None or limit is None:
-        return False
-    return number > limit if operator == "Gt" else number < limit
-
-
-def _integer(text: str) -> int | None:
-    """The number as Go parses it into 64 bits; None if it cannot."""
-    if _INTEGER.fullmatch(text) is None:
-        return None
-    number = int(text)
-    return number if fits_int64(number) else None

@@ -137,7 +137,7 @@ def preemption_candidates(
     return tuple(
         PreemptionCandidate(
             pod=other,
-            qos_class=qos_class(other, rules.pod_level),
+            qos_class=qos_class(other, rules.qos),
             requests=preemption_requests(other, rules),
         )
         for other in active

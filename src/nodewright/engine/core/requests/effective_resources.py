@@ -6,46 +6,41 @@ requests, or what its status says is allocated. What depends on spec and status 
 Units: integer requests have cpu in thousandths, everything else in units (bytes, pieces).
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar, cast
-from weakref import ref
+from functools import reduce
+from operator import add
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.model.kubernetes.objects import (
+    NOT_SET,
     Container,
     ContainerStatus,
+    NodeAllocatableResourceClaimStatus,
     Pod,
-    PodSpec,
     PodStatus,
     ResourceList,
     ResourceRequirements,
+    cached_by_spec,
 )
 from nodewright.model.kubernetes.resource_names import (
     CPU,
     EPHEMERAL_STORAGE,
     MEMORY,
     PODS,
+    is_huge_page,
     is_scalar,
     is_supported_pod_level,
 )
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
-from nodewright.model.releases.release_rules import AllocatedInStatus
+from nodewright.model.releases.release_rules import PodLevelQOS
 from nodewright.model.values.quantity import ZERO
 
 _NO_STATUS = PodStatus()
 _COUNTED = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
 """The resources that are counted beside the scalar ones."""
-
-R = TypeVar("R")
-Variant = ParamSpec("Variant")
-
-_CACHE_SIZE = 4096
-"""The number of cached pairs of spec and status."""
-_DEFAULT = object()
-"""In place of an argument that is not given."""
 
 
 class ResourceField(StrEnum):
@@ -68,6 +63,16 @@ class ContainerResourceLists(msgspec.Struct, frozen=True):
 
     containers: tuple[ResourceList, ...]
     init_containers: tuple[ResourceList, ...]
+
+
+class ContainerSum(msgspec.Struct, frozen=True):
+    """The sum of what containers and claims have; of a pod with a resize there are several, and the largest counts."""
+
+    lists: ContainerResourceLists
+    """Of each container; none where the pod's status has the sum."""
+    claims: tuple[tuple[str, ResourceList], ...]
+    """The amounts of each claim by its name."""
+    amounts: ResourceList
 
 
 class RequestOptions(msgspec.Struct, frozen=True, rename="camel"):
@@ -93,8 +98,23 @@ class RequestOptions(msgspec.Struct, frozen=True, rename="camel"):
     non_missing_container_requests: ResourceList = {}
     """The requests of containers that do not set these names."""
     pod_level_huge_pages: bool = True
-    """As in `ReleaseRules`; so is the next."""
+    """As in `ReleaseRules`; so are the next two."""
     resize_in_conditions: bool = True
+    status_requests_by_sums: bool = True
+
+    @property
+    def counts_more_than_spec(self) -> bool:
+        """Whether status, claims or defaults count beside the requests of the spec."""
+        return bool(
+            self.use_status_resources
+            or self.use_dra_node_allocatable_resource_claim_status
+            or self.non_missing_container_requests
+        )
+
+    @property
+    def counts_pod_status(self) -> bool:
+        """Whether the status of the pod level counts."""
+        return self.use_status_resources and self.in_place_pod_level_resources_vertical_scaling
 
 
 SPEC_ONLY = RequestOptions()
@@ -137,38 +157,30 @@ def pod_limits(pod: Pod, options: RequestOptions = SPEC_ONLY) -> ResourceList:
 def container_requests(pod: Pod, options: RequestOptions = SPEC_ONLY) -> ResourceList:
     """The requests of all containers together, without pod level and overhead.
 
-    Follows: v1.36, component-helpers/resource/helpers.go, AggregateContainerRequests.
+    Follows: v1.37, component-helpers/resource/helpers.go, AggregateContainerRequests.
     """
     spec = pod.spec
-    if spec.init_containers or options.use_status_resources or options.non_missing_container_requests:
-        total = _peak(pod, container_resource_lists(pod, ResourceField.REQUESTS, options))
-    else:
-        total = _sum([container.resources.requests for container in spec.containers])
-    if options.use_dra_node_allocatable_resource_claim_status:
-        for claim in pod.status.node_allocatable_resource_claim_statuses:
-            _add(total, claim.resources)
-    return total
+    if spec.init_containers or options.counts_more_than_spec:
+        return _largest(container_sums(pod, ResourceField.REQUESTS, options))
+    return _sum([container.resources.requests for container in spec.containers])
 
 
 def container_limits(pod: Pod, options: RequestOptions = SPEC_ONLY) -> ResourceList:
     """The limits of all containers together, without pod level and overhead.
 
-    Follows: v1.36, component-helpers/resource/helpers.go, AggregateContainerLimits.
+    Follows: v1.37, component-helpers/resource/helpers.go, AggregateContainerLimits.
     """
-    return _peak(pod, container_resource_lists(pod, ResourceField.LIMITS, options))
+    return _largest(container_sums(pod, ResourceField.LIMITS, options))
 
 
-def per_container_requests(pod: Pod, options: RequestOptions = SPEC_ONLY) -> tuple[ContainerConsumption, ...]:
-    """The requests of each container: containers in order, then init containers.
+def per_container(
+    pod: Pod, side: ResourceField, options: RequestOptions = SPEC_ONLY
+) -> tuple[ContainerConsumption, ...]:
+    """The requests or limits of each container: containers in order, then init containers.
 
     Follows: v1.36, component-helpers/resource/helpers.go, PodResourcesOptions.ContainerFn.
     """
-    return _consumptions(pod, container_resource_lists(pod, ResourceField.REQUESTS, options))
-
-
-def per_container_limits(pod: Pod, options: RequestOptions = SPEC_ONLY) -> tuple[ContainerConsumption, ...]:
-    """As `per_container_requests`, for limits."""
-    return _consumptions(pod, container_resource_lists(pod, ResourceField.LIMITS, options))
+    return _consumptions(pod, container_resource_lists(pod, side, options))
 
 
 # ---------------------------------------------------------------- pod level
@@ -179,8 +191,8 @@ def pod_level_resources_set(pod: Pod, *, huge_pages: bool = True) -> bool:
 
     Follows: v1.36, component-helpers/resource/helpers.go, IsPodLevelResourcesSet.
     """
-    return pod.spec.resources is not None and (
-        pod_level_requests_set(pod, huge_pages=huge_pages) or pod_level_limits_set(pod, huge_pages=huge_pages)
+    return pod_level_requests_set(pod, huge_pages=huge_pages) or pod_level_limits_set(
+        pod, huge_pages=huge_pages
     )
 
 
@@ -216,11 +228,14 @@ def pod_level_overrides(pod: Pod, side: ResourceField, options: RequestOptions =
         for name, amount in _amounts(spec, side).items()
         if is_supported_pod_level(name, huge_pages=options.pod_level_huge_pages)
     }
-    in_place = options.use_status_resources and options.in_place_pod_level_resources_vertical_scaling
-    if not in_place or status is None:
+    if not options.counts_pod_status or status is None:
         return spec_amounts
     allocated = pod.status.allocated_resources
     resized = _resized(side, spec, status, allocated, infeasible=resize_is_infeasible(pod))
+    if options.status_requests_by_sums:
+        if not (spec_amounts or (side is ResourceField.LIMITS and pod_level_requests_set(pod))):
+            return {}
+        return {name: amount for name, amount in resized.items() if is_supported_pod_level(name)}
     # A name that a resize omits everywhere is zero, not the containers' sum.
     return {name: resized.get(name, ZERO) for name in spec_amounts}
 
@@ -239,11 +254,121 @@ def container_resource_lists(
         ]
     else:
         lists = _resized_lists(pod, side, in_conditions=options.resize_in_conditions)
+    return _with_defaults(pod, lists, side, options)
+
+
+def container_sums(pod: Pod, side: ResourceField, options: RequestOptions) -> tuple[ContainerSum, ...]:
+    """The sums of which the largest counts; a single one but for a pod that is being resized since 1.37.
+
+    Follows: v1.37, component-helpers/resource/helpers.go, AggregateContainerRequests, aggregateContainerResourcesByFn.
+    """
+    by_sums = options.use_status_resources and options.status_requests_by_sums
+    has_claims = side is ResourceField.REQUESTS or options.status_requests_by_sums
+    claims = _claims(pod, options) if has_claims else ()
+    if not by_sums:
+        return (_container_sum(pod, container_resource_lists(pod, side, options), claims, side),)
+    status = pod.status
+    written = container_resource_lists(pod, side, replace(options, use_status_resources=False))
+    sums = [] if resize_is_infeasible(pod) else [_container_sum(pod, written, claims, side)]
+    actual = NOT_SET if status.resources is None else _amounts(status.resources, side)
+    allocated = status.allocated_resources if side is ResourceField.REQUESTS else {}
+    if options.counts_pod_status and actual is not NOT_SET and allocated is not NOT_SET:
+        sums += [ContainerSum(ContainerResourceLists((), ()), (), amounts) for amounts in (actual, allocated)]
+        return tuple(sums)
+    sums.append(_container_sum(pod, _lists_of_status(pod, side, options, with_actual=True), (), side))
+    if side is ResourceField.REQUESTS:
+        sums.append(
+            _container_sum(pod, _lists_of_status(pod, side, options, with_actual=False), claims, side)
+        )
+    return tuple(sums)
+
+
+def _largest(sums: tuple[ContainerSum, ...]) -> ResourceList:
+    return sums[0].amounts if len(sums) == 1 else _raised(*(each.amounts for each in sums))
+
+
+def _container_sum(
+    pod: Pod, lists: ContainerResourceLists, claims: tuple[tuple[str, ResourceList], ...], side: ResourceField
+) -> ContainerSum:
+    amounts = _peak(pod, lists)
+    if side is ResourceField.LIMITS:
+        # A claim raises a limit that is there; of huge pages it is one.
+        claims = tuple(
+            (
+                claim,
+                {name: amount for name, amount in claimed.items() if name in amounts or is_huge_page(name)},
+            )
+            for claim, claimed in claims
+        )
+    for _, claimed in claims:
+        _add(amounts, claimed)
+    return ContainerSum(lists, claims, amounts)
+
+
+def _lists_of_status(
+    pod: Pod, side: ResourceField, options: RequestOptions, *, with_actual: bool
+) -> ContainerResourceLists:
+    """What the status says of each container: the actual resources where they are asked for and there, else the allocated
+    ones, else the spec unless its resize is infeasible.
+
+    Follows: v1.37, component-helpers/resource/helpers.go, containerAllocatedRequests, containerActuated{Requests,Limits}.
+    """
+    statuses = {
+        status.name: status
+        for status in reversed((*pod.status.container_statuses, *pod.status.init_container_statuses))
+    }
+    spec_counts = not resize_is_infeasible(pod)
+
+    def amounts_of(container: Container) -> ResourceList:
+        status = statuses.get(container.name)
+        if status is not None:
+            actual = _amounts(status.resources, side) if with_actual and status.resources else NOT_SET
+            if actual is not NOT_SET:
+                return actual
+            if side is ResourceField.REQUESTS and status.allocated_resources is not NOT_SET:
+                return status.allocated_resources
+        return _amounts(container.resources, side) if spec_counts else {}
+
+    return _with_defaults(
+        pod, [amounts_of(each) for each in (*pod.spec.containers, *pod.spec.init_containers)], side, options
+    )
+
+
+def _with_defaults(
+    pod: Pod, lists: list[ResourceList], side: ResourceField, options: RequestOptions
+) -> ContainerResourceLists:
     defaults = options.non_missing_container_requests
     if defaults and side is ResourceField.REQUESTS:
         lists = [_filled(amounts, defaults) for amounts in lists]
-    regular = len(spec.containers)
+    regular = len(pod.spec.containers)
     return ContainerResourceLists(tuple(lists[:regular]), tuple(lists[regular:]))
+
+
+def _claims(pod: Pod, options: RequestOptions) -> tuple[tuple[str, ResourceList], ...]:
+    """The node allocatable resources of each claim, in the shape of the release.
+
+    Follows: v1.37, component-helpers/resource/helpers.go, addDRANodeAllocatableClaimResources.
+    """
+    if not options.use_dra_node_allocatable_resource_claim_status:
+        return ()
+    return tuple(
+        (
+            status.resource_claim_name,
+            _claimed(status) if options.status_requests_by_sums else status.resources,
+        )
+        for status in pod.status.node_allocatable_resource_claim_statuses
+    )
+
+
+def _claimed(status: NodeAllocatableResourceClaimStatus) -> ResourceList:
+    total: ResourceList = {}
+    for mapping in status.mapping:
+        if mapping.quantity is not None:
+            total[mapping.name] = total.get(mapping.name, ZERO) + mapping.quantity
+    for overhead in status.overhead:
+        amounts = [overhead.per_pod, *[overhead.per_container] * len(status.containers)]
+        total[overhead.name] = reduce(add, (each or ZERO for each in amounts), total.get(overhead.name, ZERO))
+    return total
 
 
 def resize_is_infeasible(pod: Pod, *, in_conditions: bool = True) -> bool:
@@ -408,10 +533,13 @@ class RequestRules(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
 
     pod_level: bool
     """The gate PodLevelResources is on."""
+    qos: PodLevelQOS
     pod_level_huge_pages: bool
-    """As in `ReleaseRules`; so are the next two."""
+    """As in `ReleaseRules`; so are the next four."""
     resize_in_conditions: bool
+    status_requests_by_sums: bool
     reclaimable_as_scheduled: bool
+    sidecar_storage_limits: bool
     in_place_resize: bool
     """Resources in the containers' status count: the gate InPlacePodVerticalScaling."""
     pod_level_resize: bool
@@ -424,9 +552,12 @@ class RequestRules(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         """The rules under these gates."""
         return cls(
             pod_level=gates["PodLevelResources"],
+            qos=gates.pod_level_qos,
             pod_level_huge_pages=gates.rules.pod_level_huge_pages,
             resize_in_conditions=gates.rules.resize_in_conditions,
+            status_requests_by_sums=gates.rules.status_requests_by_sums,
             reclaimable_as_scheduled=gates.rules.reclaimable_as_scheduled,
+            sidecar_storage_limits=gates.rules.sidecar_storage_limits,
             in_place_resize=gates["InPlacePodVerticalScaling"],
             pod_level_resize=gates["InPlacePodLevelResourcesVerticalScaling"],
             claims=gates["DRANodeAllocatableResources"],
@@ -444,6 +575,7 @@ class RequestRules(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
             use_dra_node_allocatable_resource_claim_status=use_claims and self.claims,
             pod_level_huge_pages=self.pod_level_huge_pages,
             resize_in_conditions=self.resize_in_conditions,
+            status_requests_by_sums=self.status_requests_by_sums,
         )
 
 
@@ -471,41 +603,6 @@ def scheduler_usage(pod: Pod, rules: RequestRules = NEWEST_REQUEST_RULES) -> Map
         # No resize is in progress.
         return _spec_requests(pod, rules)
     return _status_requests(pod, rules)
-
-
-def cached_by_spec(
-    function: Callable[Concatenate[Pod, Variant], R],
-) -> Callable[Concatenate[Pod, Variant], R]:
-    """Caches a function by the pod's spec and status and one more, hashable argument; its results are immutable.
-
-    It must depend on nothing else. The key is the identity of both objects, because comparing them would cost more than most results.
-    A result is kept no longer than the spec, and no more than `_CACHE_SIZE` are.
-
-    >>> from nodewright.model.kubernetes.objects import ObjectMeta
-    >>> calls = []
-    >>> count = cached_by_spec(lambda pod: calls.append(pod) or len(pod.spec.containers))
-    >>> first = Pod(metadata=ObjectMeta(name="first"))
-    >>> second = Pod(metadata=ObjectMeta(name="second"), spec=first.spec, status=first.status)
-    >>> count(first), count(second), len(calls)
-    (0, 0, 1)
-    """
-    cache: dict[tuple[Hashable, ...], tuple[ref[PodSpec], ref[PodStatus], R]] = {}
-    call: Callable[..., R] = function
-
-    @wraps(function)
-    def cached(pod: Pod, variant: Hashable = _DEFAULT) -> R:
-        spec, status = pod.spec, pod.status
-        key = (id(spec), id(status), variant)
-        entry = cache.get(key)
-        # An id may be that of an object which is gone.
-        if entry is None or entry[0]() is not spec or entry[1]() is not status:
-            if len(cache) >= _CACHE_SIZE:
-                cache.clear()
-            result = call(pod) if variant is _DEFAULT else call(pod, variant)
-            entry = cache[key] = (ref(spec, lambda _: cache.pop(key, None)), ref(status), result)
-        return entry[2]
-
-    return cast("Callable[Concatenate[Pod, Variant], R]", cached)
 
 
 @cached_by_spec
@@ -564,40 +661,10 @@ def _largest_by_container(pod: Pod) -> ResourceList:
 
 
 def _counted_integers(requests: ResourceList) -> dict[str, int]:
-    return {
-        name: amount.milli_value() if name == CPU else amount.value()
-        for name, amount in requests.items()
-        if name in _COUNTED or is_scalar(name)
-    }
+    return _integers({name: each for name, each in requests.items() if name in _COUNTED or is_scalar(name)})
 
 
 def _integers(requests: ResourceList) -> dict[str, int]:
     return {
         name: amount.milli_value() if name == CPU else amount.value() for name, amount in requests.items()
     }
-
-
-# ---------------------------------------------------------------- what the CPU and memory managers count
-
-
-def allocated_in_status(gates: FeatureGates) -> AllocatedInStatus:
-    """Whose allocated resources the managers read: nobody's where the gate InPlacePodVerticalScaling is off."""
-    is_on = gates["InPlacePodVerticalScaling"]
-    return gates.rules.allocated_in_status if is_on else AllocatedInStatus.NO_CONTAINER
-
-
-def manager_requests(pod: Pod, container: Container, allocated: AllocatedInStatus) -> ResourceList:
-    """The container's requests as the managers count them.
-
-    Follows: v1.36, cpumanager/policy_static.go, guaranteedCPUs; memorymanager/policy_static.go, getRequestedResources;
-        up to v1.34 both read `allocatedResources` of the first status of the container's name.
-    """
-    if allocated is AllocatedInStatus.NO_CONTAINER:
-        return container.resources.requests
-    statuses = pod.status.container_statuses
-    if allocated is AllocatedInStatus.ALL_STATUSES and container.is_sidecar:
-        statuses += pod.status.init_container_statuses
-    for status in statuses:
-        if status.name == container.name:
-            return status.allocated_resources
-    return container.resources.requests

@@ -6,15 +6,43 @@ from typing import Generic, Self, TypeVar
 
 import msgspec
 
-from nodewright.engine.core.requests.effective_resources import allocated_in_status, pod_level_resources_set
+from nodewright.engine.core.requests.effective_resources import pod_level_resources_set
 from nodewright.engine.core.requests.qos_and_priority import QOS_RESOURCES, QOSClass, qos_class
-from nodewright.model.kubernetes.objects import Pod, ResourceRequirements
+from nodewright.model.kubernetes.objects import Container, Pod, ResourceList, ResourceRequirements
 from nodewright.model.releases.feature_gates import FeatureGates
-from nodewright.model.releases.release_rules import AllocatedInStatus, PodLevelPlacement, ReleaseRules
+from nodewright.model.releases.release_rules import (
+    AllocatedInStatus,
+    PodLevelPlacement,
+    PodLevelQOS,
+    ReleaseRules,
+)
 from nodewright.model.releases.release_table import NEWEST
 from nodewright.model.values.quantity import ZERO
 
 AmountT = TypeVar("AmountT")
+
+
+def allocated_in_status(gates: FeatureGates) -> AllocatedInStatus:
+    """Whose allocated resources the managers read: nobody's where the gate InPlacePodVerticalScaling is off."""
+    is_on = gates["InPlacePodVerticalScaling"]
+    return gates.rules.allocated_in_status if is_on else AllocatedInStatus.NO_CONTAINER
+
+
+def manager_requests(pod: Pod, container: Container, allocated: AllocatedInStatus) -> ResourceList:
+    """The container's requests as the managers count them.
+
+    Follows: v1.36, cpumanager/policy_static.go, guaranteedCPUs; memorymanager/policy_static.go, getRequestedResources;
+        up to v1.34 both read `allocatedResources` of the first status of the container's name.
+    """
+    if allocated is AllocatedInStatus.NO_CONTAINER:
+        return container.resources.requests
+    statuses = pod.status.container_statuses
+    if allocated is AllocatedInStatus.ALL_STATUSES and container.is_sidecar:
+        statuses += pod.status.init_container_statuses
+    for status in statuses:
+        if status.name == container.name:
+            return status.allocated_resources
+    return container.resources.requests
 
 
 class ManagerGates(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +50,7 @@ class ManagerGates(msgspec.Struct, frozen=True, kw_only=True):
 
     pod_level_resources: bool = True
     """PodLevelResources."""
+    qos: PodLevelQOS = PodLevelQOS.WHERE_SUPPORTED
     pod_level_managers: bool = False
     """PodLevelResourceManagers."""
     allocated_in_status: AllocatedInStatus = AllocatedInStatus.NO_CONTAINER
@@ -33,6 +62,7 @@ class ManagerGates(msgspec.Struct, frozen=True, kw_only=True):
         """The managers' part of these feature gates."""
         return cls(
             pod_level_resources=gates["PodLevelResources"],
+            qos=gates.pod_level_qos,
             pod_level_managers=gates["PodLevelResourceManagers"],
             allocated_in_status=allocated_in_status(gates),
             rules=gates.rules,
@@ -78,7 +108,7 @@ class ManagedPod(msgspec.Struct, Generic[AmountT], frozen=True):
         has_pod_level = pod.spec.resources is not None and pod_level_resources_set(
             pod, huge_pages=gates.rules.pod_level_huge_pages
         )
-        is_guaranteed = qos_class(pod, gates.pod_level_resources) is QOSClass.GUARANTEED
+        is_guaranteed = qos_class(pod, gates.qos) is QOSClass.GUARANTEED
         return cls(
             pod,
             is_guaranteed,

@@ -9,7 +9,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from nodewright.engine.core.requests.effective_resources import container_requests, pod_level_requests_set
+from nodewright.engine.core.requests.effective_resources import (
+    container_requests,
+    pod_level_requests_set,
+)
 from nodewright.engine.core.requests.qos_and_priority import QOSClass, is_node_critical, qos_class
 from nodewright.model.kubernetes.objects import Container, Pod, ResourceList
 from nodewright.model.kubernetes.resource_names import MEMORY
@@ -78,7 +81,7 @@ def oom_scores(pod: Pod, memory_capacity: int, gates: FeatureGates = DEFAULT_GAT
     containers = (*pod.spec.containers, *pod.spec.init_containers, *pod.spec.ephemeral_containers)
     if is_node_critical(pod):
         return tuple(OOMScore(container.name, GUARANTEED_ADJ, NodeCritical()) for container in containers)
-    pod_class = qos_class(pod, gates["PodLevelResources"])
+    pod_class = qos_class(pod, gates.pod_level_qos)
     if pod_class is not QOSClass.BURSTABLE:
         adj = GUARANTEED_ADJ if pod_class is QOSClass.GUARANTEED else BEST_EFFORT_ADJ
         because = FixedByClass(qos_class=pod_class)

@@ -5,9 +5,10 @@ from enum import StrEnum
 
 import msgspec
 
-from nodewright.engine.core.requests.effective_resources import cached_by_spec
-from nodewright.model.kubernetes.objects import Pod, ResourceList, ResourceRequirements
+from nodewright.engine.core.requests.effective_resources import pod_level_resources_set
+from nodewright.model.kubernetes.objects import Pod, ResourceList, ResourceRequirements, cached_by_spec
 from nodewright.model.kubernetes.resource_names import CPU, MEMORY
+from nodewright.model.releases.release_rules import PodLevelQOS
 from nodewright.model.values.quantity import ZERO, Quantity
 
 QOS_RESOURCES = (CPU, MEMORY)
@@ -91,21 +92,21 @@ class _ResourceOwner(msgspec.Struct, frozen=True):
 
 
 @cached_by_spec
-def qos_class(pod: Pod, pod_level: bool = True) -> QOSClass:  # noqa: FBT001, FBT002 - cached by position
-    """The class in the pod's status, or the one computed from its spec; ``pod_level``: the gate PodLevelResources.
+def qos_class(pod: Pod, pod_level: PodLevelQOS = PodLevelQOS.WHERE_SUPPORTED) -> QOSClass:
+    """The class in the pod's status, or the one computed from its spec.
 
     Follows: v1.36, pkg/apis/core/v1/helper/qos/qos.go, GetPodQOS.
     Departs: an unknown class in the status is ignored; the kubelet would pass it on.
     """
-    return _in_status(pod) or computed_qos_class(pod, pod_level=pod_level)
+    return _in_status(pod) or computed_qos_class(pod, pod_level)
 
 
-def computed_qos_class(pod: Pod, *, pod_level: bool = True) -> QOSClass:
+def computed_qos_class(pod: Pod, pod_level: PodLevelQOS = PodLevelQOS.WHERE_SUPPORTED) -> QOSClass:
     """The class computed from the spec, API defaults not applied.
 
     Follows: v1.36, pkg/apis/core/v1/helper/qos/qos.go, ComputePodQOS.
     """
-    lists = _lists(pod, pod_level=pod_level)
+    lists = _lists(pod, pod_level)
     if not lists or not all(map(_has_limits, lists)):
         return QOSClass.BURSTABLE if any(map(_has_amounts, lists)) else QOSClass.BEST_EFFORT
     # If requests equal limits in each container, the sums are equal, too.
@@ -115,17 +116,19 @@ def computed_qos_class(pod: Pod, *, pod_level: bool = True) -> QOSClass:
     return QOSClass.GUARANTEED if requests == limits else QOSClass.BURSTABLE
 
 
-def qos_verdict(pod: Pod) -> QOSVerdict:
+def qos_verdict(pod: Pod, rule: PodLevelQOS = PodLevelQOS.WHERE_SUPPORTED) -> QOSVerdict:
     """The pod's class and the facts that decided it."""
     if in_status := _in_status(pod):
         return QOSVerdict(in_status, (ClassInStatus(),))
-    pod_class = computed_qos_class(pod)
-    pod_level = pod.spec.resources is not None
+    pod_class = computed_qos_class(pod, rule)
+    pod_level = _decides(pod, rule)
     if pod_class is QOSClass.BEST_EFFORT:
         return QOSVerdict(pod_class, (NothingAsked(pod_level=pod_level),))
     if pod_class is QOSClass.GUARANTEED:
         return QOSVerdict(pod_class, (RequestsEqualLimits(pod_level=pod_level),))
-    owners = _resource_owners(pod)
+    owners = (
+        [_ResourceOwner("", pod.spec.resources)] if pod.spec.resources and pod_level else _containers(pod)
+    )
     return QOSVerdict(pod_class, (*_missing_limits(owners), *_differences(owners), _first_amounts(owners)))
 
 
@@ -134,16 +137,21 @@ def _in_status(pod: Pod) -> QOSClass | None:
     return QOSClass(written) if written in _CLASSES else None
 
 
-def _lists(pod: Pod, *, pod_level: bool) -> list[ResourceRequirements]:
+def _decides(pod: Pod, rule: PodLevelQOS) -> bool:
+    """Whether the pod level decides the class instead of the containers."""
+    if pod.spec.resources is None or rule is PodLevelQOS.NEVER:
+        return False
+    return rule is PodLevelQOS.WHERE_SET or pod_level_resources_set(pod)
+
+
+def _lists(pod: Pod, rule: PodLevelQOS) -> list[ResourceRequirements]:
     spec = pod.spec
-    if spec.resources is not None and pod_level:
+    if spec.resources is not None and _decides(pod, rule):
         return [spec.resources]
     return [container.resources for container in (*spec.containers, *spec.init_containers)]
 
 
-def _resource_owners(pod: Pod) -> list[_ResourceOwner]:
-    if pod.spec.resources is not None:
-        return [_ResourceOwner("", pod.spec.resources)]
+def _containers(pod: Pod) -> list[_ResourceOwner]:
     return [
         *(_ResourceOwner(container.name, container.resources) for container in pod.spec.containers),
         *(

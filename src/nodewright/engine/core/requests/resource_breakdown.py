@@ -16,18 +16,24 @@ from msgspec.structs import replace
 from nodewright.engine.core.requests.effective_resources import (
     SPEC_ONLY,
     ContainerResourceLists,
+    ContainerSum,
     RequestOptions,
     RequestRules,
     ResourceField,
-    container_resource_lists,
+    container_sums,
     pod_level_overrides,
     pod_limits,
     pod_requests,
 )
 from nodewright.engine.core.requests.oom_adjust import OOMScore, oom_scores
 from nodewright.engine.core.requests.qos_and_priority import QOSVerdict, is_critical, qos_verdict
-from nodewright.engine.core.requests.resource_defaults import AppliedDefault, defaulted_pod, with_defaults
-from nodewright.model.kubernetes.objects import Container, ContainerStatus, Pod, ResourceList
+from nodewright.engine.core.requests.resource_defaults import (
+    AppliedDefault,
+    defaulted_pod,
+    with_defaults,
+    with_pod_level_defaults,
+)
+from nodewright.model.kubernetes.objects import Container, ContainerStatus, Pod
 from nodewright.model.kubernetes.resource_names import resource_sort_key
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from nodewright.model.values.instant import Instant
@@ -37,6 +43,7 @@ _MAX_KEPT = 4096
 OS_LABEL = "kubernetes.io/os"
 """The only label of a pod that a kubelet's admission reads."""
 _RESIZE_CONDITION = "PodResizePending"
+_NO_SUM = ContainerSum(ContainerResourceLists((), ()), (), {})
 
 
 class ContainerRole(StrEnum):
@@ -99,24 +106,26 @@ def resource_derivations(
     Follows: v1.36, component-helpers/resource/helpers.go, PodRequests and PodLimits.
     """
     effective = pod_requests(pod, options) if side is ResourceField.REQUESTS else pod_limits(pod, options)
-    lists, claims = container_resource_lists(pod, side, options), _claims(pod, options)
-    if side is ResourceField.LIMITS:
-        claims = ()
-    elif options.skip_container_level_resources:
-        lists, claims = ContainerResourceLists((), ()), ()
+    no_containers = side is ResourceField.REQUESTS and options.skip_container_level_resources
+    sums = (_NO_SUM,) if no_containers else container_sums(pod, side, options)
     pod_level = pod_level_overrides(pod, side, options)
     derivations = []
     for name in sorted(effective, key=resource_sort_key):
-        addends = _counted(pod, lists, name)
-        derivation = _from_containers(name, effective[name], addends)
+        largest = max(sums, key=lambda each: each.amounts.get(name, ZERO))
+        own = largest.amounts.get(name)
+        # A sum without containers is the status of the pod.
+        level = pod_level.get(name, None if largest.lists.containers else own)
+        addends = _counted(pod, largest.lists, name)
         derivations.append(
             replace(
-                derivation,
+                _from_containers(name, effective[name], addends),
                 claims=tuple(
-                    ResourceAddend(claim, None, amounts[name]) for claim, amounts in claims if name in amounts
+                    ResourceAddend(claim, None, amounts[name])
+                    for claim, amounts in largest.claims
+                    if name in amounts
                 ),
-                pod_level=pod_level.get(name),
-                overhead=_overhead(pod, side, options, pod_level.get(name), derivation),
+                pod_level=level,
+                overhead=_overhead(pod, side, options, name, level or own or ZERO),
             )
         )
     return tuple(derivations)
@@ -160,7 +169,7 @@ def pod_resource_breakdown(
         requests=resource_derivations(stored.pod, ResourceField.REQUESTS, options),
         limits=resource_derivations(stored.pod, ResourceField.LIMITS, options),
         resized_containers=_resized(stored.pod, options),
-        qos=qos_verdict(stored.pod),
+        qos=qos_verdict(stored.pod, gates.pod_level_qos),
         memory_capacity=memory_capacity,
         oom_scores=oom_scores(stored.pod, memory_capacity, gates),
     )
@@ -168,7 +177,7 @@ def pod_resource_breakdown(
 
 def stored_pod(pod: Pod, gates: FeatureGates = DEFAULT_GATES) -> Pod:
     """The pod as the API server stores it; pod-level resources count with their gate only."""
-    return with_defaults(_with_gated_fields(pod, gates), gates)
+    return with_pod_level_defaults(with_defaults(_with_gated_fields(pod, gates), gates), gates)
 
 
 class AlikeBreakdowns:
@@ -242,29 +251,14 @@ def _moment(during: str, role: ContainerRole | None, addends: list[ResourceAdden
     )
 
 
-def _claims(pod: Pod, options: RequestOptions) -> tuple[tuple[str, ResourceList], ...]:
-    if not options.use_dra_node_allocatable_resource_claim_status:
-        return ()
-    claims = pod.status.node_allocatable_resource_claim_statuses
-    return tuple((claim.resource_claim_name, claim.resources) for claim in claims)
-
-
 def _overhead(
-    pod: Pod,
-    side: ResourceField,
-    options: RequestOptions,
-    level: Quantity | None,
-    derivation: ResourceDerivation,
+    pod: Pod, side: ResourceField, options: RequestOptions, name: str, before: Quantity
 ) -> Quantity | None:
     """The overhead that is added: always to requests, to a limit only where it is not zero."""
-    amount = (pod.spec.overhead or {}).get(derivation.resource)
+    amount = (pod.spec.overhead or {}).get(name)
     if amount is None or options.exclude_overhead:
         return None
-    if side is ResourceField.REQUESTS:
-        return amount
-    deciding = derivation.deciding
-    before = level if level is not None else deciding.amount if deciding else ZERO
-    return None if before.is_zero() else amount
+    return None if side is ResourceField.LIMITS and before.is_zero() else amount
 
 
 def _with_gated_fields(pod: Pod, gates: FeatureGates) -> Pod:
@@ -277,20 +271,21 @@ def _resized(pod: Pod, options: RequestOptions) -> tuple[str, ...]:
     names = [container.name for container in (*pod.spec.containers, *pod.spec.init_containers)]
     names_resized = []
     for side in ResourceField:
-        counted = container_resource_lists(pod, side, options)
-        written = container_resource_lists(pod, side, SPEC_ONLY)
-        for name, now, was in zip(
-            names,
-            (*counted.containers, *counted.init_containers),
-            (*written.containers, *written.init_containers),
-            strict=True,
-        ):
-            names_resized += [name] if now != was else []
-        names_resized += (
-            [""]
-            if pod_level_overrides(pod, side, options) != pod_level_overrides(pod, side, SPEC_ONLY)
-            else []
-        )
+        (written,) = container_sums(pod, side, SPEC_ONLY)
+        level = pod_level_overrides(pod, side, SPEC_ONLY)
+        is_resized = pod_level_overrides(pod, side, options) != level
+        for counted in container_sums(pod, side, options):
+            own, specified = (
+                (*each.lists.containers, *each.lists.init_containers) for each in (counted, written)
+            )
+            # A sum without containers is the status of the pod.
+            is_resized |= bool(
+                not own and counted.amounts and counted.amounts | level != written.amounts | level
+            )
+            names_resized += [
+                name for name, now, was in zip(names, own, specified, strict=False) if now != was
+            ]
+        names_resized += [""] if is_resized else []
     return tuple(dict.fromkeys(names_resized))
 
 

@@ -49,10 +49,12 @@ class PodRequestFromContainers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodLimitFromContainers(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod-level limit on huge pages set from the sum of the containers' limits."""
+    """A pod-level limit set from the sum of the containers' limits."""
 
     resource: str
     amount: Quantity
+    from_request: bool = False
+    """The pod level's request is larger than the sum, and is the limit."""
 
 
 class RoundedUp(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +91,31 @@ def with_defaults(pod: Pod, gates: FeatureGates = DEFAULT_GATES, *, spec: PodSpe
     return pod if spec is pod.spec and status is pod.status else replace(pod, spec=spec, status=status)
 
 
+def with_pod_level_defaults(pod: Pod, gates: FeatureGates) -> Pod:
+    """The pod with the amounts of the pod level that an API server fills in after admission's changes, when it is created.
+
+    A pod level that asks for something requests what the containers request, and limits a request where every
+    container has a limit: to the larger of the request and of what the containers together may use.
+
+    Follows: v1.37, pkg/api/pod/util.go, DefaultPodLevelResources (PR 140514).
+    """
+    resources = pod.spec.resources
+    is_on = gates["PodLevelResources"] and gates["PodLevelResourcesFixDefaulting"]
+    if not is_on or resources is None or not (resources.requests or resources.limits):
+        return pod
+    filled = _pod_level(pod, gates.rules, from_containers=True)
+    missing = {
+        name: request
+        for name, request in filled.requests.items()
+        if is_supported_pod_level(name) and name not in filled.limits
+        if all(name in container.resources.limits for container in pod.spec.all_containers)
+    }
+    sums = container_limits(pod) if missing else {}
+    limits = {name: max(sums[name], request) for name, request in missing.items()}
+    filled = replace(filled, limits=_filled(filled.limits, limits))
+    return pod if filled == resources else replace(pod, spec=replace(pod.spec, resources=filled))
+
+
 def rounded_pod(pod: Pod) -> Pod:
     """The pod of a template with its amounts rounded up to thousandths; templates get no other default amounts.
 
@@ -100,7 +127,7 @@ def rounded_pod(pod: Pod) -> Pod:
 
 def defaulted_pod(pod: Pod, gates: FeatureGates = DEFAULT_GATES) -> PodWithDefaults:
     """The pod with its defaults, and the list of them."""
-    after = with_defaults(pod, gates)
+    after = with_pod_level_defaults(with_defaults(pod, gates), gates)
     return PodWithDefaults(after, tuple(_applied(pod, after)))
 
 
@@ -137,8 +164,8 @@ def _request_from_limit(container: Container) -> Container:
     return replace(container, resources=replace(resources, requests=requests))
 
 
-def _pod_level(pod: Pod, rules: ReleaseRules) -> ResourceRequirements:
-    """The pod level with huge page limits and then requests filled in.
+def _pod_level(pod: Pod, rules: ReleaseRules, *, from_containers: bool = False) -> ResourceRequirements:
+    """The pod level with huge page limits and then requests filled in; ``from_containers``: also where it has no limit.
 
     Follows: v1.36, pkg/apis/core/v1/defaults.go, defaultHugePagePodLimits and defaultPodRequests.
     """
@@ -152,7 +179,7 @@ def _pod_level(pod: Pod, rules: ReleaseRules) -> ResourceRequirements:
             limits,
             {name: sums[name] for name in sums if is_huge_page(name) and name not in requested},
         )
-    if limits:
+    if limits or from_containers:
         sums = container_requests(pod)
         requests = _filled(requests, {name: sums[name] for name in (CPU, MEMORY) if name in sums})
         supported = {
@@ -290,7 +317,9 @@ def _applied_to_pod_level(
     before: Pod, was: ResourceRequirements, now: ResourceRequirements
 ) -> Iterator[AppliedDefault]:
     for name in sorted(now.limits.keys() - was.limits.keys(), key=resource_sort_key):
-        yield PodLimitFromContainers(resource=name, amount=now.limits[name])
+        amount = now.limits[name]
+        is_above = amount > container_limits(before).get(name, amount)
+        yield PodLimitFromContainers(resource=name, amount=amount, from_request=is_above)
     sums = container_requests(replace(before, spec=_requests_from_limits(before.spec)))
     for name in sorted(now.requests.keys() - was.requests.keys(), key=resource_sort_key):
         if name in sums and not is_huge_page(name):

@@ -84,8 +84,17 @@ def merged_hint(manager: TopologyManager, offers: Iterable[Offer]) -> MergedHint
 
 
 def merged_lists(manager: TopologyManager, lists: Sequence[ResourceHintList]) -> MergedHint:
-    """As `merged_hint`, whose first step it does not need: the slow way to the same answer."""
+    """As `merged_hint`, whose first step it does not need: the slow way to the same answer.
+
+    Raises ValueError for a rule with NUMA nodes that the machine does not have; listed hints may name such nodes.
+    """
     all_nodes = manager.numa.mask
+    for hint_list in lists:
+        if hint_list.fitting and hint_list.fitting.nodes.mask & ~all_nodes:
+            raise ValueError(
+                f"{hint_list.provider}: the rule for hints of {hint_list.resource} names the NUMA nodes "
+                f"{hint_list.fitting.nodes}; the machine has {manager.numa}"
+            )
     if manager.policy == SINGLE_NUMA_NODE:
         mask = _single(lists, all_nodes)
         hint = Hint(None if mask in {0, all_nodes} else NUMASet(mask), preferred=mask != 0)
@@ -173,7 +182,7 @@ def _common_single_nodes(lists: Sequence[ResourceHintList], everything: int) -> 
     single = everything if lists else 0
     for hint_list in lists:
         single &= hint_list.preferred_single_nodes()
-        if not single or (hint_list.fitting and hint_list.fitting.nodes.mask & ~everything):
+        if not single:
             return 0
         for mask in hint_list.preferred:
             if mask & ~everything:

@@ -3,7 +3,7 @@
 For the memory manager, only sizes at which its decision can change are tried.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import combinations, product
@@ -113,12 +113,17 @@ def manager_changes(state: NodeState) -> Iterator[tuple[str, SmallestChange]]:
         for option, on in cpu.options.by_name().items():
             current = kubelet.cpu_manager_policy_options.get(option)
             yield _option_kind("cpuManagerPolicyOptions", option, current, on=on)
-        yield "cpuManagerPolicy", first_admitting([_no_exclusive_cpus(kubelet)])
+    yield from ((kind, first_admitting([change])) for kind, change in _static_policies_off(state))
+
+
+def _static_policies_off(state: NodeState) -> Iterator[tuple[str, SettingsChanged]]:
+    """The CPU and the memory manager without exclusive allocations, one at a time."""
+    kubelet = state.config.parts.kubelet
+    if state.config.managers.static_cpu_policy is not None:
+        yield "cpuManagerPolicy", _no_exclusive_cpus(kubelet)
     if kubelet.memory_manager_policy == "Static":
-        yield (
-            "memoryManagerPolicy",
-            _changed_setting("memoryManagerPolicy", kubelet.memory_manager_policy, "None"),
-        )
+        setting = _setting("memoryManagerPolicy", kubelet.memory_manager_policy, "None")
+        yield "memoryManagerPolicy", SettingsChanged(settings=(setting,))
 
 
 def _no_exclusive_cpus(kubelet: KubeletConfiguration) -> SettingsChanged:
@@ -155,13 +160,7 @@ def first_changes(
                 settings=(_setting("topologyManagerPolicy", kubelet.topology_manager_policy, NONE_POLICY),)
             ),
         )
-    if state.config.managers.static_cpu_policy is not None:
-        yield "cpuManagerPolicy", _no_exclusive_cpus(kubelet)
-    if kubelet.memory_manager_policy == "Static":
-        yield (
-            "memoryManagerPolicy",
-            SettingsChanged(settings=(_setting("memoryManagerPolicy", "Static", "None"),)),
-        )
+    yield from _static_policies_off(state)
     names = {reason.resource for reason in short}
     removals = _removals(state, pod)
     needed = [leaving for leaving in removals if not names or not names.isdisjoint(leaving.requests)]
@@ -218,19 +217,32 @@ def memory_breakpoints(state: NodeState, resource: str, other_amounts: list[int]
 
     Units: bytes.
     """
-    machine = state.without_stale().held.memory.machine
-    unrequested = state.config.view.allocatable.get(resource, 0) - state.usage.requests.get(resource, 0)
-    limits = {unrequested}
-    for nodes in _node_sets(machine):
-        tables = [machine[n].tables[resource] for n in NUMASet(nodes) if resource in machine[n].tables]
-        limits |= {sum(table.free for table in tables), sum(table.allocatable for table in tables)}
     sizes = set()
-    for limit in limits:
-        for other_sum in _sums(other_amounts):
+    for limit in memory_limits(state, resource):
+        for other_sum in subset_sums(other_amounts):
             for edge in (limit - other_sum, other_sum - limit, other_sum, limit):
                 # The largest size up to the edge, and the largest below it.
                 sizes |= {edge // unit * unit, (edge - 1) // unit * unit}
     return sorted((size for size in sizes if size > 0), reverse=True)
+
+
+def memory_limits(state: NodeState, resource: str, node_sets: Iterable[int] | None = None) -> set[int]:
+    """The amounts that requests of a resource are compared with: what sets of NUMA nodes have, and the rest of the node.
+
+    ``node_sets``: only these sets of NUMA nodes, as masks.
+
+    Units: cpu in thousandths, memory and storage in bytes, everything else in units.
+    """
+    machine = state.without_stale().held.memory.machine
+    limits = {state.config.view.allocatable.get(resource, 0) - state.usage.requests.get(resource, 0)}
+    for nodes in _node_sets(machine) if node_sets is None else node_sets:
+        tables = [
+            machine[n].tables[resource]
+            for n in NUMASet(nodes)
+            if n in machine and resource in machine[n].tables
+        ]
+        limits |= {sum(table.free for table in tables), sum(table.allocatable for table in tables)}
+    return limits
 
 
 MIB = 1 << 20
@@ -468,8 +480,8 @@ def _node_sets(machine: NUMANodeMap) -> set[int]:
     return {everything, *(1 << n for n in machine), *(node.cells.mask for node in machine.values())}
 
 
-def _sums(other_amounts: list[int]) -> set[int]:
-    """The sums over subsets of the other containers' requests."""
+def subset_sums(other_amounts: list[int]) -> set[int]:
+    """The sums over subsets of containers' requests."""
     if len(other_amounts) > ALL_SUMS_UP_TO:
         return {0, sum(other_amounts), *other_amounts}
     return {

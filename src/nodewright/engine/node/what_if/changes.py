@@ -1,6 +1,7 @@
 """Single changes of a pod or its node, and how to apply them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
@@ -182,19 +183,26 @@ def changed_pod(pod: Pod, change: PodChange) -> Pod:
     """The pod with the change; defaults are not applied."""
     match change:
         case RequestsChanged(amounts=amounts):
-            for requested in amounts:
-                amount = amount_of(requested.resource, requested.now)
-                pod = _with_resources(pod, requested.container, _Requested(requested.resource, amount))
+            return _with_resources(
+                pod,
+                (
+                    (entry.container, _Requested(entry.resource, amount_of(entry.resource, entry.now)))
+                    for entry in amounts
+                ),
+            )
         case AmountsRewritten(amounts=rewritten):
-            for entry in rewritten:
-                amount = Quantity.parse(entry.now)
-                pod = _with_resources(pod, entry.container, _Requested(entry.resource, amount))
+            return _with_resources(
+                pod,
+                (
+                    (entry.container, _Requested(entry.resource, Quantity.parse(entry.now)))
+                    for entry in rewritten
+                ),
+            )
         case CPULimitDropped(container=container):
-            pod = _with_resources(pod, container, None)
+            return _with_resources(pod, [(container, None)])
         case TaintsTolerated(taints=taints):
             added = tuple(_toleration(taint) for taint in taints)
-            pod = replace(pod, spec=replace(pod.spec, tolerations=(*pod.spec.tolerations, *added)))
-    return pod
+            return replace(pod, spec=replace(pod.spec, tolerations=(*pod.spec.tolerations, *added)))
 
 
 def amount_of(resource: str, amount: int) -> Quantity:
@@ -209,29 +217,29 @@ class _Requested(msgspec.Struct, frozen=True):
     amount: Quantity
 
 
-def _with_resources(pod: Pod, container: str, change: _Requested | None) -> Pod:
-    """The pod with a changed request of a container or the pod level; None removes the CPU limit."""
+def _with_resources(pod: Pod, changes: Iterable[tuple[str, _Requested | None]]) -> Pod:
+    """The pod with changed requests of containers or, without a name, the pod level; None removes the CPU limit."""
+    by_container: dict[str, list[_Requested | None]] = {}
+    for name, change in changes:
+        by_container.setdefault(name, []).append(change)
     spec = pod.spec
-    if not container:
+    if pod_level := by_container.pop("", ()):
         assert spec.resources is not None
-        return replace(pod, spec=replace(spec, resources=_resources(spec.resources, change)))
+        spec = replace(spec, resources=reduce(_resources, pod_level, spec.resources))
+
+    def changed(container: Container) -> Container:
+        requested = by_container.get(container.name)
+        if not requested:
+            return container
+        return replace(container, resources=reduce(_resources, requested, container.resources))
+
     return replace(
         pod,
         spec=replace(
             spec,
-            containers=tuple(_container_with(candidate, container, change) for candidate in spec.containers),
-            init_containers=tuple(
-                _container_with(candidate, container, change) for candidate in spec.init_containers
-            ),
+            containers=tuple(map(changed, spec.containers)),
+            init_containers=tuple(map(changed, spec.init_containers)),
         ),
-    )
-
-
-def _container_with(container: Container, name: str, change: _Requested | None) -> Container:
-    return (
-        replace(container, resources=_resources(container.resources, change))
-        if container.name == name
-        else container
     )
 
 

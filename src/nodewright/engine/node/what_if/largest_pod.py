@@ -69,7 +69,7 @@ def shortages(state: NodeState, pod: Pod) -> tuple[InsufficientResource, ...]:
     return tuple(reason for reason in verdict.because if isinstance(reason, InsufficientResource))
 
 
-class _Dimension(msgspec.Struct, frozen=True):
+class RequestDimension(msgspec.Struct, frozen=True):
     """A request of one container, or of the pod level, as a number of steps."""
 
     owner: RequestOwner
@@ -95,16 +95,26 @@ def largest_pod(state: NodeState, pod: Pod, *, budget: int = LARGEST_BUDGET) -> 
     None: the node admits no pod of this shape, or the budget is exhausted.
     """
     trial = Trial(state.without_pod(pod.uid), pod, min(budget, LARGEST_BUDGET))
-    dimensions = tuple(_dimensions(RequestingPod.of(trial.state, pod)))
+    dimensions = tuple(request_dimensions(RequestingPod.of(trial.state, pod)))
     search = _Search(trial, dimensions)
     scaled = search.scaled()
     if scaled is None:
         return None
     steps = search.raised(scaled)
-    return None if trial.is_budget_spent else _change(dimensions, steps)
+    return None if trial.is_budget_spent else change_of_steps(dimensions, steps)
 
 
-def _dimensions(requester: RequestingPod) -> Iterator[_Dimension]:
+def smallest_refused(state: NodeState, pod: Pod) -> RequestsChanged | None:
+    """The smallest requests of the shape that `largest_pod` tries, if the node refuses even these and they are smaller."""
+    trial = Trial(state.without_pod(pod.uid), pod, LARGEST_BUDGET)
+    dimensions = tuple(request_dimensions(RequestingPod.of(trial.state, pod)))
+    smallest = change_of_steps(dimensions, [1] * len(dimensions))
+    is_refused = bool(smallest.amounts) and not trial.admits(smallest) and not trial.is_budget_spent
+    return smallest if is_refused else None
+
+
+def request_dimensions(requester: RequestingPod) -> Iterator[RequestDimension]:
+    """The requests of all containers and of the pod level, without those of 0."""
     static = requester.cpu_policy
     whole_cores = static is not None and static.options.full_pcpus_only
     for owner in requester.owners:
@@ -118,16 +128,16 @@ def _dimensions(requester: RequestingPod) -> Iterator[_Dimension]:
             elif was < unit:
                 unit = 1
             avoids = name == CPU and requester.pins_whole_cpus and not owner.cpus
-            yield _Dimension(owner, name, unit, max(was // unit, 1), avoids)
+            yield RequestDimension(owner, name, unit, max(was // unit, 1), avoids)
 
 
 class _Search(msgspec.Struct):
     trial: Trial
-    dimensions: Sequence[_Dimension]
+    dimensions: Sequence[RequestDimension]
 
     def fits(self, steps: Sequence[int]) -> bool:
         """Whether the node admits the pod with these requests."""
-        return self.trial.admits(_change(self.dimensions, steps))
+        return self.trial.admits(change_of_steps(self.dimensions, steps))
 
     def scaled(self) -> list[int] | None:
         """The requests at the largest factor that fits; None: not even the smallest does."""
@@ -173,7 +183,8 @@ class _Search(msgspec.Struct):
         return fitting
 
 
-def _change(dimensions: Sequence[_Dimension], steps: Sequence[int]) -> RequestsChanged:
+def change_of_steps(dimensions: Sequence[RequestDimension], steps: Sequence[int]) -> RequestsChanged:
+    """The change of the requests to these numbers of steps."""
     amounts = (
         dimension.owner.change(dimension.resource, dimension.amount(count))
         for dimension, count in zip(dimensions, steps, strict=True)

@@ -17,6 +17,7 @@ from nodewright.predict.lint.lint_model import (
 )
 from nodewright.predict.lint.rules import (
     amount_rules,
+    claim_rules,
     config_rules,
     manager_rules,
     namespace_rules,
@@ -33,6 +34,7 @@ _MODULES = (
     manager_rules,
     config_rules,
     namespace_rules,
+    claim_rules,
 )
 RULES = tuple(rule for module in _MODULES for rule in vars(module).values() if isinstance(rule, LintRule))
 """The rules of each module in the order of their definitions."""

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 
 from msgspec.structs import fields
 
+from nodewright.engine.core.config.complete_config import events_per_second
 from nodewright.engine.core.topology.manager_config import topology_manager
-from nodewright.model.kubernetes.eviction_thresholds import DEFAULT_EVICTION_HARD, Signal
-from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.model.kubernetes.resource_names import CPU, MEMORY
+from nodewright.engine.node.eviction_pass import huge_page_bytes
+from nodewright.model.kubernetes.eviction_thresholds import DEFAULT_EVICTION_HARD, Signal, parse_thresholds
+from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration, eviction_settings
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY, amount_text
 from nodewright.model.reasons.verdict import Granted
 from nodewright.model.values.duration import Duration
 from nodewright.model.values.quantity import ZERO, Quantity, QuantityFormat
@@ -63,7 +65,8 @@ def _zeros(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolat
     Finding: {field}: {written} means {meant}: the kubelet treats zero as unset
 
     For these fields the kubelet treats zero as a missing value and applies its default: `maxPods: 0` admits 110
-    pods, `evictionPressureTransitionPeriod: 0s` waits five minutes.
+    pods, `evictionPressureTransitionPeriod: 0s` waits five minutes. Up to 1.36 `eventRecordQPS: 0` means 5 events a
+    second; since 1.37 it is no limit.
 
     Remedy: Write the default, or the smallest value that is not zero.
 
@@ -79,6 +82,8 @@ def _zeros(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolat
         if field_name is None or isinstance(written, bool) or written not in _ZEROS:
             continue
         meant = getattr(config.config, field_name)
+        if name == "eventRecordQPS":
+            meant = events_per_second(config.config, config.settled.gates.rules)
         if meant and isinstance(meant, int | Duration):
             path = config.prefix + name
             facts = {"field": name, "written": written, "meant": str(meant)}
@@ -202,9 +207,9 @@ def _memory_qos(config: ConfigSubject, _context: LintContext) -> Iterator[FieldV
 
     Finding: the gate MemoryQoS alone protects no memory: memoryReservationPolicy is None
 
-    In earlier releases the gate set `memory.min` of every container with a request. In 1.36 it does so only under
+    In earlier releases the gate set `memory.min` of every container with a request. Since 1.36 it does so only under
     `memoryReservationPolicy: TieredReservation`; under `None` zeros are written. What remains is `memory.high`,
-    which throttles containers before their limit.
+    which throttles containers before their limit, since 1.37 only if `memoryThrottlingFactor` is set.
 
     Remedy: Set `memoryReservationPolicy: TieredReservation`.
 
@@ -215,7 +220,8 @@ def _memory_qos(config: ConfigSubject, _context: LintContext) -> Iterator[FieldV
      featureGates: {MemoryQoS: true}
     ```
     """
-    if config.settled.gates["MemoryQoS"] and config.config.memory_reservation_policy == "None":
+    is_set = config.config.feature_gates.get("MemoryQoS") and config.settled.gates["MemoryQoS"]
+    if is_set and config.config.memory_reservation_policy == "None":
         edit = SuggestedEdit(f"{config.prefix}memoryReservationPolicy", "TieredReservation")
         yield FieldViolation(path=f"{config.prefix}featureGates[MemoryQoS]", edits=(edit,))
 
@@ -468,3 +474,60 @@ def _beyond_a_numa_node(config: ConfigSubject, _context: LintContext) -> Iterato
             available_text = Quantity.of(available, QuantityFormat.BINARY_SI).canonical()
             facts = {"numa": entry.numa_node, "reserved": reserved.canonical(), "has": available_text}
             yield FieldViolation(path=path, facts=facts)
+
+
+@lint_rule("NW324", Severity.WARNING, ConfigSubject)
+def _huge_pages_available(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolation]:
+    """Huge pages count as available memory.
+
+    Finding: memory.available has {pages} of huge pages, which no pod can use as memory: eviction at {threshold} comes
+    too late
+
+    Without HugepageAwareEviction, which is on since 1.37, the kubelet counts memory in huge pages as available. The
+    node runs out of memory before what is available falls below a threshold that is smaller than the huge pages, and
+    the OOM killer takes the place of eviction. Needs `--node`.
+
+    Remedy: Raise the threshold by the size of the huge pages, and lower it again with the upgrade to 1.37.
+
+    ```diff
+     apiVersion: nodewright.dev/v1alpha1
+     kind: NodeProfile
+     metadata: {name: worker}
+     spec:
+       kubernetesVersion: "1.36"
+       rootFsCapacity: 100000000000
+       machineInfo:
+         num_cores: 1
+         num_sockets: 1
+         memory_capacity: 17179869184
+         hugepages: [{page_size: 2048, num_pages: 2048}]
+         topology:
+         - node_id: 0
+           memory: 17179869184
+           hugepages: [{page_size: 2048, num_pages: 2048}]
+           distances: [10]
+           cores:
+           - {core_id: 0, thread_ids: [0]}
+       kubeletConfiguration:
+         evictionHard:
+    -      memory.available: 100Mi
+    +      memory.available: 4196Mi
+           nodefs.available: 10%
+           nodefs.inodesFree: 5%
+           imagefs.available: 15%
+           imagefs.inodesFree: 5%
+    ```
+    """
+    if config.resources is None or config.settled.gates["HugepageAwareEviction"]:
+        return
+    capacity = config.resources.capacity
+    pages = huge_page_bytes(capacity)
+    parsed = parse_thresholds(eviction_settings(config.config))
+    for threshold in parsed.thresholds if pages else ():
+        if threshold.signal is Signal.MEMORY_AVAILABLE and threshold.is_hard:
+            amount = threshold.value.of(capacity.get(MEMORY, ZERO)).value()
+            if amount <= pages:
+                raised = amount_text(MEMORY, amount + pages)
+                path = f"{config.prefix}evictionHard[{Signal.MEMORY_AVAILABLE}]"
+                facts = {"pages": amount_text(MEMORY, pages), "threshold": amount_text(MEMORY, amount)}
+                yield FieldViolation(path=path, facts=facts, edits=(SuggestedEdit(path, raised),))

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
-from nodewright.engine.core.predicates.scheduler_filters import scheduler_obstacles
 from nodewright.model.kubernetes.resource_names import is_extended
 from nodewright.model.reasons.reason import sentence
 from nodewright.predict.lint.lint_model import FieldViolation, LintContext, PodSubject, Severity, lint_rule
+from nodewright.predict.verdict import obstacles_on
 
 
 @lint_rule("NW210", Severity.WARNING, PodSubject)
@@ -92,7 +92,7 @@ def _unschedulable(pod: PodSubject, context: LintContext) -> Iterator[FieldViola
     for node in context.nodes:
         view, spec = node.state.config.view, pod.pod.spec
         mismatch = affinity_mismatch(spec, view.name, view.labels)
-        repelling = [each.why for each in scheduler_obstacles(pod.pod, view) if each.plugin in _BY_NODE]
+        repelling = [each.why for each in obstacles_on(node.state.config, pod.pod) if each.plugin in _BY_NODE]
         reasons = [*repelling, *([] if mismatch is None else [sentence(mismatch)])]
         if not reasons:
             return

@@ -1,5 +1,6 @@
 """Allocations in state files: of given pods, of unknown pods, and with broken files."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from nodewright.documents.profiles.capture.warnings import (
     PodsRemoved,
     PodsUndescribed,
 )
-from nodewright.documents.profiles.kubelet_root import read_kubelet_root
+from nodewright.documents.profiles.kubelet_config_files import ConfigHost
+from nodewright.documents.profiles.kubelet_root import RootReadOptions, read_kubelet_root
 from nodewright.documents.profiles.state_files.cpu_manager_state import cpu_state_file
 from nodewright.documents.profiles.state_files.device_checkpoint import (
     DeviceCheckpoint,
@@ -29,6 +31,8 @@ from nodewright.engine.core.cpu.cpu_state import CPUState
 from nodewright.engine.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
 from nodewright.model.kubernetes.node_profile import ContainerAllocation, Device, MemoryBlock, NodePart
 from nodewright.model.reasons.kubelet_start import StateFile, StateFileDamaged
+from nodewright.model.reasons.reason import kubelet_start_error
+from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.testing.objects import container, pod
 
@@ -182,3 +186,37 @@ def test_all_files_that_prevent_a_start_are_reported(tmp_path: Path) -> None:
         captured(tmp_path, ONE, cpu_manager_state=b"{", allocated_pods_state=b"[")
     files = [reason.file for reason in raised.value.reasons if isinstance(reason, StateFileDamaged)]
     assert files == [StateFile.CPU, StateFile.ALLOCATED]
+
+
+@pytest.mark.parametrize("release", ["1.37", "1.36"])
+def test_each_release_captures_its_part_of_a_file_of_1_37(tmp_path: Path, release: str) -> None:
+    held = {"u1": {"app": CPUSet.of(1, 2)}}
+    data = json.loads(
+        cpu_state_file(CPUState(CPUSet.of(0), held, {"u3": CPUSet.of(4)}), "static", pod_level=True)
+    )
+    moved = json.loads(cpu_state_file(CPUState(CPUSet.of(0), {"u1": {"app": CPUSet.of(6, 7)}}), "static"))
+    file = {**moved, "data": data["data"], "dataChecksum": data["dataChecksum"]}
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    (tmp_path / "cpu_manager_state").write_text(json.dumps(file))
+    options = RootReadOptions(host=ConfigHost(release=RELEASE_TABLES[release]))
+    capture = allocations_from_state_files(read_kubelet_root(tmp_path, options), NodePods(node="n"))
+    found = {(each.pod, each.container): each.cpus for each in capture.allocations}
+    if release == "1.37":
+        assert found == {("unknown/u1", "app"): "1-2", ("unknown/u3", ""): "4"}
+    else:
+        assert found == {("unknown/u1", "app"): "6-7"}
+
+
+def test_a_wrong_checksum_of_data_is_a_file_with_which_1_37_does_not_start(tmp_path: Path) -> None:
+    for name, content in (
+        ("cpu_manager_state", cpu_state_file(CPUS, "static")),
+        ("memory_manager_state", memory_state_file(MEMORY, "Static")),
+    ):
+        (tmp_path / name).write_text(json.dumps({**json.loads(content), "dataChecksum": 1}))
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    with pytest.raises(BrokenStateError) as broken:
+        allocations_from_state_files(read_kubelet_root(tmp_path), NodePods(node="n"))
+    assert [kubelet_start_error(reason).split(", please")[0] for reason in broken.value.reasons] == [
+        f"could not restore state from checkpoint: could not load {version} checkpoint: checkpoint is corrupted"
+        for version in ("v4", "v3")
+    ]

@@ -1,13 +1,14 @@
-"""The kubelet's state files: valid ones, older formats and broken ones."""
+"""The kubelet's state files as 1.36 writes and reads them: valid ones, older formats and broken ones."""
 
 import json
+from functools import partial
 
 import pytest
 
+from nodewright.documents.profiles.state_files import cpu_manager_state, memory_manager_state
 from nodewright.documents.profiles.state_files.cpu_manager_state import (
     ContainerName,
     CPUStateReadOptions,
-    cpu_state_file,
     read_cpu_state,
 )
 from nodewright.documents.profiles.state_files.device_checkpoint import (
@@ -20,7 +21,6 @@ from nodewright.documents.profiles.state_files.device_checkpoint import (
 )
 from nodewright.documents.profiles.state_files.memory_manager_state import (
     MemoryStateReadOptions,
-    memory_state_file,
     read_memory_state,
 )
 from nodewright.engine.core.cpu.cpu_state import CPUState
@@ -38,16 +38,21 @@ from nodewright.model.reasons.kubelet_start import (
     StatePolicyDiffers,
 )
 from nodewright.model.reasons.verdict import Granted, Refused
+from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.model.values.idset import CPUSet, NUMASet
 
-STATIC = CPUStateReadOptions(path="cpus", policy="static")
-POD_LEVEL = CPUStateReadOptions(path="cpus", policy="static", pod_level=True)
+RULES = RELEASE_TABLES["1.36"].rules
+cpu_state_file = partial(cpu_manager_state.cpu_state_file, rules=RULES)
+memory_state_file = partial(memory_manager_state.memory_state_file, rules=RULES)
+
+STATIC = CPUStateReadOptions(path="cpus", policy="static", rules=RULES)
+POD_LEVEL = CPUStateReadOptions(path="cpus", policy="static", pod_level=True, rules=RULES)
 CPUS = CPUState(CPUSet.parse("0,4-7"), {"p1": {"a": CPUSet.of(1, 2)}}, {"p2": CPUSet.of(3)})
 NO_PODS = CPUState(CPUS.default, CPUS.assignments)
 UNSUMMED = '{"policyName":"static","defaultCpuSet":"0","entries":%s,"checksum":0}'
 
-MEMORY = MemoryStateReadOptions(path="memory", policy="Static")
-MEMORY_PODS = MemoryStateReadOptions(path="memory", policy="Static", pod_level=True)
+MEMORY = MemoryStateReadOptions(path="memory", policy="Static", rules=RULES)
+MEMORY_PODS = MemoryStateReadOptions(path="memory", policy="Static", pod_level=True, rules=RULES)
 TABLE = MemoryTable(100, 10, 90, 40, 50)
 BLOCKS = (Block((0, 1), "memory", 40),)
 HELD = MemoryState(
@@ -107,7 +112,7 @@ def test_the_oldest_format_names_containers_by_id() -> None:
     running = {"c1": ContainerName("p", "a"), "c2": ContainerName("p", "b")}
     for pod_level in (False, True):
         reading = CPUStateReadOptions(
-            path="cpus", policy="static", container_names=running, pod_level=pod_level
+            path="cpus", policy="static", container_names=running, pod_level=pod_level, rules=RULES
         )
         assert read_cpu_state(content, reading) == Granted(
             CPUState(CPUSet.of(0), {"p": {"a": CPUSet.of(1, 2), "b": CPUSet.of(3)}})
@@ -117,7 +122,7 @@ def test_the_oldest_format_names_containers_by_id() -> None:
 
 
 def test_another_policy_is_rejected() -> None:
-    none = CPUStateReadOptions(path="cpus", policy="none")
+    none = CPUStateReadOptions(path="cpus", policy="none", rules=RULES)
     differs = StatePolicyDiffers(file=StateFile.CPU, path="cpus", configured="none", written="static")
     assert read_cpu_state(cpu_state_file(CPUS, "static"), none) == Refused((differs,))
     differs = StatePolicyDiffers(file=StateFile.MEMORY, path="memory", configured="Static", written="None")

@@ -199,6 +199,100 @@ def test_claims_for_pods_are_created_after_them() -> None:
     ]
 
 
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+def test_a_claim_of_a_template_that_names_no_count_is_charged_one_device(version: str) -> None:
+    request = "deviceClassName: gpu" if version == "v1beta1" else "exactly: {deviceClassName: gpu}"
+    template = (
+        f"{{apiVersion: resource.k8s.io/{version}, kind: ResourceClaimTemplate, metadata: {{name: one}}, "
+        f"spec: {{spec: {{devices: {{requests: [{{name: a, {request}}}]}}}}}}}}"
+    )
+    more = ", resourceClaims: [{name: gpu, resourceClaimTemplateName: one}]"
+    hard = "gpu.deviceclass.resource.k8s.io/devices: 2"
+    applied = apply(
+        manifests(pods_of("ReplicaSet", "replicas: 3, ", more=more), template, QUOTA % hard),
+        ExpansionOptions(),
+    )
+    assert outcome_lines(applied)[2] == "resourceclaims.resource.k8s.io replicaset-0-gpu- 2/3 (1 refused)"
+
+
+def test_a_stored_pod_has_its_claims_and_they_count_once() -> None:
+    template = (
+        "{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: one, uid: t}, spec: {spec: "
+        "{devices: {requests: [{name: a, exactly: {deviceClassName: gpu}}]}}}}"
+    )
+    pod = (
+        "{apiVersion: v1, kind: Pod, metadata: {name: web, uid: w}, spec: {containers: [{name: c, image: i}], "
+        "resourceClaims: [{name: gpu, resourceClaimTemplateName: one}]}, "
+        "status: {resourceClaimStatuses: [{name: gpu, resourceClaimName: web-gpu-x}]}}"
+    )
+    claim = (
+        "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: web-gpu-x, uid: c}, spec: "
+        "{devices: {requests: [{name: a, exactly: {deviceClassName: gpu}}]}}}"
+    )
+    hard = "gpu.deviceclass.resource.k8s.io/devices: 2"
+    applied = apply(manifests(pod, claim, template, QUOTA % hard), ExpansionOptions())
+    assert used(applied) == {"gpu.deviceclass.resource.k8s.io/devices": "1"}
+
+
+STORED = (
+    "{apiVersion: v1, kind: Pod, metadata: {name: web%s}, spec: {priority: 5, containers: [{name: c, image: i, "
+    "resources: {requests: {cpu: 1}}}], ephemeralContainers: [{name: d, image: i}]}, status: %s}"
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "charged"),
+    [
+        ("{phase: Running}", {"requests.cpu": "1", "pods": "1", "count/pods": "1"}),
+        ("{phase: Failed}", {"requests.cpu": "0", "pods": "0", "count/pods": "1"}),
+        (
+            "{containerStatuses: [{name: c, resources: {requests: {cpu: 3}}, allocatedResources: {cpu: 2}}]}",
+            {"requests.cpu": "3", "pods": "1", "count/pods": "1"},
+        ),
+    ],
+)
+def test_a_stored_pod_is_charged_by_its_status_and_not_created_again(
+    status: str, charged: dict[str, str]
+) -> None:
+    quota = QUOTA % "requests.cpu: 9, pods: 9, count/pods: 9"
+    limits = (
+        "{apiVersion: v1, kind: LimitRange, metadata: {name: l}, spec: {limits: [{type: Container, min: {cpu: 2}, "
+        "default: {memory: 1Gi}}]}}"
+    )
+    applied = apply(manifests(STORED % (", uid: u", status), limits, quota), ExpansionOptions())
+    assert (used(applied), messages(applied)) == (charged, [])
+    new = apply(manifests(STORED % ("", status), limits, quota), ExpansionOptions())
+    assert len(messages(new)) == 1
+
+
+def test_a_quota_that_requires_requests_counts_a_stored_pod_without_them() -> None:
+    quota = QUOTA % "requests.memory: 1Gi, pods: 9"
+    applied = apply(manifests(STORED % (", uid: u", "{}"), quota), ExpansionOptions())
+    assert used(applied) == {"requests.memory": "0", "pods": "1"}
+
+
+@pytest.mark.parametrize(("uid", "charged"), [("w", "2"), ("former", "4")])
+def test_a_claim_for_extended_resources_is_not_charged_what_its_pod_is(uid: str, charged: str) -> None:
+    pod = (
+        "{apiVersion: v1, kind: Pod, metadata: {name: web, uid: w}, spec: {containers: [{name: c, image: i, "
+        "resources: {limits: {example.com/gpu: 2}}}]}}"
+    )
+    claim = (
+        "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: web-x, uid: c, annotations: "
+        '{resource.kubernetes.io/extended-resource-claim: "true"}, ownerReferences: [{apiVersion: v1, kind: Pod, '
+        f"name: web, uid: {uid}, controller: true}}]}}, "
+        "spec: {devices: {requests: [{name: a, exactly: {deviceClassName: gpu, count: 2}}]}}}"
+    )
+    device_class = (
+        "{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu}, "
+        "spec: {extendedResourceName: example.com/gpu}}"
+    )
+    quota = QUOTA % "requests.example.com/gpu: 9"
+    assert used(apply(manifests(pod, claim, device_class, quota), ExpansionOptions())) == {
+        "requests.example.com/gpu": charged
+    }
+
+
 @pytest.mark.parametrize(
     ("update", "wanted", "surge", "unavailable"),
     [

@@ -1,10 +1,12 @@
 """The order in which the API server makes a pod: defaults, plugins, validation, limit ranges."""
 
 import pytest
+from msgspec.structs import replace
 
 from nodewright.documents.formats.manifests import workloads_from
 from nodewright.documents.formats.workloads import Workload
 from nodewright.model.errors import InputError
+from nodewright.testing.objects import amounts
 
 BOUNDS = "{apiVersion: v1, kind: LimitRange, metadata: {name: l}, spec: {limits: [{type: %s}]}}\n"
 POD = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {%scontainers: [{name: a, image: a, resources: %s}]}}\n"
@@ -32,6 +34,16 @@ def test_defaults_of_limit_ranges_come_before_validation() -> None:
     (pod,) = created(POD % ("", "{requests: {memory: 1Gi}}"), DEFAULT)
     assert refusal(pod) == ("Invalid", f'Pod "a" is invalid: {TOO_MUCH}')
     assert refusal(created(POD % ("", "{requests: {memory: 128Mi}}"), DEFAULT)[0]) is None
+
+
+def test_since_1_37_defaults_of_limit_ranges_come_before_those_of_the_pod_level() -> None:
+    bounds = BOUNDS % "Container, default: {cpu: 500m}, defaultRequest: {cpu: 500m}"
+    texts = (POD % ("resources: {requests: {cpu: 600m, memory: 1Gi}}, ", "{}"), bounds)
+    (pod,) = created(*texts)
+    level = pod.pod.spec.resources
+    assert level is not None
+    assert level.limits == amounts("cpu=600m")
+    assert created(texts[0])[0].pod.spec.resources == replace(level, limits={})
 
 
 def test_the_pods_of_a_deployment_are_refused_and_the_deployment_is_not() -> None:

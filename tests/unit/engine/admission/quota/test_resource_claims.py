@@ -163,3 +163,49 @@ def test_of_several_claims_for_a_pod_the_oldest_is_its_own() -> None:
 )
 def test_a_claim_that_is_not_verified_pays_in_full(claim: ResourceClaim) -> None:
     assert charged_for_gpus(claim, a_gpu_pod("claim")) == "3"
+
+
+# Upstream's table: what the init containers and the container of a pod request (`e`: one of the class's extended
+# resource, `i`: one of its implicit one), the devices of its claim  ->  what the claim is charged beside them.
+OF_PODS = """
+    -      i      1  ->  implicit=0 explicit=1
+    e      -      1  ->  implicit=1 explicit=0
+    ei     ei     2  ->  implicit=1 explicit=1
+    e      i      2  ->  implicit=1 explicit=1
+    ei,ei  ei     2  ->  implicit=1 explicit=1
+"""
+
+
+@pytest.mark.parametrize("line", OF_PODS.strip().splitlines())
+def test_a_pods_own_resources_of_both_names_are_not_charged_twice(line: str) -> None:
+    pod, _, charged = line.partition("->")
+    initial, main, devices = pod.split()
+    names = {"e": "example.com/gpu", "i": "deviceclass.resource.kubernetes.io/gpu"}
+
+    def containers(words: str) -> list[dict[str, Any]]:
+        requests = [{names[letter]: "1" for letter in word if letter in names} for word in words.split(",")]
+        return [{"name": f"c{index}", "resources": {"requests": each}} for index, each in enumerate(requests)]
+
+    document = {
+        "metadata": {"name": "web", "uid": "web"},
+        "spec": {"initContainers": containers(initial), "containers": containers(main)},
+        "status": {"extendedResourceClaimStatus": {"resourceClaimName": "claim"}},
+    }
+    claim = a_device_claim(
+        f"{devices} gpu",
+        annotations={"resource.kubernetes.io/extended-resource-claim": "true"},
+        ownerReferences=[OWNER],
+    )
+    around = replace(AROUND, pods={"web": decode(document, Pod)}, claims=(claim,))
+    usage = resource_claim_evaluator(around).usage(claim)
+    assert str(usage["gpu.deviceclass.resource.k8s.io/devices"]) == devices
+    implicit = usage.get("requests.deviceclass.resource.kubernetes.io/gpu", 0)
+    assert f"implicit={implicit} explicit={usage.get(GPUS, 0)}" == charged.strip()
+
+
+def test_claims_with_admin_access_are_charged_too() -> None:
+    request = {"exactly": {"deviceClassName": "gpu", "adminAccess": True}}
+    claim = claim_with_defaults(decode({"spec": {"devices": {"requests": [request]}}}, ResourceClaim))
+    assert (
+        str(resource_claim_evaluator(AROUND).usage(claim)["gpu.deviceclass.resource.k8s.io/devices"]) == "1"
+    )

@@ -12,6 +12,8 @@ from nodewright.engine.core.cgroups.cgroup_plan import (
     top_level_cgroups,
 )
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.releases.feature_gates import default_gates
+from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.quantity import Bytes
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, amounts, container, pod, sidecar
@@ -19,6 +21,7 @@ from nodewright.testing.objects import a_guaranteed_pod, a_pod, amounts, contain
 MIB = 1 << 20
 RULES = CgroupConfig(memory_capacity=Bytes(1 << 34))
 TREE = CgroupLayout(root=CgroupName(("kubepods",)), limits=amounts("cpu=4 memory=1Gi hugepages-2Mi=4Mi"))
+GATES_1_36 = default_gates(RELEASE_TABLES["1.36"])
 PODS = (a_guaranteed_pod("g", "1/100Mi"), a_pod("b", "250m/40Mi"))
 
 
@@ -35,9 +38,14 @@ def test_the_top_holds_all_pods_and_classes_stand_below() -> None:
     assert file_lines(top_level_cgroups(TREE, RULES, PODS)) == [
         "/kubepods/cpu.weight = 157",
         "/kubepods/memory.max = 1073741824",
+        "/kubepods/memory.min = 0",
+        "/kubepods/memory.low = 0",
         "/kubepods/burstable/cpu.weight = 10",
+        "/kubepods/burstable/memory.low = 0",
         "/kubepods/besteffort/cpu.weight = 1",
     ]
+    older = file_lines(top_level_cgroups(TREE, replace(RULES, gates=GATES_1_36), PODS))
+    assert [line for line in older if "memory" in line] == ["/kubepods/memory.max = 1073741824"]
 
 
 def test_a_minute_after_the_start_huge_pages_are_unbounded_at_the_top() -> None:
@@ -54,6 +62,7 @@ def test_memory_is_protected_and_reserved_by_class() -> None:
     assert [line for line in lines if "/memory." in line] == [
         "/kubepods/memory.max = 1073741824",
         f"/kubepods/memory.min = {140 * MIB}",
+        f"/kubepods/memory.low = {40 * MIB}",
         f"/kubepods/burstable/memory.max = {950 * MIB}",
         f"/kubepods/burstable/memory.low = {40 * MIB}",
         f"/kubepods/besteffort/memory.max = {930 * MIB}",

@@ -25,17 +25,24 @@ from nodewright.engine.core.cgroups.cgroup_settings import (
     sandbox_settings,
     settings_by_container,
 )
-from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Pod, ResourceRequirements
+from nodewright.model.releases.feature_gates import default_gates
+from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.model.values.cpu_time import Shares
 from nodewright.model.values.idset import CPUSet, NUMASet
 from nodewright.model.values.quantity import Bytes, MilliCPU
-from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod, sidecar
+from nodewright.testing.objects import a_guaranteed_pod, a_pod, amounts, container, pod, sidecar
 
 GIB, MIB = 1 << 30, 1 << 20
-RULES = CgroupConfig(memory_capacity=Bytes(16 * GIB), swap_capacity=Bytes(4 * GIB))
+RULES = CgroupConfig(
+    memory_capacity=Bytes(16 * GIB),
+    swap_capacity=Bytes(4 * GIB),
+    gates=default_gates(RELEASE_TABLES["1.36"]),
+)
 SWAPPING = replace(RULES, swap_behavior="LimitedSwap")
 MEMORY_QOS = replace(RULES, has_memory_qos=True, has_swap_controller=False)
 TIERED = replace(MEMORY_QOS, reservation_policy="TieredReservation")
+GATES_1_37 = default_gates(RELEASE_TABLES["1.37"])
 
 
 def only(made: Pod, rules: CgroupConfig = RULES, place: ContainerCpuset | None = None) -> ContainerSettings:
@@ -193,6 +200,39 @@ def test_memory_is_protected_and_throttled(line: str) -> None:
     assert files(a_pod("m", items[0] | {"cpu": "1"}, items[1]), rules) == dict(
         each.split("=") for each in expected
     )
+
+
+# Since 1.37: request, limit (`-`: none) and pod level; what `memory.high` says, of 8 GiB allocatable memory.
+THROTTLED = """
+    -      -      -              7730937856
+    1Gi    1Gi    -              -
+    1Gi    2Gi    -              2040107008
+    1Gi    -      -              7838314496
+    1Gi    -      memory=2Gi     -
+    1Gi    1536Mi memory=2Gi     1556922368
+    1Gi    -      cpu=2          7838314496
+    1Gi    -      memory=0       7838314496
+"""
+
+
+@pytest.mark.parametrize("line", THROTTLED.strip().splitlines())
+def test_since_1_37_best_effort_is_throttled_and_a_limit_of_the_pod_level_throttles_for_its_containers(
+    line: str,
+) -> None:
+    request, limit, level, expected = ("" if each == "-" else each for each in line.split())
+    rules = replace(MEMORY_QOS, gates=GATES_1_37, allocatable_memory=Bytes(8 * GIB))
+    items = [f"memory={each}" if each else "" for each in (request, limit)]
+    made = pod(container("main", *items))
+    if level:
+        made = replace(made, spec=replace(made.spec, resources=ResourceRequirements(limits=amounts(level))))
+    assert files(made, rules).get("memory.high", "") == expected
+    assert "memory.high" not in files(made, replace(rules, throttling_factor=None))
+
+
+def test_since_1_37_memory_high_is_reset_while_the_gate_is_off() -> None:
+    rules = replace(RULES, gates=GATES_1_37, has_swap_controller=False)
+    assert files(a_pod("m", "memory=1Gi"), rules) == {"memory.high": "max"}
+    assert files(a_pod("m", "memory=1Gi"), replace(rules, version=1)) == {}
 
 
 def test_guaranteed_pods_are_protected_for_good_and_not_throttled() -> None:

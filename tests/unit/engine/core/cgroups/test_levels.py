@@ -1,3 +1,5 @@
+from msgspec.structs import replace
+
 from nodewright.engine.core.cgroups.cgroup_config import CgroupConfig
 from nodewright.engine.core.cgroups.cgroup_facts import (
     AmountOrigin,
@@ -19,6 +21,8 @@ from nodewright.engine.core.cgroups.cgroup_settings import (
 )
 from nodewright.engine.core.cgroups.cpu_weight import qos_cpu_shares
 from nodewright.engine.core.requests.qos_and_priority import QOSClass
+from nodewright.model.releases.feature_gates import default_gates
+from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.model.values.cpu_time import Shares
 from nodewright.model.values.quantity import Bytes, MilliCPU
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, amounts
@@ -33,6 +37,7 @@ PODS = (
 EMPTY = {decided: CgroupSettings() for decided in QOSClass}
 REQUESTED = qos_memory_requests(PODS)
 MIB = 1 << 20
+GATES_1_36 = default_gates(RELEASE_TABLES["1.36"])
 
 
 def memory(groups: dict[QOSClass, CgroupSettings]) -> list[int | None]:
@@ -54,20 +59,36 @@ def test_memory_is_summed_by_class() -> None:
 def test_the_group_of_all_pods_protects_what_those_within_protect() -> None:
     tiered = CgroupConfig(has_memory_qos=True, reservation_policy="TieredReservation")
     result = with_memory_qos(EMPTY, REQUESTED, tiered)
+    protected = MemoryProtection("memory.min", Bytes(140 * MIB), AmountOrigin.PROTECTED_PODS)
     assert result[GUARANTEED].unified == (
-        MemoryProtection("memory.min", Bytes(140 * MIB), AmountOrigin.PROTECTED_PODS),
+        protected,
+        MemoryProtection("memory.low", Bytes(40 * MIB), AmountOrigin.BURSTABLE_PODS),
     )
+    older = with_memory_qos(EMPTY, REQUESTED, replace(tiered, gates=GATES_1_36))
+    assert (older[GUARANTEED].unified, older[BURSTABLE]) == ((protected,), result[BURSTABLE])
     assert result[BURSTABLE].unified == (
         MemoryProtection("memory.low", Bytes(40 * MIB), AmountOrigin.BURSTABLE_PODS),
     )
     assert result[BEST_EFFORT] == CgroupSettings()
 
 
-def test_a_policy_that_reserves_nothing_writes_zeros_and_without_the_gate_nothing_is_written() -> None:
+def test_a_policy_that_reserves_nothing_writes_zeros_and_so_does_the_gate_that_is_off() -> None:
     result = with_memory_qos(EMPTY, REQUESTED, CgroupConfig(has_memory_qos=True))
+    zeros = tuple(
+        MemoryProtection(file, Bytes(0), AmountOrigin.POLICY) for file in ("memory.min", "memory.low")
+    )
+    assert (result[GUARANTEED].unified, result[BURSTABLE].unified) == (zeros, zeros[1:])
+    tiered = CgroupConfig(reservation_policy="TieredReservation")
+    assert with_memory_qos(EMPTY, REQUESTED, tiered) == result
+    assert with_memory_qos(EMPTY, REQUESTED, replace(tiered, version=1)) == EMPTY
+
+
+def test_up_to_1_36_nothing_is_written_without_the_gate() -> None:
+    older = CgroupConfig(has_memory_qos=True, gates=GATES_1_36)
+    result = with_memory_qos(EMPTY, REQUESTED, older)
     assert result[GUARANTEED].unified == (MemoryProtection("memory.min", Bytes(0), AmountOrigin.POLICY),)
     assert result[BURSTABLE].unified == (MemoryProtection("memory.low", Bytes(0), AmountOrigin.POLICY),)
-    assert with_memory_qos(EMPTY, REQUESTED, CgroupConfig()) == EMPTY
+    assert with_memory_qos(EMPTY, REQUESTED, replace(older, has_memory_qos=False)) == EMPTY
 
 
 def test_lower_classes_get_what_is_reserved_for_higher_ones_taken_off() -> None:

@@ -7,7 +7,7 @@ from nodewright.engine.core.cpu.cpu_topology import CPUTopology
 from nodewright.engine.core.cpu.policy_options import CPUGates
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.verdict import Granted
-from nodewright.model.releases.cpu_policy_options import CPUOptions
+from nodewright.model.releases.release_rules import CPUOptions
 from nodewright.model.values.idset import CPUSet
 from nodewright.model.values.quantity import Quantity
 from nodewright.model.values.topology_hints import HintList, ProviderHints

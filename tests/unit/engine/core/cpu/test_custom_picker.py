@@ -10,7 +10,7 @@ from nodewright.engine.core.cpu.cpu_policy import (
 )
 from nodewright.model.reasons.cpu import PickedBy, PickerRefuses
 from nodewright.model.reasons.verdict import Granted, Refused
-from nodewright.model.releases.cpu_policy_options import CPUOptions
+from nodewright.model.releases.release_rules import CPUOptions
 from nodewright.model.values.custom_policy import CustomPolicyError
 from nodewright.model.values.idset import CPUSet
 from nodewright.testing.strategies import topology

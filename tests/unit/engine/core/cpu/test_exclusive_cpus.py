@@ -4,6 +4,7 @@ from nodewright.engine.core.cpu.cpu_state import PodCPURequests
 from nodewright.engine.core.cpu.policy_options import CPUGates
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.reasons.cpu import PodSharedPoolEmpty
+from nodewright.model.releases.release_rules import PodLevelQOS
 from nodewright.testing.objects import a_pod, container, pod, sidecar
 
 MANAGED = CPUGates(pod_level_managers=True)
@@ -96,7 +97,7 @@ def test_a_pod_level_request_that_is_not_whole_gets_none() -> None:
 
 
 def test_without_the_gate_for_pod_level_resources_the_containers_make_the_class() -> None:
-    closed = CPUGates(pod_level_resources=False)
+    closed = CPUGates(pod_level_resources=False, qos=PodLevelQOS.NEVER)
     assert first(pod_level("6", "2"), closed) == 2
     assert first(pod_level("6", "2", ""), closed) == 0
 

@@ -10,8 +10,8 @@ from nodewright.model.reasons.cpu import (
     CPUOptionValueInvalid,
 )
 from nodewright.model.reasons.verdict import Granted, Refused
-from nodewright.model.releases.cpu_policy_options import POLICY_OPTIONS, CPUOptions
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, resolve_gates
+from nodewright.model.releases.release_rules import POLICY_OPTIONS, CPUOptions
 from nodewright.testing.strategies import topology
 
 EVERYTHING = CPUGates(alpha_options=True)

@@ -29,6 +29,7 @@ from nodewright.model.reasons.devices import (
 )
 from nodewright.model.reasons.verdict import Granted, Refused
 from nodewright.model.releases.feature_gates import resolve_gates
+from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.model.values.idset import NUMASet
 from nodewright.testing.objects import a_pod
 
@@ -222,7 +223,7 @@ def test_what_a_resource_claim_provides_is_left_to_it() -> None:
     state = DeviceState.of({GPU: some_devices("a"), NIC: some_devices("n")})
     held = {}
     for gate in (True, False):
-        gates = resolve_gates({"DRAExtendedResource": gate}).gates
+        gates = resolve_gates({"DRAExtendedResource": gate}, release=RELEASE_TABLES["1.36"]).gates
         manager = DeviceManager.of([], {GPU: (), NIC: ()}, gates=gates)
         done = allocate(manager, state, pod, pod.spec.containers[0], None)
         held[gate] = container_device_ids(done.state, "p", "main")

@@ -3,14 +3,17 @@ import pytest
 from nodewright.engine.core.eviction.eviction_manager import exceeded_limit, unobserved_volume
 from nodewright.engine.core.eviction.eviction_ranking import ActivePod
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
+from nodewright.engine.core.requests.effective_resources import RequestRules
 from nodewright.model.kubernetes.stats_summary import PodStats
 from nodewright.model.reasons.eviction import (
     ContainerStorageOverLimit,
     EmptyDirOverLimit,
     PodStorageOverLimit,
 )
+from nodewright.model.releases.feature_gates import default_gates
+from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.model.values.quantity import Quantity
-from nodewright.testing.objects import a_pod
+from nodewright.testing.objects import a_pod, container, pod, sidecar
 from nodewright.testing.usage import a_pod_usage
 
 ONE = NodeFilesystems()
@@ -67,6 +70,15 @@ def test_a_container_is_measured_with_its_layer_unless_that_is_elsewhere() -> No
     )
     assert exceeded_limit(claim, use, IMAGES_APART) is None
     assert exceeded_limit(claim, a_pod_usage("a", logs="2Gi"), IMAGES_APART) is not None
+
+
+def test_since_1_37_a_sidecar_is_measured_as_well() -> None:
+    limit = "ephemeral-storage=100Mi"
+    init = (sidecar("log", "", limit), container("init", "", limit))
+    made = pod(container("main"), init=init)
+    assert list(ActivePod.of(made).container_storage_limits) == ["log"]
+    older = RequestRules.of(default_gates(RELEASE_TABLES["1.36"]))
+    assert ActivePod.of(made, older).container_storage_limits == {}
 
 
 def test_a_container_without_a_limit_or_with_a_limit_of_zero_is_free() -> None:

@@ -33,6 +33,7 @@ from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.reasons.memory import MemoryReason, MemoryTypeMissing
 from nodewright.model.reasons.reason import kubelet_text
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
+from nodewright.model.releases.release_rules import PodLevelQOS
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.topology_hints import IMPOSSIBLE, Hint
 from nodewright.testing.objects import container, sidecar
@@ -305,7 +306,7 @@ def test_pods_with_pod_level_resources_are_ignored_while_the_gate_is_off() -> No
     wants, state = policy.demand(pod), MemoryState(machine=policy.initial_machine)
     assert container_hints(policy, state, wants, pod.spec.containers[0]) == Granted(None)
     assert allocate_container_memory(policy, state, wants, pod.spec.containers[0]).verdict == Granted(None)
-    without = PodMemoryDemand.of(pod, ManagerGates(pod_level_resources=False))
+    without = PodMemoryDemand.of(pod, ManagerGates(pod_level_resources=False, qos=PodLevelQOS.NEVER))
     assert without.is_guaranteed
     assert without.is_ignored
 

@@ -16,6 +16,7 @@ from nodewright.engine.core.requests.qos_and_priority import (
 )
 from nodewright.engine.core.requests.resource_defaults import with_defaults
 from nodewright.model.kubernetes.objects import Pod, PodStatus, ResourceRequirements
+from nodewright.model.releases.release_rules import PodLevelQOS
 from nodewright.testing.objects import amounts, container, pod, sidecar
 
 EQUAL = container("app", "500m/1Gi", "500m/1Gi")
@@ -80,9 +81,16 @@ def test_only_sums_are_compared() -> None:
     assert computed_qos_class(crossed) is QOSClass.GUARANTEED
 
 
-def test_a_pod_level_alone_decides_even_when_it_is_empty() -> None:
-    assert qos_verdict(with_pod_level(pod(EQUAL))).because == (NothingAsked(pod_level=True),)
-    assert computed_qos_class(with_pod_level(pod(EQUAL))) is QOSClass.BEST_EFFORT
+def test_an_empty_pod_level_decides_up_to_1_36_and_leaves_the_class_to_the_containers_since() -> None:
+    for level in (with_pod_level(pod(EQUAL)), with_pod_level(pod(EQUAL), "ephemeral-storage=1Gi")):
+        assert qos_verdict(level, PodLevelQOS.WHERE_SET).because[0] == NothingAsked(pod_level=True)
+        assert computed_qos_class(level, PodLevelQOS.WHERE_SET) is QOSClass.BEST_EFFORT
+        assert qos_verdict(level).because == (RequestsEqualLimits(pod_level=False),)
+    huge_pages = with_pod_level(pod(EQUAL), "hugepages-2Mi=2Mi", "hugepages-2Mi=2Mi")
+    assert computed_qos_class(huge_pages) is QOSClass.BEST_EFFORT
+
+
+def test_a_pod_level_alone_decides() -> None:
     assert computed_qos_class(with_pod_level(pod(container("a")), "1/1Gi", "1/1Gi")) is QOSClass.GUARANTEED
     assert computed_qos_class(with_pod_level(pod(EQUAL), "1/1Gi")) is QOSClass.BURSTABLE
     assert computed_qos_class(with_pod_level(pod(EQUAL), "", "1/1Gi")) is QOSClass.BURSTABLE

@@ -7,9 +7,12 @@ from nodewright.engine.core.requests.resource_breakdown import (
     ContainerRole,
     LifecycleMoment,
     ResourceAddend,
+    pod_resource_breakdown,
     resource_derivations,
 )
 from nodewright.model.kubernetes.objects import (
+    ContainerStatus,
+    NodeAllocatableMapping,
     NodeAllocatableResourceClaimStatus,
     PodStatus,
     ResourceRequirements,
@@ -75,7 +78,8 @@ def test_overhead_is_not_added_to_a_limit_of_nothing() -> None:
 
 
 def test_resource_claims_are_added_to_requests() -> None:
-    claims = (NodeAllocatableResourceClaimStatus(resource_claim_name="fpga", resources=amounts("cpu=2")),)
+    mapping = (NodeAllocatableMapping(name="cpu", quantity=Q("2")),)
+    claims = (NodeAllocatableResourceClaimStatus(resource_claim_name="fpga", mapping=mapping),)
     result = replace(pod(MAIN), status=PodStatus(node_allocatable_resource_claim_statuses=claims))
     options = RequestOptions(use_dra_node_allocatable_resource_claim_status=True)
     cpu, memory = resource_derivations(result, ResourceField.REQUESTS, options)
@@ -84,6 +88,41 @@ def test_resource_claims_are_added_to_requests() -> None:
     assert (
         resource_derivations(replace(result, spec=replace(result.spec)), ResourceField.LIMITS, options) == ()
     )
+
+
+def test_since_1_37_claims_raise_the_limits_that_there_are() -> None:
+    mapping = (NodeAllocatableMapping(name="cpu", quantity=Q("2")),)
+    claims = (NodeAllocatableResourceClaimStatus(resource_claim_name="fpga", mapping=mapping),)
+    limited = pod(container("main", "", "cpu=1"), overhead="cpu=250m")
+    limited = replace(limited, status=PodStatus(node_allocatable_resource_claim_statuses=claims))
+    options = RequestOptions(use_dra_node_allocatable_resource_claim_status=True)
+    (cpu,) = resource_derivations(limited, ResourceField.LIMITS, options)
+    assert (cpu.claims, cpu.overhead, cpu.amount) == (
+        (ResourceAddend("fpga", None, Q("2")),),
+        Q("250m"),
+        Q("3250m"),
+    )
+
+
+def test_since_1_37_the_sum_that_decides_is_shown() -> None:
+    statuses = (
+        ContainerStatus(name="a", allocated_resources=amounts("cpu=1")),
+        ContainerStatus(name="b", allocated_resources=amounts("cpu=3")),
+    )
+    resizing = pod(container("a", "cpu=2"), container("b", "cpu=1"))
+    resizing = replace(resizing, status=PodStatus(container_statuses=statuses))
+    breakdown = pod_resource_breakdown(resizing, 1 << 30)
+    (cpu,) = breakdown.requests
+    assert cpu.deciding is not None
+    assert [str(addend.amount) for addend in cpu.deciding.addends] == ["1", "3"]
+    assert (cpu.deciding.amount, cpu.amount) == (Q("4"), Q("4"))
+    assert breakdown.resized_containers == ("a", "b")
+    actual = ResourceRequirements(requests=amounts("cpu=5"))
+    whole = PodStatus(resources=actual, allocated_resources=amounts("cpu=5"))
+    breakdown = pod_resource_breakdown(replace(resizing, status=whole), 1 << 30)
+    (cpu,) = breakdown.requests
+    assert (cpu.deciding, cpu.pod_level, cpu.amount) == (None, Q("5"), Q("5"))
+    assert breakdown.resized_containers == ("",)
 
 
 def test_without_the_containers_only_the_overhead_is_left() -> None:

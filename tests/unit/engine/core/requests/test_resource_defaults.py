@@ -1,5 +1,6 @@
 """What the API server fills in."""
 
+import pytest
 from msgspec.structs import replace
 
 from nodewright.engine.core.requests.resource_defaults import (
@@ -9,8 +10,10 @@ from nodewright.engine.core.requests.resource_defaults import (
     RoundedUp,
     defaulted_pod,
     with_defaults,
+    with_pod_level_defaults,
 )
 from nodewright.model.kubernetes.objects import ContainerStatus, Pod, PodStatus, ResourceRequirements
+from nodewright.model.releases.feature_gates import DEFAULT_GATES
 from nodewright.model.values.quantity import Quantity
 from nodewright.testing.objects import amounts, container, pod, sidecar
 
@@ -65,6 +68,50 @@ def test_a_pod_level_request_for_huge_pages_keeps_the_limit_from_being_filled_in
     huge = "hugepages-2Mi=64Mi"
     given = with_pod_level(pod(container("a", huge, huge)), "hugepages-2Mi=32Mi")
     assert with_defaults(given) == given
+
+
+# Requests of the pod level; limits of two containers, an init container and the sidecar before it; limits of the pod level
+# since 1.37 (`-`: none).
+POD_LEVEL_LIMITS = """
+    cpu=1        cpu=2         cpu=1        -          -             cpu=3
+    cpu=4        cpu=2         cpu=1        -          -             cpu=4
+    cpu=1        cpu=2         -            -          -             -
+    cpu=1        cpu=0         cpu=0        -          -             cpu=1
+    memory=1Gi   memory=512Mi  memory=0     memory=2Gi memory=256Mi  memory=2304Mi
+    memory=1Gi   memory=512Mi  memory=0     memory=2Gi -             -
+    memory=1Gi   memory=512Mi  memory=0     cpu=2      memory=256Mi  -
+"""
+
+
+@pytest.mark.parametrize("line", POD_LEVEL_LIMITS.strip().splitlines())
+def test_since_1_37_limits_of_all_containers_limit_a_request_of_the_pod_level(line: str) -> None:
+    request, first, second, init, side, expected = ("" if each == "-" else each for each in line.split())
+    inits = (sidecar("s", "", side), container("i", "", init)) if init else ()
+    given = with_pod_level(pod(container("a", "", first), container("b", "", second), init=inits), request)
+    level = with_pod_level_defaults(with_defaults(given), DEFAULT_GATES).spec.resources
+    assert level is not None
+    assert level.limits == amounts(expected)
+    for off in ("PodLevelResources", "PodLevelResourcesFixDefaulting"):
+        gates = replace(DEFAULT_GATES, enabled=DEFAULT_GATES.enabled - {off})
+        unfixed = with_pod_level_defaults(with_defaults(given, gates), gates).spec.resources
+        assert unfixed is not None
+        assert unfixed.limits == {}
+
+
+def test_since_1_37_an_explained_limit_of_the_pod_level_says_whether_it_is_the_request() -> None:
+    given = with_pod_level(pod(container("a", "", "cpu=1")), "cpu=4")
+    assert (
+        PodLimitFromContainers(resource="cpu", amount=Quantity.parse("4"), from_request=True)
+        in defaulted_pod(given).defaults
+    )
+    given = with_pod_level(pod(container("a", "", "cpu=4")), "cpu=1")
+    assert PodLimitFromContainers(resource="cpu", amount=Quantity.parse("4")) in defaulted_pod(given).defaults
+
+
+def test_a_pod_level_of_other_resources_only_fills_in_nothing_else() -> None:
+    given = with_pod_level(pod(container("a", "", "cpu=1")), "", "cpu=2")
+    level = defaulted_pod(given).pod.spec.resources
+    assert level == needs("cpu=1", "cpu=2")
 
 
 def test_an_empty_pod_level_stays_empty() -> None:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from nodewright.documents.profiles.node_profiles import with_release
 from nodewright.documents.profiles.state_files.checkpoints import (
     state_as_written,
     stored_state,
@@ -41,7 +42,7 @@ from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod
 
 STATIC = {**STATIC_CPUS, **STATIC_MEMORY}
-POD_LEVEL = {"featureGates": {"PodLevelResourceManagers": True}}
+POD_LEVEL: dict[str, Any] = {"featureGates": {"PodLevelResourceManagers": True}}
 GIB = 1 << 30
 WEB, DB = a_guaranteed_pod("web", "2/1Gi"), a_guaranteed_pod("db", "5/1Gi")
 
@@ -75,7 +76,7 @@ CHANGES: list[tuple[Mapping[str, Any], Mapping[str, Any], str, str]] = [
     (STATIC_CPUS, {}, "cpu_manager_state", "moved moved"),
     (STATIC_CPUS, STATIC, "memory_manager_state", "moved moved"),
     (STATIC, {}, "cpu_manager_state memory_manager_state", "moved moved"),
-    ({**STATIC, **POD_LEVEL}, STATIC, "cpu_manager_state memory_manager_state", "kept kept"),
+    ({**STATIC, **POD_LEVEL}, STATIC, "", "kept kept"),
     (STATIC, {**STATIC, **POD_LEVEL}, "", "kept kept"),
     ({**STATIC, **POD_LEVEL}, {}, "cpu_manager_state memory_manager_state", "moved moved"),
     (STATIC_CPUS, {**STATIC_CPUS, "reservedSystemCPUs": "7"}, "cpu_manager_state", "moved moved"),
@@ -257,3 +258,23 @@ def test_unlisted_devices_do_not_fail_their_pods() -> None:
     fewer = replace(settings, facts=replace(settings.facts, devices={"v/gpu": (Device("b"),)}))
     rehearsal = rehearsed(gpus("a b"), [train], fewer)
     assert rehearsal.is_clean
+
+
+@pytest.mark.parametrize("after", [STATIC, {}])
+def test_1_36_without_pod_level_managers_does_not_read_what_it_wrote_with_them(
+    after: Mapping[str, Any],
+) -> None:
+    profile = with_release(a_profile(**STATIC, **POD_LEVEL), "1.36")
+    next_parts = node_parts(with_release(a_profile(**after), "1.36"))[0]
+    remedy = rehearsed(profile, [WEB, DB], next_parts).remedy
+    assert remedy is not None
+    assert remedy.delete == (StateFile.CPU, StateFile.MEMORY)
+
+
+@pytest.mark.parametrize(("before", "after"), [("1.36", "1.37"), ("1.37", "1.36"), ("1.37", "1.32")])
+def test_another_release_keeps_what_containers_hold(before: str, after: str) -> None:
+    profile = with_release(a_profile(**STATIC), before)
+    next_parts = node_parts(with_release(profile, after))[0]
+    rehearsal = rehearsed(profile, [WEB, DB], next_parts)
+    assert rehearsal.starts
+    assert not any(outcome.is_moved or outcome.is_lost for outcome in rehearsal.outcomes)

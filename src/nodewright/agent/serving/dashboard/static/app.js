@@ -81,7 +81,7 @@ function drawResources() {
       el("span", { class: `bar ${tone}`, "aria-hidden": "true" }, el("i", { width: `${Math.min(100, 100 * share).toFixed(1)}%` })),
     );
   });
-  fill(byId("resources"), items);
+  fill(byId("resources"), [el("p", { class: "soft" }, "Requested by pods, of allocatable"), ...items]);
 }
 
 // ------------------------------------------------------------ the stream

@@ -14,7 +14,10 @@
     if (kept === "system") delete root.dataset.theme;
     else root.dataset.theme = kept;
     const button = document.getElementById("theme");
-    if (button) button.textContent = `Theme: ${kept}`;
+    if (button) {
+      button.textContent = `Theme: ${kept}`;
+      button.title = `Switch to ${order[(order.indexOf(kept) + 1) % order.length]}`;
+    }
     document.dispatchEvent(new Event("themed"));
   };
   set(kept);

@@ -1,0 +1,209 @@
+"""What the containers of a pod on a hollow node do, as the pod's annotations say."""
+
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from nodewright.model.errors import Fault
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.values.duration import Duration, DurationError
+from nodewright.model.values.quantity import Quantity, QuantityError
+
+PREFIX = "nodewright.dev/"
+"""Annotations are `nodewright.dev/NAME` for all containers of the pod, or `nodewright.dev/NAME.CONTAINER` for one."""
+_KWOK_STAGE, _KWOK_MEMORY = "{}.stage.kwok.x-k8s.io/{}", "kwok.x-k8s.io/usage-memory"
+_MAX_NS = 10 * 365 * 86_400 * 10**9
+_MAX_POINTS, _MAX_BYTES = 10_000, 1 << 60
+
+
+class UsageCurve(msgspec.Struct, frozen=True):
+    """Usage over time: straight lines between points, and constant before the first and after the last.
+
+    Units: nanoseconds since the start of the container, bytes.
+    """
+
+    points: tuple[tuple[int, int], ...] = ()
+    """Ascending in time; none: the container uses nothing."""
+
+    def at(self, elapsed_ns: int) -> int:
+        """The usage at a moment.
+
+        >>> curve = UsageCurve(((0, 100), (10, 200)))
+        >>> curve.at(5), curve.at(20)
+        (150, 200)
+        """
+        if not self.points:
+            return 0
+        index = bisect_right(self.points, elapsed_ns, key=lambda point: point[0])
+        if index in (0, len(self.points)):
+            return self.points[max(0, index - 1)][1]
+        (begin_ns, low), (end_ns, high) = self.points[index - 1 : index + 1]
+        return low + (high - low) * (elapsed_ns - begin_ns) // (end_ns - begin_ns)
+
+    def first_above(self, limit: int) -> int | None:
+        """The first moment at which the usage is above a limit; None: never.
+
+        >>> UsageCurve(((0, 100), (10, 200))).first_above(149)
+        5
+        """
+        before: tuple[int, int] | None = None
+        for at_ns, amount in self.points:
+            if amount > limit:
+                if before is None:
+                    return 0
+                grown, rest = amount - before[1], limit + 1 - before[1]
+                return before[0] + -(-(at_ns - before[0]) * rest // grown)
+            before = (at_ns, amount)
+        return None
+
+
+class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
+    """What one attempt of a container does.
+
+    Units: nanoseconds; since the start of the container where they are moments.
+    """
+
+    starts_after: int = 0
+    """How long the pod prepares before its sandbox exists."""
+    runs: int | None = None
+    """How long it runs; None: until it is stopped."""
+    exit_code: int = 0
+    stops_after: int = 0
+    """How long it takes to end after SIGTERM."""
+    ready_after: int = 0
+    """The moment from which its probes succeed."""
+    fails_after: int | None = None
+    """The moment from which its probes fail; None: they never do."""
+    memory: UsageCurve = UsageCurve()
+    disk: UsageCurve = UsageCurve()
+
+
+def behaviour_of(pod: Pod, container: str, attempt: int, seed: str) -> tuple[Behaviour, tuple[Fault, ...]]:
+    """What an attempt of a container does, and the annotations that cannot be read, which count as absent.
+
+    Equal arguments draw equal values: of a range such as `10s..30s` by the seed and the names of pod and container.
+
+    Follows: kwok v0.7, kustomize/stage/pod/general: `pod-create`, `pod-ready` and `pod-complete`.
+    """
+    meta = pod.metadata
+    draw = random.Random(f"{seed}/{meta.namespace}/{meta.name}/{container}/{attempt}")
+    fields, faults = _kwok_fields(pod, draw), list[Fault]()
+    for name, parse in _PARSERS.items():
+        for key in (f"{PREFIX}{name}.{container}", f"{PREFIX}{name}"):
+            text = meta.annotations.get(key)
+            if text is None:
+                continue
+            try:
+                fields[name.replace("-", "_")] = parse(text, draw)
+            except (ValueError, DurationError, QuantityError) as error:
+                faults.append(Fault(path=f'metadata.annotations["{key}"]', value=text, rule=str(error)))
+            break
+    return Behaviour(**fields), tuple(faults)
+
+
+def has_usage(pod: Pod) -> bool:
+    """Whether the pod's annotations say what it uses."""
+    names = (f"{PREFIX}memory", f"{PREFIX}disk", _KWOK_MEMORY)
+    return any(key.startswith(names) for key in pod.metadata.annotations)
+
+
+def _kwok_fields(pod: Pod, draw: random.Random) -> dict[str, Any]:
+    """The annotations of kwok that mean the same; what cannot be read is ignored, as kwok does."""
+    annotations, fields = pod.metadata.annotations, dict[str, Any]()
+    starts = [_kwok_delay(annotations, stage, draw) for stage in ("pod-create", "pod-ready")]
+    if any(starts):
+        fields["starts_after"] = sum(delay_ns or 0 for delay_ns in starts)
+    runs = _kwok_delay(annotations, "pod-complete", draw)
+    if runs is not None and any(owner.kind == "Job" for owner in pod.metadata.owner_references):
+        fields["runs"] = runs
+    if _KWOK_MEMORY in annotations:
+        with suppress(ValueError, QuantityError):
+            fields["memory"] = UsageCurve(((0, _amount(annotations[_KWOK_MEMORY])),))
+    return fields
+
+
+def _kwok_delay(annotations: Mapping[str, str], stage: str, draw: random.Random) -> int | None:
+    """The delay of a stage: with a jitter that is longer, between both."""
+    try:
+        delay, jitter = (
+            _moment(text) if (text := annotations.get(_KWOK_STAGE.format(stage, field))) else None
+            for field in ("delay", "jitter-delay")
+        )
+    except (ValueError, DurationError):
+        return None
+    if delay is not None and jitter is not None and jitter > delay:
+        return draw.randrange(delay, jitter)
+    return delay if delay is not None else jitter
+
+
+# ---------------------------------------------------------------- the texts of annotations
+
+
+def _moment(text: str) -> int:
+    nanoseconds = Duration.parse(text.strip()).nanoseconds
+    if not 0 <= nanoseconds <= _MAX_NS:
+        raise ValueError("must be between 0 and ten years")
+    return nanoseconds
+
+
+def _span(text: str, draw: random.Random) -> int:
+    """A duration, or one between two."""
+    low, separator, high = text.partition("..")
+    begin = _moment(low)
+    if not separator:
+        return begin
+    end = _moment(high)
+    if end < begin:
+        raise ValueError("the second duration must not be shorter than the first: 10s..30s")
+    return draw.randint(begin, end)
+
+
+def _amount(text: str) -> int:
+    amount = Quantity.parse(text.strip()).value()
+    if not 0 <= amount <= _MAX_BYTES:
+        raise ValueError("must be an amount of bytes such as 512Mi")
+    return amount
+
+
+def _curve(text: str, draw: random.Random) -> UsageCurve:
+    """Points such as `0s=100Mi,10m=2Gi`, or one amount."""
+    del draw
+    return UsageCurve(tuple(_points(text)))
+
+
+def _points(text: str) -> Iterator[tuple[int, int]]:
+    parts = text.split(",")
+    if len(parts) > _MAX_POINTS:
+        raise ValueError(f"must have at most {_MAX_POINTS} points")
+    last_ns = -1
+    for part in parts:
+        at, separator, amount = part.partition("=")
+        at_ns = _moment(at) if separator else 0
+        if at_ns <= last_ns:
+            raise ValueError("times must ascend: 0s=100Mi,10m=2Gi")
+        last_ns = at_ns
+        yield at_ns, _amount(amount if separator else at)
+
+
+def _code(text: str, draw: random.Random) -> int:
+    del draw
+    if not text.isdecimal() or int(text) > 255:
+        raise ValueError("must be a number from 0 to 255")
+    return int(text)
+
+
+_PARSERS: Mapping[str, Callable[[str, random.Random], Any]] = {
+    "starts-after": _span,
+    "runs": _span,
+    "exit-code": _code,
+    "stops-after": _span,
+    "ready-after": _span,
+    "fails-after": _span,
+    "memory": _curve,
+    "disk": _curve,
+}
+"""The annotations, by the name after the prefix: a field of `Behaviour` each, in the order in which values are drawn."""

@@ -1,0 +1,112 @@
+"""Whether hollow nodes may be made in a cluster: rights, names that are in use, and other nodes; before anything is made."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from nodewright.agent.hollow.hollow_options import HOLLOW_LABEL, HollowOptions
+from nodewright.agent.member.node_registration import NODES
+from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.reflector import PAGE_SIZE
+from nodewright.model.errors import Fault, InputError
+
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_KWOK_ANNOTATION = "kwok.x-k8s.io/node"
+_MAX_NAMED = 5
+
+
+class NeededRight(NamedTuple):
+    """What the process does with objects of a kind."""
+
+    resource: str
+    """With the subresource: `pods/status`."""
+    verbs: tuple[str, ...]
+    group: str = ""
+    namespace: str = ""
+
+
+def needed_rights(options: HollowOptions) -> tuple[NeededRight, ...]:
+    """All that the process does in the API server."""
+    removal = ("delete",) if options.remove_on_exit else ()
+    return (
+        NeededRight("nodes", ("get", "list", "watch", "create", *removal)),
+        NeededRight("nodes/status", ("patch",)),
+        NeededRight("pods", ("list", "watch", "delete")),
+        NeededRight("pods/status", ("patch",)),
+        NeededRight("events", ("create", "patch")),
+        NeededRight("leases", ("get", "create", "update"), "coordination.k8s.io", "kube-node-lease"),
+    )
+
+
+async def check_cluster(api: ClusterAPI, names: Iterable[str], options: HollowOptions, source: str) -> None:
+    """Checks that the nodes may be made in this cluster; ``source`` names the kubeconfig.
+
+    Errors: InputError with all that forbids it; ApiError.
+    """
+    faults = [Fault(source=source, rule=rule) async for rule in _missing_rights(api, options)]
+    if not any("list nodes" in fault.rule for fault in faults):
+        faults += _node_faults(await _nodes(api), frozenset(names), options)
+    if faults:
+        raise InputError(faults)
+
+
+async def _missing_rights(api: ClusterAPI, options: HollowOptions) -> Any:
+    for right in needed_rights(options):
+        resource, _, subresource = right.resource.partition("/")
+        for verb in right.verbs:
+            attributes = {
+                "verb": verb,
+                "group": right.group,
+                "resource": resource,
+                "subresource": subresource,
+                "namespace": right.namespace,
+            }
+            review = await api.create(
+                _REVIEWS,
+                {
+                    "apiVersion": "authorization.k8s.io/v1",
+                    "kind": "SelfSubjectAccessReview",
+                    "spec": {"resourceAttributes": attributes},
+                },
+            )
+            status = review.get("status") or {}
+            if not status.get("allowed"):
+                why = f": {status['reason']}" if status.get("reason") else ""
+                yield f"its user may not {verb} {right.resource}{why}"
+
+
+async def _nodes(api: ClusterAPI) -> list[dict[str, Any]]:
+    nodes: list[dict[str, Any]] = []
+    query = {"limit": PAGE_SIZE}
+    while True:
+        page = await api.read(NODES, query)
+        nodes += page.get("items") or ()
+        token = (page.get("metadata") or {}).get("continue")
+        if not token:
+            return nodes
+        query = {"limit": PAGE_SIZE, "continue": token}
+
+
+def _node_faults(
+    nodes: list[dict[str, Any]], names: frozenset[str], options: HollowOptions
+) -> Iterator[Fault]:
+    foreign = {
+        node["metadata"]["name"]: node
+        for node in nodes
+        if HOLLOW_LABEL not in (node["metadata"].get("labels") or {})
+    }
+    if not options.adopt:
+        rule = (
+            "this Node exists and is not hollow: choose other names with --name, or take it over with --adopt"
+        )
+        yield from (Fault(source=f"node/{name}", rule=rule) for name in sorted(foreign.keys() & names))
+    real = sorted(
+        name
+        for name, node in foreign.items()
+        if name not in names and _KWOK_ANNOTATION not in (node["metadata"].get("annotations") or {})
+    )
+    if real and not options.beside_real_nodes:
+        shown = ", ".join(real[:_MAX_NAMED]) + (
+            f" and {len(real) - _MAX_NAMED} more" if len(real) > _MAX_NAMED else ""
+        )
+        rule = f"the cluster has real nodes ({shown}), whose pods would be scheduled to hollow ones as well"
+        yield Fault(source="--beside-real-nodes", rule=f"{rule}: give this option, best with a taint")

@@ -1,0 +1,1 @@
+"""Which devices do a pod's resource claims get on a node, and if none, why? Dynamic Resource Allocation."""

@@ -1,0 +1,1 @@
+"""How do pods leave a node that is drained or shuts down?"""

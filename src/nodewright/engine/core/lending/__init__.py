@@ -1,0 +1,1 @@
+"""How much of what pods request and do not use may be lent?"""

@@ -1,0 +1,360 @@
+"""Predictors of usage: how much of its requests a pod, or a whole node, keeps; the rest may be lent.
+
+A predictor is a function of a state and samples, called with a whole history or with one sample at a time; both give the same.
+What holds for every predictor, custom ones included, is applied to its answer: nothing that is in use is lent, unknown usage
+counts as the request, and never more is kept than is requested or used.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from functools import cached_property
+from math import isqrt, log
+from typing import Any, ClassVar, TypeAlias
+
+import msgspec
+
+from nodewright.model.values.custom_policy import (
+    CustomPolicy,
+    CustomPolicyError,
+    docstring_summary,
+    failure_text,
+)
+
+SECOND_NS = 10**9
+STARTUP_NS = 300 * SECOND_NS
+"""How long Borg's decay waits after a start."""
+PEAK_NS = 300 * SECOND_NS
+"""Predictors that remember take the highest sample of each such interval."""
+WARM_UP_PEAKS = 24
+"""Intervals that have to be known before a percentile counts: 2 hours."""
+HISTORY_PEAKS = 120
+"""Intervals that percentiles and deviations are taken of: 10 hours."""
+SIGMAS = 5
+_PERCENT = 100
+
+
+class PredictorScope(StrEnum):
+    """What a predictor is asked about."""
+
+    POD = "pod"
+    NODE = "node"
+
+
+class UsageSamples(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """Samples of one resource of a pod, or of a node as a whole.
+
+    Units: thousandths of a CPU, or bytes; times in nanoseconds, ascending.
+    """
+
+    times_ns: Sequence[int]
+    usage: Sequence[int | None]
+    """None: unknown."""
+    request: int
+    capacity: int = 0
+    """The node's allocatable amount."""
+    is_memory: bool = False
+
+    @cached_property
+    def known_usage(self) -> list[int]:
+        """The usage; unknown usage counts as the request."""
+        return [self.request if used is None else used for used in self.usage]
+
+    @cached_property
+    def interval_peaks(self) -> "list[tuple[int | None, int, int]]":
+        """For each interval of PEAK_NS its number, its highest known sample, and its number of samples.
+
+        The number is None if no sample of the interval is known.
+        """
+        times_ns, start, peaks = self.times_ns, 0, list[tuple[int | None, int, int]]()
+        while start < len(times_ns):
+            number = times_ns[start] // PEAK_NS
+            end = bisect_left(times_ns, (number + 1) * PEAK_NS, start)
+            known = [used for used in self.usage[start:end] if used is not None]
+            peaks.append((number, max(known), end - start) if known else (None, 0, end - start))
+            start = end
+        return peaks
+
+
+State: TypeAlias = Any
+"""What a predictor remembers; None before the first sample."""
+PredictorFunction: TypeAlias = Callable[[State, UsageSamples], tuple[State, Sequence[int]]]
+"""From the state and the next samples to the state after them, and a prediction for each sample."""
+
+
+class Predictor(CustomPolicy, frozen=True, kw_only=True):
+    """How much a pod or a node keeps of its requests."""
+
+    function: PredictorFunction
+    scope: PredictorScope = PredictorScope.POD
+    margin_percent: int = 0
+    """Added to each prediction."""
+    greatest_of: tuple["Predictor", ...] = ()
+    """Predictors whose greatest reservation counts, instead of the function."""
+
+    kind: ClassVar[str] = "predictor"
+    profile_field: ClassVar[str] = "predictor"
+
+    def reservations(self, state: State, samples: UsageSamples) -> tuple[State, list[int]]:
+        """The state after the samples, and what is reserved from each sample until the next one.
+
+        At least the usage, as far as it is requested, and at most the request; the request where usage is unknown.
+        Errors: CustomPolicyError if the function fails, or does not return one whole number for each sample.
+        """
+        state, predictions = self.predictions(state, samples)
+        return state, self.reserved(predictions, samples)
+
+    def predictions(self, state: State, samples: UsageSamples) -> tuple[State, Sequence[int]]:
+        """What the function answers, without the margin. Errors: as of `reservations`."""
+        try:
+            state, predictions = self.function(state, samples)
+        except Exception as error:
+            raise CustomPolicyError(self, f"fails: {failure_text(error)}") from error
+        if len(predictions) != len(samples.usage) or not set(map(type, predictions)) <= {int}:
+            raise CustomPolicyError(self, "does not return one whole number for each sample")
+        return state, predictions
+
+    def reserved(self, predictions: Sequence[int], samples: UsageSamples) -> list[int]:
+        """What is reserved by these predictions, with the margin."""
+        request, margin = samples.request, _PERCENT + self.margin_percent
+        if margin != _PERCENT:
+            predictions = [-(-each * margin // _PERCENT) for each in predictions]
+        return [
+            # No call of `max`: this runs for each sample of each pod.
+            (predicted if predicted > used else used) if used < request and predicted < request else request  # noqa: FURB136 - as above
+            for predicted, used in zip(predictions, samples.known_usage, strict=True)
+        ]
+
+
+def predictor(
+    name: str, *, scope: PredictorScope = PredictorScope.POD, margin_percent: int = 0
+) -> Callable[[PredictorFunction], Predictor]:
+    """Decorator that makes a function a predictor; its docstring's first line is the description."""
+
+    def decorated(function: PredictorFunction) -> Predictor:
+        return Predictor(
+            name=name,
+            description=docstring_summary(function.__doc__),
+            function=function,
+            scope=scope,
+            margin_percent=margin_percent,
+        )
+
+    return decorated
+
+
+# ---------------------------------------------------------------- without memory
+
+
+@predictor("request")
+def request(state: State, samples: UsageSamples) -> tuple[State, Sequence[int]]:
+    """Reserves the request: nothing is lent.
+
+    As Kubernetes' scheduler, which counts requests whatever is used.
+    """
+    return state, [samples.request] * len(samples.usage)
+
+
+@predictor("koordinator", scope=PredictorScope.NODE)
+def koordinator(state: State, samples: UsageSamples) -> tuple[State, Sequence[int]]:
+    """Lends up to 60 % of the node's CPU and 65 % of its memory, less what is used.
+
+    Follows: Koordinator v1.6, pkg/slo-controller/noderesource/plugins/batchresource, calculateBatchResourceByPolicy, policy
+        usage; pkg/util/sloconfig/colocation_config.go, DefaultColocationStrategy.
+    Departs: only what is requested is lent; memory is the working set, page cache included. A history has no usage outside the
+        pods: kube-reserved and system-reserved stand for it.
+    """
+    threshold = 65 if samples.is_memory else 60
+    most = samples.capacity * threshold // _PERCENT
+    return state, [
+        samples.request - max(most - (samples.request if used is None else used), 0) for used in samples.usage
+    ]
+
+
+@predictor("borg-decay", margin_percent=10)
+def borg_decay(state: State, samples: UsageSamples) -> tuple[State, Sequence[int]]:
+    """Reserves the request for 300 s, then decays by a hundredth of the distance to usage a second; rises at once.
+
+    After Verma et al., Large-scale cluster management at Google with Borg, EuroSys 2015, section 5.5.
+    Departs: the paper names neither margin nor speed: 10 %, and e-fold in 100 s. Unknown usage starts it again.
+    """
+    since_ns, last_ns, level = state or (None, 0, samples.request)
+    levels = []
+    for now_ns, used in zip(samples.times_ns, samples.usage, strict=True):
+        if used is None:
+            since_ns, level = None, samples.request
+        elif since_ns is None:
+            since_ns, level = now_ns, max(samples.request, used)
+        elif used >= level:
+            level = used
+        elif now_ns - since_ns >= STARTUP_NS:
+            elapsed_ns = now_ns - last_ns
+            level = used + (level - used) * DECAY_NS // (DECAY_NS + elapsed_ns)
+        last_ns = now_ns
+        levels.append(level)
+    return (since_ns, last_ns, level), levels
+
+
+DECAY_NS = 100 * SECOND_NS
+
+
+# ---------------------------------------------------------------- with memory
+
+
+class PeakState(msgspec.Struct, frozen=True, kw_only=True):
+    """The peaks of the last intervals, and what follows from them until the next interval ends."""
+
+    interval: int | None = None
+    """The number of the interval that is not yet complete; None: no sample was known."""
+    peak: int = 0
+    peaks: tuple[int, ...] = ()
+    """The oldest first."""
+    prediction: int | None = None
+    """None: too little is known."""
+
+
+def _from_peaks(predict: Callable[[Sequence[int], Sequence[int]], int]) -> PredictorFunction:
+    """The predictor function that applies ``predict`` to the peaks, by time and by size, whenever an interval ends."""
+
+    def function(state: State, samples: UsageSamples) -> tuple[State, Sequence[int]]:
+        before = state or PeakState()
+        interval, peak, prediction = before.interval, before.peak, before.prediction
+        peaks, ordered = list(before.peaks), sorted(before.peaks)
+        predictions: list[int] = []
+        for number, highest, count in samples.interval_peaks:
+            if number == interval:
+                peak = max(peak, highest)
+            elif number is not None:
+                if interval is not None:
+                    peaks.append(peak)
+                    insort(ordered, peak)
+                    if len(peaks) > HISTORY_PEAKS:
+                        del ordered[bisect_left(ordered, peaks.pop(0))]
+                    if len(peaks) >= WARM_UP_PEAKS:
+                        prediction = predict(peaks, ordered)
+                interval, peak = number, highest
+            predictions += [samples.request if prediction is None else prediction] * count
+        return PeakState(interval=interval, peak=peak, peaks=tuple(peaks), prediction=prediction), predictions
+
+    return function
+
+
+def percentile(values: Sequence[int], percent: int) -> int:
+    """The smallest value that so many percent of the values do not exceed.
+
+    >>> percentile([4, 1, 3, 2], 50), percentile([7], 99)
+    (2, 7)
+    """
+    return sorted(values)[max(-(-len(values) * percent // _PERCENT), 1) - 1]
+
+
+def _n_sigma(peaks: Sequence[int], ordered: Sequence[int]) -> int:
+    del ordered
+    count, total = len(peaks), sum(peaks)
+    variance = (count * sum(each * each for each in peaks) - total * total) // (count * count)
+    return total // count + SIGMAS * (isqrt(variance) + 1)
+
+
+n_sigma = Predictor(
+    name="n-sigma",
+    description="Mean of the node's peaks in 10 hours plus 5 standard deviations.",
+    function=_from_peaks(_n_sigma),
+    scope=PredictorScope.NODE,
+)
+"""After Bashir et al., Take it to the limit: peak prediction-driven resource overcommitment in datacenters, EuroSys 2021,
+section 4: N = 5, 2 hours of warm-up, 10 hours of history."""
+
+percentile_sum = Predictor(
+    name="percentile-sum",
+    description="Sum over the pods of the 99th percentile of their peaks in 10 hours.",
+    function=_from_peaks(lambda peaks, ordered: ordered[-(-len(peaks) * 99 // _PERCENT) - 1]),
+)
+"""As in the work of `n_sigma`, the RC-like predictor, after Cortez et al., Resource Central, SOSP 2017."""
+
+HALF_LIFE_NS = 24 * 3600 * SECOND_NS
+_FIRST_BUCKETS = {False: 10, True: 10_000_000}
+_GROWTH = 1.05
+_REFRESH_INTERVALS = 12
+
+
+class HistogramState(msgspec.Struct, frozen=True, kw_only=True):
+    """Weights by bucket that halve in a day, and the level that they gave last."""
+
+    interval: int | None = None
+    peak: int = 0
+    base: int | None = None
+    """The interval whose weight is 1; a thousand days later the weights exceed a float."""
+    count: int = 0
+    """Complete intervals."""
+    weights: Mapping[int, float] = {}
+    prediction: int | None = None
+
+
+@predictor("half-life-histogram", margin_percent=15)
+def half_life_histogram(state: State, samples: UsageSamples) -> tuple[State, Sequence[int]]:
+    """The 90th percentile of a histogram whose weights halve in 24 hours, plus 15 %; renewed each hour.
+
+    After Kubernetes' VerticalPodAutoscaler, pkg/recommender/model/aggregations_config.go, util/decaying_histogram.go and
+        logic/recommender.go: half-life, buckets that grow by 5 %, percentile and margin.
+    Departs: memory is treated as CPU is, by peaks of 5 minutes; a sample's weight does not depend on the request. Floats, as
+        there.
+    """
+    before = state or HistogramState()
+    interval, peak, count, prediction = before.interval, before.peak, before.count, before.prediction
+    weights, first, base = dict(before.weights), _FIRST_BUCKETS[samples.is_memory], before.base
+    predictions: list[int] = []
+    for number, highest, sample_count in samples.interval_peaks:
+        if number == interval:
+            peak = max(peak, highest)
+        elif number is not None:
+            if interval is not None:
+                bucket = int(log(1 + peak * (_GROWTH - 1) / first) / _LOG_GROWTH)
+                base = interval if base is None else base
+                weight = 2.0 ** ((interval - base) * PEAK_NS / HALF_LIFE_NS)
+                weights[bucket] = weights.get(bucket, 0.0) + weight
+                count += 1
+                if count >= WARM_UP_PEAKS and count % _REFRESH_INTERVALS == 0:
+                    prediction = _weighted_percentile(weights, first)
+            interval, peak = number, highest
+        predictions += [samples.request if prediction is None else prediction] * sample_count
+    state = HistogramState(
+        interval=interval, peak=peak, base=base, count=count, weights=weights, prediction=prediction
+    )
+    return state, predictions
+
+
+_LOG_GROWTH = log(_GROWTH)
+
+
+def _weighted_percentile(weights: Mapping[int, float], first: int) -> int:
+    """The end of the bucket in which nine tenths of the weight are reached."""
+    left = 0.9 * sum(weights.values())
+    for bucket in sorted(weights):
+        left -= weights[bucket]
+        if left <= 0:
+            break
+    return int(first * (_GROWTH ** (bucket + 1) - 1) / (_GROWTH - 1)) + 1
+
+
+machine_peak = Predictor(
+    name="machine-peak",
+    description="The greater of n-sigma and percentile-sum.",
+    function=request.function,
+    scope=PredictorScope.NODE,
+    greatest_of=(n_sigma, percentile_sum),
+)
+"""As in the work of `n_sigma`: the predictor that ran in production, the maximum of both."""
+
+PREDICTORS: Mapping[str, Predictor] = {
+    each.name: each
+    for each in (
+        request,
+        borg_decay,
+        n_sigma,
+        percentile_sum,
+        machine_peak,
+        half_life_histogram,
+        koordinator,
+    )
+}
+"""The built-in predictors by name."""

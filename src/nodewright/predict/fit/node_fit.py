@@ -1,0 +1,263 @@
+"""What fits on a node: pods and their multiples, shapes, policies, and what is stranded; made for `nodewright fit`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.documents.formats.workloads import Workload
+from nodewright.documents.output.json_yaml import Report, ReportDocument
+from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid, without_cluster_fields
+from nodewright.engine.core.requests.effective_resources import scheduler_requests
+from nodewright.engine.node.events import PodAdded, PodStarted
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.step import Decision, step
+from nodewright.engine.node.what_if.candidate_changes import MIB, POLICIES_BY_STRICTNESS
+from nodewright.engine.node.what_if.changes import Setting, SettingsChanged
+from nodewright.engine.node.what_if.counterfactuals import Trial
+from nodewright.engine.node.what_if.largest_pod import emptied_node
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.predict.fit.multiples import NodeForPod, ResourceMultiple, resource_multiples
+from nodewright.predict.fit.shapes import Shape, device_resource, largest_shapes, shape_pod
+from nodewright.predict.fit.stranded import (
+    HeldNUMANode,
+    PodsToMove,
+    copies,
+    copies_by_amounts,
+    held_numa_nodes,
+    pods_to_admit,
+    pods_to_move,
+)
+from nodewright.predict.node import Node
+from nodewright.predict.node_report.report_parts import (
+    NodeOfReport,
+    ReferencedPod,
+    ReportedObstacle,
+    node_of_report,
+    referenced_pod,
+    reported_obstacles,
+)
+from nodewright.predict.verdict import SchedulerAnswer, Verdict, scheduler_answer, verdict_of
+
+if TYPE_CHECKING:
+    from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
+
+
+class FittedPod(Report, frozen=True, kw_only=True):
+    """What of a pod fits on a node: its copies, and the largest multiples of its requests."""
+
+    pod: ReferencedPod
+    verdict: Verdict
+    """About one more such pod now."""
+    why: tuple[str, ...]
+    """Why no further copy is admitted now, as sentences."""
+    scheduler: tuple[ReportedObstacle, ...]
+    """What keeps the scheduler from binding it to the node, whatever its size."""
+    copies_now: int
+    """How many such pods the node admits beside its own, one after the other."""
+    copies_by_amounts: int
+    """For how many the free amounts suffice, wherever they are."""
+    copies_empty: int | None
+    """How many the node admits without pods; null: its kubelet does not start."""
+    stranded: Mapping[str, int]
+    """What is free for further copies by amounts, and cannot be used for them: cpu in thousandths, sizes in bytes."""
+    largest: tuple[ResourceMultiple, ...]
+
+
+class PolicyFit(Report, frozen=True, kw_only=True):
+    """What the node admits under a policy of the topology manager."""
+
+    policy: str
+    admitted_now: int | None
+    """How many of the given pods, in order, once the node's own pods are placed under the policy; null: it rejects one of
+    these, or the kubelet does not start."""
+    admitted_empty: int | None
+    shapes: tuple[Shape, ...]
+    """The largest shapes when the node is empty; only if no pods are given."""
+
+
+class NodeFit(Report, frozen=True, kw_only=True):
+    """What fits on a node now."""
+
+    node: NodeOfReport
+    pods: tuple[FittedPod, ...]
+    shapes_now: tuple[Shape, ...]
+    """The largest shapes beside the node's pods; only if no pods are given."""
+    numa_nodes: tuple[HeldNUMANode, ...]
+    to_move: tuple[PodsToMove, ...]
+    """For a NUMA node, for a socket, and for each pod that is not admitted but would be without other pods."""
+
+
+class GroupFit(Report, frozen=True, kw_only=True):
+    """Nodes that are equal apart from their names, labels, taints and pods."""
+
+    nodes: tuple[str, ...]
+    topology_policy: str
+    resource: str
+    """The extended resource of the shapes; empty: there is none."""
+    policies: tuple[PolicyFit, ...]
+    """The counts of pods are those of the first node; none if a custom policy decides."""
+    best_policy: str
+    """The one that admits most of the given pods now, then when empty; of equal ones the node's own, then the strictest."""
+    now: tuple[NodeFit, ...]
+    """In the order of `nodes`."""
+
+
+class FitReport(ReportDocument, frozen=True, kw_only=True):
+    """The largest pods that nodes admit, and what of the nodes is stranded: `nodewright fit`."""
+
+    kind: Literal["FitReport"] = "FitReport"
+    groups: tuple[GroupFit, ...]
+    unread: Mapping[str, str]
+    """Nodes about which nothing is known, with the error."""
+    skipped: Mapping[str, int]
+    """Number of skipped objects of the manifests, by kind."""
+    warnings: tuple[str, ...]
+
+
+class FitQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked about nodes."""
+
+    workloads: tuple[Workload, ...]
+    """The pods; none: shapes are asked about."""
+    resource: str | None = None
+    """The extended resource of the shapes; None: as `device_resource`."""
+    kubelet_only: bool = False
+
+    def groups(self, nodes: Iterable[Node]) -> tuple[GroupFit, ...]:
+        """The answers of the nodes by groups of equal ones, the largest groups first."""
+        groups: list[list[Node]] = []
+        for node in nodes:
+            group = next((each for each in groups if _are_equal(each[0], node)), None)
+            if group is None:
+                groups.append(group := [])
+            group.append(node)
+        return tuple(self._group(group) for group in sorted(groups, key=lambda group: -len(group)))
+
+    def _group(self, nodes: Sequence[Node]) -> GroupFit:
+        """The answers of equal nodes; what their pods do not change is found once."""
+        state = nodes[0].state
+        empty = emptied_node(state)
+        empties = [
+            NodeForPod(state=empty, pod=_pod(each), claims=self._claims(nodes[0]))
+            for each in self.workloads
+            if empty is not None
+        ]
+        own = state.config.managers.policy
+        names = POLICIES_BY_STRICTNESS if state.config.managers.custom_policy is None else ()
+        policies = tuple(self._policy_fit(state, empty or state, name) for name in names)
+        best = max(
+            policies,
+            key=lambda fit: (*_counts(fit), fit.policy == own, names.index(fit.policy)),
+            default=None,
+        )
+        return GroupFit(
+            nodes=tuple(node.name for node in nodes),
+            topology_policy=own,
+            resource=self._resource(state),
+            policies=policies,
+            best_policy=best.policy if best else own,
+            now=tuple(self._node_fit(node, empties) for node in nodes),
+        )
+
+    def _node_fit(self, node: Node, empties: Sequence[NodeForPod]) -> NodeFit:
+        pods = [self._fitted(node, *entry) for entry in zip_longest(self.workloads, empties)]
+        rooms = [pods_to_admit(node.state, _pod(workload)) for workload in self.workloads]
+        return NodeFit(
+            node=node_of_report(node.config),
+            pods=tuple(pods),
+            shapes_now=self._shapes(node.state),
+            numa_nodes=held_numa_nodes(node.state, self._resource(node.state)),
+            to_move=(*pods_to_move(node.state), *(room for room in rooms if room)),
+        )
+
+    def _claims(self, node: Node) -> "ClaimCluster | None":
+        return None if self.kubelet_only else node.claims
+
+    def _resource(self, state: NodeState) -> str:
+        return device_resource(state) if self.resource is None else self.resource
+
+    def _shapes(self, state: NodeState) -> tuple[Shape, ...]:
+        return () if self.workloads else largest_shapes(state, self._resource(state))
+
+    def _fitted(self, node: Node, workload: Workload, empty: NodeForPod | None) -> FittedPod:
+        state, pod, claims = node.state, _pod(workload), self._claims(node)
+        stored = pod_as_stored(pod, node.config.gates)
+        answer = SchedulerAnswer()
+        if not self.kubelet_only:
+            answer = scheduler_answer(node.config, claims, pod, workload.volumes)
+        result = step(state.without_pod(pod.uid), PodAdded(stored))
+        assert result.decision is not None
+        now = NodeForPod(state=state, pod=pod, claims=claims)
+        count, because = copies(state, pod, claims) if answer.binds else (0, ())
+        unused = max(copies_by_amounts(state, pod) - count, 0) if answer.binds else 0
+        stranded = {name: unused * amount for name, amount in scheduler_requests(stored).items()}
+        return FittedPod(
+            pod=referenced_pod(pod),
+            verdict=verdict_of(result.decision, answer.obstacles),
+            why=because,
+            scheduler=reported_obstacles(answer.obstacles),
+            copies_now=count,
+            copies_by_amounts=count + unused,
+            copies_empty=None if empty is None else copies(empty.state, pod, claims)[0],
+            stranded={name: amount for name, amount in stranded.items() if amount},
+            largest=resource_multiples(now, empty),
+        )
+
+    def _policy_fit(self, state: NodeState, emptied: NodeState, policy: str) -> PolicyFit:
+        empty = _under_policy(emptied, policy)
+        now = state if policy == state.config.managers.policy else _under_policy(state, policy)
+        pods = list(map(_pod, self.workloads))
+        return PolicyFit(
+            policy=policy,
+            admitted_now=None if now is None else admitted_count(now, pods),
+            admitted_empty=None if empty is None else admitted_count(empty, pods),
+            shapes=() if empty is None else self._shapes(empty),
+        )
+
+
+def _pod(workload: Workload) -> Pod:
+    """The pod as a new one; of a cluster, without what it has there."""
+    pod = with_uid(workload.pod)
+    return without_cluster_fields(pod) if workload.is_stored else pod
+
+
+def _counts(fit: PolicyFit) -> tuple[int, int]:
+    return -1 if fit.admitted_now is None else fit.admitted_now, fit.admitted_empty or 0
+
+
+def _under_policy(state: NodeState, policy: str) -> NodeState | None:
+    """The node with its pods placed under a policy of the topology manager; None: it would lose one, or not start."""
+    was = state.config.parts.kubelet.topology_manager_policy
+    setting = Setting(name="topologyManagerPolicy", was=was, now=policy)
+    changed = Trial(state, shape_pod(1, MIB, {})).changed(SettingsChanged(settings=(setting,)))
+    return replace(changed[0], conditions=state.conditions) if changed else None
+
+
+def best_verdict(report: FitReport, index: int) -> Verdict:
+    """What becomes of a given pod on the node that is best for it; undecided if no node is judged."""
+    verdicts = {fit.pods[index].verdict for group in report.groups for fit in group.now}
+    order = (Verdict.ADMITTED, Verdict.UNDECIDED, Verdict.UNSCHEDULABLE, Verdict.REFUSED)
+    return min(verdicts, key=order.index, default=Verdict.UNDECIDED)
+
+
+def admitted_count(state: NodeState, pods: Sequence[Pod]) -> int:
+    """How many of the pods the node admits, one after the other."""
+    count = 0
+    for pod in pods:
+        result = step(state.without_pod(pod.uid), PodAdded(pod_as_stored(pod, state.config.gates)))
+        state = result.state
+        if result.decision is Decision.ADMITTED:
+            count += 1
+            state = step(state, PodStarted(pod.uid)).state
+    return count
+
+
+def _are_equal(first: Node, second: Node) -> bool:
+    """Whether the nodes differ at most in names, labels, taints and pods."""
+    parts, other = first.config.parts, second.config.parts
+    own = {name: getattr(parts.facts, name) for name in ("name", "labels", "taints", "sources")}
+    facts = replace(other.facts, **own)
+    return parts == replace(other, facts=facts)

@@ -1,0 +1,189 @@
+"""What of a node is free and cannot be used, which pods hold its NUMA nodes open, and the fewest pods to move."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from nodewright.documents.output.json_yaml import Report
+from nodewright.engine.admission.admission_plugins import pod_as_stored
+from nodewright.engine.core.requests.effective_resources import scheduler_requests
+from nodewright.engine.core.requests.qos_and_priority import is_mirror, is_static
+from nodewright.engine.node.events import PodAdded, PodStarted
+from nodewright.engine.node.node_state import NodeState
+from nodewright.engine.node.placement_cost import NUMALayout
+from nodewright.engine.node.pod_admission import placement_of, unallocated_resources
+from nodewright.engine.node.resource_holders import FullNames, with_pod_names
+from nodewright.engine.node.step import Decision, step
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.resource_names import CPU, PODS
+from nodewright.model.reasons.reason import sentence
+from nodewright.model.values.idset import NUMASet
+from nodewright.predict.fit.shapes import NUMAPlacement, regions_of
+from nodewright.predict.pod_claims import claims_on
+
+if TYPE_CHECKING:
+    from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
+
+MOVE_BUDGET = 2_000
+"""Decisions of the search for the fewest pods to move."""
+MAX_COPIES = 1_000
+
+
+def copies(state: NodeState, pod: Pod, claims: "ClaimCluster | None") -> tuple[int, tuple[str, ...]]:
+    """How many copies of the pod the node admits beside its pods, one after the other, and why not one more, as sentences.
+
+    At most `MAX_COPIES`, for no reason; those that would preempt pods do not count. ``claims``: what devices are
+    allocated from; None: they are not asked about.
+    """
+    for number in range(MAX_COPIES):
+        name = f"{pod.metadata.name}-{number}"
+        copy = replace(pod, metadata=replace(pod.metadata, name=name, uid=f"{pod.uid}-copy-{number}"))
+        result = step(state, PodAdded(pod_as_stored(copy, state.config.gates)))
+        if claims is not None:
+            of_claims = claims_on(state.config, claims, copy)
+            if of_claims.obstacle is not None:
+                return number, (of_claims.obstacle.why,)
+            claims = of_claims.after
+        if result.decision is not Decision.ADMITTED or result.victims is not None:
+            names = FullNames(state.pods, lambda pod: pod)
+            return number, tuple(sentence(with_pod_names(reason, names)) for reason in result.because)
+        state = step(result.state, PodStarted(copy.uid)).state
+    return MAX_COPIES, ()
+
+
+def copies_by_amounts(state: NodeState, pod: Pod) -> int:
+    """The copies for which the allocatable amounts suffice, wherever they are: what a scheduler counts."""
+    allocatable, used = state.config.view.allocatable, {**state.usage.requests, PODS: state.usage.pods}
+    requests = {**scheduler_requests(pod_as_stored(pod, state.config.gates)), PODS: 1}
+    rooms = [
+        (allocatable[name] - used.get(name, 0)) // amount
+        for name, amount in requests.items()
+        if amount > 0 and name in allocatable
+    ]
+    return max(min([MAX_COPIES, *rooms]), 0)
+
+
+class HeldNUMANode(Report, frozen=True, kw_only=True):
+    """A NUMA node, and the pods that hold exclusive CPUs, memory or devices of it."""
+
+    numa_node: int
+    free: Mapping[str, int]
+    """What is free of it: whole CPUs that are not reserved, bytes of memory, devices; without what is never exclusive."""
+    pods: tuple[Pod, ...]
+    is_held_open: bool
+    """Whether pods hold a part of it although devices, or without devices anything, are free: no pod gets all of it."""
+
+
+class PodsToMove(Report, frozen=True, kw_only=True):
+    """The fewest pods without which a NUMA node or a socket is free, or a pod is admitted."""
+
+    frees: str
+    """E.g. `NUMA node 0`, or `room for ml/train`."""
+    pods: tuple[Pod, ...]
+    """Empty: it is free."""
+    cannot_move: tuple[Pod, ...] = ()
+    """Those of them that are static or of a DaemonSet, which come back to the node."""
+    is_smallest: bool = True
+    """Whether no smaller set does; False: the search was ended by its budget."""
+
+
+def held_numa_nodes(state: NodeState, resource: str) -> tuple[HeldNUMANode, ...]:
+    """The NUMA nodes with what is free of them, and the pods that hold the rest.
+
+    ``resource``: the one whose pieces have to be free for a NUMA node with such devices to be held open.
+    """
+    state = state.without_stale()
+    layout, unused = NUMALayout.of(state), unallocated_resources(state)
+    memory = {each.numa: each.free for each in unused.memory}
+    nodes = []
+    for numa, cpus in layout.cpus.items():
+        free = dict(memory.get(numa, {}))
+        if unused.shared_cpus is not None:
+            free[CPU] = (unused.shared_cpus.mask & cpus & ~layout.reserved).bit_count()
+        for name, devices in state.config.facts.devices.items():
+            local = {device.id for device in devices if numa in (device.numa_nodes or ())}
+            if local:
+                free[name] = len(local.intersection(unused.devices.get(name, ())))
+        pods = _holders(state, layout, NUMASet.of(numa))
+        is_open = bool(pods) and any([free[resource]] if resource in free else free.values())
+        nodes.append(HeldNUMANode(numa_node=numa, free=free, pods=pods, is_held_open=is_open))
+    return tuple(nodes)
+
+
+def _holders(state: NodeState, layout: NUMALayout, numa: NUMASet) -> tuple[Pod, ...]:
+    """The pods with exclusive CPUs, memory or devices on one of the NUMA nodes."""
+    return tuple(
+        pod for pod in state.pods.values() if layout.numa_nodes(state, placement_of(state, pod)) & numa
+    )
+
+
+def can_move(pod: Pod) -> bool:
+    """Whether the pod stays away from the node once it is deleted: it is not static, and not of a DaemonSet."""
+    owners = {owner.kind for owner in pod.metadata.owner_references}
+    return not (is_static(pod) or is_mirror(pod) or owners & {"DaemonSet", "Node"})
+
+
+def pods_to_move(state: NodeState) -> tuple[PodsToMove, ...]:
+    """The fewest pods that free a NUMA node with CPUs and, on machines with several in each, a socket.
+
+    A region is free without all pods that hold something there, and only then; of the regions, the one with the fewest
+    pods that cannot move is chosen, then the one with the fewest pods, then the one with the smallest ones.
+    """
+    state = state.without_stale()
+    layout = NUMALayout.of(state)
+    moves: dict[NUMAPlacement, list[tuple[tuple[int, int, float, int], PodsToMove]]] = {}
+    for place, region in enumerate(regions_of(state)):
+        if region.placement is NUMAPlacement.NODE or not any(layout.cpus[numa] for numa in region.numa):
+            continue
+        pods = _holders(state, layout, region.numa)
+        fixed = tuple(pod for pod in pods if not can_move(pod))
+        move = PodsToMove(frees=region.name, pods=pods, cannot_move=fixed)
+        key = (len(fixed), len(pods), sum(_share(state, pod) for pod in pods), place)
+        moves.setdefault(region.placement, []).append((key, move))
+    return tuple(min(entries, key=lambda entry: entry[0])[1] for entries in moves.values())
+
+
+def _share(state: NodeState, pod: Pod) -> float:
+    allocatable = state.config.view.allocatable
+    requests = scheduler_requests(pod)
+    return sum(amount / allocatable[name] for name, amount in requests.items() if allocatable.get(name))
+
+
+def pods_to_admit(state: NodeState, pod: Pod) -> PodsToMove | None:
+    """The fewest pods of the node that have to move so that it admits the pod; None: none, or all do not suffice.
+
+    Sets of one pod are tried, then of two, and so on, small pods first, at most `MOVE_BUDGET`. Where there are more
+    sets and the node refuses the pod even without any of the pods, none is tried.
+    """
+    stored = pod_as_stored(pod, state.config.gates)
+    state = state.without_pod(pod.uid)
+
+    def admits(others: Sequence[Pod]) -> bool:
+        without = state.without_active([other.uid for other in others])
+        return step(without, PodAdded(stored)).decision is Decision.ADMITTED
+
+    movable = sorted(
+        filter(can_move, state.pods.values()), key=lambda each: (_share(state, each), each.full_name)
+    )
+    if admits(()) or (2 ** len(movable) > MOVE_BUDGET and not admits(movable)):
+        return None
+    tried, frees = 0, f"room for {pod.full_name}"
+    for size in range(1, len(movable) + 1):
+        for others in combinations(movable, size):
+            if tried == MOVE_BUDGET:
+                return PodsToMove(frees=frees, pods=_enough(movable, admits), is_smallest=False)
+            tried += 1
+            if admits(others):
+                return PodsToMove(frees=frees, pods=others)
+    return None
+
+
+def _enough(pods: Sequence[Pod], admits: Callable[[Sequence[Pod]], bool]) -> tuple[Pod, ...]:
+    """A set of which each pod is needed: all pods, without those that can stay, the largest considered first."""
+    needed = list(pods)
+    for pod in reversed(pods):
+        fewer = [each for each in needed if each is not pod]
+        needed = fewer if admits(fewer) else needed
+    return tuple(needed)

@@ -1,0 +1,120 @@
+"""Hollow nodes in a real cluster: API server, scheduler and controller manager, and kubelets that decide."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.hollow_bench import DEPLOYMENTS, NODES, HollowBench, deployment, hollow_bench
+from tests.support.real_api_server import ASSETS, needs_real
+
+from nodewright.cli.app import run
+from nodewright.documents.output.terminal import NO, YES
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.slow,
+    needs_real("kube-scheduler", "kube-controller-manager", "kubectl"),
+]
+COUNT = 20
+START = (f"--nodes={COUNT}*epyc-7742-2s-nps4", "--node-labels=topology.kubernetes.io/zone=z{n%2}")
+BY_NUMA = {"cpu": "20", "memory": "1Gi"}
+"""More than half of the CPUs of a NUMA node: two pods on it do not fit, though 7 fit by the sum of CPUs."""
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HollowBench]:
+    folder = Path(tmp_path_factory.mktemp("hollow"))
+    with hollow_bench(folder) as running:
+        running.start(*START, f"--root-dir={folder}/root")
+        running.wait_until(lambda: running.ready_nodes() == COUNT)
+        yield running
+
+
+def phases(bench: HollowBench, name: str, phase: str) -> list[dict[str, Any]]:
+    return [pod for pod in bench.pods(f"app={name}") if pod["status"].get("phase") == phase]
+
+
+def remove(bench: HollowBench, name: str) -> None:
+    assert bench.server.request("DELETE", f"{DEPLOYMENTS}/{name}").code == 200
+    bench.wait_until(lambda: not bench.pods(f"app={name}"))
+
+
+def kubectl(bench: HollowBench, *words: str) -> str:
+    command = [f"{ASSETS}/kubectl", f"--kubeconfig={bench.kubeconfig}", *words]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_a_deployment_runs_and_a_drain_moves_its_pods(bench: HollowBench) -> None:
+    bench.create(DEPLOYMENTS, deployment("web", 100, {"requests": {"cpu": "2"}}))
+    bench.wait_until(lambda: len(phases(bench, "web", "Running")) == 100)
+    assert "Ready" in kubectl(bench, "get", "nodes", "-l", "topology.kubernetes.io/zone=z1")
+    assert len({pod["status"]["podIP"] for pod in bench.pods("app=web")}) == 100
+    kubectl(bench, "drain", "hollow-3", "--timeout=90s")
+    bench.wait_until(lambda: len(phases(bench, "web", "Running")) == 100)
+    assert "hollow-3" not in {pod["spec"]["nodeName"] for pod in bench.pods("app=web")}
+    kubectl(bench, "uncordon", "hollow-3")
+    remove(bench, "web")
+
+
+def test_pods_that_fit_the_sum_but_no_numa_node_are_rejected_as_by_a_kubelet(bench: HollowBench) -> None:
+    resources = {"requests": BY_NUMA, "limits": BY_NUMA}
+    bench.create(DEPLOYMENTS, deployment("numa", 9 * COUNT, resources))
+    bench.wait_until(lambda: len(phases(bench, "numa", "Running")) >= 5 * COUNT)
+    bench.wait_until(lambda: bool(phases(bench, "numa", "Failed")))
+    rejected = phases(bench, "numa", "Failed")[0]["status"]
+    assert rejected["reason"] == "TopologyAffinityError"
+    assert rejected["message"].startswith("Pod was rejected: Resources cannot be allocated with Topology")
+    remove(bench, "numa")
+
+
+def test_an_eviction_storm_follows_the_annotated_usage(bench: HollowBench) -> None:
+    # Between the threshold and the limit of the cgroup of all pods, which has 511Gi.
+    annotations = {"nodewright.dev/memory": "0s=1Gi,10s=523200Mi"}
+    bench.create(DEPLOYMENTS, deployment("greedy", 2, {"requests": {"cpu": "1"}}, annotations))
+    bench.wait_until(lambda: bool(phases(bench, "greedy", "Failed")), 90)
+    evicted = phases(bench, "greedy", "Failed")[0]["status"]
+    assert (evicted["reason"], evicted["message"][:37]) == (
+        "Evicted",
+        "The node was low on resource: memory.",
+    )
+    remove(bench, "greedy")
+
+
+def test_the_journal_of_a_node_replays_to_the_same_decisions(
+    bench: HollowBench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal, repeated = bench.folder / "root/hollow-0/journal.json", tmp_path / "again.json"
+    assert run(["replay", str(journal), "--journal", str(repeated)]) in (YES, NO)
+    capsys.readouterr()
+    events, again = (json.loads(path.read_text("utf-8"))["spec"]["events"] for path in (journal, repeated))
+    assert len(events) > 10
+    assert [event["actions"] for event in again] == [event["actions"] for event in events]
+
+
+def test_the_next_process_takes_over_and_removes_its_nodes_at_the_end(bench: HollowBench) -> None:
+    bench.create(DEPLOYMENTS, deployment("kept", 20, {"requests": {"cpu": "1"}}))
+    bench.wait_until(lambda: len(phases(bench, "kept", "Running")) == 20)
+    before = {pod["metadata"]["uid"]: pod["status"]["containerStatuses"] for pod in bench.pods("app=kept")}
+    assert bench.stop() == 0
+    bench.start(*START, f"--root-dir={bench.folder}/root", "--remove-on-exit")
+    bench.wait_until(lambda: bench.log().count("hollow nodes are registered") == 2)
+    bench.wait_until(lambda: bench.ready_nodes() == COUNT)
+    after = {pod["metadata"]["uid"]: pod["status"]["containerStatuses"] for pod in bench.pods("app=kept")}
+    assert after == before
+    assert bench.stop() == 0
+    assert not bench.nodes()
+
+
+def test_a_node_that_is_not_hollow_is_left_alone(bench: HollowBench) -> None:
+    bench.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "hollow-0"}})
+    bench.start("--nodes=2*epyc-7742-2s-nps4")
+    assert bench.process is not None
+    assert bench.process.wait(60) == 1
+    bench.process = None
+    assert "node/hollow-0: this Node exists and is not hollow" in bench.log()
+    assert [node["metadata"]["name"] for node in bench.nodes()] == ["hollow-0"]

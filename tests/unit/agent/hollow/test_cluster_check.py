@@ -1,0 +1,87 @@
+"""What forbids hollow nodes in a cluster, before anything is made."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from tests.support.fake_clock import FakeClock
+from tests.support.memory_cluster import NODES, MemoryCluster
+
+from nodewright.agent.hollow.cluster_check import check_cluster
+from nodewright.agent.hollow.hollow_options import HOLLOW_LABEL, HollowOptions
+from nodewright.model.errors import InputError
+
+
+class ReviewingCluster(MemoryCluster):
+    """Answers reviews of access."""
+
+    def __init__(self, *denied: tuple[str, str]) -> None:
+        super().__init__(FakeClock())
+        self.denied = denied
+
+    async def create(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
+        """The review, with its answer."""
+        assert path.endswith("/selfsubjectaccessreviews")
+        asked = document["spec"]["resourceAttributes"]
+        resource = "/".join(filter(None, (asked["resource"], asked["subresource"])))
+        return {**document, "status": {"allowed": (asked["verb"], resource) not in self.denied}}
+
+
+def checked(cluster: MemoryCluster, **options: Any) -> str:
+    """The faults as text; empty: the nodes may be made."""
+    try:
+        asyncio.run(
+            check_cluster(cluster, ["hollow-0", "hollow-1"], HollowOptions(nodes=(), **options), "config")
+        )
+    except InputError as error:
+        assert not cluster.requests, "nothing is made"
+        return str(error)
+    return ""
+
+
+def node(name: str, **metadata: dict[str, str]) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": name, **metadata}}
+
+
+def test_an_empty_cluster_takes_them() -> None:
+    assert checked(ReviewingCluster()) == ""
+
+
+def test_all_missing_rights_are_listed_with_everything_else() -> None:
+    cluster = ReviewingCluster(("create", "nodes"), ("patch", "pods/status"), ("update", "leases"))
+    cluster.put(f"{NODES}/real", node("real"))
+    cluster.put(f"{NODES}/hollow-1", node("hollow-1"))
+    text = checked(cluster)
+    for part in (
+        "config: its user may not create nodes",
+        "may not patch pods/status",
+        "may not update leases",
+        "node/hollow-1: this Node exists and is not hollow",
+        "the cluster has real nodes (real)",
+    ):
+        assert part in text
+    assert "delete nodes" in checked(ReviewingCluster(("delete", "nodes")), remove_on_exit=True)
+    assert checked(ReviewingCluster(("delete", "nodes"))) == ""
+
+
+def test_without_the_right_to_list_nodes_only_the_rights_are_named() -> None:
+    assert checked(ReviewingCluster(("list", "nodes"))).splitlines() == [
+        "config: its user may not list nodes"
+    ]
+
+
+def test_own_nodes_and_those_of_kwok_are_no_obstacle() -> None:
+    cluster = ReviewingCluster()
+    cluster.put(f"{NODES}/hollow-0", node("hollow-0", labels={HOLLOW_LABEL: "true"}))
+    cluster.put(f"{NODES}/other-hollow", node("other-hollow", labels={HOLLOW_LABEL: "true"}))
+    cluster.put(f"{NODES}/kwok-0", node("kwok-0", annotations={"kwok.x-k8s.io/node": "fake"}))
+    assert checked(cluster) == ""
+
+
+@pytest.mark.parametrize(("name", "option"), [("hollow-1", "adopt"), ("real", "beside_real_nodes")])
+def test_each_obstacle_has_its_option(name: str, option: str) -> None:
+    cluster = ReviewingCluster()
+    cluster.put(f"{NODES}/{name}", node(name))
+    assert checked(cluster) != ""
+    assert checked(cluster, **{option: True}) == ""

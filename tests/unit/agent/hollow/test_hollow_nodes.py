@@ -1,0 +1,301 @@
+"""Hollow nodes in a cluster in memory: pods, behaviour, faults, and the next process."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.fake_clock import FakeClock, settle
+from tests.support.memory_cluster import LEASES, NODES, PODS, MemoryCluster
+
+from nodewright.agent.hollow.hollow_node import HollowNode
+from nodewright.agent.hollow.hollow_options import HollowOptions, planned_nodes
+from nodewright.agent.hollow.run_hollow import run_nodes, shared_cluster
+from nodewright.cli.app import run
+from nodewright.documents.output.json_yaml import as_json
+from nodewright.documents.output.terminal import NO
+from nodewright.documents.profiles.profile_yaml import profile_document
+from nodewright.model.errors import HostError
+from nodewright.testing.nodes import a_profile
+
+GUARANTEED = {"cpu": "2", "memory": "1Gi"}
+LIMITED = {"requests": {"memory": "64Mi"}, "limits": {"memory": "100Mi"}}
+
+
+def in_event_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """The test as a function that pytest calls."""
+
+    @wraps(test)
+    def run_test(*arguments: Any, **options: Any) -> None:
+        asyncio.run(test(*arguments, **options))
+
+    return run_test
+
+
+class HollowRun:
+    """Hollow nodes `hollow-0` and `hollow-1`, with 8 CPUs each."""
+
+    def __init__(self, folder: Path, clock: FakeClock, cluster: MemoryCluster, **options: Any) -> None:
+        self.clock, self.cluster = clock, cluster
+        path = folder / "node.yaml"
+        profile = a_profile(
+            devices={"example.com/gpu": "g0 g1"},
+            cpuManagerPolicy="static",
+            reservedSystemCPUs="0",
+            evictionHard={"memory.available": "100Mi"},
+        )
+        path.write_text(as_json(profile_document(profile)), "utf-8")
+        self.options = HollowOptions(nodes=(f"2*{path}",), **options)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The process, until the end of the context."""
+        nodes = planned_nodes(self.options)
+        api = self.cluster
+        shared = shared_cluster(
+            (api, api, api), [node.name for node in nodes], (self.clock, self.clock), self.options
+        )
+        task = asyncio.create_task(run_nodes([HollowNode(node, shared) for node in nodes], shared))
+        await settle()
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def after(self, seconds: float) -> None:
+        """What was changed arrives, then time passes."""
+        await settle()
+        await self.clock.advance(seconds)
+
+    def create_pod(
+        self, name: str, resources: dict[str, Any] | None = None, *, node: str = "hollow-0", **spec: Any
+    ) -> None:
+        """A pod that the scheduler has bound."""
+        texts = {f"nodewright.dev/{key}": text for key, text in spec.pop("annotations", {}).items()}
+        container = {"name": "main", "image": "i", "resources": resources or {}, **spec.pop("container", {})}
+        metadata: dict[str, Any] = {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}",
+            "annotations": texts,
+        }
+        metadata |= {"generation": 1, "creationTimestamp": "2027-01-15T08:00:00Z"}
+        full = {"nodeName": node, "containers": [container], "restartPolicy": "Always", **spec}
+        full.setdefault("terminationGracePeriodSeconds", 3)
+        document = {"metadata": metadata, "spec": full, "status": {"phase": "Pending"}}
+        self.cluster.put(f"{PODS}/{name}", document)
+
+    def status(self, name: str) -> dict[str, Any]:
+        """The status of a pod."""
+        return dict(self.cluster.pods()[name]["status"])
+
+    def state(self, name: str) -> dict[str, Any]:
+        """The state of its container."""
+        (container,) = self.status(name)["containerStatuses"]
+        return dict(container["state"])
+
+    def node(self, name: str = "hollow-0") -> dict[str, Any]:
+        """A Node object."""
+        return self.cluster.objects[f"{NODES}/{name}"]
+
+    def events(self, reason: str) -> list[str]:
+        """The messages of the events with a reason."""
+        return [
+            document["message"]
+            for document in self.cluster.objects.values()
+            if document.get("kind") == "Event" and document["reason"] == reason
+        ]
+
+
+@pytest.fixture
+def hollow(tmp_path: Path) -> HollowRun:
+    clock = FakeClock()
+    return HollowRun(tmp_path, clock, MemoryCluster(clock))
+
+
+def again(hollow: HollowRun, tmp_path: Path, **options: Any) -> HollowRun:
+    """The same cluster, for other options."""
+    return HollowRun(tmp_path, hollow.clock, hollow.cluster, **options)
+
+
+@in_event_loop
+async def test_nodes_are_registered_with_leases_and_pods_run_and_are_rejected(hollow: HollowRun) -> None:
+    async with hollow.running():
+        assert hollow.node()["status"]["allocatable"]["example.com/gpu"] == "2"
+        assert hollow.node("hollow-1")["metadata"]["labels"]["nodewright.dev/hollow"] == "true"
+        await hollow.after(11)
+        assert f"{LEASES}/hollow-1" in hollow.cluster.objects
+        both = {"requests": GUARANTEED, "limits": GUARANTEED}
+        hollow.create_pod("web", both)
+        hollow.create_pod("other", both, node="hollow-1")
+        hollow.create_pod("large", {"requests": {"cpu": "100"}})
+        hollow.create_pod("foreign", both, node="real")
+        await hollow.after(5)
+        assert [hollow.status(name)["phase"] for name in ("web", "other")] == ["Running", "Running"]
+        assert hollow.status("web")["podIP"] != hollow.status("other")["podIP"]
+        assert hollow.status("large")["reason"] == "OutOfcpu"
+        assert hollow.status("foreign") == {"phase": "Pending"}
+
+
+@in_event_loop
+async def test_a_deleted_pod_ends_as_it_says_and_its_object_goes(hollow: HollowRun) -> None:
+    async with hollow.running():
+        hollow.create_pod("slow", annotations={"stops-after": "2s"})
+        hollow.create_pod("quick")
+        await hollow.after(5)
+        hollow.cluster.delete_pod("slow")
+        hollow.cluster.delete_pod("quick")
+        await hollow.after(1)
+        assert list(hollow.cluster.pods()) == ["slow"]
+        await hollow.after(3)
+        assert not hollow.cluster.pods()
+
+
+@in_event_loop
+async def test_pods_start_late_end_crash_and_become_ready_when_they_say(hollow: HollowRun) -> None:
+    probe = {"exec": {"command": ["x"]}, "periodSeconds": 1}
+    async with hollow.running():
+        hollow.create_pod("late", annotations={"starts-after": "20s"})
+        hollow.create_pod("done", annotations={"runs": "10s"}, restartPolicy="Never")
+        hollow.create_pod("crash", annotations={"runs": "2s", "exit-code": "7"})
+        hollow.create_pod("ready", container={"readinessProbe": probe}, annotations={"ready-after": "8s"})
+        hollow.create_pod("odd", annotations={"runs": "soon"})
+        await hollow.after(5)
+        assert "waiting" in hollow.state("late")
+        assert "running" in hollow.state("done")
+        assert not hollow.status("ready")["containerStatuses"][0]["ready"]
+        (text,) = hollow.events("AnnotationNotRead")
+        assert 'metadata.annotations["nodewright.dev/runs"]: Invalid value: "soon"' in text
+        for _ in range(6):
+            await hollow.after(5)
+        assert "running" in hollow.state("late")
+        assert hollow.status("done")["phase"] == "Succeeded"
+        assert hollow.status("ready")["containerStatuses"][0]["ready"]
+        (crashed,) = hollow.status("crash")["containerStatuses"]
+        assert crashed["restartCount"] >= 2
+        assert crashed["lastState"]["terminated"]["exitCode"] == 7
+        assert crashed["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+
+
+@in_event_loop
+async def test_memory_above_the_limit_is_an_oom_kill_and_above_the_node_an_eviction(
+    hollow: HollowRun,
+) -> None:
+    async with hollow.running():
+        hollow.create_pod(
+            "grows", LIMITED, annotations={"memory": "0s=50Mi,10s=150Mi"}, restartPolicy="Never"
+        )
+        hollow.create_pod("greedy", node="hollow-1", annotations={"memory": "0s=0,10s=1Gi,60s=8150Mi"})
+        await hollow.after(4)
+        assert "running" in hollow.state("grows")
+        await hollow.after(3)
+        assert hollow.state("grows")["terminated"]["reason"] == "OOMKilled"
+        for _ in range(14):
+            await hollow.after(5)
+        assert hollow.status("greedy")["reason"] == "Evicted"
+        assert "The node was low on resource: memory" in hollow.status("greedy")["message"]
+        pressure = {each["type"]: each["status"] for each in hollow.node("hollow-1")["status"]["conditions"]}
+        assert pressure["MemoryPressure"] == "True"
+
+
+@in_event_loop
+async def test_the_kernel_kills_where_the_memory_of_the_node_is_used_up_at_once(hollow: HollowRun) -> None:
+    async with hollow.running():
+        hollow.create_pod("greedy", annotations={"memory": "0s=0,1s=0,2s=900Gi"}, restartPolicy="Never")
+        await hollow.after(6)
+        assert hollow.state("greedy")["terminated"]["reason"] == "OOMKilled"
+
+
+@in_event_loop
+async def test_faults_happen_on_schedule(tmp_path: Path, hollow: HollowRun) -> None:
+    faults = (
+        "1m:hollow-0:down=40s",
+        "1m:hollow-1:reboot",
+        "3m:hollow-1:restart=1.35",
+        "4m:hollow-1:plugin-lost=example.com/gpu",
+        "5m:hollow-1:plugin-found=example.com/gpu",
+    )
+    hollow = again(hollow, tmp_path, faults=faults)
+    async with hollow.running():
+        hollow.create_pod("web", node="hollow-1")
+        await hollow.after(59)
+        lease, boot = (
+            hollow.cluster.objects[f"{LEASES}/hollow-0"],
+            hollow.node("hollow-1")["status"]["nodeInfo"],
+        )
+        first = hollow.status("web")["containerStatuses"][0]
+        await hollow.after(30)
+        assert hollow.cluster.objects[f"{LEASES}/hollow-0"] == lease, "no lease while the node is down"
+        assert hollow.node("hollow-1")["status"]["nodeInfo"]["bootID"] != boot["bootID"]
+        rebooted = hollow.status("web")["containerStatuses"][0]
+        assert rebooted["restartCount"] == 1
+        assert rebooted["containerID"] != first["containerID"]
+        await hollow.after(30)
+        assert hollow.cluster.objects[f"{LEASES}/hollow-0"] != lease
+        await hollow.after(75)
+        assert hollow.node("hollow-1")["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.35.")
+        assert hollow.status("web")["containerStatuses"][0]["containerID"] == rebooted["containerID"]
+        await hollow.after(60)
+        assert hollow.node("hollow-1")["status"]["allocatable"]["example.com/gpu"] == "0"
+        await hollow.after(60)
+        assert hollow.node("hollow-1")["status"]["allocatable"]["example.com/gpu"] == "2"
+
+
+@pytest.mark.parametrize("keeps_state", [False, True])
+@in_event_loop
+async def test_the_next_process_takes_nodes_and_pods_over(
+    tmp_path: Path, hollow: HollowRun, *, keeps_state: bool
+) -> None:
+    hollow = again(hollow, tmp_path, root_dir=tmp_path / "root" if keeps_state else None)
+    both = {"requests": GUARANTEED, "limits": GUARANTEED}
+    async with hollow.running():
+        hollow.create_pod("web", both)
+        hollow.create_pod("gone", both)
+        hollow.create_pod("ends", annotations={"runs": "60s"}, restartPolicy="Never")
+        await hollow.after(5)
+        before = hollow.status("web")
+        boot = hollow.node()["status"]["nodeInfo"]["bootID"]
+    await hollow.after(20)
+    hollow.cluster.delete_pod("gone")
+    async with hollow.running():
+        await hollow.after(15)
+        assert hollow.status("web")["containerStatuses"] == before["containerStatuses"]
+        assert hollow.status("web")["podIP"] == before["podIP"]
+        assert "gone" not in hollow.cluster.pods()
+        assert hollow.status("ends")["phase"] == "Running"
+        assert hollow.node()["status"]["nodeInfo"]["bootID"] == boot
+        await hollow.after(30)
+        assert hollow.status("ends")["phase"] == "Succeeded"
+
+
+@in_event_loop
+async def test_the_journal_replays_to_the_same_decisions(
+    tmp_path: Path, hollow: HollowRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hollow = again(hollow, tmp_path, root_dir=tmp_path / "root")
+    both = {"requests": GUARANTEED, "limits": GUARANTEED}
+    async with hollow.running():
+        for number in range(5):
+            hollow.create_pod(f"web-{number}", both)
+            await hollow.after(1)
+        hollow.cluster.delete_pod("web-1")
+        await hollow.after(5)
+        assert [hollow.status(f"web-{number}").get("reason") for number in (0, 2, 3, 4)].count(None) == 2
+    assert run(["replay", str(tmp_path / "root/hollow-0/journal.json")]) == NO
+    printed = capsys.readouterr().out
+    assert "10 events: 3 admitted, 2 refused, 2 pods on the node" in printed
+
+
+@in_event_loop
+async def test_a_directory_that_another_process_uses_is_an_error(tmp_path: Path, hollow: HollowRun) -> None:
+    hollow = again(hollow, tmp_path, root_dir=tmp_path / "root")
+    async with hollow.running():
+        planned, api = planned_nodes(hollow.options), hollow.cluster
+        names, clocks = [node.name for node in planned], (hollow.clock, hollow.clock)
+        shared = shared_cluster((api, api, api), names, clocks, hollow.options)
+        with pytest.raises(HostError, match="hollow-0"):
+            await run_nodes([HollowNode(node, shared) for node in planned], shared)

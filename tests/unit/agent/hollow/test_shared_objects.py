@@ -1,0 +1,62 @@
+"""One reflector for many nodes: each sees its own objects, and of others hardly anything is kept."""
+
+from typing import Any
+
+from tests.support.fake_clock import FakeClock
+from tests.support.memory_cluster import PODS_OF_ALL, MemoryCluster
+
+from nodewright.agent.hollow.shared_objects import SharedObjects, node_of_pod
+from nodewright.cluster.client.reflector import Reflector
+
+
+def a_pod(name: str, node: str, version: int = 1) -> dict[str, Any]:
+    meta = {"uid": name, "name": name, "namespace": "default", "resourceVersion": str(version)}
+    return {"metadata": {**meta, "managedFields": [{}]}, "spec": {"nodeName": node}, "status": {}}
+
+
+def shared(*pods: dict[str, Any]) -> tuple[Reflector, SharedObjects]:
+    reflector = Reflector(MemoryCluster(FakeClock()), PODS_OF_ALL, "spec.nodeName!=", FakeClock())
+    objects = SharedObjects(reflector, frozenset({"a", "b"}), node_of_pod)
+    reflector.objects = {pod["metadata"]["uid"]: reflector.reduce(pod) for pod in pods}
+    reflector.on_change("")
+    return reflector, objects
+
+
+def change(reflector: Reflector, pod: dict[str, Any]) -> None:
+    reflector.objects[pod["metadata"]["uid"]] = reflector.reduce(pod)
+    reflector.on_change(pod["metadata"]["uid"])
+
+
+def test_a_list_is_divided_and_other_nodes_keep_no_pods() -> None:
+    reflector, objects = shared(a_pod("p", "a"), a_pod("q", "b"), a_pod("r", "real"))
+    assert [list(objects.of(name).objects) for name in ("a", "b")] == [["p"], ["q"]]
+    assert all(objects.of(name).has_listed for name in ("a", "b"))
+    assert "spec" not in reflector.objects["r"]
+    assert "managedFields" not in reflector.objects["p"]["metadata"]
+
+
+def test_changes_reach_their_node_alone() -> None:
+    reflector, objects = shared(a_pod("p", "a"))
+    seen: list[tuple[str, str]] = []
+    for name in ("a", "b"):
+        objects.of(name).on_change = lambda uid, name=name: seen.append((name, uid))  # type: ignore[misc] # its default is the node
+    change(reflector, a_pod("q", "b"))
+    change(reflector, a_pod("p", "a", 2))
+    change(reflector, a_pod("r", "real"))
+    del reflector.objects["p"]
+    reflector.on_change("p")
+    reflector.on_change("unknown")
+    assert seen == [("b", "q"), ("a", "p"), ("a", "p")]
+    assert not objects.of("a").objects
+
+
+def test_the_answer_of_a_write_is_kept_once_beside_the_watch() -> None:
+    reflector, objects = shared(a_pod("p", "a"))
+    view = objects.of("a")
+    view.put(a_pod("p", "a", 5))
+    answer = view.objects["p"]
+    assert answer["metadata"]["resourceVersion"] == "5"
+    assert answer is reflector.objects["p"]
+    view.put(a_pod("p", "a", 4))
+    view.put(a_pod("unknown", "a", 4))
+    assert view.objects == {"p": answer}

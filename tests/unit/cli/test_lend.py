@@ -1,0 +1,175 @@
+"""`nodewright lend` from histories of each form, and what it leaves out of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodewright.cli.app import run
+
+NODE = "examples/lend/node.yaml"
+TABLE = "examples/lend/usage.csv"
+EXPORT = ("--usage", "examples/lend/cpu.json", "--usage", "examples/lend/memory.json")
+
+
+def run_lend(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = run(["lend", "--node", NODE, *arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def report(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    code, out, err = run_lend(capsys, *arguments, "-o", "json")
+    assert (code, err) == (0, "")
+    document: dict[str, Any] = json.loads(out)
+    return document
+
+
+def table(tmp_path: Path, rows: str) -> str:
+    path = tmp_path / "usage.csv"
+    path.write_text(rows)
+    return str(path)
+
+
+def loans(document: dict[str, Any], resource: str) -> dict[str, dict[str, Any]]:
+    entries = next(each for each in document["resources"] if each["resource"] == resource)["predictors"]
+    return {entry["predictor"]: entry for entry in entries}
+
+
+def test_a_table_and_prometheus_give_the_same_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    by_table, by_export = report(capsys, "--usage", TABLE), report(capsys, *EXPORT)
+    assert loans(by_table, "memory") == loans(by_export, "memory")
+    assert loans(by_table, "memory")["borg-decay"]["mean"] > 4 << 30
+    assert loans(by_table, "cpu")["request"]["hours"] == 0
+
+
+def test_the_advice_is_tested_by_the_second_half(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run_lend(capsys, "--usage", TABLE, "--advise")
+    assert code == 3
+    assert "cpu: borg-decay with a margin of 0% lends most without a late return in the first half" in out
+    assert "1 late." in out
+
+
+def test_the_page_has_a_plot_for_each_resource(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    page = tmp_path / "lend.html"
+    assert run_lend(capsys, "--usage", TABLE, "--html", str(page))[0] == 0
+    text = page.read_text()
+    assert text.count("<svg role") == 2
+    assert "reserved by borg-decay" in text
+
+
+def test_unusable_samples_are_named_and_left_out(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = [f"{at * 60},shop/db,500m,3Gi" for at in range(20)]
+    rows += ["1140,shop/db,500m,3Gi", "60,shop/db,1,1Gi", "1200,shop/gone,1,1Gi", "1200,shop/db,900,3000"]
+    rows += [f"{at * 60},shop/db,500m,3Gi" for at in range(30, 40)]
+    document = report(capsys, "--usage", table(tmp_path, "time,pod,cpu,memory\n" + "\n".join(rows)))
+    notes = "\n".join(document["leftOut"])
+    assert "shop/db: time does not advance (4 samples)" in notes
+    assert "shop/gone: not on the node (2 samples)" in notes
+    assert "shop/db: cpu beyond what the node has, of another unit (1 sample)" in notes
+    assert "shop/db: memory 3000 without a unit among amounts with one (1 sample)" in notes
+    assert "shop/db: cpu unknown, counted as the request (9 samples)" in notes
+    assert "shop/web: memory unknown, counted as the request (40 samples)" in notes
+    memory = loans(document, "memory")["borg-decay"]["lent"]
+    assert memory[25] == 0, "stale usage lends nothing"
+    assert memory[15] > 0
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_amounts_without_unit_are_left_out_wherever_a_unit_stands(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, order: int
+) -> None:
+    cells = ["3000", "3Gi", "3Gi", "3Gi"][::order]
+    rows = "".join(f"{at * 60},shop/db,{cell}\n" for at, cell in enumerate(cells))
+    document = report(capsys, "--usage", table(tmp_path, f"time,pod,memory\n{rows}"))
+    assert "shop/db: memory 3000 without a unit among amounts with one (1 sample)" in document["leftOut"]
+
+
+def test_a_counter_that_restarts_is_unknown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    values = [[at * 60, str((at if at < 10 else at - 10) * 30)] for at in range(20)]
+    labels = {
+        "__name__": "container_cpu_usage_seconds_total",
+        "namespace": "shop",
+        "pod": "db",
+        "container": "db",
+    }
+    whole = {**labels, "container": ""}
+    series = [{"metric": labels, "values": values}, {"metric": whole, "values": values}]
+    path = tmp_path / "cpu.json"
+    path.write_text(json.dumps({"status": "success", "data": {"resultType": "matrix", "result": series}}))
+    document = report(capsys, "--usage", str(path))
+    assert "shop/db/db: the CPU counter restarts (1 sample)" in document["leftOut"]
+    assert "series without a container (20 samples)" in document["leftOut"]
+    (resource,) = document["resources"]
+    assert max(resource["used"]) == 500 + 3000 + 2000
+
+
+def test_summaries_one_after_another_are_a_history(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    files = []
+    for at in range(4):
+        time = f"2026-01-01T00:0{at}:00Z"
+        container = {
+            "name": "db",
+            "cpu": {"time": time, "usageCoreNanoSeconds": at * 30 * 10**9},
+            "memory": {"time": time, "workingSetBytes": 3 << 30},
+        }
+        pod = {"podRef": {"namespace": "shop", "name": "db", "uid": "x"}, "containers": [container]}
+        path = tmp_path / f"{at}.json"
+        path.write_text(json.dumps({"node": {"nodeName": "worker-7"}, "pods": [pod]}))
+        files += ["--usage", str(path)]
+    document = report(capsys, *files)
+    assert document["intervalSeconds"] == 60
+    assert document["resources"][0]["used"] == [5500, 5500, 5500]
+    assert document["resources"][1]["used"] == [(3 + 4 + 3) << 30] * 4
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("pod,cpu\nshop/db,1\n", "the first line must name time, pod"),
+        ("time,pod,cpu\nx,shop/db,1\n", "must be seconds or a timestamp"),
+        ("time,pod,cpu\n1,shop/db,-1\n", "must be 0 or more"),
+        (f"time,pod,cpu\n1,shop/db,1{'0' * 19}\n", "must have at most 18 digits"),
+        ("time,pod,cpu\n1,shop/db\n", "has not as many cells as the first line"),
+        ("time,pod,cpu\nnan,shop/db,1\n", "must be seconds or a timestamp"),
+        ("time,pod,cpu\n1,shop/db,1\n", "has no two samples of a pod of the node"),
+        ("time,pod,cpu\n", "has no sample of cpu or memory"),
+        ("time,pod,cpu\n0,shop/db,1\n1,shop/db,1\n8000000000,shop/db,1\n", "at most 600000 are supported"),
+    ],
+)
+def test_faults_name_their_place(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, rows: str, message: str
+) -> None:
+    code, out, err = run_lend(capsys, "--usage", table(tmp_path, rows))
+    assert (code, out) == (1, "")
+    assert message in err
+
+
+def test_rates_are_no_counters(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "rate.json"
+    series = {"metric": {"namespace": "shop", "pod": "db", "container": "db"}, "values": [[1, "1"]]}
+    path.write_text(json.dumps({"status": "success", "data": {"resultType": "matrix", "result": [series]}}))
+    code, _, err = run_lend(capsys, "--usage", str(path))
+    assert code == 1
+    assert "data.result[0].metric.__name__" in err
+    assert "query the metric itself, without a function" in err
+
+
+def test_custom_predictors_are_held_to_the_same_rules(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    source = tmp_path / "mine.py"
+    source.write_text(
+        "from nodewright.policies import predictor\n"
+        "@predictor('nothing')\n"
+        "def nothing(state, samples):\n"
+        "    'Reserves nothing.'\n"
+        "    return state, [0] * len(samples.usage)\n"
+    )
+    document = report(capsys, "--usage", TABLE, "--policies", str(source))
+    memory = next(each for each in document["resources"] if each["resource"] == "memory")
+    lent = loans(document, "memory")["nothing"]["lent"]
+    assert all(a + used <= memory["requested"] for a, used in zip(lent, memory["used"], strict=True))

@@ -1,0 +1,148 @@
+"""The functions of selectors where no recorded selector uses them: results, and the texts of failures."""
+
+import pytest
+
+from nodewright.engine.core.claims.cel import SelectorDevice, SelectorError, compile_selector
+
+DEVICE = SelectorDevice("d", {"s": "x", "n": 7})
+
+
+def outcome(expression: str) -> bool | str:
+    """The result, or why there is none."""
+    selector = compile_selector(expression)
+    if selector.error is not None:
+        return selector.error
+    try:
+        return selector.matches(DEVICE)
+    except SelectorError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "'abcabc'.indexOf('c', 3) == 5 && 'abcabc'.lastIndexOf('b', 3) == 1 && 'ab'.indexOf('', 1) == 1",
+        "[1, 2, 1].indexOf(1) == 0 && [1, 2, 1].lastIndexOf(1) == 2 && [1].indexOf(2) == -1 && 'a'.indexOf('b', 9) == -1",
+        "'a-b-c'.split('-', 2) == ['a', 'b-c'] && 'ab'.split('') == ['a', 'b'] && 'ab'.split('', 1) == ['ab']",
+        "'a'.split('-', 0) == [] && 'aaa'.replace('a', 'b', 2) == 'bba' && ['a', 'b'].join() == 'ab'",
+        r"strings.quote('a\n\"') == '\"a\\n\\\"\"' && '  a\t'.trim() == 'a' && 'abc'.charAt(3) == ''",
+        "'%s %s %s'.format([[1, 'a', 2.5], {'k': null}, duration('90s')]) == '[1, \"a\", 2.500000] {\"k\":null} 90s'",
+        "'%X %b %o %x'.format(['az', true, 8, -255]) == '617A 1 10 -ff' && '%.2e'.format([1234.5]) == '1.23e+03'",
+        "'%s'.format([[duration('1s'), b'a']]) == '[duration(\"1s\"), b\"a\"]' && '%%'.format([]) == '%'",
+        "[1, 2, 3].slice(1, 2) == [2] && [[[1]]].flatten(2) == [1] && [2, 1].reverse() == [1, 2]",
+        "[1, 2].isSorted() && ![2, 1].isSorted() && [duration('1s'), duration('2s')].sum() == duration('3s')",
+        "[3.5, 1.0].min() == 1.0 && ['a', 'b'].max() == 'b' && [].sum() == 0",
+        "sets.intersects([1], [2, 1]) && !sets.contains([1], [2]) && optional.unwrap([optional.of(1), optional.none()]) == [1]",
+        "optional.ofNonZeroValue('') == optional.none() && optional.ofNonZeroValue(duration('1s')).hasValue()",
+        "[?optional.of(1), 2, ?optional.none()] == [1, 2] && {?'a': optional.none(), 'b': 1} == {'b': 1}",
+        "[optional.none(), optional.of(3)].unwrapOpt().first().optFlatMap(x, optional.of(x + 1)).orValue(0) == 4",
+        "{'a': {'b': 1}}.?a.?b == optional.of(1) && !{'a': {'b': 1}}.?c.b.hasValue() && has({'a': 1}.a)",
+        "{1: 'a', 2: 'b'}[dyn(2u)] == 'b' && {'a': 1}['a'] == 1 && [1, 2][dyn(1.0)] == 2 && dyn(1.0) in {1: 2}",
+        "timestamp('2024-02-29T23:59:59.250Z') + duration('1s') == timestamp('2024-03-01T00:00:00.25Z')",
+        "timestamp('2024-03-01T00:00:00Z') - timestamp('2024-02-29T00:00:00Z') == duration('24h')",
+        "timestamp('2024-02-29T12:34:56.789Z').getMilliseconds('02:00') == 789 && timestamp(0).getDayOfWeek() == 4",
+        "timestamp('2024-02-29T12:34:56Z').getHours() == 12 && timestamp('2024-02-29T12:34:56Z').getDate('12:00') == 1",
+        "string(timestamp(0)) == '1970-01-01T00:00:00Z' && string(duration('1.5s')) == '1.5s' && int(duration('1us')) == 1000",
+        "duration('-61s').getMinutes() == -1 && duration('2s') - duration('1s') > duration('0')",
+        "uint('7') == 7u && int(7u) == 7 && double(7u) == 7.0 && uint(7.9) == 7u && int(-7.9) == -7 && string(7u) == '7'",
+        "bool('T') && !bool('0') && string(b'\\xc3\\xa9') == 'é' && bytes('é') == b'é' && string(true) == 'true'",
+        "string(1.0) == '1' && string(123456.0) == '123456' && string(1.5e-7) == '1.5e-07' && string(-0.001) == '-0.001'",
+        "1.0 / 0.0 > 1e300 && -1.0 / 0.0 < -1e300 && double('inf') == 1.0 / 0.0 && double('nan') != double('nan')",
+        "semver('v1.02', true) == semver('1.2.0') && isSemver('1.2', true) && !isSemver('1.2') && !isSemver('1.2-a', true)",
+        "semver('1.0.0-a.1').isLessThan(semver('1.0.0-a.b')) && semver('1.0.0-1').compareTo(semver('1.0.0-2')) == -1",
+        "sign(quantity('-1')) == -1 && quantity('1k').asInteger() == 1000 && quantity('1').sub(2).asApproximateFloat() < 0.0",
+        "isIP('::1') && !isIP('1.2.3') && !isIP('::ffff:1.2.3.4') && ip.isCanonical('::1') && !ip.isCanonical('0::1')",
+        "ip('224.0.0.1').isLinkLocalMulticast() && ip('8.8.8.8').isGlobalUnicast() && ip('0.0.0.0').isUnspecified()",
+        "string(cidr('10.1.2.3/8').masked()) == '10.0.0.0/8' && cidr('::/0').prefixLength() == 0 && !isCIDR('1.2.3.4')",
+        "cidr('10.0.0.0/8').ip() == ip('10.0.0.0') && cidr('10.0.0.0/8').containsIP(ip('10.9.9.9'))",
+        "url('https://u@a:80/p?q=1').getHost() == 'a:80' && url('https://a:80/p').getPort() == '80' && isURL('/p')",
+        "url('https://a/%20b').getEscapedPath() == '/%20b' && url('HTTPS://a').getScheme() == 'https' && !isURL('a b')",
+        "!format.uuid().validate('123e4567-e89b-12d3-a456-426614174000').hasValue() && format.date().validate('x').hasValue()",
+        "format.named('dns1035LabelPrefix').value().validate('a-') == optional.none() && format.uri().validate('').hasValue()",
+        "type(1) == int && type(type(1)) == type && type([]) == list && type(optional.none()) == optional_type",
+        "b'a' < b'b' && 'a' + 'b' == 'ab' && b'a' + b'b' == b'ab' && [1] + [2] == [1, 2] && 2u * 3u == 6u && 7u / 2u == 3u",
+        "1 < 2u && 2u > 1.5 && dyn(9007199254740993) == 9007199254740992.0 && 9007199254740993 in [9007199254740993]",
+        "{'a': 1, 'b': 2}.all(k, v, v > 0) && [5, 6].existsOne(i, v, i == 1) && {'a': 1}.exists(k, k == 'a')",
+        "[5, 6].transformList(i, v, i > 0, v) == [6] && {'a': 1}.transformMap(k, v, v + 1) == {'a': 2}",
+        "google.protobuf.Timestamp == type(timestamp(0)) && !(dyn(null) == 1) && null == null && dyn(null) in [dyn(null)]",
+    ],
+)  # fmt: skip
+def test_results(expression: str) -> None:
+    assert outcome(expression) is True
+
+
+@pytest.mark.parametrize(
+    ("expression", "failure"),
+    [
+        ("'a'.substring(2, 1) == ''", "invalid substring range. start: 2, end: 1"),
+        ("'a'.charAt(-1) == ''", "index out of range: -1"),
+        ("'a'.indexOf('a', -1) == 0", "index out of range: -1"),
+        ("'a'.lastIndexOf('a', -1) == 0", "index out of range: -1"),
+        ("[1].slice(-1, 1) == []", "cannot slice(-1, 1), negative indexes not supported"),
+        ("[1].slice(1, 0) == []", "cannot slice(1, 0), start index must be less than or equal to end index"),
+        ("[1].slice(0, 2) == []", "cannot slice(0, 2), list is length 1"),
+        ("[1].flatten(-1) == []", "level must be non-negative"),
+        ("dyn(1).flatten() == []", "no such overload: int.flatten()"),
+        ("[dyn(1), dyn('a')].sort() == []", "list elements must have the same type"),
+        ("[].map(x, 1).max() == 1", "max called on empty list"),
+        ("[9223372036854775807, 1].sum() == 1", "integer overflow"),
+        ("['a', 1].size() == 2", "ERROR: <input>:1:7: expected type 'string' but found 'int'"),
+        ("'%d'.format([dyn('a')]) == ''", "error during formatting: decimal clause can only be used on integers"),
+        ("'%d'.format([]) == ''", "index 0 out of range"),
+        ("'%z'.format([1]) == ''", 'could not parse formatting clause: unrecognized formatting clause "z"'),
+        ("'%.d'.format([1]) == ''", 'unrecognized formatting clause "."'),
+        ("'%d'.format([1, 2]) == ''", "too many arguments supplied to string.format (expected 1, got 2)"),
+        ("'%s'.format([[semver('1.0.0')]]) == ''", "type conversion error from 'kubernetes.Semver' to 'string'"),
+        ("-(-9223372036854775807 - 1) == 0", "integer overflow"),
+        ("1u - 2u == 0u", "unsigned integer overflow"),
+        ("18446744073709551616u == 0u", "invalid uint literal"),
+        ("1e999 == 1.0", "invalid double literal"),
+        ("int(dyn(1e300)) == 1", "integer overflow"),
+        ("uint(dyn(-1)) == 1u", "unsigned integer overflow"),
+        ("string(dyn(b'\\xff')) == ''", "invalid UTF-8 in bytes, cannot convert to string"),
+        ("bool(dyn('yes'))", "type conversion error from 'string' to 'bool'"),
+        ("double(dyn('x')) == 1.0", "type conversion error from 'string' to 'double'"),
+        ("duration('1x') == duration('1s')", "ERROR: <input>:1:10: invalid duration argument"),
+        ("timestamp(dyn(253402300800)) == timestamp(0)", "timestamp overflow"),
+        ("timestamp(0).getHours('Mars') == 0", "unknown time zone Mars"),
+        ("timestamp(0).getHours('x:00') == 0", 'strconv.Atoi: parsing "x": invalid syntax'),
+        ("semver('') == semver('1.0.0')", "Version string empty"),
+        ("semver('1.0.0-01') == semver('1.0.0')", 'Numeric PreRelease version must not contain leading zeroes "01"'),
+        ("semver('1.0.0-') == semver('1.0.0')", "Prerelease is empty"),
+        ("semver('1.0.0-é') == semver('1.0.0')", 'Invalid character(s) found in prerelease "é"'),
+        ("semver('1.0.0+') == semver('1.0.0')", "Build meta data is empty"),
+        ("semver('1.0.0+_') == semver('1.0.0')", 'Invalid character(s) found in build meta data "_"'),
+        ("semver('1..0') == semver('1.0.0')", 'strconv.ParseUint: parsing "": invalid syntax'),
+        ("semver('99999999999999999999.0.0') == semver('1.0.0')", "value out of range"),
+        ("semver('1-a', true) == semver('1.0.0')", "short version cannot contain PreRelease/Build meta data"),
+        ("ip('::1%eth0') == ip('::1')", 'IP address "::1%eth0" with zone value is not allowed'),
+        ("cidr('::ffff:1.2.3.4/96').prefixLength() == 0", 'IPv4-mapped IPv6 address "::ffff:1.2.3.4/96" is not allowed'),
+        ("url('') == url('/')", 'URL parse error during conversion from string: parse "": empty url'),
+        ("optional.none().value() == 1", "optional.none() dereference"),
+        ("[?dyn(1)] == [1]", "cannot initialize optional list element from non-optional value 1"),
+        ("{?'a': dyn(1)} == {}", "cannot initialize optional entry 'a' from non-optional value 1"),
+        ("[1][dyn('a')] == 1", "unsupported index type 'string' in list"),
+        ("[1][dyn(0.5)] == 1", "unsupported index value 0.5 in list"),
+        ("{'a': 1}[dyn([])] == 1", "invalid qualifier type: *types.baseList"),
+        ("dyn(1).all(i, v, true)", "unsupported comprehension range type: types.Int"),
+        ("[1, 1].transformMapEntry(i, v, {v: i}) == {}", "insert failed: key 1 already exists"),
+        ("dyn(1).isGreaterThan(quantity('1'))", "no such overload: isGreaterThan(int, kubernetes.Quantity)"),
+        ("dyn('a') % 2 == 0", "no such overload"),
+        ("dyn(1.5) % 2 == 0", "no such overload: _%_"),
+        ("1.foo", "type 'int' does not support field selection"),
+        ("'a'.all(x, true)", "expression of type 'string' cannot be range of a comprehension"),
+        ("[1].all(x, x, true)", "duplicate variable name: x"),
+        ("[1].all(__result__, true)", "iteration variable overwrites accumulator variable"),
+        ("cel.bind(1, 2, true)", "cel.bind() variable names must be simple identifiers"),
+        ("optional.of(1).optMap(1, 2) == 1", "optMap() variable name must be a simple identifier"),
+        ("true.sortBy(x, x) == 1", "sortBy can only be applied to a list, identifier"),
+        ("kubernetes.DRADevice{} == device", "undeclared reference to 'kubernetes.DRADevice'"),
+        ("device.`driver` == ''", "unsupported syntax: '`'"),
+        ("[1].exists(1, true)", "argument must be a simple name"),
+        ("b'\\u0041' == b''", "unable to unescape string"),
+        ("'\\ud800' == ''", "invalid unicode code point"),
+        ("device.attributes['d'].n ? true : false", "no such overload"),
+    ],
+)  # fmt: skip
+def test_failures(expression: str, failure: str) -> None:
+    assert failure in str(outcome(expression))

@@ -1,0 +1,119 @@
+"""What fits on small nodes: shapes, pods to move, copies, and bounds of searches."""
+
+import pytest
+from tests.support.small_nodes import GPU, MIB, a_numa_pod, a_small_profile
+
+from nodewright.model.kubernetes.objects import Pod
+from nodewright.predict.fit.multiples import NodeForPod
+from nodewright.predict.fit.shapes import NUMAPlacement, largest_shapes
+from nodewright.predict.fit.stranded import (
+    MOVE_BUDGET,
+    copies,
+    held_numa_nodes,
+    pods_to_admit,
+    pods_to_move,
+)
+from nodewright.predict.node import Node
+from nodewright.testing.objects import a_pod
+
+SINGLE = {"cpuManagerPolicy": "static", "topologyManagerPolicy": "single-numa-node"}
+
+
+def a_node(*pods: Pod, **profile: object) -> Node:
+    """A node of two NUMA nodes of four CPUs under single-numa-node, with pods."""
+    node = Node.from_profile(a_small_profile(**{**SINGLE, **profile}))  # type: ignore[arg-type]  # keywords
+    for pod in pods:
+        node = node.admit(pod).node
+    return node
+
+
+def a_job(name: str, cpus: int, gpus: int = 0, *, owner: str = "") -> Pod:
+    requests = {"cpu": str(cpus), "memory": "16Mi"} | ({GPU: str(gpus)} if gpus else {})
+    owners = [{"apiVersion": "apps/v1", "kind": owner, "name": "owner", "uid": "owner"}] if owner else []
+    return a_pod(name, requests, requests, metadata={"ownerReferences": owners})
+
+
+def test_pods_that_come_back_are_moved_last_and_named() -> None:
+    node = a_node(a_job("web", 2), a_job("agent", 4, owner="DaemonSet"), a_job("db", 1))
+    (move,) = pods_to_move(node.state)
+    assert (move.frees, [pod.metadata.name for pod in move.pods]) == ("NUMA node 0", ["web", "db"])
+    assert move.cannot_move == ()
+    both = a_node(a_job("agent", 3, owner="DaemonSet"), a_job("agent-2", 3, owner="DaemonSet"))
+    (move,) = pods_to_move(both.state)
+    assert len(move.cannot_move) == len(move.pods) == 1
+
+
+def test_sockets_of_several_numa_nodes_are_freed_as_well() -> None:
+    node = Node.open("2s-4n-4c-smt2")
+    assert [move.frees for move in pods_to_move(node.state)] == ["NUMA node 0", "socket 0"]
+
+
+def test_a_numa_node_is_held_open_while_devices_of_it_are_free() -> None:
+    node = a_node(a_job("small", 1, 1), gpus=2)
+    first, second = held_numa_nodes(node.state, GPU)
+    assert (first.is_held_open, first.free[GPU], second.is_held_open, second.free[GPU]) == (True, 1, False, 2)
+    assert not held_numa_nodes(a_node(a_job("both", 1, 2), gpus=2).state, GPU)[0].is_held_open
+
+
+def test_without_a_policy_only_the_whole_node_counts() -> None:
+    node = a_node(topologyManagerPolicy="none", gpus=1)
+    shapes = largest_shapes(node.state, GPU)
+    assert {shape.placement for shape in shapes} == {NUMAPlacement.NODE}
+    assert [(shape.devices, shape.cpus) for shape in shapes] == [(0, 7), (1, 7), (2, 7)]
+
+
+def test_cpus_that_are_not_exclusive_are_on_no_numa_node() -> None:
+    node = a_node(cpuManagerPolicy="none", topologyManagerPolicy="restricted")
+    assert {shape.placement for shape in largest_shapes(node.state, "")} == {NUMAPlacement.NODE}
+
+
+def test_the_search_for_pods_to_move_ends_with_a_set_of_which_each_pod_is_needed() -> None:
+    jobs = [a_job(f"job-{number:02}", 1) for number in range(15)]
+    node = a_node(*jobs, cores=8)
+    assert len(node.pods) == 15
+    pod = a_job("large", 8)
+    move = pods_to_admit(node.state, pod)
+    assert move is not None
+    assert not move.is_smallest
+    assert MOVE_BUDGET < 2**15
+    without = node
+    for other in move.pods:
+        assert not without.admit(pod).admitted
+        without = without.without_pod(other.uid)
+    assert without.admit(pod).admitted
+
+
+def test_a_pod_that_no_move_lets_in_has_none() -> None:
+    node = a_node(a_job("web", 1))
+    assert pods_to_admit(node.state, a_job("huge", 9)) is None
+    assert pods_to_admit(node.state, a_job("small", 1)) is None
+
+
+def test_copies_end_where_the_node_is_full_of_pods() -> None:
+    node = Node.from_profile(a_small_profile(maxPods=3))
+    assert copies(node.state, a_pod("web", {"memory": "1Mi"}), None)[0] == 3
+
+
+@pytest.mark.parametrize(("cpu", "largest"), [("500m", 7000), ("3", 7000)])
+def test_shared_and_exclusive_cpus_have_multiples_of_their_own_steps(cpu: str, largest: int) -> None:
+    requests = {"cpu": cpu, "memory": "16Mi"}
+    limits = requests if cpu == "3" else {"cpu": "2", "memory": "64Mi"}
+    node = a_node(topologyManagerPolicy="none")
+    multiple = NodeForPod(state=node.state, pod=a_pod("web", requests, limits)).largest("cpu")
+    assert multiple is not None
+    assert [amount.now for amount in multiple.amounts] == [largest]
+
+
+def test_requests_of_several_containers_grow_together() -> None:
+    pod = a_numa_pod("pair", {"cpu": 1000, "memory": 16}, {"cpu": 2000, "memory": 8})
+    node = a_node(topologyManagerPolicy="none")
+    multiple = NodeForPod(state=node.state, pod=pod).largest()
+    assert multiple is not None
+    assert (multiple.factor, multiple.parts, multiple.is_proved) == (2, 1, True)
+    amounts = [(each.container, each.resource, each.now) for each in multiple.amounts]
+    assert amounts == [
+        ("c0", "cpu", 2000),
+        ("c0", "memory", 32 * MIB),
+        ("c1", "cpu", 4000),
+        ("c1", "memory", 16 * MIB),
+    ]

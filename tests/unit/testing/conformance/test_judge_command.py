@@ -1,0 +1,83 @@
+"""`python -m nodewright.testing.conformance judge`: anyone's answers beside the recorded ones."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodewright.cli.app import run
+from nodewright.testing.conformance.__main__ import main
+
+VECTORS = [
+    {"id": "q-1", "family": "oom-score", "input": {}, "expect": {"value": 1}},
+    {"id": "q-2", "family": "oom-score", "input": {}, "expect": {"value": 2}},
+    {"id": "q-3", "family": "oom-score", "input": {}},
+]
+
+
+def written(path: Path, documents: list[Any]) -> str:
+    path.write_text("".join(f"{json.dumps(document)}\n" for document in documents))
+    return str(path)
+
+
+def judge(folder: Path, answers: list[Any]) -> int:
+    return main(
+        ["judge", written(folder / "answers.jsonl", answers), written(folder / "vectors.jsonl", VECTORS)]
+    )
+
+
+RIGHT = [{"id": "q-1", "answer": {"value": 1}}, {"id": "q-2", "answer": {"value": 2}}]
+
+
+def test_equal_answers_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert judge(tmp_path, RIGHT) == 0
+    assert capsys.readouterr().out == "oom-score 2/2\n2 passed, 0 failed\n"
+
+
+def test_an_answer_that_differs_and_a_missing_one_fail(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert judge(tmp_path, [{"id": "q-1", "answer": {"value": 7}}]) == 1
+    captured = capsys.readouterr()
+    assert captured.out.endswith("oom-score 0/2\n0 passed, 2 failed\n")
+    assert "--- q-1\n" in captured.out
+    assert "q-2: there is no answer" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"id": "q-9", "answer": 1}, "q-9"),
+        ({"id": "q-1", "answer": 1}, "is answered twice"),
+        ({"id": "q-3"}, "missing required field `answer`"),
+        ({"id": "q-3", "answer": 1, "other": 2}, "unknown field `other`"),
+        ([1], 'not {"id": ..., "answer": ...}'),
+    ],
+)
+def test_a_line_that_is_no_answer_is_an_error(
+    line: Any, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert judge(tmp_path, [*RIGHT, line]) == 1
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "passed" not in captured.out
+
+
+@pytest.mark.parametrize("arguments", [[], ["judge"], ["judges", "a", "b"]])
+def test_a_wrong_command_line_names_the_right_one(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith("Usage: python -m nodewright.testing.conformance judge ANSWERS")
+
+
+def test_the_answers_that_verify_writes_are_judged_as_verify_judges_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = tmp_path / "answers.jsonl"
+    vectors = Path(__file__).parents[3] / "conformance/vectors/quantity.jsonl.gz"
+    assert run(["verify", str(vectors), "--answers", str(answers)]) == 0
+    verified = capsys.readouterr().out
+    assert main(["judge", str(answers), str(vectors)]) == 0
+    assert capsys.readouterr().out == verified
