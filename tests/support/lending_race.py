@@ -1,15 +1,17 @@
 """A Guaranteed pod that doubles its memory beside pods that have borrowed what it does not use: real processes and cgroups.
 
 Without a return all of them together need more than the cgroup of all pods may have, so that the kernel would end one.
+`python -m tests.support.lending_race ROUNDS` runs as the agent does and prints the rounds as JSON.
 """
 
 import asyncio
 import os
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -21,6 +23,7 @@ from nodewright.agent.assembly.run_agent import NICE_VALUE
 from nodewright.agent.host.eviction_readings import PodDirectories
 from nodewright.agent.observe.pressure_monitor import MonitoredParts, PressureMonitor
 from nodewright.agent.observe.usage_samples import UsageSampler
+from nodewright.documents.files.process_tuning import ShortCollections
 from nodewright.engine.core.lending.predictors import State, UsageSamples, predictor
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
@@ -206,17 +209,13 @@ async def lending_race() -> AsyncIterator[LendingRace]:
             agent.ears.on_reclaim = pressure.reclaim
             sampler = UsageSampler(agent.loop, Path(directory), SAMPLE_PERIOD_S)
             tasks = [asyncio.create_task(each) for each in (pressure.run(), sampler.run())]
-            niceness = os.getpriority(os.PRIO_PROCESS, 0)
             try:
-                # As the command, where it may.
-                os.setpriority(os.PRIO_PROCESS, 0, NICE_VALUE)
                 race = LendingRace(agent, Path(directory))
                 await race.start()
                 yield race
                 for task in tasks:
                     assert not task.done(), task.exception()
             finally:
-                os.setpriority(os.PRIO_PROCESS, 0, niceness)
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
@@ -224,7 +223,22 @@ async def lending_race() -> AsyncIterator[LendingRace]:
                     parts.alarms.close()
 
 
-async def run_rounds(rounds: int) -> tuple[LendingRound, ...]:
-    """So many of them, of one owner."""
+async def _run_rounds(rounds: int) -> tuple[LendingRound, ...]:
     async with lending_race() as race:
         return tuple([await race.run_round() for _ in range(rounds)])
+
+
+def run_rounds(rounds: int) -> tuple[LendingRound, ...]:
+    """So many of them, of one owner, with an agent that has a process of its own: pytest's garbage is not the agent's."""
+    command = (sys.executable, "-m", __name__, str(rounds))
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert not done.returncode, done.stderr.decode()
+    return msgspec.json.decode(done.stdout, type=tuple[LendingRound, ...])
+
+
+if __name__ == "__main__":
+    # As the command: before any thread is made.
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, NICE_VALUE)
+    ShortCollections().install()
+    sys.stdout.buffer.write(msgspec.json.encode(asyncio.run(_run_rounds(int(sys.argv[1])))))

@@ -227,7 +227,6 @@ class PressureMonitor:
             return MONITORING_INTERVAL_NS
         observed = signal_observations(self._policy.adjusted_usage(StatsSummary(node=node)))
         self.distance = threshold_distances(self._thresholds(), observed, now_ns, self.distance)
-        self._arm_notifier(node)
         is_called_back = self._watch_loans(state, now_ns)
         if pending_evictions(state.evicted_until_ns, state.pods, now_ns) or self._is_reclaiming:
             return SECOND_NS if self._policy.waits_for_cleanup else NEAR_INTERVAL_NS
@@ -236,7 +235,11 @@ class PressureMonitor:
             self._request_pass(node, now_ns)
         if self._is_pending(now_ns) or is_called_back:
             return NEAR_INTERVAL_NS
-        return self.distance.wait_ns(self._policy, due_ns)
+        wait_ns = self.distance.wait_ns(self._policy, due_ns)
+        if wait_ns > NEAR_INTERVAL_NS:
+            # Near a threshold the next reading is as early; and setting a notification may wait for the kernel.
+            self._arm_notifier(node)
+        return wait_ns
 
     def _is_pass_due(self, now_ns: int, due_ns: int | None) -> bool:
         """Whether a pass of the eviction manager would find something new."""
