@@ -91,6 +91,9 @@ def decide(
             _complete_effect(iteration, observation)
         case observations.PodReferencesChanged(uids):
             _retry_now(iteration, uids)
+        case observations.ClaimHealthObserved(statuses):
+            for uid in sorted(statuses.keys() & iteration.pods.keys()):
+                iteration.put_record(replace(iteration.pods[uid], claim_health=statuses[uid]))
         case observations.ContainerUpdateFailed():
             _retry_update(iteration, observation)
         case observations.ProbeCompleted():
