@@ -110,8 +110,8 @@ def test_a_pod_waits_for_its_claim_and_gives_it_back(cluster: ClusterBench) -> N
     with serving(driver, registry / "gpu.sock"):
         cluster.wait_until(lambda: "registered" in driver.status)
         source = [{"name": "g", "resourceClaimName": "gpu"}]
-        container = {"name": "main", "image": "none", "command": ["sh", "-c", FOREVER]}
-        container |= {"resources": {"claims": [{"name": "g"}]}}
+        command, resources = ["sh", "-c", FOREVER], {"claims": [{"name": "g"}]}
+        container = {"name": "main", "image": "none", "command": command, "resources": resources}
         cluster.create_pod("train", FOREVER, resourceClaims=source, containers=[container])
         events = "/api/v1/namespaces/default/events"
 
