@@ -85,6 +85,17 @@ def claims_on(
     ``known``: the answers about the pod so far, for many nodes: a refusal alone is explained, without changes and details.
     Departs: the scheduler's feature gates are assumed to be the kubelet's.
     """
+    return _claims_on(config, cluster, pod, known, allocates=known is None)
+
+
+def devices_on(config: NodeConfig, cluster: ClaimCluster | None, pod: Pod) -> ClaimsOnNode:
+    """As `claims_on`; a refusal is explained without changes and details."""
+    return _claims_on(config, cluster, pod, {}, allocates=True)
+
+
+def _claims_on(
+    config: NodeConfig, cluster: ClaimCluster | None, pod: Pod, known: KnownAnswers | None, *, allocates: bool
+) -> ClaimsOnNode:
     if is_static(pod) or is_mirror(pod):
         return ClaimsOnNode(after=cluster)
     if cluster is None:
@@ -107,7 +118,7 @@ def claims_on(
             obstacle=_obstacle(explanation),
             explanation=explanation,
         )
-    if known is not None:
+    if not allocates:
         return ClaimsOnNode(after=cluster, served=frozenset(served), explanation=explanation)
     after = with_pod(cluster, pod, usable, status)
     return ClaimsOnNode(
@@ -117,12 +128,6 @@ def claims_on(
         names={each.name: each.claim.metadata.name for each in claims if each.claim is not None},
         explanation=explanation,
     )
-
-
-def devices_on(config: NodeConfig, cluster: ClaimCluster | None, pod: Pod) -> ClaimsOnNode:
-    """As `claims_on`; a refusal is explained without changes and details."""
-    answer = claims_on(config, cluster, pod, {})
-    return answer if answer.obstacle is not None else claims_on(config, cluster, pod)
 
 
 def _missing(cluster: ClaimCluster, claims: tuple[PodClaim, ...]) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 import pytest
 from msgspec.structs import replace
-from tests.support.claims import DRIVER, a_slice
+from tests.support.claims import DRIVER, a_class, a_request, a_slice
+from tests.support.claims import a_claim as with_requests
 
 from nodewright.engine.core.claims.allocator_rules import AllocatorRules
 from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
@@ -21,7 +22,10 @@ from nodewright.model.kubernetes.claims import (
 )
 from nodewright.model.kubernetes.objects import ObjectMeta
 from nodewright.predict.explain.claim_question import claim_sentences
-from nodewright.predict.pod_claims import claimed_devices
+from nodewright.predict.node import Node
+from nodewright.predict.pod_claims import claimed_devices, claims_on, devices_on
+from nodewright.testing.nodes import a_profile
+from nodewright.testing.objects import a_pod
 
 BROKEN = DeviceTaint(key="health", value="bad", effect="NoExecute")
 FULL = DeviceTaint(key="full", effect="NoSchedule")
@@ -97,3 +101,20 @@ def test_a_claim_is_described_with_the_taints_of_its_devices() -> None:
         "gpu-0 has the taint full=:NoSchedule",
     ]
     assert first_two(BROKEN)[0] == f"allocated: {DRIVER}/p/gpu-0 for request r; {NOT}"
+
+
+def test_a_device_is_allocated_by_one_search_and_a_refusal_is_brief() -> None:
+    config = Node.from_profile(a_profile()).config
+    item = a_slice([Device(name="gpu-0")], node_name=config.view.name)
+    claim = with_requests(a_request("r"), name="one")
+    cluster = ClaimCluster(slices=(item,), classes=(a_class(),), claims=(claim,))
+    pod = a_pod("a", metadata={"namespace": "ml"}, resourceClaims=[{"name": "c", "resourceClaimName": "one"}])
+    answer, whole = devices_on(config, cluster, pod), claims_on(config, cluster, pod)
+    assert (answer.after, answer.devices) == (whole.after, whole.devices)
+    assert [each.device for each in answer.devices] == ["gpu-0"]
+    empty = replace(cluster, slices=())
+    refusal, whole = devices_on(config, empty, pod), claims_on(config, empty, pod)
+    assert refusal.obstacle is not None
+    assert whole.obstacle is not None
+    assert refusal.obstacle.why == whole.obstacle.why
+    assert not refusal.obstacle.details
