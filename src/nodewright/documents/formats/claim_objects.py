@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from nodewright.documents.formats.decode import decode, decode_json, decoding_fault
 from nodewright.engine.admission.quota.object_usage import claim_with_defaults, template_with_defaults
 from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
-from nodewright.model.errors import InputError
+from nodewright.model.errors import JSON_ERRORS, InputError
 from nodewright.model.kubernetes.claims import (
     DeviceClass,
     DeviceTaintRule,
@@ -76,7 +76,7 @@ def stored_claims(lists: Mapping[str, bytes]) -> ClaimCluster | None:
                 )
                 with_defaults = _WITH_DEFAULTS.get(kind)
                 objects.append(decoded if with_defaults is None else with_defaults(decoded))
-            except msgspec.ValidationError as error:
+            except JSON_ERRORS as error:
                 fault = decoding_fault(error)
                 raise InputError(
                     [replace(fault, source=source, path=f"items[{index}].{fault.path}")]
