@@ -202,7 +202,7 @@ LARGE = ResourceClaimTemplate(
     metadata=ObjectMeta(name="large-gpu", namespace="ml"),
     spec=ResourceClaimTemplateSpec(spec=wanting(5).spec),
 )
-TO_CREATE = resolved_claims(a_pod(TEMPLATE), {}, {("ml", "large-gpu"): LARGE})[0].claim
+TO_CREATE = resolved_claims(a_pod(TEMPLATE), {}, {("ml", "large-gpu"): LARGE}, ())[0].claim
 assert TO_CREATE is not None
 OTHERS = OwnerReference(kind="Pod", name="other", uid="u2", controller=True)
 EXTENDED = replace(GPU_CLASS, spec=DeviceClassSpec(extended_resource_name="example.com/gpu"))

@@ -13,6 +13,8 @@ from tests.support.cluster_bench import ClusterBench, cluster_bench
 from tests.support.fake_dra_driver import DRIVER, FakeDriver
 from tests.support.real_api_server import ASSETS
 
+from nodewright.agent.devices import dra_pb2 as api
+
 pytestmark = [
     pytest.mark.live,
     pytest.mark.slow,
@@ -20,6 +22,7 @@ pytestmark = [
     pytest.mark.skipif(not ASSETS, reason="KUBEBUILDER_ASSETS names no kube-apiserver and etcd"),
 ]
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 FOREVER = "trap 'exit 0' TERM; while :; do sleep 0.1; done"
 
 
@@ -76,6 +79,29 @@ def allocate(cluster: ClusterBench, name: str, pod: str) -> None:
     assert answer.code == 200, answer.message
 
 
+def create_slice(cluster: ClusterBench) -> None:
+    """What the driver publishes of the node."""
+    pool = {"name": "pool", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": "worker", "pool": pool, "devices": [{"name": "gpu-0"}]}
+    answer = cluster.server.create(
+        SLICES,
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": "worker-gpu"},
+            "spec": spec,
+        },
+    )
+    assert answer.code == 201, answer.message
+
+
+def health(cluster: ClusterBench, pod: str) -> list[dict[str, Any]]:
+    """The devices in the status of the pod's only container."""
+    (status,) = cluster.pod(pod)["status"]["containerStatuses"]
+    devices: list[dict[str, Any]] = status.get("allocatedResourcesStatus", [])
+    return devices
+
+
 def test_a_pod_waits_for_its_claim_and_gives_it_back(cluster: ClusterBench) -> None:
     driver = FakeDriver(has_cdi=False)
     registry = cluster.agent.folder / "root" / "plugins_registry"
@@ -84,7 +110,9 @@ def test_a_pod_waits_for_its_claim_and_gives_it_back(cluster: ClusterBench) -> N
     with serving(driver, registry / "gpu.sock"):
         cluster.wait_until(lambda: "registered" in driver.status)
         source = [{"name": "g", "resourceClaimName": "gpu"}]
-        cluster.create_pod("train", FOREVER, resourceClaims=source)
+        command, resources = ["sh", "-c", FOREVER], {"claims": [{"name": "g"}]}
+        container = {"name": "main", "image": "none", "command": command, "resources": resources}
+        cluster.create_pod("train", FOREVER, resourceClaims=source, containers=[container])
         events = "/api/v1/namespaces/default/events"
 
         def messages() -> list[str]:
@@ -98,8 +126,16 @@ def test_a_pod_waits_for_its_claim_and_gives_it_back(cluster: ClusterBench) -> N
         allocate(cluster, "gpu", "train")
         cluster.wait_until(lambda: cluster.phase("train") == "Running")
         assert driver.calls == ["prepare gpu"]
+        device = api.DeviceIdentifier(pool_name="pool", device_name="gpu-0")
+        report = [api.DeviceHealth(device=device, health=api.UNHEALTHY, message="too hot")]
+        driver.loop.call_soon_threadsafe(driver.health.put_nowait, report)
+        shown = {"resourceID": f"{DRIVER}/pool/gpu-0", "health": "Unhealthy", "message": "too hot"}
+        expected = [{"name": "claim:g", "resources": [shown]}]
+        cluster.wait_until(lambda: health(cluster, "train") == expected)
+        create_slice(cluster)
         cluster.agent.kill()
         cluster.agent.start()
+        cluster.wait_until(lambda: not cluster.server.request("GET", SLICES).body["items"])
         cluster.wait_until(cluster.agent.is_ready)
         cluster.wait_until(lambda: driver.status.count("registered") == 2)
         cluster.delete_pod("train")

@@ -25,6 +25,12 @@ class FakeDriver:
         self.version, self.calls, self.status = version, list[str](), list[str]()
         self.is_answered = asyncio.Event()
         self.error = ""
+        self.health: asyncio.Queue[list[api.DeviceHealth] | None] = asyncio.Queue()
+        """What is reported of the devices, in order; None: the reports end."""
+
+    async def watch(self, _request: Any, _context: Any) -> AsyncIterator[api.NodeWatchResourcesResponse]:
+        while (devices := await self.health.get()) is not None:
+            yield api.NodeWatchResourcesResponse(devices=devices)
 
     def prepare(self, request: api.NodePrepareResourcesRequest, _context: Any) -> Any:
         self.calls += [f"prepare {claim.name}" for claim in request.claims]
@@ -84,6 +90,15 @@ class FakeDriver:
                 for method, (answer, kind) in methods.items()
             }
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
+        health = grpc.unary_stream_rpc_method_handler(
+            self.watch,
+            request_deserializer=api.NodeWatchResourcesRequest.FromString,
+            response_serializer=lambda message: message.SerializeToString(),
+        )
+        handlers = {"NodeWatchResources": health}
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler("v1alpha1.DRAResourceHealth", handlers),)
+        )
         server.add_insecure_port(f"unix:{socket}")
         await server.start()
         try:

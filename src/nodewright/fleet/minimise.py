@@ -1,7 +1,7 @@
 """Searches the smallest number of nodes that holds a workload; each candidate is simulated. Lower bounds prove results."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from importlib import import_module
 from math import ceil
@@ -10,9 +10,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
+from nodewright.engine.core.claims.device_pools import IndexedSlices
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.fleet.workload import FleetNode, FleetPod
 from nodewright.model.errors import HostError
+from nodewright.model.kubernetes.claims import ResourceSlice
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import PODS
 from nodewright.version import install_command
@@ -59,6 +62,27 @@ def node_copies(kinds: Sequence[FleetNode], counts: Sequence[int]) -> list[Fleet
         for kind, count in zip(kinds, counts, strict=True)
         for name in (f"{kind.name}-{number}" for number in range(count))
     ]
+
+
+def slices_of_copies(claims: ClaimCluster, nodes: Iterable[FleetNode]) -> ClaimCluster:
+    """The cluster of copies of nodes: each has the ResourceSlices of its node, in a pool of its own."""
+    of_nodes = IndexedSlices(claims.slices).of_nodes
+    copies = [
+        _slice_of_copy(item, node.name, own)
+        for node in nodes
+        for own in (of_nodes.get(node.name.rpartition("-")[0], ()),)
+        for item in own
+        if item.spec.node_name
+    ]
+    return replace(claims, slices=(*of_nodes.get("", ()), *copies))
+
+
+def _slice_of_copy(item: ResourceSlice, node: str, slices: Sequence[ResourceSlice]) -> ResourceSlice:
+    pool = item.spec.pool
+    count = sum(each.spec.pool == pool and each.spec.driver == item.spec.driver for each in slices)
+    own = replace(pool, name=f"{pool.name}/{node}", resource_slice_count=count)
+    meta = replace(item.metadata, name=f"{item.metadata.name}-{node}")
+    return replace(item, metadata=meta, spec=replace(item.spec, node_name=node, pool=own))
 
 
 def minimum_nodes(
@@ -317,6 +341,9 @@ def _most_valuable_load(
         solver.changeColIntegrality(at, highs.HighsVarType.kInteger)
     solver.changeColsCost(len(indexes), indexes, [-price for price in prices])
     for name in sorted({name for request in requests for name in request}):
+        needed = sum(request.get(name, 0) * count for request, count in zip(requests, counts, strict=True))
+        if needed <= capacity.get(name, 0):
+            continue  # All pods together have enough of it; and what device classes serve has no limit here.
         unit = max([1, capacity.get(name, 0), *(request.get(name, 0) for request in requests)])
         row = [request.get(name, 0) / unit for request in requests]
         # Capacity plus tolerance: a load lost to rounding could make the bound too high.

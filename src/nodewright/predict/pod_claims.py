@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from nodewright.engine.core.claims.allocation_values import DeviceID
+from nodewright.engine.core.claims.allocator_rules import AllocatorRules
 from nodewright.engine.core.claims.claim_explanation import (
     ClaimExplanation,
     KnownAnswers,
@@ -12,13 +14,19 @@ from nodewright.engine.core.claims.claim_explanation import (
 )
 from nodewright.engine.core.claims.claim_lifecycle import claims_to_schedule, with_pod
 from nodewright.engine.core.claims.claim_scheduling import ClaimCluster, StatusCode
+from nodewright.engine.core.claims.device_pools import IndexedSlices
+from nodewright.engine.core.claims.device_taints import eviction_text, taints_of
 from nodewright.engine.core.claims.extended_resources import classes_of_resources
 from nodewright.engine.core.claims.pod_claims import PodClaim, PodClaimState
 from nodewright.engine.core.predicates.scheduler_filters import SchedulerObstacle
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.core.requests.qos_and_priority import is_mirror, is_static
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.model.kubernetes.claims import ResourceClaim
+from nodewright.model.kubernetes.claims import (
+    Device,
+    DeviceTaint,
+    ResourceClaim,
+)
 from nodewright.model.kubernetes.cluster_objects import APINode, NodeStatus
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod
 from nodewright.model.kubernetes.resource_names import is_extended
@@ -39,10 +47,18 @@ class ClaimedDevice(msgspec.Struct, frozen=True, kw_only=True):
     driver: str
     pool: str
     device: str
+    eviction: str = ""
+    """Why a taint of the device ends the pod; empty: none does."""
 
     def sentence(self) -> str:
         """The device with its claim."""
-        return f"claim {self.claim}: {self.driver}/{self.pool}/{self.device} for request {self.request}"
+        return f"claim {self.claim}: {self.described}"
+
+    @property
+    def described(self) -> str:
+        """The device with the request that it serves."""
+        text = f"{self.driver}/{self.pool}/{self.device} for request {self.request}"
+        return f"{text}; {self.eviction}" if self.eviction else text
 
 
 class ClaimsOnNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +85,17 @@ def claims_on(
     ``known``: the answers about the pod so far, for many nodes: a refusal alone is explained, without changes and details.
     Departs: the scheduler's feature gates are assumed to be the kubelet's.
     """
+    return _claims_on(config, cluster, pod, known, allocates=known is None)
+
+
+def devices_on(config: NodeConfig, cluster: ClaimCluster | None, pod: Pod) -> ClaimsOnNode:
+    """As `claims_on`; a refusal is explained without changes and details."""
+    return _claims_on(config, cluster, pod, {}, allocates=True)
+
+
+def _claims_on(
+    config: NodeConfig, cluster: ClaimCluster | None, pod: Pod, known: KnownAnswers | None, *, allocates: bool
+) -> ClaimsOnNode:
     if is_static(pod) or is_mirror(pod):
         return ClaimsOnNode(after=cluster)
     if cluster is None:
@@ -91,22 +118,16 @@ def claims_on(
             obstacle=_obstacle(explanation),
             explanation=explanation,
         )
-    if known is not None:
+    if not allocates:
         return ClaimsOnNode(after=cluster, served=frozenset(served), explanation=explanation)
     after = with_pod(cluster, pod, usable, status)
     return ClaimsOnNode(
         after=after,
         served=frozenset(served),
-        devices=tuple(_devices(after, pod)),
+        devices=tuple(_devices(after, pod, AllocatorRules.of(config.gates))),
         names={each.name: each.claim.metadata.name for each in claims if each.claim is not None},
         explanation=explanation,
     )
-
-
-def devices_on(config: NodeConfig, cluster: ClaimCluster | None, pod: Pod) -> ClaimsOnNode:
-    """As `claims_on`; a refusal is explained without changes and details."""
-    answer = claims_on(config, cluster, pod, {})
-    return answer if answer.obstacle is not None else claims_on(config, cluster, pod)
 
 
 def _missing(cluster: ClaimCluster, claims: tuple[PodClaim, ...]) -> Iterator[str]:
@@ -186,21 +207,43 @@ def _api_node(config: NodeConfig) -> APINode:
     )
 
 
-def _devices(after: ClaimCluster, pod: Pod) -> Iterator[ClaimedDevice]:
+def _devices(after: ClaimCluster, pod: Pod, rules: AllocatorRules) -> Iterator[ClaimedDevice]:
     """The devices of all claims that are reserved for the pod."""
     for claim in after.claims:
         if any(each.uid == pod.uid for each in claim.status.reserved_for):
-            yield from claimed_devices(claim)
+            yield from claimed_devices(claim, after, rules)
 
 
-def claimed_devices(claim: ResourceClaim) -> Iterator[ClaimedDevice]:
+def claimed_devices(
+    claim: ResourceClaim, cluster: ClaimCluster, rules: AllocatorRules
+) -> Iterator[ClaimedDevice]:
     """The devices that are allocated to the claim."""
     allocation = claim.status.allocation
     for result in allocation.devices.results if allocation is not None else ():
+        place = result.driver, result.pool, result.device
         yield ClaimedDevice(
             claim=claim.metadata.name,
             request=result.request,
             driver=result.driver,
             pool=result.pool,
             device=result.device,
+            eviction=eviction_text(taints_of_device(cluster, place, rules), result.tolerations),
         )
+
+
+def taints_of_device(
+    cluster: ClaimCluster, place: DeviceID, rules: AllocatorRules
+) -> tuple[DeviceTaint, ...]:
+    """The taints of an allocated device: its own, of the newest generation of its pool, and those of rules."""
+    if not rules.taints:
+        return ()
+    driver, pool, name = place
+    slices = cluster.slices
+    assert isinstance(slices, IndexedSlices)
+    of_pool = slices.by_pool.get((driver, pool), ())
+    newest = max((each.spec.pool.generation for each in of_pool), default=0)
+    current = (each for each in of_pool if each.spec.pool.generation == newest)
+    devices = (device for each in current for device in each.spec.devices if device.name == name)
+    # The controller knows no rule without a selector, with which the scheduler taints all devices.
+    selecting = [each for each in cluster.taint_rules if each.spec.device_selector is not None]
+    return taints_of(next(devices, Device()), place, selecting if rules.taint_rules else ())

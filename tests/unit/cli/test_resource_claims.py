@@ -227,3 +227,22 @@ def test_what_a_claim_of_a_file_has_is_not_said_to_be_of_a_cluster(
     assert "What the claim has" in out
     assert "reserved for pod/p" in out
     assert "cluster reports" not in out
+
+
+@pytest.mark.parametrize("options", [[], ["--exact"]])
+@pytest.mark.parametrize("source", [{}, OWN])
+def test_copies_of_a_node_have_its_devices(
+    options: list[str], source: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    amounts = {"cpu": "16", "memory": "64Gi", "pods": "110"}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "node"},
+        "status": {"allocatable": amounts},
+    }
+    nodes, pods = tmp_path / "nodes.yaml", tmp_path / "pods.yaml"
+    nodes.write_text(yaml.safe_dump_all([node, CLASS, TEMPLATE, slice_of("node", "gpu-0", "gpu-1")]))
+    pods.write_text(yaml.safe_dump_all(pod(f"p-{number}", **source) for number in range(5)))
+    assert run(["fleet", "minimise", "--nodes", str(nodes), "--pods", str(pods), *options]) == YES
+    assert "3 nodes for the workload" in capsys.readouterr().out

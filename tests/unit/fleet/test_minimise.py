@@ -3,7 +3,9 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 from nodewright.fleet.minimise import (
     PodDemand,
     SearchInterruptedError,
@@ -12,10 +14,14 @@ from nodewright.fleet.minimise import (
     node_lower_bound,
     packing_lower_bound,
     peak_demands,
+    slices_of_copies,
 )
+from nodewright.fleet.simulation.placed_claims import SERVED_AMOUNT
 from nodewright.fleet.workload import FleetNode, FleetPod
+from nodewright.model.kubernetes.claims import ResourcePool, ResourceSlice, ResourceSliceSpec
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
+from nodewright.model.kubernetes.resource_names import PODS
 from nodewright.model.values.quantity import Quantity
 
 SMALL, LARGE = (FleetNode(name=name, profile=NodeProfile()) for name in ("small", "large"))
@@ -135,3 +141,34 @@ def test_the_sharper_bound_is_above_sums() -> None:
     assert packing_lower_bound(demand, [11], [{"cpu": 14}], [[True]]) == 6
     assert node_lower_bound([PodDemand(a_pod(5), demand[0], 11)], [{"cpu": 14}]) == 4
     assert packing_lower_bound([{"cpu": 5}], [1], [{"cpu": 4}], [[True]]) == 0
+
+
+@pytest.mark.parametrize("amount", [1_000, SERVED_AMOUNT])
+def test_what_is_there_for_all_pods_together_does_not_change_the_sharper_bound(amount: int) -> None:
+    node, requests = {"cpu": 8000, PODS: 110}, [{"cpu": 3000, PODS: 1}, {"cpu": 5000, PODS: 1}]
+    plain = packing_lower_bound(requests, [10, 7], [node], [[True, True]])
+    served = [{**each, "gpu": 2} for each in requests]
+    assert packing_lower_bound(served, [10, 7], [{**node, "gpu": amount}], [[True, True]]) == plain == 9
+    assert packing_lower_bound([{"gpu": 1, PODS: 1}], [250], [{"gpu": amount, PODS: 110}], [[True]]) == 3
+
+
+def test_each_copy_of_a_node_has_devices_in_a_whole_pool_of_its_own() -> None:
+    spec = ResourceSliceSpec(
+        driver="d", node_name="small", pool=ResourcePool(name="p", resource_slice_count=2)
+    )
+    own = (
+        ResourceSlice(metadata=ObjectMeta(name="a"), spec=spec),
+        ResourceSlice(metadata=ObjectMeta(name="b"), spec=spec),
+    )
+    shared = ResourceSlice(
+        metadata=ObjectMeta(name="all"), spec=ResourceSliceSpec(driver="d", all_nodes=True)
+    )
+    of_others = replace(own[0], spec=replace(spec, node_name="other"))
+    cluster = ClaimCluster(slices=(*own, shared, of_others))
+    slices = slices_of_copies(cluster, node_copies([SMALL, LARGE], [2, 1])).slices
+    pools = [
+        (each.spec.node_name, each.spec.pool.name, each.spec.pool.resource_slice_count) for each in slices
+    ]
+    assert slices[0] == shared
+    assert pools[1:] == [(f"small-{at}", f"p/small-{at}", 2) for at in (0, 0, 1, 1)]
+    assert len({each.metadata.name for each in slices}) == len(slices)

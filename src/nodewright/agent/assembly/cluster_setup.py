@@ -24,6 +24,7 @@ from nodewright.agent.assembly.agent_node import (
 from nodewright.agent.assembly.agent_settings import AgentSettings
 from nodewright.agent.assembly.runtime_setup import RunningParts, RuntimeParts
 from nodewright.agent.decide.iteration import IterationResult
+from nodewright.agent.devices.dra_plugins import WipeSlices
 from nodewright.agent.host.ports import RuntimeHealth
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.member.event_writer import EventWriter
@@ -35,7 +36,7 @@ from nodewright.agent.member.pod_informer import PodInformer, is_mirror
 from nodewright.agent.member.pod_objects import PodObjects, ReferencedObjects, reduced_service
 from nodewright.agent.member.pod_start_times import PodStartTimes
 from nodewright.agent.member.pod_status_writer import PodStatusWriter
-from nodewright.agent.member.resource_claims import read_resource_claim
+from nodewright.agent.member.resource_claims import read_resource_claim, remove_resource_slices
 from nodewright.agent.member.service_account_tokens import ServiceAccountTokens
 from nodewright.agent.observe.cadvisor_metrics import machine_ids
 from nodewright.agent.observe.metric_names import HistogramMetric
@@ -80,6 +81,7 @@ def _tasks(
     reflectors: tuple[Reflector, Reflector],
     pod_parts: tuple[PodInformer, PodStatusWriter, MirrorPods, PodObjects],
     event_writer: EventWriter,
+    wipe_slices: WipeSlices | None,
 ) -> Iterator[BackgroundTask]:
     (nodes, pods), (informer, writer, mirrors, pod_objects) = reflectors, pod_parts
 
@@ -102,6 +104,10 @@ def _tasks(
     yield BackgroundTask("follow the RuntimeClasses", pod_objects.runtime_classes.reflector.run)
     yield BackgroundTask("follow what pods refer to", pod_objects.objects.run)
     yield BackgroundTask("refresh service account tokens", pod_objects.tokens.run)
+    if wipe_slices is not None:
+        # No driver can be called before it registers again, and some never do.
+        run = partial(once_registered, partial(wipe_slices, ""))
+        yield BackgroundTask("remove the ResourceSlices of before the start", run)
 
 
 @asynccontextmanager
@@ -133,7 +139,8 @@ async def cluster_member(
         for part in (nodes, pods, registration, lease, informer, writer, mirrors, pod_objects.objects):
             part.record_event = event_recorder.record
         event_writer = _event_writer(api, identity.name, parts)
-        tasks = _tasks(registration, lease, (nodes, pods), pod_parts, event_writer)
+        wipe_slices = _wipe_slices(api, identity.name, loop)
+        tasks = _tasks(registration, lease, (nodes, pods), pod_parts, event_writer, wipe_slices)
         yield ClusterMember(registration, mirrors, tuple(tasks))
 
 
@@ -227,6 +234,15 @@ def _pod_objects(api: ClusterAPI, parts: RunningParts) -> PodObjects:
     if loop.effect_runner.claim_manager is not None:
         loop.effect_runner.claim_manager.read_claim = partial(read_resource_claim, api)
     return pod_objects
+
+
+def _wipe_slices(api: ClusterAPI, node_name: str, loop: AgentLoop) -> WipeSlices | None:
+    """What removes ResourceSlices of the node, also once the plugins of a driver are gone; None: nothing does."""
+    manager = loop.effect_runner.claim_manager
+    if manager is None or not manager.is_on:
+        return None
+    manager.plugins.wipe_slices = partial(remove_resource_slices, api, node_name)
+    return manager.plugins.wipe_slices
 
 
 def _event_writer(api: ClusterAPI, node_name: str, parts: RunningParts) -> EventWriter:

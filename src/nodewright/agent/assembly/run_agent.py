@@ -395,7 +395,7 @@ def _claim_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
     manager, event_recorder = parts.loop.effect_runner.claim_manager, parts.event_recorder
     if manager is not None:
         on_error = partial(event_recorder.record_warning, "FailedUnprepareDynamicResources")
-        run = partial(manager.run, lambda: event_recorder.state, on_error)
+        run = partial(manager.run, on_error)
         yield BackgroundTask("give back the claims of pods that are gone", run)
 
 

@@ -254,8 +254,11 @@ def create_plugin_endpoints(
     numa = NUMASet.from_ids(node.node_id for node in machine.topology)
     plugins = PluginEndpoints(_plugin_client, loop.clock, loop.observe, event_recorder.record, numa)
     loop.effect_runner.device_allocator = DeviceAllocator(plugins, sees_host=sees_host)
-    dra_plugins = DRAPlugins(_dra_plugin_client)
-    loop.effect_runner.claim_manager = ClaimManager(settings.root_dir, dra_plugins, config.gates, loop.clock)
+    dra_plugins = DRAPlugins(_dra_plugin_client, loop.clock)
+    dra_plugins.record_event = event_recorder.record
+    claim_manager = ClaimManager(settings.root_dir, dra_plugins, config.gates, loop.clock)
+    claim_manager.state, claim_manager.observe = lambda: event_recorder.state, loop.observe
+    loop.effect_runner.claim_manager = claim_manager
     return plugins
 
 

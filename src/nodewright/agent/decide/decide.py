@@ -82,9 +82,8 @@ def decide(
             apply_pod(iteration, source, pod)
         case observations.PodDeletionRequested(uid, grace_period_s):
             delete_pod(iteration, uid, grace_period_s)
-        case observations.PodStatusObserved(uid, runtime_status, observed_at_ns):
-            if uid in iteration.pods:
-                iteration.put_record(with_runtime_status(iteration.pods[uid], runtime_status, observed_at_ns))
+        case observations.PodStatusObserved() | observations.ClaimHealthObserved():
+            _observe_statuses(iteration, observation)
         case observations.RuntimeRelisted():
             apply_relist(iteration, observation)
         case observations.PodEffectCompleted():
@@ -132,6 +131,18 @@ def _sync_pods(iteration: Iteration) -> None:
         except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this pod alone
             iteration.postpone(uid)
             iteration.record_event(uid, "FailedSync", error_text(error), warning=True)
+
+
+def _observe_statuses(
+    iteration: Iteration, observation: observations.PodStatusObserved | observations.ClaimHealthObserved
+) -> None:
+    """Notes what the runtime reports of a pod, or drivers of the devices of pods."""
+    if isinstance(observation, observations.ClaimHealthObserved):
+        for uid in sorted(observation.statuses.keys() & iteration.pods.keys()):
+            iteration.put_record(replace(iteration.pods[uid], claim_health=observation.statuses[uid]))
+    elif (record := iteration.pods.get(observation.uid)) is not None:
+        status, observed_at_ns = observation.runtime_status, observation.observed_at_ns
+        iteration.put_record(with_runtime_status(record, status, observed_at_ns))
 
 
 # ---------------------------------------------------------------- completed effects

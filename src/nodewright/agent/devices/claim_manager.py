@@ -8,6 +8,7 @@ from nodewright.agent.devices.dra_plugins import DRAPlugins
 from nodewright.agent.devices.plugin_endpoints import rpc_within
 from nodewright.agent.host.host_errors import run_host_operation
 from nodewright.agent.state.agent_state import AgentState, PodStage
+from nodewright.agent.state.observations import ClaimHealthObserved
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.files.file_store import write_atomically
 from nodewright.documents.profiles.state_files.claim_checkpoint import (
@@ -15,6 +16,13 @@ from nodewright.documents.profiles.state_files.claim_checkpoint import (
     ClaimFileError,
     claim_state_file,
     read_claim_state,
+)
+from nodewright.engine.core.claims.device_health import (
+    DeviceHealth,
+    DriverHealth,
+    ResourceStatus,
+    resource_statuses,
+    with_report,
 )
 from nodewright.engine.core.claims.prepared_claims import (
     ClaimAnswer,
@@ -57,12 +65,19 @@ class ClaimManager:
     def __init__(self, directory: Path, plugins: DRAPlugins, gates: FeatureGates, clock: Clock) -> None:
         self.plugins = plugins
         self._path, self._clock = directory / CLAIM_STATE_FILE, clock
-        self._is_on = gates["DynamicResourceAllocation"]
+        self.is_on = gates["DynamicResourceAllocation"]
         self._extended = gates["DRAExtendedResource"]
         self._claims: PreparedClaims | None = None
         self._lock = asyncio.Lock()
         self.read_claim: ReadClaim | None = None
         """None: the agent has joined no cluster, and there are no claims."""
+        self._health: dict[str, DriverHealth] = {}
+        self._reported: dict[str, Mapping[str, tuple[ResourceStatus, ...]]] = {}
+        self._with_messages = gates["ResourceHealthStatusMessage"]
+        self.state: Callable[[], AgentState] | None = None
+        self.observe: Callable[[ClaimHealthObserved], None] = lambda _observation: None
+        if self.is_on and gates["ResourceHealthStatus"]:
+            plugins.report_health = self._take_report
 
     def _known(self) -> PreparedClaims:
         """The claims; read from the file when they are first asked for.
@@ -89,7 +104,7 @@ class ClaimManager:
 
     def _has_claims(self, pod: Pod) -> bool:
         has_special = self._extended and pod.status.extended_resource_claim_status is not None
-        return self._is_on and (bool(pod.spec.resource_claims) or has_special)
+        return self.is_on and (bool(pod.spec.resource_claims) or has_special)
 
     # ------------------------------------------------------------ prepare and unprepare
 
@@ -124,6 +139,7 @@ class ClaimManager:
         claims = self._claims.prepared(calls)
         self._write(claims)
         self._claims = claims
+        self._report_health()
 
     async def unprepare(self, pod: Pod) -> None:
         """Gives back the claims of a pod whose containers have ended; nothing is done for those that other pods use.
@@ -152,13 +168,18 @@ class ClaimManager:
             self._write(claims)
             self._claims = claims
 
-    async def run(self, state: Callable[[], AgentState], on_error: Callable[[str], None]) -> None:
-        """Gives back the claims of pods that are gone, until cancelled; ``on_error`` gets what fails, each text once."""
+    async def run(self, on_error: Callable[[str], None]) -> None:
+        """Gives back the claims of pods that are gone, until cancelled; ``on_error`` gets what fails, each text once.
+
+        Also reports the devices whose drivers have said nothing for too long.
+        """
         reported: tuple[str, ...] = ()
         while True:
             await self._clock.sleep(RECONCILE_PERIOD_S)
-            now = state()
-            if not self._is_on or now.unready_sources:
+            self._report_health()
+            assert self.state is not None
+            now = self.state()
+            if not self.is_on or now.unready_sources:
                 continue
             active = (uid for uid, record in now.pods.items() if record.stage not in _ENDED)
             try:
@@ -211,6 +232,42 @@ class ClaimManager:
             if claim is not None:
                 claims[namespace, name] = claim
         return claims
+
+    # ------------------------------------------------------------ health
+
+    def _take_report(self, driver: str, devices: tuple[DeviceHealth, ...] | None) -> None:
+        """Keeps what a driver reports of its devices.
+
+        Follows: v1.36, pkg/kubelet/cm/dra/manager.go, HandleWatchResourcesStream.
+        Departs: nothing of it outlives the agent: until drivers report again, the health of their devices is unknown.
+        """
+        known = self._health.pop(driver, {})
+        if devices is not None:
+            self._health[driver] = with_report(known, devices, self._clock.monotonic_s())
+        self._report_health()
+
+    def _report_health(self) -> None:
+        """Has the loop observe the health of the devices of pods where it has changed."""
+        if self.state is None or self.plugins.report_health is None or self._claims is None:
+            return
+        used = {uid for claim in self._claims.claims.values() for uid in claim.pods}
+        records = self.state().pods
+        statuses = {uid: self._statuses(records[uid].pod) for uid in sorted(used & records.keys())}
+        changed = {uid: each for uid, each in statuses.items() if each != self._reported.get(uid, {})}
+        self._reported = statuses
+        if changed:
+            self.observe(ClaimHealthObserved(changed))
+
+    def _statuses(self, pod: Pod) -> Mapping[str, tuple[ResourceStatus, ...]]:
+        assert self._claims is not None
+        now_s, messages = self._clock.monotonic_s(), self._with_messages
+        statuses = {
+            container.name: resource_statuses(
+                pod, container, self._claims, self._health, now_s, with_messages=messages
+            )
+            for container in pod.spec.containers
+        }
+        return {name: each for name, each in statuses.items() if each}
 
     # ------------------------------------------------------------ containers
 

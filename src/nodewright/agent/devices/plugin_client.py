@@ -1,6 +1,7 @@
 """gRPC with device plugins: clients of their services, and the service on which they register."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -25,13 +26,13 @@ from nodewright.cluster.pod_resources.grpc_calls import (
     stream_responses,
     unary_response,
 )
+from nodewright.engine.core.claims.device_health import HEALTHY, UNHEALTHY, UNKNOWN, DeviceHealth
 from nodewright.engine.core.claims.prepared_claims import ClaimAnswer, DriverCall, PreparedDevice
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import Device
 from nodewright.model.reasons.devices import PreferenceWanted
 
 Response = TypeVar("Response", bound=Message)
-HEALTHY = "Healthy"
 _FAILURES = (grpc_aio.AioRpcError, ChannelClosedError, MalformedResponseError)
 _SERVICE = "/v1beta1.DevicePlugin/"
 _MAX_MESSAGE_BYTES = 16 << 20
@@ -66,19 +67,10 @@ class GRPCDevicePluginClient:
 
     async def list_and_watch(self) -> AsyncIterator[tuple[Device, ...]]:
         """As `DevicePluginClient`."""
-        method = self._channel.channel.unary_stream(
-            f"{_SERVICE}ListAndWatch",
-            request_serializer=api.Empty.SerializeToString,
-            response_deserializer=bytes,
-        )
-        stream = method(api.Empty())
-        try:
-            async for response in stream_responses(stream, api.ListAndWatchResponse):
+        responses = self._channel.stream("ListAndWatch", api.Empty(), api.ListAndWatchResponse)
+        async with aclosing(responses):
+            async for response in responses:
                 yield tuple(map(_device, response.devices))
-        except _FAILURES as error:
-            raise _go_error("ListAndWatch", self._channel.socket, error) from None
-        finally:
-            stream.cancel()
 
     async def preferred_allocation(self, query: PreferenceWanted) -> tuple[str, ...]:
         """As `DevicePluginClient`."""
@@ -154,6 +146,27 @@ class PluginChannel(NamedTuple):
         except _FAILURES as error:
             raise _go_error(call, self.socket, error) from None
 
+    async def stream(
+        self, call: str, request: Message, response_type: type[Response]
+    ) -> AsyncGenerator[Response]:
+        """The responses to a call, as they arrive.
+
+        Errors: HostError, with Go's text in `error`.
+        """
+        method: Any = self.channel.unary_stream(
+            self.service + call,
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=bytes,
+        )
+        stream = method(request)
+        try:
+            async for response in stream_responses(stream, response_type):
+                yield response
+        except _FAILURES as error:
+            raise _go_error(call, self.socket, error) from None
+        finally:
+            stream.cancel()
+
 
 def _go_error(call: str, socket: Path, error: Exception) -> HostError:
     """The error of a failed call, with Go's text."""
@@ -213,9 +226,39 @@ class GRPCDRAPluginClient:
         )
         return {uid: ClaimAnswer(error=answer.error) for uid, answer in response.claims.items()}
 
+    async def watch_health(self) -> AsyncIterator[tuple[DeviceHealth, ...]]:
+        """As `DRAPluginClient`."""
+        responses = self._channel._replace(service=_HEALTH_SERVICE).stream(
+            "NodeWatchResources", dra_api.NodeWatchResourcesRequest(), dra_api.NodeWatchResourcesResponse
+        )
+        async with aclosing(responses):
+            async for response in responses:
+                yield tuple(map(_device_health, response.devices))
+
+    async def watch_connection(self) -> AsyncIterator[bool]:
+        """As `DRAPluginClient`."""
+        channel = self._channel.channel
+        while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.SHUTDOWN:
+            yield state is grpc.ChannelConnectivity.READY
+            await channel.wait_for_state_change(state)
+
     async def close(self) -> None:
         """As `DRAPluginClient`."""
         await self._channel.channel.close(_CLOSE_GRACE_PERIOD_S)
+
+
+_HEALTH_SERVICE = "/v1alpha1.DRAResourceHealth/"
+_HEALTHS = {dra_api.HEALTHY: HEALTHY, dra_api.UNHEALTHY: UNHEALTHY}
+
+
+def _device_health(device: dra_api.DeviceHealth) -> DeviceHealth:
+    return DeviceHealth(
+        pool=device.device.pool_name,
+        device=device.device.device_name,
+        health=_HEALTHS.get(device.health, UNKNOWN),
+        message=device.message,
+        timeout_s=device.health_check_timeout_seconds,
+    )
 
 
 def _claims(call: DriverCall) -> list[dra_api.Claim]:

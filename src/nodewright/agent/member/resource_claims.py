@@ -1,6 +1,6 @@
-"""The resource claims of the cluster that pods of this node use."""
+"""The resource claims that pods of this node use, and the ResourceSlices of its drivers."""
 
-from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path, with_query
 from nodewright.documents.formats.claim_objects import decode_claim_object
 from nodewright.model.kubernetes.claims import ResourceClaim
 
@@ -25,4 +25,21 @@ async def read_resource_claim(api: ClusterAPI, namespace: str, name: str) -> Res
             return decode_claim_object(
                 {**document, "apiVersion": version, "kind": "ResourceClaim"}, ResourceClaim
             )
+    return None
+
+
+async def remove_resource_slices(api: ClusterAPI, node: str, driver: str) -> None:
+    """Removes the ResourceSlices of a driver on a node; an empty name: of all drivers.
+
+    Errors:  ApiError.
+    Follows: v1.36, pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, wipeResourceSlices.
+    """
+    selector = f"spec.nodeName={node}" + (f",spec.driver={driver}" if driver else "")
+    for root in _APIS:
+        try:
+            path = with_query(api_path(root, "resourceslices"), {"fieldSelector": selector})
+            return await api.delete(path, {})
+        except ApiError as error:
+            if error.status != _NOT_FOUND:
+                raise
     return None

@@ -127,20 +127,20 @@ def _complete_status(status: dict[str, Any], record: PodRecord, node: NodeState,
         if statuses:
             status[key] = [_with_required_fields(container, runtime) for container in statuses]
     if node.config.gates["ResourceHealthStatus"]:
-        _add_device_health(status.get("containerStatuses", ()), record.pod.uid, node.held.devices)
+        _add_device_health(status.get("containerStatuses", ()), record, node.held.devices)
     if record.status.conditions:
         status["conditions"] = [_with_required_fields(condition) for condition in record.status.conditions]
 
 
-def _add_device_health(statuses: Iterable[dict[str, Any]], uid: str, devices: DeviceState) -> None:
+def _add_device_health(statuses: Iterable[dict[str, Any]], record: PodRecord, devices: DeviceState) -> None:
     """Adds the devices of containers with their health; devices that no plugin lists any more count as healthy.
 
-    Follows: v1.36, cm/devicemanager/manager.go, UpdateAllocatedResourcesStatus: not for init containers.
+    Follows: v1.36, cm/container_manager_linux.go, UpdateAllocatedResourcesStatus: not for init containers.
     Departs: resources and devices are sorted; devices of a plugin that has disconnected are unhealthy here, as they
         are for the node, while the kubelet keeps reporting the plugin's last message.
     """
     for status in statuses:
-        held = devices.container_devices(uid, status["name"])
+        held = devices.container_devices(record.pod.uid, status["name"])
         resources = [
             {
                 "name": resource,
@@ -155,6 +155,7 @@ def _add_device_health(statuses: Iterable[dict[str, Any]], uid: str, devices: De
             for resource, ids in sorted(held.items())
             if ids
         ]
+        resources += map(object_document, record.claim_health.get(status["name"], ()))
         if resources:
             status["allocatedResourcesStatus"] = resources
 

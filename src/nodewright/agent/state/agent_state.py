@@ -10,6 +10,7 @@ from nodewright.agent.rules.pod_actions import BackOff, BackOffRule
 from nodewright.agent.rules.pod_status import NO_RESIZE, PodResizeStatus, StatusOverride
 from nodewright.agent.rules.probe_state import ProbeKind, ProbeState
 from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile, PlannedCgroup
+from nodewright.engine.core.claims.device_health import ResourceStatus
 from nodewright.engine.core.devices.device_state import DevicePluginError
 from nodewright.engine.core.eviction.eviction_state import EvictionState
 from nodewright.engine.core.lending.predictors import Predictor
@@ -128,6 +129,8 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
     """By container name the attempts for which a postStart hook is not known to have completed."""
     starting_resources: Mapping[str, tuple[CgroupFile, ...]] = {}
     """By container name the cgroup values that the running effect uses for the containers that it starts."""
+    claim_health: Mapping[str, tuple[ResourceStatus, ...]] = {}
+    """By container name the devices of its claims with their health."""
 
     @property
     def containers(self) -> tuple[RuntimeContainerStatus, ...]:

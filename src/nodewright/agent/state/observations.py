@@ -10,6 +10,7 @@ from nodewright.agent.rules.pod_status import StatusOverride
 from nodewright.agent.rules.probe_state import Probe
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.effects import PodEffect
+from nodewright.engine.core.claims.device_health import ResourceStatus
 from nodewright.engine.core.devices.device_state import DevicePluginError
 from nodewright.engine.core.eviction.eviction_state import EvictionObservation
 from nodewright.model.kubernetes.node_profile import Device
@@ -49,6 +50,12 @@ class DeviceAllocationResult(msgspec.Struct, frozen=True, kw_only=True):
     """The plugins' responses, by container and resource."""
     failure: DeviceAllocationFailed | None = None
     """The first failure; no further plugin was called."""
+
+
+class ClaimHealthObserved(msgspec.Struct, frozen=True):
+    """How the devices are that pods have by their claims: by the pod's uid and by container."""
+
+    statuses: Mapping[str, Mapping[str, tuple[ResourceStatus, ...]]]
 
 
 # ---------------------------------------------------------------- effects
@@ -252,6 +259,7 @@ Observation: TypeAlias = (
     PodObservation
     | PodReferencesChanged
     | ContainerUpdateFailed
+    | ClaimHealthObserved
     | NodeUsageObserved
     | PodUsageSampled
     | LentMemoryObserved

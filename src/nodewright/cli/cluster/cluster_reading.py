@@ -26,9 +26,7 @@ from nodewright.cluster.objects.object_names import (
     name_selector,
 )
 from nodewright.cluster.objects.reader import ClusterReader, Selection, read_objects
-from nodewright.documents.formats.claim_objects import joined_claims
-from nodewright.documents.formats.documents import InputFile
-from nodewright.documents.formats.manifests import load_workloads
+from nodewright.documents.formats.claim_objects import joined_claims, stored_claims
 from nodewright.documents.formats.workloads import LoadedWorkloads
 from nodewright.documents.output.json_yaml import as_json
 from nodewright.documents.output.terminal import print_message
@@ -75,7 +73,7 @@ def read_documents(
             volumes = await read_objects(reader, VOLUMES, selection, _note_unread)
             contents |= {file.source: file.content for file in volumes}
         if session.judges_scheduling and any(map(_CLAIMS.search, contents.values())):
-            contents = dict(await _claim_documents(session, reader)) | contents
+            await _read_claims(session, reader)
         for word in nodes:
             contents[word] = await _node_document(session, reader, word)
         return contents
@@ -102,16 +100,14 @@ def with_cluster_claims(session: ClusterSession, loaded: LoadedWorkloads) -> Loa
     )
     if not is_asked:
         return replace(loaded, claims=None)
-    claims = loaded.claims
     if not session.reads_claims:
-        contents = read_cluster(session, lambda reader: _claim_documents(session, reader))
-        files = [InputFile(word, content) for word, content in contents.items()]
-        claims = joined_claims(claims, load_workloads(files, session.namespace).claims)
+        read_cluster(session, lambda reader: _read_claims(session, reader))
+    claims = joined_claims(loaded.claims, session.claims)
     return replace(loaded, claims=replace(claims or ClaimCluster(), is_whole=session.has_claims))
 
 
-async def _claim_documents(session: ClusterSession, reader: ClusterReader) -> Mapping[str, bytes]:
-    """The documents; those that cannot be read are named on stderr."""
+async def _read_claims(session: ClusterSession, reader: ClusterReader) -> None:
+    """Reads what the cluster has of Dynamic Resource Allocation; lists that cannot be read are named on stderr."""
     unread: list[str] = []
 
     def skip(word: str, error: Exception) -> None:
@@ -125,7 +121,7 @@ async def _claim_documents(session: ClusterSession, reader: ClusterReader) -> Ma
     files += await read_objects(reader, [TAINT_RULES], Selection(namespace=""), lambda *_: None)
     session.has_claims = not unread
     session.reads_claims = True
-    return {file.source: file.content for file in files}
+    session.claims = stored_claims({file.source: file.content for file in files})
 
 
 async def _node_document(session: ClusterSession, reader: ClusterReader, word: str) -> bytes:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from nodewright.cluster.client.access import ClusterAccess
     from nodewright.cluster.objects.node_sources import ClusterNode
     from nodewright.cluster.objects.object_names import ClusterName
+    from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 
 SESSION_KEY = "nodewright.cluster.client"
 """The key of the session among the data of click's context."""
@@ -47,7 +48,9 @@ class ClusterSession:
         self.judges_scheduling = False
         """Whether the command judges if the scheduler binds pods, so that their volumes and resource claims count."""
         self.reads_claims = False
-        """Whether objects of Dynamic Resource Allocation count."""
+        self.claims: ClaimCluster | None = None
+        """What it has of Dynamic Resource Allocation, once it has been read."""
+        """Whether its objects of Dynamic Resource Allocation were asked for."""
         self.has_claims = False
         """Whether all objects of Dynamic Resource Allocation were read."""
         self.nodes: dict[str, ClusterNode] = {}

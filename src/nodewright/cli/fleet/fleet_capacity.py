@@ -16,6 +16,7 @@ from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_line, print_text
 from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
+from nodewright.engine.core.claims.device_pools import IndexedSlices
 from nodewright.fleet import SCORES, Options, run
 from nodewright.fleet.capacity import (
     ShapeCapacity,
@@ -30,6 +31,7 @@ from nodewright.fleet.minimise import (
     node_lower_bound,
     packing_lower_bound,
     peak_demands,
+    slices_of_copies,
 )
 from nodewright.fleet.report.fleet_report import reported_capacity
 from nodewright.fleet.report.fleet_text import capacity_text, not_counted_text, reason_text
@@ -168,7 +170,7 @@ def minimise(query: FleetQuery, *, exact: bool, most: int, scores: str, output: 
     suffices, or none was found before Ctrl-C.
     """
     fleet = query.load()
-    kinds = _kinds(fleet.nodes)
+    kinds = _kinds(fleet.nodes, fleet.claims)
     progress = RunProgress()
     # The nodes have new names, so pods that require a node of --nodes may run on any.
     pods = tuple(
@@ -176,9 +178,10 @@ def minimise(query: FleetQuery, *, exact: bool, most: int, scores: str, output: 
         for pod in pods_with_warnings(fleet, progress)
     )
     bound = _bound(kinds, pods, fleet.claims, exact=exact)
-    options = Options(scores=scores, budgets=fleet.budgets, claims=fleet.claims)
 
     def unplaced_count(nodes: Sequence[FleetNode]) -> int:
+        claims = None if fleet.claims is None else slices_of_copies(fleet.claims, nodes)
+        options = Options(scores=scores, budgets=fleet.budgets, claims=claims)
         result = run(nodes, pods, options, watch=progress.show_progress)
         if not result.complete:
             raise SearchInterruptedError
@@ -199,12 +202,17 @@ def minimise(query: FleetQuery, *, exact: bool, most: int, scores: str, output: 
     return YES if minimum.counts else NO
 
 
-def _kinds(nodes: Sequence[FleetNode]) -> tuple[FleetNode, ...]:
-    """One node of each kind; nodes that differ only by name and hostname label are of one kind."""
+def _kinds(nodes: Sequence[FleetNode], claims: ClaimCluster | None) -> tuple[FleetNode, ...]:
+    """One node of each kind; nodes that differ only by name, hostname label and what devices report are of one kind."""
+    slices = IndexedSlices(() if claims is None else claims.slices).of_nodes
     kinds: dict[object, FleetNode] = {}
     for node in nodes:
         labels = frozenset(item for item in node.labels.items() if item[0] != "kubernetes.io/hostname")
-        kinds.setdefault((id(node.profile), labels, node.taints), node)
+        devices = [
+            (item.spec.driver, *(each.name for each in item.spec.devices))
+            for item in slices.get(node.name, ())
+        ]
+        kinds.setdefault((id(node.profile), labels, node.taints, *sorted(devices)), node)
     return tuple(kinds.values())
 
 

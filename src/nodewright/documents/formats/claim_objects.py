@@ -1,12 +1,15 @@
 """Objects of Dynamic Resource Allocation from documents of any version of their API."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.formats.decode import decode
+from nodewright.documents.formats.decode import decode, decode_json, decoding_fault
+from nodewright.engine.admission.quota.object_usage import claim_with_defaults, template_with_defaults
 from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
+from nodewright.model.errors import JSON_ERRORS, InputError
 from nodewright.model.kubernetes.claims import (
     DeviceClass,
     DeviceTaintRule,
@@ -16,6 +19,8 @@ from nodewright.model.kubernetes.claims import (
 )
 
 T = TypeVar("T")
+_BEFORE_V1 = "resource.k8s.io/v1beta1"
+"""The version with other fields than v1."""
 _NAMED_BESIDE_EXACTLY = frozenset({"name", "exactly", "firstAvailable"})
 
 
@@ -36,6 +41,47 @@ def claim_cluster(objects: Iterable[Any], namespace: str) -> ClaimCluster | None
         return None
     members = {_KINDS[kind]: tuple(items) for kind, items in by_kind.items()}
     return ClaimCluster(**members, is_whole=False)
+
+
+_WITH_DEFAULTS: dict[type, Callable[[Any], Any]] = {
+    ResourceClaim: claim_with_defaults,
+    ResourceClaimTemplate: template_with_defaults,
+}
+
+
+class _Kind(msgspec.Struct, rename="camel"):
+    api_version: str
+    kind: str
+
+
+class _Items(msgspec.Struct):
+    items: list[msgspec.Raw]
+
+
+def stored_claims(lists: Mapping[str, bytes]) -> ClaimCluster | None:
+    """What an API server has of Dynamic Resource Allocation, by source its objects as a `List`; None: nothing.
+
+    It judged them when it stored them, by the rules of its own release: they are decoded, and get defaults of later ones.
+    Errors: InputError for an object that cannot be decoded.
+    """
+    kinds = {kind.__name__: kind for kind in _KINDS}
+    objects = list[Any]()
+    for source, content in lists.items():
+        for index, item in enumerate(decode_json(content, _Items).items):
+            try:
+                named = decode_json(item, _Kind)
+                kind, is_v1 = kinds[named.kind], named.api_version != _BEFORE_V1
+                decoded: Any = (
+                    decode_json(item, kind) if is_v1 else decode_claim_object(msgspec.json.decode(item), kind)
+                )
+                with_defaults = _WITH_DEFAULTS.get(kind)
+                objects.append(decoded if with_defaults is None else with_defaults(decoded))
+            except JSON_ERRORS as error:
+                fault = decoding_fault(error)
+                raise InputError(
+                    [replace(fault, source=source, path=f"items[{index}].{fault.path}")]
+                ) from None
+    return claim_cluster(objects, "")
 
 
 def joined_claims(given: ClaimCluster | None, stored: ClaimCluster | None) -> ClaimCluster | None:
@@ -73,7 +119,7 @@ def as_v1(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
     Follows: v1.36, pkg/apis/resource/v1beta1/conversion.go; v1beta2 has the fields of v1.
     """
-    if document.get("apiVersion") != "resource.k8s.io/v1beta1":
+    if document.get("apiVersion") != _BEFORE_V1:
         return document
     spec = document.get("spec") or {}
     if document.get("kind") == "ResourceSlice":

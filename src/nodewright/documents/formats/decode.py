@@ -30,7 +30,7 @@ def decode(document: Any, kind: type[T]) -> T:
     return msgspec.convert(without_nulls(document), examined(kind), dec_hook=_decode_custom_type)
 
 
-def decoding_fault(error: msgspec.ValidationError) -> Fault:
+def decoding_fault(error: Exception) -> Fault:
     """What `decode` refused, with its path.
 
     >>> str(decoding_fault(msgspec.ValidationError("Expected `object`, got `int` - at `$.status`")))

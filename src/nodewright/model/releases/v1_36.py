@@ -180,7 +180,7 @@ CHANGES = (
     ReleaseChange(
         now="a pod's status names the health of its devices",
         before="a pod's status does not name the health of its devices",
-        gates=("ResourceHealthStatus",),
+        gates=("ResourceHealthStatus", "ResourceHealthStatusMessage"),
         reference="KEP-4680",
     ),
     ReleaseChange(

@@ -3,12 +3,15 @@
 from collections.abc import Iterator, Sequence
 
 from nodewright.documents.formats.workloads import Workload
+from nodewright.engine.core.claims.allocator_rules import AllocatorRules
 from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 from nodewright.model.kubernetes.claims import ResourceClaim
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
-from nodewright.predict.pod_claims import claimed_devices
+from nodewright.predict.pod_claims import claimed_devices, taints_of_device
 
 KIND = "ResourceClaim"
+_RULES = AllocatorRules(taint_rules=True)
+"""A cluster that has rules of taints knows them."""
 
 
 def pod_of_claim(claim: ResourceClaim) -> Workload:
@@ -52,9 +55,11 @@ def _sentences(claim: ResourceClaim, cluster: ClaimCluster, pods: Sequence[Pod])
         yield f"it is being deleted{waits}"
     if claim.status.allocation is None:
         yield "nothing is allocated: the scheduler allocates devices when it binds a pod that uses the claim"
-    for device in claimed_devices(claim):
-        yield f"allocated: {device.driver}/{device.pool}/{device.device} for request {device.request}"
-        yield from _taints(cluster, device.driver, device.pool, device.device)
+    for device in claimed_devices(claim, cluster, _RULES):
+        yield f"allocated: {device.described}"
+        place = device.driver, device.pool, device.device
+        for taint in taints_of_device(cluster, place, _RULES) if not device.eviction else ():
+            yield f"{device.device} has the taint {taint.key}={taint.value}:{taint.effect}"
     yield from _allocation_sentences(claim, users)
     uids = {each.uid for each in reserved}
     for pod in pods:
@@ -81,15 +86,6 @@ def _allocation_sentences(claim: ResourceClaim, users: Sequence[str]) -> Iterato
         for condition in status.conditions:
             text = f": {condition.message}" if condition.message else ""
             yield f"the driver reports {condition.type}={condition.status} of {status.device}{text}"
-
-
-def _taints(cluster: ClaimCluster, driver: str, pool: str, name: str) -> Iterator[str]:
-    for item in cluster.slices:
-        if (item.spec.driver, item.spec.pool.name) != (driver, pool):
-            continue
-        for device in item.spec.devices:
-            for taint in device.taints if device.name == name else ():
-                yield f"{name} has the taint {taint.key}={taint.value}:{taint.effect}"
 
 
 def _uses(pod: Pod, claim: ResourceClaim) -> bool:

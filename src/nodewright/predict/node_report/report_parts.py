@@ -192,6 +192,8 @@ class ReportedDevice(Report, frozen=True, kw_only=True):
     driver: str
     pool: str
     device: str
+    eviction: str
+    """Why a taint of the device ends the pod; empty: none does."""
 
 
 def reported_devices(devices: "Iterable[ClaimedDevice]") -> tuple[ReportedDevice, ...]:

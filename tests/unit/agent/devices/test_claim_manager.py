@@ -10,12 +10,14 @@ import pytest
 from msgspec.structs import replace
 from tests.support.fake_dra_driver import DRIVER, FakeDriver
 
+from nodewright.agent.devices import dra_pb2 as api
 from nodewright.agent.devices.claim_manager import ClaimManager
 from nodewright.agent.devices.dra_plugins import DRA_PLUGIN_TYPE, SERVICES, DRAPlugins
 from nodewright.agent.devices.plugin_client import GRPCDRAPluginClient, GRPCPluginRegistrationClient
 from nodewright.agent.devices.plugin_watcher import PluginWatcher
 from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.profiles.state_files.claim_checkpoint import CLAIM_STATE_FILE
+from nodewright.engine.core.claims.device_health import DeviceHealth
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.claims import (
     AllocationResult,
@@ -63,7 +65,8 @@ class Bench:
         self.folder, self.driver, self.events = folder, FakeDriver(version), list[RecordEvent]()
         self.stored: dict[str, ResourceClaim] = {}
         self.plugins = DRAPlugins(
-            lambda registration, service: GRPCDRAPluginClient(registration.socket, service)
+            lambda registration, service: GRPCDRAPluginClient(registration.socket, service),
+            HostClock(),
         )
         self.manager = self.new_manager()
 
@@ -193,5 +196,57 @@ def test_a_plugin_without_a_known_service_is_refused(tmp_path: Path) -> None:
                 in status
             )
         assert not bench.plugins.drivers
+
+    asyncio.run(scenario())
+
+
+def test_a_driver_reports_the_health_of_its_devices_on_a_socket(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        bench, reports = Bench(tmp_path, "v1.DRAPlugin"), asyncio.Queue[Any]()
+        bench.plugins.report_health = lambda driver, devices: reports.put_nowait((driver, devices))
+        sent = api.DeviceHealth(
+            device=api.DeviceIdentifier(pool_name="pool", device_name="gpu-0"),
+            health=api.UNHEALTHY,
+            health_check_timeout_seconds=5,
+            message="too hot",
+        )
+        received = DeviceHealth(
+            pool="pool", device="gpu-0", health="Unhealthy", timeout_s=5, message="too hot"
+        )
+        async with bench.running(), asyncio.timeout(20):
+            bench.driver.health.put_nowait([sent, api.DeviceHealth()])
+            driver, devices = await reports.get()
+            assert driver == DRIVER
+            assert devices[0] == received
+            assert (devices[1].health, devices[1].timeout_s) == ("Unknown", 0)
+            bench.driver.health.put_nowait(None)
+            assert await reports.get() == (DRIVER, None)
+
+    asyncio.run(scenario())
+
+
+def test_a_driver_whose_process_ends_counts_as_away_although_its_socket_is_there(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        bench, states = Bench(tmp_path, "v1.DRAPlugin"), asyncio.Queue[bool]()
+        socket = tmp_path / "gpu.sock"
+        client = GRPCDRAPluginClient(socket, SERVICES["v1.DRAPlugin"])
+
+        async def watch() -> None:
+            async for is_connected in client.watch_connection():
+                states.put_nowait(is_connected)
+
+        async def until(is_connected: bool) -> None:
+            while await states.get() is not is_connected:
+                pass
+
+        task = asyncio.create_task(watch())
+        async with asyncio.timeout(20):
+            for _ in range(2):
+                async with bench.driver.serve(socket):
+                    await until(True)
+                await until(False)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await client.close()
 
     asyncio.run(scenario())

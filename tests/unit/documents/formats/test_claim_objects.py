@@ -1,6 +1,10 @@
+import json
 from typing import Any
 
-from nodewright.documents.formats.claim_objects import decode_claim_object
+import pytest
+
+from nodewright.documents.formats.claim_objects import decode_claim_object, stored_claims
+from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.claims import ResourceClaim, ResourceClaimTemplate, ResourceSlice
 
 DEVICES: list[dict[str, Any]] = [
@@ -49,3 +53,42 @@ def test_other_kinds_and_incomplete_documents_are_decoded_as_they_are() -> None:
     head = {"apiVersion": "resource.k8s.io/v1beta1"}
     assert decode_claim_object({**head, "kind": "ResourceSlice"}, ResourceSlice) == ResourceSlice()
     assert decode_claim_object({**head, "kind": "ResourceClaim"}, ResourceClaim) == ResourceClaim()
+
+
+def a_list(*objects: dict[str, Any], version: str = "v1") -> bytes:
+    items = [{"apiVersion": f"resource.k8s.io/{version}", **each} for each in objects]
+    return json.dumps({"kind": "List", "apiVersion": "v1", "items": items}).encode()
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+def test_what_an_api_server_has_stored_is_decoded_in_each_version_and_not_judged_again(version: str) -> None:
+    wanted = {"deviceClassName": "gpu", "selectors": [{"cel": {"expression": "not CEL"}}]}
+    request = {"name": "r", **(wanted if version == "v1beta1" else {"exactly": wanted})}
+    claim = {
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": "ml", "creationTimestamp": None},
+        "spec": {"devices": {"requests": [request]}},
+    }
+    attributes = {"attributes": {"numa": {"int": 1}}}
+    device = {"name": "0", **({"basic": attributes} if version == "v1beta1" else attributes)}
+    spec = {"driver": "d", "pool": {"name": "p"}, "devices": [device]}
+    item = {"kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec}
+    cluster = stored_claims(
+        {"claims": a_list(claim, version=version), "slices": a_list(item, version=version)}
+    )
+    assert cluster is not None
+    (stored,), (stored_slice,) = cluster.claims, cluster.slices
+    (exactly,) = (each.exactly for each in stored.spec.devices.requests)
+    assert exactly is not None
+    assert (exactly.device_class_name, exactly.allocation_mode, exactly.count) == ("gpu", "ExactCount", 1)
+    assert stored_slice.spec.devices[0].attributes["numa"].value == 1
+    assert stored_claims({"claims": a_list()}) is None
+
+
+def test_an_object_of_a_server_that_cannot_be_decoded_is_named_with_its_place() -> None:
+    good = {"kind": "ResourceSlice", "metadata": {"name": "s"}}
+    bad = {"kind": "ResourceSlice", "metadata": {"name": "t"}, "spec": {"driver": 7}}
+    with pytest.raises(
+        InputError, match=r"resourceslices: items\[1\]\.spec\.driver: Expected `str`, got `int`"
+    ):
+        stored_claims({"resourceslices": a_list(good, bad)})

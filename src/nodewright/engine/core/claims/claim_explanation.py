@@ -112,21 +112,24 @@ def refusal_of_claims(
     claims: tuple[ResourceClaim, ...] | None,
     known: KnownAnswers,
 ) -> ClaimExplanation:
-    """As `explain_claims`, without changes and details, for many nodes; ``known`` keeps the answers of those that are alike."""
+    """As `explain_claims`, without changes and details, for many nodes; ``known`` keeps the answers of those that are alike.
+
+    An answer that was known has no allocations.
+    """
     scheduling = ClaimScheduling(pod, cluster, gates, claims)
     likeness = node_likeness(scheduling, node)
     key = gates["DRAExtendedResource"], likeness and likeness.key
     answer = known.get(key)
     if answer is None:
         status = scheduling.status(node)
-        answer = ClaimExplanation(status=replace(status, allocations={}, outcome=None), summary="")
+        answer = ClaimExplanation(status=status, summary="")
         if status.code is not StatusCode.SUCCESS:
             words = None if likeness is None else likeness.words
             summary = ClaimSummary(node, scheduling, status, [], words)
             answer = replace(answer, summary=summary.text(), kinds=_kinds(summary))
         # The texts of errors and of searches that were given up name devices of the node.
         if likeness is not None and not isinstance(status.outcome, AllocationFailed | SearchGivenUp):
-            known[key] = answer
+            known[key] = replace(answer, status=replace(status, allocations={}, outcome=None))
     return (
         answer if likeness is None else replace(answer, summary=likeness.named(answer.summary, cluster, node))
     )

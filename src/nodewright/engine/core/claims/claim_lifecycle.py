@@ -30,7 +30,9 @@ def claims_to_schedule(pod: Pod, cluster: ClaimCluster) -> tuple[PodClaim, ...]:
 
     Departs: Kubernetes adds random characters to the names.
     """
-    return tuple(map(_named, resolved_claims(pod, cluster.claims_by_name, cluster.templates_by_name)))
+    created = cluster.claims_by_controller.get(pod.uid, ())
+    claims = resolved_claims(pod, cluster.claims_by_name, cluster.templates_by_name, created)
+    return tuple(map(_named, claims))
 
 
 def _named(pod_claim: PodClaim) -> PodClaim:

@@ -27,7 +27,7 @@ from nodewright.engine.core.claims.extended_resources import (
     extended_requests,
 )
 from nodewright.engine.core.claims.node_selection import NodeSelectorError, selects_node
-from nodewright.engine.core.claims.pod_claims import PodClaimError, claims_of_pod
+from nodewright.engine.core.claims.pod_claims import PodClaimError, claims_of_pod, controller_of
 from nodewright.engine.core.requests.effective_resources import pod_requests
 from nodewright.model.kubernetes.claims import (
     AllocationResult,
@@ -88,6 +88,15 @@ class ClaimCluster(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def claims_by_name(self) -> ByName[ResourceClaim]:
         """The claims."""
         return {(each.metadata.namespace, each.metadata.name): each for each in self.claims}
+
+    @cached_property
+    def claims_by_controller(self) -> Mapping[str, list[ResourceClaim]]:
+        """The claims that have a controller, by its uid, in order of their names."""
+        claims: dict[str, list[ResourceClaim]] = {}
+        owned = ((uid, claim) for claim in self.claims if (uid := controller_of(claim)) is not None)
+        for uid, claim in sorted(owned, key=lambda each: each[1].name):
+            claims.setdefault(uid, []).append(claim)
+        return claims
 
     @cached_property
     def templates_by_name(self) -> ByName[ResourceClaimTemplate]:

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from nodewright.engine.core.claims.allocation_values import DeviceID
 from nodewright.model.kubernetes.claims import Device, DeviceTaint, DeviceTaintRule, DeviceToleration
 
-_PREVENTING = ("NoSchedule", "NoExecute")
+_EVICTING = "NoExecute"
+_PREVENTING = ("NoSchedule", _EVICTING)
 
 
 def taints_of(
@@ -56,3 +57,27 @@ def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
             return toleration.value == taint.value
         case operator:
             return operator == "Exists"
+
+
+def eviction_text(taints: Iterable[DeviceTaint], tolerations: Iterable[DeviceToleration]) -> str:
+    """Why the pods that use an allocated device are deleted; empty: they are not. Of several taints the first to do so.
+
+    ``tolerations``: those of the allocation; only those count here that name the effect.
+    Follows: v1.36, pkg/controller/devicetainteviction/device_taint_eviction.go, claimEvictionTime.
+    """
+    delays = [(_tolerated_s(taint, tolerations), taint) for taint in taints if taint.effect == _EVICTING]
+    evicting = [(delay_s, taint) for delay_s, taint in delays if delay_s is not None]
+    if not evicting:
+        return ""
+    delay_s, taint = min(evicting, key=lambda each: each[0])
+    text = f"{taint.key}={taint.value}:{taint.effect}"
+    why = f"tolerates for {delay_s} s only" if delay_s else f"does not tolerate (effect {_EVICTING})"
+    return f"it has the taint {text}, which the claim {why}: the device taint eviction controller deletes the pod"
+
+
+def _tolerated_s(taint: DeviceTaint, tolerations: Iterable[DeviceToleration]) -> int | None:
+    """How long pods stay after the taint was added; None: for ever."""
+    covering = [each for each in tolerations if each.effect == _EVICTING and tolerates(each, taint)]
+    if any(each.toleration_seconds is None for each in covering):
+        return None
+    return min((max(0, each.toleration_seconds or 0) for each in covering), default=0)

@@ -1,6 +1,6 @@
 """The claims of a pod: by name, or those that are created for it from templates."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -72,16 +72,24 @@ def claims_of_pod(pod: Pod, claims: Claims) -> tuple[ResourceClaim, ...]:
     return tuple(named)
 
 
-def resolved_claims(pod: Pod, claims: Claims, templates: Templates) -> tuple[PodClaim, ...]:
+def resolved_claims(
+    pod: Pod, claims: Claims, templates: Templates, created: Sequence[ResourceClaim]
+) -> tuple[PodClaim, ...]:
     """The claims of the pod after the controller of claims has created those from ``templates``, in order.
 
-    Both mappings are by namespace and name.
+    Both mappings are by namespace and name; ``created``: the claims whose controller has the pod's uid, by name.
     Follows: v1.36, pkg/controller/resourceclaim/controller.go, handleClaim.
     """
-    return tuple(_pod_claim(pod, entry, claims, templates) for entry in pod.spec.resource_claims)
+    return tuple(_pod_claim(pod, entry, claims, templates, created) for entry in pod.spec.resource_claims)
 
 
-def _pod_claim(pod: Pod, entry: Mapping[str, Any], claims: Claims, templates: Templates | None) -> PodClaim:
+def _pod_claim(
+    pod: Pod,
+    entry: Mapping[str, Any],
+    claims: Claims,
+    templates: Templates | None,
+    created: Sequence[ResourceClaim] = (),
+) -> PodClaim:
     """One entry; without templates as the scheduler sees it.
 
     Follows: v1.36, dynamic-resource-allocation/resourceclaim/resourceclaim.go, Name, IsForPod.
@@ -101,7 +109,7 @@ def _pod_claim(pod: Pod, entry: Mapping[str, Any], claims: Claims, templates: Te
     if templates is None or not is_created:
         return pod_claim
     if pod_claim.state is PodClaimState.NOT_CREATED:
-        orphan = _orphan(pod, own, claims)
+        orphan = _orphan(pod, own, created)
         pod_claim = pod_claim if orphan is None else _usable(own, orphan)
     is_missing = pod_claim.state in (
         PodClaimState.NOT_CREATED,
@@ -157,14 +165,13 @@ def _usable(own: str, claim: ResourceClaim) -> PodClaim:
     return PodClaim(name=own, state=PodClaimState.FOUND, claim=claim)
 
 
-def _orphan(pod: Pod, own: str, claims: Claims) -> ResourceClaim | None:
+def _orphan(pod: Pod, own: str, created: Sequence[ResourceClaim]) -> ResourceClaim | None:
     """The claim that was created for the entry before the pod's status names it."""
     return next(
         (
             claim
-            for (namespace, _), claim in sorted(claims.items())
-            if namespace == pod.metadata.namespace
-            and is_controlled_by(claim, pod)
+            for claim in created
+            if claim.metadata.namespace == pod.metadata.namespace
             and claim.metadata.annotations.get(POD_CLAIM_ANNOTATION) == own
         ),
         None,
@@ -194,5 +201,9 @@ def _from_template(pod: Pod, own: str, template: ResourceClaimTemplate | None, n
 
 def is_controlled_by(claim: ResourceClaim, pod: Pod) -> bool:
     """Whether the pod is the claim's controller."""
-    controller = next((owner for owner in claim.metadata.owner_references if owner.controller), None)
-    return controller is not None and controller.uid == pod.uid
+    return controller_of(claim) == pod.uid
+
+
+def controller_of(claim: ResourceClaim) -> str | None:
+    """The uid of the claim's controller."""
+    return next((owner.uid for owner in claim.metadata.owner_references if owner.controller), None)

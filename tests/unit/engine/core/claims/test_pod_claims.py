@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from nodewright.documents.formats.decode import decode
+from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 from nodewright.engine.core.claims.pod_claims import PodClaim, PodClaimError, claims_of_pod, resolved_claims
 from nodewright.model.kubernetes.claims import ResourceClaim, ResourceClaimTemplate
 from nodewright.model.kubernetes.objects import Pod
@@ -54,7 +55,8 @@ def pod_with(entry: dict[str, str], status: dict[str, str] | None, name: str = "
 
 
 def resolved(entry: dict[str, str], status: dict[str, str] | None = None, name: str = "web") -> PodClaim:
-    (found,) = resolved_claims(pod_with(entry, status, name), CLAIMS, {("ml", "gpu"): TEMPLATE})
+    created = ClaimCluster(claims=tuple(CLAIMS.values())).claims_by_controller["u"]
+    (found,) = resolved_claims(pod_with(entry, status, name), CLAIMS, {("ml", "gpu"): TEMPLATE}, created)
     return found
 
 
