@@ -10,10 +10,12 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from operator import itemgetter, lt
 from typing import Any
 
 import msgspec
 
+from nodewright.documents.files.process_tuning import rare_collections
 from nodewright.documents.formats.decode import decode, decoding_fault
 from nodewright.documents.formats.documents import InputFile, decode_text, parse_documents, read_file
 from nodewright.model.errors import Fault, InputError
@@ -29,6 +31,7 @@ _LATEST_S = 1 << 33
 _COLUMNS = ("time", "pod", "container", "cpu", "memory", "rss")
 _UNITLESS_BYTES = 1 << 20
 _MAX_CELLS = 1 << 16
+_BLOCK_ROWS, _BLOCK_LENGTH = 1 << 14, 1 << 19
 
 SeriesKey = tuple[str, str]
 """Namespace and name of a pod, and the name of a container; empty: the pod as a whole."""
@@ -53,14 +56,35 @@ class UsageHistory:
         self.left_out: Counter[str] = Counter()
         """Number of samples by reason."""
 
-    def add(self, points: dict[SeriesKey, UsageSeries], key: SeriesKey, at_ns: int, amount: int) -> None:
-        """Adds a sample; one that is not later than the last one of its series is left out."""
+    def add(
+        self,
+        points: dict[SeriesKey, UsageSeries],
+        key: SeriesKey,
+        times_ns: Sequence[int],
+        amounts: Sequence[int | None],
+    ) -> None:
+        """Adds samples of a series; one that is not later than the last one before it is left out.
+
+        Units: nanoseconds; thousandths of a CPU, or bytes, None: no sample.
+        """
+        known = [amount for amount in amounts if amount is not None]
+        if len(known) < len(amounts):
+            times_ns = [at_ns for at_ns, amount in zip(times_ns, amounts, strict=True) if amount is not None]
+        if not known:
+            return
         series = points[key]
-        if series.times_ns and at_ns <= series.times_ns[-1]:
-            self.left_out[f"{_name(key)}: time does not advance"] += 1
-        else:
+        latest_ns = series.times_ns[-1] if series.times_ns else -1
+        if times_ns[0] > latest_ns and all(map(lt, times_ns, times_ns[1:])):
+            series.times_ns += times_ns
+            series.amounts += known
+            return
+        for at_ns, amount in zip(times_ns, known, strict=True):
+            if at_ns <= latest_ns:
+                self.left_out[f"{_name(key)}: time does not advance"] += 1
+                continue
             series.times_ns.append(at_ns)
             series.amounts.append(amount)
+            latest_ns = at_ns
 
     def add_counter(self, key: SeriesKey, values: Sequence[tuple[int, float]]) -> None:
         """Adds the rates of a counter of CPU seconds; the time in which it starts again is left out."""
@@ -68,9 +92,8 @@ class UsageHistory:
             if after < before:
                 self.left_out[f"{_name(key)}: the CPU counter restarts"] += 1
             elif at_ns > start_ns:
-                self.add(
-                    self.cpu, key, at_ns, round((after - before) * 1000 * SECOND_NS / (at_ns - start_ns))
-                )
+                amount = round((after - before) * 1000 * SECOND_NS / (at_ns - start_ns))
+                self.add(self.cpu, key, (at_ns,), (amount,))
             else:
                 self.left_out[f"{_name(key)}: time does not advance"] += 1
 
@@ -114,77 +137,132 @@ def load_usage_history(paths: Sequence[str]) -> UsageHistory:
 def _add_table(history: UsageHistory, file: InputFile) -> None:
     text = decode_text(file.content, file.source).removeprefix("\ufeff")
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
-    faults: list[Fault] = []
+    faults: list[tuple[int, Fault]] = []
     try:
         names = tuple(name.strip() for name in next(rows, ()))
         if not {"time", "pod"} <= set(names) <= set(_COLUMNS) or len(set(names)) != len(names):
             rule = f"the first line must name time, pod and some of {', '.join(_COLUMNS[2:])}, each once"
             raise InputError([Fault(source=f"{file.source}:1", value=", ".join(names), rule=rule)])
-        table = _Table(history, names, text, file.source)
-        for row in rows:
-            if len(row) == len(names):
-                table.add(row, rows.line_num, faults)
-            elif row:
-                rule = "has not as many cells as the first line"
-                faults.append(Fault(source=f"{file.source}:{rows.line_num}", rule=rule))
+        with rare_collections():
+            _Table(history, names, text, file.source, faults).add_rows(rows)
     except csv.Error as error:
-        faults.append(Fault(source=f"{file.source}:{rows.line_num}", rule=f"not valid CSV: {error}"))
+        rule = f"not valid CSV: {error}"
+        faults.append((rows.line_num, Fault(source=f"{file.source}:{rows.line_num}", rule=rule)))
     if faults:
-        raise InputError(faults)
+        raise InputError([fault for _, fault in sorted(faults, key=itemgetter(0))])
 
 
 class _Table:
-    """A table that is being read; equal cells are parsed once."""
+    """A table that is being read: columns of many rows at once, since a week of a node has a million rows."""
 
-    def __init__(self, history: UsageHistory, names: Sequence[str], text: str, source: str) -> None:
-        self._history, self._text, self._source = history, text, source
-        self._time, self._pod = names.index("time"), names.index("pod")
-        self._container = names.index("container") if "container" in names else None
-        self._amounts = [
-            (name, names.index(name), points, parsed)
-            for name, points, parsed in (
-                ("cpu", history.cpu, _thousandths),
-                ("memory", history.memory, _bytes),
-            )
-            if name in names
-        ]
+    def __init__(
+        self,
+        history: UsageHistory,
+        names: Sequence[str],
+        text: str,
+        source: str,
+        faults: list[tuple[int, Fault]],
+    ) -> None:
+        self._history, self._names, self._text, self._source = history, names, text, source
+        self._faults = faults
+        """With their lines."""
 
-    def add(self, row: Sequence[str], line: int, faults: list[Fault]) -> None:
-        """Adds the amounts of a row, or what is wrong with it."""
-        place = f"{self._source}:{line}"
-        try:
-            at_ns = _moment_ns(row[self._time])
-        except ValueError as error:
-            faults.append(Fault(source=place, path="time", value=row[self._time], rule=str(error)))
+    def add_rows(self, rows: Any) -> None:
+        """Adds all rows after the header, or what is wrong with them. Errors: csv.Error."""
+        if '"' in self._text or "\r" in self._text:
+            self._add_parsed_rows(rows, 0)
             return
-        key = _key(row[self._pod], "" if self._container is None else row[self._container])
-        for name, column, points, parsed in self._amounts:
-            text = row[column]
-            try:
-                amount = parsed(text)
-            except ValueError as error:
-                faults.append(Fault(source=place, path=name, value=text, rule=str(error)))
-                continue
-            if amount is None:
-                continue
-            if (
-                name == "memory"
-                and 0 < amount < _UNITLESS_BYTES
-                and text.strip().isdigit()
-                and self._has_units
-            ):
-                self._history.left_out[
-                    f"{_name(key)}: memory {text} without a unit among amounts with one"
-                ] += 1
+        start, line, width = self._text.find("\n") + 1 or len(self._text), 1, len(self._names)
+        while start < len(self._text):
+            end = self._text.find("\n", start + _BLOCK_LENGTH) + 1 or len(self._text)
+            block = self._text[start:end].removesuffix("\n")
+            count = block.count("\n") + 1
+            # Splitting takes a third of the time of parsing; the ends of lines show that no row has another number of cells.
+            cells = f"{block}\n".replace("\n", ",\n,").split(",")
+            if cells[width :: width + 1] == ["\n"] * count and len(cells) == count * (width + 1) + 1:
+                columns = [cells[index :: width + 1][:count] for index in range(width)]
+                self._add_columns(columns, range(line + 1, line + count + 1))
             else:
-                self._history.add(points, key, at_ns, amount)
+                self._add_parsed_rows(csv.reader(io.StringIO(block, newline="")), line)
+            start, line = end, line + count
+
+    def _add_parsed_rows(self, rows: Any, lines_before: int) -> None:
+        block, lines, width = list[list[str]](), list[int](), len(self._names)
+        try:
+            for row in rows:
+                line = lines_before + rows.line_num
+                if len(row) == width:
+                    block.append(row)
+                    lines.append(line)
+                    if len(block) == _BLOCK_ROWS:
+                        self._add_columns(list(zip(*block, strict=True)), lines)
+                        block, lines = [], []
+                elif row:
+                    rule = "has not as many cells as the first line"
+                    self._faults.append((line, Fault(source=f"{self._source}:{line}", rule=rule)))
+        finally:
+            if block:
+                self._add_columns(list(zip(*block, strict=True)), lines)
+
+    def _add_columns(self, cells: Sequence[Sequence[str]], lines: Sequence[int]) -> None:
+        columns = dict(zip(self._names, cells, strict=True))
+        keys = list(map(_key, columns["pod"], columns.get("container", itertools.repeat(""))))
+        times_ns = self._parsed("time", _moment_ns, columns, lines)
+        resources = list[tuple[dict[SeriesKey, UsageSeries], list[int | None]]]()
+        if "cpu" in columns:
+            resources.append((self._history.cpu, self._parsed("cpu", _thousandths, columns, lines)))
+        if "memory" in columns:
+            amounts = self._parsed("memory", _bytes, columns, lines)
+            self._leave_unitless_out(columns["memory"], keys, amounts)
+            resources.append((self._history.memory, amounts))
+        if self._faults:
+            return  # A faulty table is not used.
+        places = defaultdict[SeriesKey, list[int]](list)
+        for place, key in enumerate(keys):
+            places[key].append(place)
+        for key, own in places.items():
+            own_times_ns = [times_ns[place] or 0 for place in own]
+            for points, amounts in resources:
+                self._history.add(points, key, own_times_ns, [amounts[place] for place in own])
+
+    def _parsed(
+        self,
+        name: str,
+        parse: Callable[[str], int | None],
+        columns: Mapping[str, Sequence[str]],
+        lines: Sequence[int],
+    ) -> list[int | None]:
+        """The values of a column; None, and a fault, where a text has none."""
+        try:
+            return list(map(parse, columns[name]))
+        except ValueError:
+            pass
+        values: list[int | None] = []
+        for text, line in zip(columns[name], lines, strict=True):
+            try:
+                values.append(parse(text))
+            except ValueError as error:
+                values.append(None)
+                place = f"{self._source}:{line}"
+                self._faults.append((line, Fault(source=place, path=name, value=text, rule=str(error))))
+        return values
+
+    def _leave_unitless_out(
+        self, texts: Sequence[str], keys: Sequence[SeriesKey], amounts: list[int | None]
+    ) -> None:
+        """Makes amounts unknown that have no unit, and look as if they had another one than bytes."""
+        for index, amount in enumerate(amounts):
+            if amount and amount < _UNITLESS_BYTES and texts[index].strip().isdigit() and self._has_units:
+                rule = f"{_name(keys[index])}: memory {texts[index]} without a unit among amounts with one"
+                self._history.left_out[rule] += 1
+                amounts[index] = None
 
     @cached_property
     def _has_units(self) -> bool:
         """Whether an amount of memory in the table has a unit."""
         rows = csv.reader(io.StringIO(self._text, newline=""))
         next(rows)
-        column = next(column for name, column, _, _ in self._amounts if name == "memory")
+        column = self._names.index("memory")
         cells = (row[column].strip() for row in rows if len(row) > column)
         return any(cell and not cell.isdigit() for cell in cells)
 
@@ -271,8 +349,9 @@ def _add_matrix(history: UsageHistory, data: Mapping[str, Any], source: str) -> 
         if name == CPU_COUNTER:
             history.add_counter(key, values)
         else:
-            for at_ns, amount in values:
-                history.add(history.memory, key, at_ns, round(amount))
+            history.add(
+                history.memory, key, [at_ns for at_ns, _ in values], [round(amount) for _, amount in values]
+            )
 
 
 def _finite(series: _Series, history: UsageHistory, key: SeriesKey) -> Iterator[tuple[int, float]]:
@@ -308,4 +387,4 @@ def _add_summary(
                 point = (cpu.time.nanoseconds, cpu.usage_core_nano_seconds / SECOND_NS)
                 counters.setdefault(key, []).append(point)
             if memory is not None and memory.time is not None and memory.working_set_bytes is not None:
-                history.add(history.memory, key, memory.time.nanoseconds, memory.working_set_bytes)
+                history.add(history.memory, key, (memory.time.nanoseconds,), (memory.working_set_bytes,))
