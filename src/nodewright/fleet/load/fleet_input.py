@@ -354,6 +354,7 @@ def load_fleet(files: FleetFiles, note_progress: NoteProgress | None = None) -> 
         faults += [*objects.faults, *objects.manifests.faults]
     nothing_found = [] if tables else list(_nothing_found(files, pods, both))
     joined = _joined(both, pods)
+    joined.add_waiting()
     if not faults:
         faults += [*_node_name_faults(entries), *_duplicate_pods(joined.pods)]
     if not entries and not faults:
@@ -416,7 +417,9 @@ def _nothing_found(files: FleetFiles, pods: FleetObjects, both: FleetObjects) ->
     """The faults of files in which there is nothing of what they are read for."""
     for names, objects, kinds in ((files.pods, pods, "pods"), (files.both, both, "nodes or pods")):
         nodes = objects.nodes if objects is both else []
-        if names and not (nodes or objects.pods or objects.ended_pods or objects.manifests.workloads):
+        manifests = objects.manifests
+        has_pods = objects.pods or objects.ended_pods or manifests.workloads or manifests.waiting
+        if names and not (nodes or has_pods):
             yield Fault(rule=f"no {kinds} found", source=", ".join(names))
 
 

@@ -277,6 +277,11 @@ class FleetObjects:
             self.faults.append(located)
         return span / 10**9
 
+    def add_waiting(self) -> None:
+        """Adds the pods of what waited for other objects, once all are read."""
+        for value, location in self.manifests.taken_waiting():
+            self._add_other(value, location, location.name)
+
     def complete_nodes(self) -> None:
         """Adds the nodes that other objects would create, and what these decide about CPUs, once all are read."""
         for planned in self.planned.nodes([node.name for node in self.nodes]):
@@ -288,7 +293,7 @@ class FleetObjects:
             ]
         self.faults += self.planned.faults
         for index, node in enumerate(self.nodes):
-            if not node.cpu_decider and (decider := nri_decider(self.nri_policies, node.name, node.labels)):
+            if decider := nri_decider(self.nri_policies, node.name, node.labels):
                 self.nodes[index] = replace(node, cpu_decider=decider)
 
     def _add_node(self, value: dict[str, Any], location: ObjectLocation, source: str) -> None:
