@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from nodewright.documents.formats.api_objects import OtherObjects
     from nodewright.documents.formats.bound_volumes import VolumeObjects
     from nodewright.documents.formats.machine_types import MachineTypes
+    from nodewright.documents.formats.quota_queues import ClusterQueue, ResourceFlavor
     from nodewright.documents.formats.recommendations import Recommendation
     from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 
@@ -125,6 +126,7 @@ _VOLUMES = (("v1", "PersistentVolume"), ("v1", "PersistentVolumeClaim"))
 _CLAIM_GROUP = "resource.k8s.io"
 _AUTOSCALER_GROUP, AUTOSCALER_KIND = "autoscaling.k8s.io", "VerticalPodAutoscaler"
 _VIRTUAL_MACHINES, _MACHINE_TYPES = ("kubevirt.io", "pool.kubevirt.io"), "instancetype.kubevirt.io"
+_QUEUES = "kueue.x-k8s.io"
 _POLICIES = (("v1", "LimitRange"), ("v1", "ResourceQuota"))
 
 MAX_LOCATED_FAULTS = 2_000
@@ -149,6 +151,8 @@ class ManifestLoader(msgspec.Struct, eq=False):
     """Limit ranges, quotas, and objects of Dynamic Resource Allocation, if there are any and no `other_objects`."""
     recommendations: "list[Recommendation]" = []
     """What VerticalPodAutoscalers recommend."""
+    queues: "list[ClusterQueue | ResourceFlavor]" = []
+    """Kueue's queues and flavors."""
     machine_types: "MachineTypes | None" = None
     """KubeVirt's instance types and preferences, if there are any."""
     waiting: list[tuple[dict[str, Any], ObjectLocation]] = []
@@ -212,6 +216,7 @@ class ManifestLoader(msgspec.Struct, eq=False):
             warnings=(*self.warnings, *class_warnings(self.workloads, creations)),
             claims=self._claims(),
             recommendations=tuple(self.recommendations),
+            queues=tuple(self.queues),
             quotas=tuple(self._quotas()),
         )
 
@@ -262,6 +267,7 @@ class ManifestLoader(msgspec.Struct, eq=False):
         self.warnings += other.warnings
         self.terminating_namespaces |= other.terminating_namespaces
         self.recommendations += other.recommendations
+        self.queues += other.queues
         self.waiting += other.waiting
         if other.machine_types is not None:
             self._machine_types().merge(other.machine_types)
@@ -401,6 +407,8 @@ class ManifestLoader(msgspec.Struct, eq=False):
             self._add_volume(value, location)
         if (group, kind) == (_AUTOSCALER_GROUP, AUTOSCALER_KIND):
             self._add_recommendation(value, location)
+        if group == _QUEUES:
+            self._add_queue_object(value, location)
         if group == _MACHINE_TYPES:
             self.faults.extend(map(location.locate, self._machine_types().add(value, self.namespace)))
             return
@@ -414,6 +422,15 @@ class ManifestLoader(msgspec.Struct, eq=False):
 
         try:
             self.recommendations.append(read_recommendation(value, self.namespace))
+        except InputError as error:
+            self.faults.extend(location.locate(fault) for fault in error.faults)
+
+    def _add_queue_object(self, value: dict[str, Any], location: ObjectLocation) -> None:
+        from nodewright.documents.formats.quota_queues import read_queue_object  # noqa: PLC0415 - rarely needed
+
+        try:
+            read = read_queue_object(value)
+            self.queues += [] if read is None else [read]
         except InputError as error:
             self.faults.extend(location.locate(fault) for fault in error.faults)
 
