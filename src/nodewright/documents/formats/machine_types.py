@@ -97,9 +97,9 @@ class MachineTypes:
     def _named(
         self, reference: Mapping[str, Any], kinds: tuple[str, str], namespace: str
     ) -> dict[str, Any] | None:
-        asked = str(reference.get("kind") or kinds[0]).lower()
-        kind = kinds[1] if asked == kinds[1].lower() else kinds[0]
-        key = (kind, namespace if kind == kinds[1] else "", str(reference.get("name")))
+        is_of_namespace = str(reference.get("kind")).lower() == kinds[1].lower()
+        kind = kinds[is_of_namespace]
+        key = (kind, namespace if is_of_namespace else "", str(reference.get("name")))
         return self._specs.get(key)
 
 

@@ -453,15 +453,10 @@ class ManifestLoader(msgspec.Struct, eq=False):
         is_judged = False
         try:
             if value["apiVersion"].partition("/")[0] in _VIRTUAL_MACHINES:
-                written = value
-                value, unknown = self._machine_types().applied(value, self.namespace)
-                if unknown and not is_last:
-                    self.waiting.append((written, location))
+                typed = self._typed(value, location, is_last=is_last)
+                if typed is None:
                     return True
-                if "preference" in unknown:
-                    self.warnings.append(
-                        f"{location.label}: the preference {unknown['preference']} is not among the files, so it does not count"
-                    )
+                value = typed
             pods = [
                 *custom_resources.judged_custom_pods(
                     value, location.label, self.selection.custom_kinds, judges_templates=self.judges_templates
@@ -486,6 +481,19 @@ class ManifestLoader(msgspec.Struct, eq=False):
                 for read in self.workloads[first:]
             ]
         return is_judged
+
+    def _typed(
+        self, value: dict[str, Any], location: ObjectLocation, *, is_last: bool
+    ) -> dict[str, Any] | None:
+        """The virtual machine with what its instance type gives it; None: it waits for the type."""
+        typed, unknown = self._machine_types().applied(value, self.namespace)
+        if unknown and not is_last:
+            self.waiting.append((value, location))
+            return None
+        if name := unknown.get("preference"):
+            rule = f"the preference {name} is not among the files, so it does not count"
+            self.warnings.append(f"{location.label}: {rule}")
+        return typed
 
     def _add_object_in_order(
         self, value: dict[str, Any], location: ObjectLocation, item: APIObject | int

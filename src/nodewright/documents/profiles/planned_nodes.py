@@ -339,15 +339,12 @@ class PlannedNodes:
         source: str,
     ) -> Iterator[PlannedNode]:
         """The nodes of a pool or of a claim without a machine, one of each instance type that is known."""
-        reference = claim.spec.node_class_ref
-        classes = {each.metadata.name: (each, place) for each, place, _ in self.of_kind(EC2NodeClass)}
-        if reference.kind != "EC2NodeClass" or reference.name not in classes:
-            why = "is not among the files" if reference.kind == "EC2NodeClass" else "has no known formula"
-            self.notes.append(f"{label}: {reference.kind} {reference.name} {why}, so its nodes are not known")
+        node_class, place = self._class_of(claim.spec.node_class_ref, label)
+        if node_class is None or place is None:
             return
-        node_class, place = classes[reference.name]
-        made = []
-        for instance in self._instances(claim.spec.requirements, label):
+        made, requirements = [], claim.spec.requirements
+        single = {each.key: each.values[0] for each in requirements if _is_single(each)}
+        for instance in self._instances(requirements, label):
             try:
                 capacity, allocatable = _amounts(instance, node_class)
             except _Unknown as unknown:
@@ -359,7 +356,6 @@ class PlannedNodes:
             if over := [name for name, limit in limits.items() if capacity.get(name, ZERO) > limit]:
                 self.notes.append(f"{label}: {instance.name} has more {over[0]} than the pool's limit")
                 continue
-            single = {each.key: each.values[0] for each in claim.spec.requirements if _is_single(each)}
             labels = {**single, **claim.metadata.labels, **instance.labels()}
             node_name = f"{name}-{instance.name.replace('.', '-')}"
             made.append(node_name)
@@ -375,10 +371,19 @@ class PlannedNodes:
                 f"{label}: nodes that do not exist yet: {', '.join(made)}; allocatable as Karpenter computes it for "
                 f"{node_class.family}: memory without 7.5 % for the hypervisor, kubeReserved by pods and CPUs"
             )
-        if open_labels := [each.key for each in claim.spec.requirements if _is_open(each)]:
-            self.notes.append(
-                f"{label}: labels with several possible values are left out: {', '.join(open_labels)}"
-            )
+        if names := ", ".join(each.key for each in requirements if _is_open(each)):
+            self.notes.append(f"{label}: labels with several possible values are left out: {names}")
+
+    def _class_of(
+        self, reference: NodeClassReference, label: str
+    ) -> tuple[EC2NodeClass | None, ObjectLocation | None]:
+        """The node class and where it stands; None, with a note, if it is not known."""
+        for each, place, _ in self.of_kind(EC2NodeClass):
+            if (reference.kind, reference.name) == ("EC2NodeClass", each.metadata.name):
+                return each, place
+        why = "is not among the files" if reference.kind == "EC2NodeClass" else "has no known formula"
+        self.notes.append(f"{label}: {reference.kind} {reference.name} {why}, so its nodes are not known")
+        return None, None
 
     def _instances(self, requirements: Sequence[Requirement], label: str) -> list[Instance]:
         """The machines that the requirements allow, as far as they or the catalogue say what these are."""
@@ -566,18 +571,7 @@ def _amounts(instance: Instance, node_class: EC2NodeClass) -> tuple[ResourceList
     except msgspec.ValidationError as error:
         fault = decoding_fault(error)
         raise InputError([replace(fault, path=f"spec.kubelet.{fault.path}")]) from None
-    pods = instance.address_pods if kubelet.max_pods is None else kubelet.max_pods
-    if pods is None:
-        raise _Unknown(
-            "for how many pods it has addresses is not known; spec.kubelet.maxPods of its class tells"
-        )
-    if kubelet.pods_per_core and not is_bottlerocket:
-        pods = min(pods, kubelet.pods_per_core * instance.cpus)
-    reserved_for = pods if is_bottlerocket else instance.address_pods
-    if reserved_for is None and MEMORY not in kubelet.kube_reserved:
-        raise _Unknown(
-            "how much memory is reserved is not known; spec.kubelet.kubeReserved of its class tells"
-        )
+    pods, reserved_for = _pod_counts(instance, kubelet, is_bottlerocket=is_bottlerocket)
     memory = (instance.memory_mib - 64 * (instance.architecture == "arm64")) * _MIB
     memory -= ceil(memory * _VM_SHARE / _MIB) * _MIB
     amounts = {CPU: instance.cpus, MEMORY: memory, PODS: pods, **instance.devices}
@@ -588,7 +582,7 @@ def _amounts(instance: Instance, node_class: EC2NodeClass) -> tuple[ResourceList
     capacity = {name: _amount(name, amount) for name, amount in amounts.items()}
     kube = {
         CPU: Quantity.of_milli(_reserved_milli(instance.cpus * 1000)),
-        MEMORY: Quantity.of((11 * (reserved_for or 0) + 255) * _MIB),
+        MEMORY: Quantity.of((11 * reserved_for + 255) * _MIB),
         EPHEMERAL_STORAGE: Quantity.of(_GIB),
         **kubelet.kube_reserved,
     }
@@ -602,6 +596,24 @@ def _amounts(instance: Instance, node_class: EC2NodeClass) -> tuple[ResourceList
         for name, amount in capacity.items()
     }
     return capacity, allocatable
+
+
+def _pod_counts(instance: Instance, kubelet: Reservations, *, is_bottlerocket: bool) -> tuple[int, int]:
+    """The most pods of the node, and the number of pods that memory is reserved for.
+
+    Errors: _Unknown without the addresses of the instance, where they count.
+    """
+    pods = instance.address_pods if kubelet.max_pods is None else kubelet.max_pods
+    if pods is None:
+        unknown = "for how many pods it has addresses is not known; spec.kubelet.maxPods of its class tells"
+        raise _Unknown(unknown)
+    if kubelet.pods_per_core and not is_bottlerocket:
+        pods = min(pods, kubelet.pods_per_core * instance.cpus)
+    reserved_for = pods if is_bottlerocket else instance.address_pods
+    if reserved_for is None and MEMORY not in kubelet.kube_reserved:
+        unknown = "how much memory is reserved is not known; spec.kubelet.kubeReserved of its class tells"
+        raise _Unknown(unknown)
+    return pods, reserved_for or 0
 
 
 def _amount(name: str, amount: int) -> Quantity:

@@ -347,14 +347,11 @@ def load_fleet(files: FleetFiles, note_progress: NoteProgress | None = None) -> 
                 _read_file(path, objects, faults, is_found=path not in names, max_unpacked_bytes=limit)
     for file in files.built:
         both.read_file(file)
-    for objects in (nodes, both):
-        objects.complete_nodes()
-    entries += [*nodes.nodes, *both.nodes]
+    entries += [*nodes.completed_nodes(), *both.completed_nodes()]
     for objects in (nodes, both, pods):
         faults += [*objects.faults, *objects.manifests.faults]
     nothing_found = [] if tables else list(_nothing_found(files, pods, both))
     joined = _joined(both, pods)
-    joined.add_waiting()
     if not faults:
         faults += [*_node_name_faults(entries), *_duplicate_pods(joined.pods)]
     if not entries and not faults:
@@ -432,6 +429,7 @@ def _joined(first_objects: FleetObjects, other: FleetObjects) -> FleetObjects:
     first_objects.pod_selectors.services += other.pod_selectors.services
     first_objects.controllers.merge(other.controllers)
     first_objects.ended_pods += other.ended_pods
+    first_objects.add_waiting()
     first_objects.unknown_fields |= other.unknown_fields
     return first_objects
 

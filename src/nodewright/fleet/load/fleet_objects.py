@@ -282,8 +282,8 @@ class FleetObjects:
         for value, location in self.manifests.taken_waiting():
             self._add_other(value, location, location.name)
 
-    def complete_nodes(self) -> None:
-        """Adds the nodes that other objects would create, and what these decide about CPUs, once all are read."""
+    def completed_nodes(self) -> list[NodeEntry]:
+        """The nodes with those that other objects would create, and with what decides about CPUs, once all are read."""
         for planned in self.planned.nodes([node.name for node in self.nodes]):
             count = len(self.nodes)
             self._add_node(planned.node, planned.location, planned.source)
@@ -295,6 +295,7 @@ class FleetObjects:
         for index, node in enumerate(self.nodes):
             if decider := nri_decider(self.nri_policies, node.name, node.labels):
                 self.nodes[index] = replace(node, cpu_decider=decider)
+        return self.nodes
 
     def _add_node(self, value: dict[str, Any], location: ObjectLocation, source: str) -> None:
         status, meta, spec = (value.get(name) for name in ("status", "metadata", "spec"))
