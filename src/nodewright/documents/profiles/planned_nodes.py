@@ -371,8 +371,6 @@ class PlannedNodes:
                 f"{label}: nodes that do not exist yet: {', '.join(made)}; allocatable as Karpenter computes it for "
                 f"{node_class.family}: memory without 7.5 % for the hypervisor, kubeReserved by pods and CPUs"
             )
-        if names := ", ".join(each.key for each in requirements if _is_open(each)):
-            self.notes.append(f"{label}: labels with several possible values are left out: {names}")
 
     def _class_of(
         self, reference: NodeClassReference, label: str
@@ -387,6 +385,8 @@ class PlannedNodes:
 
     def _instances(self, requirements: Sequence[Requirement], label: str) -> list[Instance]:
         """The machines that the requirements allow, as far as they or the catalogue say what these are."""
+        if names := ", ".join(each.key for each in requirements if _is_open(each)):
+            self.notes.append(f"{label}: labels with several possible values are left out: {names}")
         named = next((each.values for each in requirements if (each.key, each.operator) == (_TYPE, "In")), ())
         known = [
             instance

@@ -161,7 +161,7 @@ def test_limits_and_labels_with_several_values_are_named() -> None:
     (node,), objects = planned(pool(types("m5.large", "m5.metal"), zone, limits={"cpu": "8"}), node_class())
     assert "topology.kubernetes.io/zone" not in node.node["metadata"]["labels"]
     assert "NodePool p: m5.metal has more cpu than the pool's limit" in objects.notes
-    assert objects.notes[-1].endswith(
+    assert objects.notes[0].endswith(
         "labels with several possible values are left out: topology.kubernetes.io/zone"
     )
 
