@@ -357,10 +357,9 @@ class PlannedNodes:
                 self.notes.append(f"{label}: {instance.name} has more {over[0]} than the pool's limit")
                 continue
             labels = {**single, **claim.metadata.labels, **instance.labels()}
-            node_name = f"{name}-{instance.name.replace('.', '-')}"
-            made.append(node_name)
+            made.append(f"{name}-{instance.name.replace('.', '-')}")
             yield PlannedNode(
-                node=_node(node_name, labels, claim.spec.taints, capacity, allocatable),
+                node=_node(made[-1], labels, claim.spec.taints, capacity, allocatable),
                 shape=_shape(instance.name),
                 configuration=node_class.spec.kubelet,
                 location=location,
