@@ -13,6 +13,7 @@ from nodewright.cli.cluster.cluster_session import current_session
 from nodewright.cli.node_query import exit_code, load_query, print_report
 from nodewright.cli.options import NO_POLICY_OPTIONS, NodeQuery
 from nodewright.cli.workload_input import print_input_notes, print_warnings, read_workloads
+from nodewright.documents.formats.quota_queues import QUEUE_KINDS, queue_quotas
 from nodewright.documents.formats.workloads import LoadedWorkloads
 from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
@@ -24,6 +25,7 @@ from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.resource_names import is_extended
 from nodewright.predict.fit.fit_text import fit_text
 from nodewright.predict.fit.node_fit import FitQuestion, FitReport, best_verdict
+from nodewright.predict.fit.queued import queue_fits
 from nodewright.predict.node import AlikeNodes, Node
 from nodewright.predict.upgrade.upgrade_input import profiles_of_nodes
 
@@ -57,6 +59,7 @@ def command(query: NodeQuery, *, nodes: tuple[str, ...], resource: str | None, o
     With pods: how many more of each a node admits, the largest multiple of each request alone and of all together, what
     is stranded and why, the fewest pods to move, and the topology manager policy that admits most. Without pods:
     for each number of devices the most CPUs and memory on one NUMA node, one socket and the node, under each policy.
+    With ClusterQueues and ResourceFlavors: what the quota allows and the nodes do not take.
 
     Equal nodes are one group; so are those of the cluster with `kubectl nodewright fit` or --node nodes. Exit code 0 if
     each pod is admitted by a node now, 3 if one is refused or undecided, 4 if all others are unschedulable.
@@ -79,8 +82,17 @@ def command(query: NodeQuery, *, nodes: tuple[str, ...], resource: str | None, o
         rule = f"no node has this extended resource; there are: {', '.join(names) or 'none'}"
         raise InputError([Fault(source="--resource", value=resource, rule=rule)])
     question = FitQuestion(workloads=created, resource=resource, kubelet_only=query.kubelet_only)
+    groups = question.groups(known)
+    quotas, pods = [*queue_quotas(given.workloads.queues)], [workload.pod for workload in created]
+    empty = {
+        fit.node.node: [pod.copies_empty or 0 for pod in fit.pods] for group in groups for fit in group.now
+    }
     report = FitReport(
-        groups=question.groups(known), unread=unread, skipped=given.workloads.skipped, warnings=given.warnings
+        groups=groups,
+        queues=tuple(queue_fits(quotas, known, pods, empty)) if known else (),
+        unread=unread,
+        skipped=given.workloads.skipped,
+        warnings=given.warnings,
     )
     text = {"json": as_json, "yaml": as_yaml}.get(output or "", fit_text)(report)
     if len(known) == 1:
@@ -97,17 +109,23 @@ def _given(query: NodeQuery, paths: tuple[str, ...]) -> _Input:
     Errors: InputError, HostError as of what is read.
     """
     is_cluster = not paths and is_about_all_nodes(query.node, query.shape)
-    if not paths and not is_cluster:
-        single = load_query(query)
-        pods = LoadedWorkloads(
-            workloads=tuple(single.workloads), skipped=single.skipped, claims=single.node.claims
-        )
-        return _Input([(single.node.name, single.node)], pods, single.warnings)
-    _check_options(query)
     loaded = LoadedWorkloads()
     if query.manifests.are_named:
         loaded = read_workloads(query.manifests, query.namespace)
-        print_input_notes(loaded, loaded.warnings, strict=query.strict)
+    if loaded.queues:
+        skipped = {kind: count for kind, count in loaded.skipped.items() if kind not in QUEUE_KINDS}
+        loaded = replace(loaded, skipped=skipped)
+    if not paths and not is_cluster:
+        if loaded.queues and not loaded.workloads:
+            query = replace(query, manifests=replace(query.manifests, filenames=()))
+        single = load_query(query, loaded)
+        pods = replace(
+            loaded, workloads=tuple(single.workloads), skipped=single.skipped, claims=single.node.claims
+        )
+        return _Input([(single.node.name, single.node)], pods, single.warnings)
+    _check_options(query)
+    if query.manifests.are_named:
+        print_input_notes(loaded, loaded.warnings, strict=query.strict, may_be_empty=bool(loaded.queues))
     if not is_cluster:
         nodes, warnings = _nodes_of_files(query, paths)
         return _Input(nodes, loaded, (*loaded.warnings, *warnings))

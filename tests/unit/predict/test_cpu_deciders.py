@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from nodewright.documents.profiles.capture.captured_node import NodeSources, cap
 from nodewright.documents.profiles.capture.from_cluster import read_node, read_topology
 from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.engine.node.step import Decision
+from nodewright.fleet.load.fleet_input import bound_profiles
+from nodewright.model.kubernetes.node_profile import is_nri_policy, nri_decider
 from nodewright.model.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from nodewright.model.reasons.reason import sentence
 from nodewright.model.values.quantity import Quantity
@@ -148,3 +151,43 @@ def test_admit_says_what_decides(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["admit", "--node", node, "-f", "examples/admission/pods.yaml"]) == NO
     text = "not judged: CPU manager (CPUs on this node are decided by NRI policy balloons)"
     assert text in capsys.readouterr().out
+
+
+def policy(kind: str, name: str) -> dict[str, Any]:
+    return {"apiVersion": "config.nri/v1alpha1", "kind": kind, "metadata": {"name": name}}
+
+
+@pytest.mark.parametrize(
+    ("labels", "policies", "decider"),
+    [
+        ({}, [policy("BalloonsPolicy", "default")], "NRI policy balloons"),
+        ({}, [policy("TopologyAwarePolicy", "node.w1")], "NRI policy topology-aware"),
+        ({}, [policy("TopologyAwarePolicy", "node.w2")], ""),
+        ({"config.nri/group": "a"}, [policy("BalloonsPolicy", "group.a")], "NRI policy balloons"),
+        ({}, [policy("BalloonsPolicy", "group.a")], ""),
+        (
+            {},
+            [policy("BalloonsPolicy", "default"), policy("TopologyAwarePolicy", "default")],
+            "NRI policy balloons or topology-aware",
+        ),
+        ({}, [{**policy("BalloonsPolicy", "default"), "apiVersion": "example.com/v1"}], ""),
+    ],
+)
+def test_the_object_that_configures_a_policy_for_the_node_tells(
+    labels: dict[str, str], policies: list[dict[str, Any]], decider: str, tmp_path: Path
+) -> None:
+    node = json.loads(node_object(labels, {}).content)
+    content = json.dumps({"apiVersion": "v1", "kind": "List", "items": [node, *policies]}).encode()
+    assert nri_decider(list(filter(is_nri_policy, policies)), "w1", labels) == decider
+    captured = captured_node(NodeSources(node=read_node(InputFile("node.json", content))))
+    named = [part.because for part in captured.profile.spec.not_judged if "decided by" in part.because]
+    assert named == ([f"CPUs on this node are decided by {decider}"] if decider else [])
+    path = tmp_path / "cluster.json"
+    path.write_bytes(content)
+    ((profile, _),), warnings = bound_profiles([str(path)], None)
+    reasons = [part.because for part in profile.spec.not_judged]
+    if decider:
+        assert f"CPUs on this node are decided by {decider}" in reasons
+        assert f"CPUs of 1 node are decided by {decider}: what their kubelets place is not judged" in warnings
+    else:
+        assert reasons == []

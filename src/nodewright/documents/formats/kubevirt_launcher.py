@@ -137,8 +137,13 @@ def launcher_template(part: Mapping[str, Any], value: Mapping[str, Any]) -> dict
     own = value["spec"]
     pooled = own.get("virtualMachineTemplate")
     specs = (own, pooled.get("spec") if isinstance(pooled, dict) else None)
-    if any(isinstance(each, dict) and each.get("instancetype") for each in specs):
-        return "its CPUs and memory are those of an instance type, so its pod is not judged"
+    for each in specs:
+        if isinstance(each, dict) and (reference := each.get("instancetype")):
+            named = reference.get("name") if isinstance(reference, dict) else None
+            which = (
+                f"the instance type {named}, which is not among the files" if named else "an instance type"
+            )
+            return f"its CPUs and memory are those of {which}, so its pod is not judged"
     meta = holder.get("metadata")
     meta = meta if isinstance(meta, dict) else {}
     annotations = meta.get("annotations")

@@ -66,6 +66,8 @@ from nodewright.model.kubernetes.objects import Pod, PodSpec
 if TYPE_CHECKING:
     from nodewright.documents.formats.api_objects import OtherObjects
     from nodewright.documents.formats.bound_volumes import VolumeObjects
+    from nodewright.documents.formats.machine_types import MachineTypes
+    from nodewright.documents.formats.quota_queues import ClusterQueue, ResourceFlavor
     from nodewright.documents.formats.recommendations import Recommendation
     from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 
@@ -123,6 +125,8 @@ _OWN_GROUPS = ("apps", "autoscaling", "batch", "policy", _FORMER_GROUP)
 _VOLUMES = (("v1", "PersistentVolume"), ("v1", "PersistentVolumeClaim"))
 _CLAIM_GROUP = "resource.k8s.io"
 _AUTOSCALER_GROUP, AUTOSCALER_KIND = "autoscaling.k8s.io", "VerticalPodAutoscaler"
+_VIRTUAL_MACHINES, _MACHINE_TYPES = ("kubevirt.io", "pool.kubevirt.io"), "instancetype.kubevirt.io"
+_QUEUES = "kueue.x-k8s.io"
 _POLICIES = (("v1", "LimitRange"), ("v1", "ResourceQuota"))
 
 MAX_LOCATED_FAULTS = 2_000
@@ -147,6 +151,12 @@ class ManifestLoader(msgspec.Struct, eq=False):
     """Limit ranges, quotas, and objects of Dynamic Resource Allocation, if there are any and no `other_objects`."""
     recommendations: "list[Recommendation]" = []
     """What VerticalPodAutoscalers recommend."""
+    queues: "list[ClusterQueue | ResourceFlavor]" = []
+    """Kueue's queues and flavors."""
+    machine_types: "MachineTypes | None" = None
+    """KubeVirt's instance types and preferences, if there are any."""
+    waiting: list[tuple[dict[str, Any], ObjectLocation]] = []
+    """The virtual machines whose instance types have not been read yet."""
     volumes: "VolumeObjects | None" = None
     """Claims and PersistentVolumes, if there are any."""
     terminating_namespaces: set[str] = msgspec.field(default_factory=set)
@@ -170,6 +180,8 @@ class ManifestLoader(msgspec.Struct, eq=False):
         return self._loaded
 
     def _admitted(self) -> LoadedWorkloads:
+        for value, location in self.taken_waiting():
+            self._add_custom_pods(value, location, is_last=True)
         if crowded := self.crowded_namespaces():
             raise InputError([*self.faults, *crowded])
         creations = created_pods(self.workloads, self._cluster())
@@ -204,6 +216,7 @@ class ManifestLoader(msgspec.Struct, eq=False):
             warnings=(*self.warnings, *class_warnings(self.workloads, creations)),
             claims=self._claims(),
             recommendations=tuple(self.recommendations),
+            queues=tuple(self.queues),
             quotas=tuple(self._quotas()),
         )
 
@@ -254,8 +267,24 @@ class ManifestLoader(msgspec.Struct, eq=False):
         self.warnings += other.warnings
         self.terminating_namespaces |= other.terminating_namespaces
         self.recommendations += other.recommendations
+        self.queues += other.queues
+        self.waiting += other.waiting
+        if other.machine_types is not None:
+            self._machine_types().merge(other.machine_types)
         for kind, count in other.skipped.items():
             self.count_skipped(kind, count)
+
+    def taken_waiting(self) -> list[tuple[dict[str, Any], ObjectLocation]]:
+        """The virtual machines that wait for their instance types, which wait no longer."""
+        taken, self.waiting = self.waiting, []
+        return taken
+
+    def _machine_types(self) -> "MachineTypes":
+        from nodewright.documents.formats.machine_types import MachineTypes  # noqa: PLC0415 - rarely needed
+
+        if self.machine_types is None:
+            self.machine_types = MachineTypes()
+        return self.machine_types
 
     def _joint_objects(self) -> "OtherObjects":
         from nodewright.documents.formats.api_objects import OtherObjects  # noqa: PLC0415 - start-up time
@@ -378,6 +407,11 @@ class ManifestLoader(msgspec.Struct, eq=False):
             self._add_volume(value, location)
         if (group, kind) == (_AUTOSCALER_GROUP, AUTOSCALER_KIND):
             self._add_recommendation(value, location)
+        if group == _QUEUES:
+            self._add_queue_object(value, location)
+        if group == _MACHINE_TYPES:
+            self.faults.extend(map(location.locate, self._machine_types().add(value, self.namespace)))
+            return
         if "." in group and group not in _WITHOUT_TEMPLATES:
             is_judged = self._add_custom_pods(value, location)
         if objects is None and not is_judged:
@@ -391,6 +425,15 @@ class ManifestLoader(msgspec.Struct, eq=False):
         except InputError as error:
             self.faults.extend(location.locate(fault) for fault in error.faults)
 
+    def _add_queue_object(self, value: dict[str, Any], location: ObjectLocation) -> None:
+        from nodewright.documents.formats.quota_queues import read_queue_object  # noqa: PLC0415 - rarely needed
+
+        try:
+            read = read_queue_object(value)
+            self.queues += [] if read is None else [read]
+        except InputError as error:
+            self.faults.extend(location.locate(fault) for fault in error.faults)
+
     def _add_volume(self, value: dict[str, Any], location: ObjectLocation) -> None:
         from nodewright.documents.formats.bound_volumes import VolumeObjects  # noqa: PLC0415 - start-up time
 
@@ -401,12 +444,19 @@ class ManifestLoader(msgspec.Struct, eq=False):
             if self.other_objects is None or value["kind"] == "PersistentVolume":
                 self.faults.append(location.locate(decoding_fault(error)))
 
-    def _add_custom_pods(self, value: dict[str, Any], location: ObjectLocation) -> bool:
+    def _add_custom_pods(
+        self, value: dict[str, Any], location: ObjectLocation, *, is_last: bool = False
+    ) -> bool:
         """Adds the pods of a custom resource, and warnings about those that are not judged; whether any is judged."""
         from nodewright.documents.formats import custom_resources  # noqa: PLC0415 - rarely needed
 
         is_judged = False
         try:
+            if value["apiVersion"].partition("/")[0] in _VIRTUAL_MACHINES:
+                typed = self._typed(value, location, is_last=is_last)
+                if typed is None:
+                    return True
+                value = typed
             pods = [
                 *custom_resources.judged_custom_pods(
                     value, location.label, self.selection.custom_kinds, judges_templates=self.judges_templates
@@ -431,6 +481,19 @@ class ManifestLoader(msgspec.Struct, eq=False):
                 for read in self.workloads[first:]
             ]
         return is_judged
+
+    def _typed(
+        self, value: dict[str, Any], location: ObjectLocation, *, is_last: bool
+    ) -> dict[str, Any] | None:
+        """The virtual machine with what its instance type gives it; None: it waits for the type."""
+        typed, unknown = self._machine_types().applied(value, self.namespace)
+        if unknown and not is_last:
+            self.waiting.append((value, location))
+            return None
+        if name := unknown.get("preference"):
+            rule = f"the preference {name} is not among the files, so it does not count"
+            self.warnings.append(f"{location.label}: {rule}")
+        return typed
 
     def _add_object_in_order(
         self, value: dict[str, Any], location: ObjectLocation, item: APIObject | int

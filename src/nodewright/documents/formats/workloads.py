@@ -44,6 +44,7 @@ from nodewright.model.releases.feature_gates import FeatureGates, default_gates
 from nodewright.model.releases.release_table import AppliedRules, release_warning
 
 if TYPE_CHECKING:
+    from nodewright.documents.formats.quota_queues import ClusterQueue, ResourceFlavor
     from nodewright.documents.formats.recommendations import Recommendation
     from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
     from nodewright.model.kubernetes.cluster_objects import ResourceQuota
@@ -178,6 +179,8 @@ class LoadedWorkloads(msgspec.Struct, frozen=True, kw_only=True):
     """The objects of Dynamic Resource Allocation; None: there are none."""
     recommendations: "tuple[Recommendation, ...]" = ()
     """The VerticalPodAutoscalers, which are about running pods."""
+    queues: "tuple[ClusterQueue | ResourceFlavor, ...]" = ()
+    """Kueue's queues and flavors."""
     quotas: "tuple[ResourceQuota, ...]" = ()
     """The quotas, with the namespaces that they are for."""
 

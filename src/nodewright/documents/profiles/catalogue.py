@@ -64,6 +64,8 @@ class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     numbering: CPUNumbering = CPUNumbering.OFFSET
     devices: dict[str, int | tuple[int, ...]] = {}
     """The NUMA node of each device of a resource; a number: the NUMA nodes of so many devices are not known."""
+    address_pods: int = 0
+    """The pods for which an EC2 instance has addresses; 0: unknown."""
     sources: tuple[str, ...] = ()
     """Which figures are from where."""
     assumed: str = ""

@@ -61,6 +61,12 @@ class NodeEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes in bytes, by name."""
     release: str = NEWEST.name
     """The minor release of the kubelet."""
+    shape: str = ""
+    """Its machine in the catalogue, if its object names one."""
+    configuration: Mapping[str, Any] | None = None
+    """The configuration of its kubelet, if objects tell it."""
+    cpu_decider: str = ""
+    """What decides about its CPUs beside its kubelet; empty: nothing that is known."""
     source: str = ""
 
 
@@ -149,7 +155,10 @@ class _NodeAssembler:
     def node(self, entry: NodeEntry) -> FleetNode | None:
         cpus = -(-entry.capacity["cpu"].milli_value() // 1000)
         faults = list(_impossible(entry, cpus))
-        chosen = chosen_machine(self.defaults.rules, entry.labels, cpus) if not faults else faults.pop()
+        rules = self.defaults.rules
+        if entry.shape:
+            rules = (*rules, ShapeRule(shape=entry.shape, text=entry.shape))
+        chosen = chosen_machine(rules, entry.labels, cpus) if not faults else faults.pop()
         if isinstance(chosen, Fault):
             source = f"{entry.source}, Node {entry.name}".lstrip(", ")
             self.faults += [replace(fault, source=source) for fault in (*faults, chosen)]
@@ -159,7 +168,8 @@ class _NodeAssembler:
             entry = replace(entry, capacity={**entry.capacity, "cpu": Quantity.of(cpus)})
         counts = self.assumed if chosen.is_assumed else self.configured
         counts[chosen.name] = counts.get(chosen.name, 0) + 1
-        key = (chosen.name, entry.release, tuple(entry.capacity.items()), tuple(entry.allocatable.items()))
+        amounts = (tuple(entry.capacity.items()), tuple(entry.allocatable.items()))
+        key = (chosen.name, entry.release, *amounts, id(entry.configuration))
         cached = self._profiles.get(key)
         if cached is None:
             self._check_machines(entry, cpus)
@@ -224,13 +234,12 @@ def _profile(entry: NodeEntry, chosen: MachineChoice, defaults: NodeDefaults) ->
         {size // 1024: total // size for size, total in pages.items()},
     )
     reservation = _NodeReservation.of_node(entry)
-    configuration = reservation.configuration(defaults.configuration, machine)
+    base = defaults.configuration if entry.configuration is None else entry.configuration
+    configuration = reservation.configuration(base, machine)
     if not reservation.memory_bytes:
         # Without a threshold no pod is evicted, and a static memory manager does not start.
         machine = with_memory(machine, _THRESHOLD_BYTES)
-    needs_core = (
-        defaults.configuration.get("cpuManagerPolicy") == "static" and not reservation.of("cpu").value()
-    )
+    needs_core = base.get("cpuManagerPolicy") == "static" and not reservation.of("cpu").value()
     if needs_core:
         machine, cpus = with_system_core(machine)
         configuration["reservedSystemCPUs"] = ",".join(map(str, cpus))

@@ -2,6 +2,7 @@
 
 import heapq
 import zlib
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -55,7 +56,7 @@ from nodewright.fleet.load.pod_controllers import MAX_REPLICAS
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
-from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.kubernetes.node_profile import NodeProfile, with_cpu_decider
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import counted
 from nodewright.model.releases.release_table import Release, applied_rules, release_warning
@@ -145,6 +146,8 @@ class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     objects: FleetObjects
     tables: tuple[Table, ...] = ()
     """Tables of pods."""
+    planned: tuple[str, ...] = ()
+    """What is assumed of nodes that do not exist yet, and what is not known of them."""
     node_claims: ClaimCluster | None = None
     """The objects of Dynamic Resource Allocation in files of nodes."""
     shard: Shard | None = None
@@ -241,7 +244,7 @@ class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings about ignored content and possible mistakes."""
-        warnings = list(self.objects.manifests.result().warnings)
+        warnings = [*self.objects.manifests.result().warnings, *self.planned]
         if self.objects.unknown_fields:
             names_text = ", ".join(sorted(self.objects.unknown_fields)[:5])
             warnings.append(f"unknown fields of pods are ignored: {names_text}")
@@ -249,6 +252,11 @@ class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         rules = (applied_rules(Release.parse(release)) for release in releases)
         warnings += filter(None, map(release_warning, rules))
         warnings += self._uncreated_pods()
+        deciders = Counter(entry.cpu_decider for entry in self.node_entries if entry.cpu_decider)
+        warnings += (
+            f"CPUs of {counted(count, 'node')} are decided by {name}: what their kubelets place is not judged"
+            for name, count in sorted(deciders.items())
+        )
         for entry in self.objects.pods:
             if entry.count is None and not any(self._daemon_pods(entry, ())):
                 name = entry.name.rpartition("-")[0]
@@ -339,7 +347,7 @@ def load_fleet(files: FleetFiles, note_progress: NoteProgress | None = None) -> 
                 _read_file(path, objects, faults, is_found=path not in names, max_unpacked_bytes=limit)
     for file in files.built:
         both.read_file(file)
-    entries += [*nodes.nodes, *both.nodes]
+    entries += [*nodes.completed_nodes(), *both.completed_nodes()]
     for objects in (nodes, both, pods):
         faults += [*objects.faults, *objects.manifests.faults]
     nothing_found = [] if tables else list(_nothing_found(files, pods, both))
@@ -355,6 +363,7 @@ def load_fleet(files: FleetFiles, note_progress: NoteProgress | None = None) -> 
         node_entries=tuple(entries),
         objects=joined,
         tables=tuple(tables),
+        planned=(*nodes.planned.notes, *both.planned.notes),
         node_claims=nodes.manifests.result().claims,
     )
 
@@ -380,7 +389,7 @@ def bound_profiles(
         meta = replace(fleet_pod.pod.metadata, name=name, namespace=namespace, uid=uid)
         pods.setdefault(fleet_pod.node, []).append(replace(fleet_pod.pod, metadata=meta))
     nodes = []
-    for node in fleet.nodes:
+    for entry, node in zip(fleet.node_entries, fleet.nodes, strict=True):
         meta = replace(node.profile.metadata, name=node.name)
         spec = replace(
             node.profile.spec,
@@ -388,6 +397,7 @@ def bound_profiles(
             taints=node.taints,
             pods=tuple(pods.get(node.name, ())),
         )
+        spec = with_cpu_decider(spec, {}, entry.cpu_decider)
         nodes.append((replace(node.profile, metadata=meta, spec=spec), node.source))
     shapes = ", ".join(f"{count} {name}" for name, count in fleet.assembled.assumed_shapes.items())
     assumed = (f"machines of nodes are assumed from their amounts: {shapes}",) if shapes else ()
@@ -404,7 +414,9 @@ def _nothing_found(files: FleetFiles, pods: FleetObjects, both: FleetObjects) ->
     """The faults of files in which there is nothing of what they are read for."""
     for names, objects, kinds in ((files.pods, pods, "pods"), (files.both, both, "nodes or pods")):
         nodes = objects.nodes if objects is both else []
-        if names and not (nodes or objects.pods or objects.ended_pods or objects.manifests.workloads):
+        manifests = objects.manifests
+        has_pods = objects.pods or objects.ended_pods or manifests.workloads or manifests.waiting
+        if names and not (nodes or has_pods):
             yield Fault(rule=f"no {kinds} found", source=", ".join(names))
 
 
@@ -417,6 +429,7 @@ def _joined(first_objects: FleetObjects, other: FleetObjects) -> FleetObjects:
     first_objects.pod_selectors.services += other.pod_selectors.services
     first_objects.controllers.merge(other.controllers)
     first_objects.ended_pods += other.ended_pods
+    first_objects.add_waiting()
     first_objects.unknown_fields |= other.unknown_fields
     return first_objects
 

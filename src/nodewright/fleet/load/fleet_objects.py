@@ -25,6 +25,7 @@ from nodewright.documents.formats.json_documents import NoteProgress, noted
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.documents.formats.manifests import ManifestLoader
 from nodewright.documents.formats.object_location import ObjectLocation, listed_items, with_type_meta
+from nodewright.documents.profiles.planned_nodes import PlannedNodes
 from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
 from nodewright.engine.core.disruption.pod_eviction import EvictionFacts
 from nodewright.engine.core.requests.qos_and_priority import CONFIG_MIRROR
@@ -44,6 +45,7 @@ from nodewright.fleet.load.pod_controllers import (
 from nodewright.fleet.workload import BARE_POD, FleetPod
 from nodewright.model.errors import ENCODING_ERRORS, Fault, InputError
 from nodewright.model.kubernetes.cluster_objects import APINode
+from nodewright.model.kubernetes.node_profile import cpu_decider, is_nri_policy, nri_decider
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.duration import Duration, DurationError
 
@@ -93,6 +95,9 @@ class FleetObjects:
     """Unknown fields of pods from a cluster."""
     pod_selectors: PodSelectors = field(default_factory=PodSelectors)
     controllers: PodControllers = field(default_factory=PodControllers)
+    planned: PlannedNodes = field(default_factory=PlannedNodes)
+    nri_policies: list[Mapping[str, Any]] = field(default_factory=list)
+    """The objects that configure NRI resource policies."""
     note_progress: NoteProgress | None = None
     manifests: ManifestLoader = field(init=False)
     _by_content: dict[bytes, int | None] = field(default_factory=dict)
@@ -146,7 +151,9 @@ class FleetObjects:
             self._add_node(value, location, source)
         elif kind == POD_KIND:
             self._add_pod_object(value, location, source)
-        else:
+        elif isinstance(value, dict) and is_nri_policy(value):
+            self.nri_policies.append(value)
+        elif not (isinstance(value, dict) and self.planned.add(value, location, source)):
             self._add_other(value, location, source)
 
     def _add_other(self, value: Any, location: ObjectLocation, source: str) -> None:
@@ -270,6 +277,26 @@ class FleetObjects:
             self.faults.append(located)
         return span / 10**9
 
+    def add_waiting(self) -> None:
+        """Adds the pods of what waited for other objects, once all are read."""
+        for value, location in self.manifests.taken_waiting():
+            self._add_other(value, location, location.name)
+
+    def completed_nodes(self) -> list[NodeEntry]:
+        """The nodes with those that other objects would create, and with what decides about CPUs, once all are read."""
+        for planned in self.planned.nodes([node.name for node in self.nodes]):
+            count = len(self.nodes)
+            self._add_node(planned.node, planned.location, planned.source)
+            self.nodes[count:] = [
+                replace(node, shape=planned.shape, configuration=planned.configuration)
+                for node in self.nodes[count:]
+            ]
+        self.faults += self.planned.faults
+        for index, node in enumerate(self.nodes):
+            if decider := nri_decider(self.nri_policies, node.name, node.labels):
+                self.nodes[index] = replace(node, cpu_decider=decider)
+        return self.nodes
+
     def _add_node(self, value: dict[str, Any], location: ObjectLocation, source: str) -> None:
         status, meta, spec = (value.get(name) for name in ("status", "metadata", "spec"))
         relevant: dict[str, Any] = {
@@ -302,9 +329,14 @@ class FleetObjects:
                 unschedulable=node.spec.unschedulable,
                 images=node_images(mapping(status)),
                 release=node_release(mapping(status)),
+                cpu_decider=cpu_decider({**node.metadata.labels, **_texts(mapping(meta).get("annotations"))}),
                 source=source,
             )
         )
+
+
+def _texts(values: Any) -> dict[str, str]:
+    return {name: str(value) for name, value in mapping(values).items()}
 
 
 def fleet_pods(objects: FleetObjects, pods: Iterable[PodEntry], gpus: GPUAnnotations) -> Iterator[FleetPod]:

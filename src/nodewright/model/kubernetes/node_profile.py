@@ -1,6 +1,6 @@
 """NodeProfile: one document with everything that a kubelet's decisions depend on."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -267,6 +267,32 @@ def cpu_decider(labels: Mapping[str, str], pods: Iterable[Pod] = ()) -> str:
         for mark in marks:
             if match := pattern.fullmatch(mark):
                 return decider.format(*filter(None, match.groupdict().values()))
+    return ""
+
+
+_NRI_POLICIES = {
+    "BalloonsPolicy": "balloons",
+    "TopologyAwarePolicy": "topology-aware",
+    "TemplatePolicy": "template",
+}
+
+
+def is_nri_policy(value: Mapping[str, Any]) -> bool:
+    """Whether an object configures an NRI resource policy."""
+    is_named = isinstance(value.get("metadata"), dict) and value.get("kind") in _NRI_POLICIES
+    return is_named and str(value.get("apiVersion")).startswith("config.nri/")
+
+
+def nri_decider(policies: Sequence[Mapping[str, Any]], node: str, labels: Mapping[str, str]) -> str:
+    """The NRI policy that decides about the CPUs of a node, by the objects that configure policies; empty: none.
+
+    Follows: nri-plugins v0.14, pkg/agent/agent.go: the node's own object, otherwise that of its group or the default one.
+    """
+    group = labels.get("config.nri/group")
+    for name in (f"node.{node}", f"group.{group}" if group else "default"):
+        kinds = {policy["kind"] for policy in policies if policy["metadata"].get("name") == name}
+        if kinds:
+            return f"NRI policy {' or '.join(sorted(_NRI_POLICIES[kind] for kind in kinds))}"
     return ""
 
 

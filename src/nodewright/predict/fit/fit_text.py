@@ -10,6 +10,7 @@ from nodewright.model.kubernetes.resource_names import CPU, MEMORY, readable_amo
 from nodewright.model.printable import counted, printable_lines
 from nodewright.predict.fit.multiples import Multiple, multiple_text
 from nodewright.predict.fit.node_fit import FitReport, FittedPod, GroupFit, NodeFit
+from nodewright.predict.fit.queued import QueueFit
 from nodewright.predict.fit.shapes import NUMAPlacement, Shape
 from nodewright.predict.node_report.report_parts import NOTHING, table_without_empty_columns
 
@@ -23,8 +24,22 @@ def fit_text(report: FitReport) -> str:
     blocks = [block for group in report.groups for block in _group_blocks(group)]
     for name, error in report.unread.items():
         blocks.append(printable_lines(wrapped_text(f"node {name} is not judged: {error}", _WIDTH)))
+    if report.queues:
+        blocks.append(_queues_table(report.queues))
     text = "\n".join(blocks)
     return f"{text}\n{_BOUNDED}" if "*" in text else text
+
+
+def _queues_table(queues: Sequence[QueueFit]) -> str:
+    rows = []
+    for each in queues:
+        pod = None if each.pod is None else f"{each.pod.namespace}/{each.pod.name}"
+        counts = each.by_quota, each.on_nodes, each.on_one_node, each.never_used
+        texts = [str(count) if pod else readable_amount(each.resource, count) for count in counts]
+        flavors = ", ".join(each.flavors)
+        rows.append((each.queue, flavors, str(each.nodes), pod or each.resource, *texts))
+    heads = ("QUEUE", "FLAVOR", "NODES", "OF", "BY QUOTA", "NODES TAKE", "LARGEST NODE", "NEVER USED")
+    return table(heads, rows)
 
 
 def _group_blocks(group: GroupFit) -> Iterator[str]:

@@ -20,6 +20,7 @@ from nodewright.engine.node.what_if.counterfactuals import Trial
 from nodewright.engine.node.what_if.largest_pod import emptied_node
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.predict.fit.multiples import NodeForPod, ResourceMultiple, resource_multiples
+from nodewright.predict.fit.queued import QueueFit
 from nodewright.predict.fit.shapes import Shape, device_resource, largest_shapes, shape_pod
 from nodewright.predict.fit.stranded import (
     HeldNUMANode,
@@ -110,6 +111,8 @@ class FitReport(ReportDocument, frozen=True, kw_only=True):
 
     kind: Literal["FitReport"] = "FitReport"
     groups: tuple[GroupFit, ...]
+    queues: tuple[QueueFit, ...]
+    """What the quotas of Kueue's queues allow, and the nodes take."""
     unread: Mapping[str, str]
     """Nodes about which nothing is known, with the error."""
     skipped: Mapping[str, int]

@@ -183,7 +183,7 @@ def test_a_machine_of_an_instance_type_is_named_as_not_judged() -> None:
     loader.add_file(InputFile("vm.yaml", yaml.safe_dump(value).encode()))
     result = loader.result()
     assert not result.workloads
-    assert "its CPUs and memory are those of an instance type" in result.warnings[0]
+    assert "its CPUs and memory are those of the instance type u1.medium" in result.warnings[0]
 
 
 @pytest.mark.parametrize(

@@ -286,3 +286,13 @@ def test_names_of_finished_pods_are_removed() -> None:
     for number in range(100_000):
         assert names.add(f"d/{number}", number, 10, "") is None
     assert len(vars(names)["_sources"]) < 3000
+
+
+def test_machines_have_their_instance_types_from_any_of_the_files(tmp_path: Path) -> None:
+    example = Path("examples/other-systems/typed-machine.yaml").read_text(encoding="utf-8").split("---\n")
+    machines, types = tmp_path / "machines.yaml", tmp_path / "types.yaml"
+    machines.write_text("---\n".join(example[:2]), encoding="utf-8")
+    types.write_text("---\n".join(example[2:]), encoding="utf-8")
+    nodes = "examples/other-systems/machine-deployments.yaml"
+    fleet = load_fleet(FleetFiles(nodes=(nodes,), pods=(str(machines), str(types))))
+    assert [pod.name for pod in fleet.pods()] == ["build-0"]

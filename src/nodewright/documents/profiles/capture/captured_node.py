@@ -84,7 +84,8 @@ def captured_node(sources: NodeSources) -> CapturedNode:
         BrokenStateError for state files with which the kubelet would not start.
     """
     warnings: list[CaptureWarning] = []
-    decider = sources.topology.cpu_decider if sources.topology else ""
+    reporters = (sources.topology, sources.node)
+    decider = next((each.cpu_decider for each in reporters if each and each.cpu_decider), "")
     if sources.topology and not sources.topology.zones:
         sources = replace(sources, topology=None)
     unknown = list(sources.base.spec.not_judged) if sources.base else []

@@ -1,7 +1,7 @@
 """Reads what a cluster reports about a node: its Node object, configz and NodeResourceTopology object."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from nodewright.documents.formats.documents import InputFile, parse_documents, r
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
-from nodewright.model.kubernetes.node_profile import cpu_decider
+from nodewright.model.kubernetes.node_profile import cpu_decider, is_nri_policy, nri_decider
 from nodewright.model.kubernetes.objects import Taint, with_cordon
 from nodewright.model.kubernetes.resource_names import (
     CPU,
@@ -58,6 +58,8 @@ class ReportedNode(msgspec.Struct, frozen=True, kw_only=True):
     allocatable: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     conditions: tuple[NodeCondition, ...] = ()
     """Pressure conditions that are true."""
+    cpu_decider: str = ""
+    """What else than the kubelet decides about CPUs, by other objects beside the Node."""
 
 
 class ZoneResource(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +116,11 @@ def read_node(path: Path | InputFile) -> ReportedNode:
         architecture=str(info.get("architecture") or ""),
         labels=_texts(document.part(meta, "labels", "metadata.labels")),
         annotations=_texts(document.part(meta, "annotations", "metadata.annotations")),
+        cpu_decider=nri_decider(
+            list(filter(is_nri_policy, document.objects())),
+            document.node_name(meta),
+            _texts(document.part(meta, "labels")),
+        ),
         taints=with_cordon(
             (decode(taint, Taint) for taint in taints if taint is not None),
             is_unschedulable=spec.get("unschedulable") is True,
@@ -307,16 +314,8 @@ class _ClusterDocument:
         Errors: InputError if there is not exactly one.
         """
         known = (versions,) if isinstance(versions, str) else versions
-        items = []
-        for value in self._values:
-            listed = value.get("items") if isinstance(value, dict) else None
-            items += (
-                [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else [value]
-            )
         of_kind = [
-            item
-            for item in items
-            if isinstance(item, dict) and item.get("apiVersion") in known and item.get("kind") == kind
+            item for item in self.objects() if item.get("apiVersion") in known and item.get("kind") == kind
         ]
         matches = [item for item in of_kind if name in ("", _name_of(item))]
         if len(matches) != 1:
@@ -324,6 +323,13 @@ class _ClusterDocument:
             rule = f"expected one {kind} ({' or '.join(known)}){which}, found {len(matches)}"
             raise InputError([Fault(rule=rule, source=self.source)])
         return matches[0]
+
+    def objects(self) -> Iterator[dict[str, Any]]:
+        """All objects, those of lists included."""
+        for value in self._values:
+            listed = value.get("items") if isinstance(value, dict) else None
+            items = listed if isinstance(listed, list) else [value]
+            yield from (item for item in items if isinstance(item, dict))
 
     def part(self, value: Mapping[str, Any], name: str, path: str = "") -> dict[str, Any]:
         """The object in a field; empty if it is absent."""
