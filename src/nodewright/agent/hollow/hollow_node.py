@@ -340,7 +340,7 @@ class HollowNode:
             never: asyncio.Future[PlannedFault] = asyncio.get_running_loop().create_future()
             return await never
         finally:
-            await _end(tasks)
+            await end_tasks(tasks)
             if kubelet is not None:
                 self._last_state = kubelet.loop.state
 
@@ -352,13 +352,13 @@ class HollowNode:
         print_log_line(f"node {self.planned.name}: {text}")
 
 
-async def _end(tasks: list["asyncio.Task[None]"]) -> None:
+async def end_tasks(tasks: list["asyncio.Task[None]"], cancel_again_s: float = _CANCEL_AGAIN_S) -> None:
     """Cancels tasks and waits until they have ended; one that goes on is cancelled again."""
     pending = set(tasks)
     while pending:
         for task in pending:
             task.cancel()
-        _, pending = await asyncio.wait(pending, timeout=_CANCEL_AGAIN_S)
+        _, pending = await asyncio.wait(pending, timeout=cancel_again_s)
 
 
 def _observe_plugin(kubelet: _Kubelet, fault: PlannedFault) -> None:
