@@ -5,6 +5,7 @@ import os
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -68,6 +69,10 @@ from nodewright.version import __version__
 T = TypeVar("T")
 _SOURCES = frozenset({PodSource.CLUSTER})
 _RUNTIME = "hollow"
+_CANCEL_AGAIN_S = 3.0
+"""A lease whose request was answered at the moment of the cancellation has been seen to be renewed on and on."""
+POD_NETWORKS = 1 << 14
+"""The networks of 1,024 addresses in 10.0.0.0/8."""
 
 
 class HollowCluster(NamedTuple):
@@ -87,6 +92,10 @@ class HollowCluster(NamedTuple):
     seed: str
     root_dir: Path | None
     address: str
+    turn: asyncio.Lock
+    """Held by the node that decides next."""
+    first_network: int
+    """The number of the network of pods that the first node has; each other node has the next."""
 
 
 class _Started(NamedTuple):
@@ -125,6 +134,7 @@ class _Kubelet:
         constants = AgentConstants.of(config, clock.now_ns(), cluster.address)
         self.loop = AgentLoop(started.state, effect_runner, started.writer, self.recorder, clock, constants)
         self.loop.write_queue.run_in_thread = _run_inline
+        self.loop.pause = self._wait_for_turn
         runtime.on_faults = self._record_faults
         for resource, devices in planned.profile.spec.devices.items():
             preference = planned.profile.spec.preferred_allocation.get(resource, "absent")
@@ -191,6 +201,11 @@ class _Kubelet:
         yield BackgroundTask("watch the pressure", watch_pressure)
         yield BackgroundTask("run out of memory", partial(self.runtime.kill_above, stats.oom_limit))
 
+    async def _wait_for_turn(self, _yields: int) -> None:
+        """Lets one node decide at a time: a request needs many turns of the event loop, which must be short."""
+        async with self.cluster.turn:
+            await asyncio.sleep(0)
+
     async def _readings(self) -> NodeReadings:
         now = Instant(self.cluster.host_clock.now_ns()).whole_second
         return NodeReadings(now=now, has_supplemental_groups_policy=True)
@@ -213,7 +228,7 @@ class HollowNode:
 
     def __init__(self, planned: PlannedNode, cluster: HollowCluster) -> None:
         self.planned, self._cluster = planned, cluster
-        self._runtime = HollowRuntime(cluster.clock, planned.index, cluster.seed)
+        self._runtime = HollowRuntime(cluster.clock, self._pod_network, cluster.seed)
         self._last_state: AgentState | None = None
         """What the last kubelet of this process knew."""
         self._has_rebooted = False
@@ -221,6 +236,14 @@ class HollowNode:
         self._disk: LocalFileStore | None = None
         self.registered = asyncio.Event()
         """Set once the Node exists."""
+
+    def _pod_network(self) -> IPv4Network | IPv6Network:
+        """The network of the Node's pods: its podCIDR, or a part of 10.0.0.0/8 that few other processes have."""
+        node = next(iter(self._cluster.nodes.of(self.planned.name).objects.values()), {})
+        if cidr := (node.get("spec") or {}).get("podCIDR"):
+            return ip_network(cidr, strict=False)
+        number = (self._cluster.first_network + self.planned.index) % POD_NETWORKS
+        return IPv4Network(((10 << 24) + (number << 10), 22))
 
     async def run(self) -> None:
         """Runs the node until it is cancelled; the shared objects must be listed.
@@ -325,9 +348,7 @@ class HollowNode:
             never: asyncio.Future[PlannedFault] = asyncio.get_running_loop().create_future()
             return await never
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(tasks)
             if kubelet is not None:
                 self._last_state = kubelet.loop.state
 
@@ -337,6 +358,15 @@ class HollowNode:
 
     def _print(self, text: str) -> None:
         print_log_line(f"node {self.planned.name}: {text}")
+
+
+async def end_tasks(tasks: list["asyncio.Task[None]"], cancel_again_s: float = _CANCEL_AGAIN_S) -> None:
+    """Cancels tasks and waits until they have ended; one that goes on is cancelled again."""
+    pending = set(tasks)
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=cancel_again_s)
 
 
 def _observe_plugin(kubelet: _Kubelet, fault: PlannedFault) -> None:

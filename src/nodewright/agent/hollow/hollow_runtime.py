@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from ipaddress import IPv4Network, IPv6Network
 from typing import Any
 
 from msgspec.structs import replace
@@ -49,18 +50,18 @@ from nodewright.model.values.instant import Instant
 
 _OOM_PERIOD_S = 1.0
 _ADDRESSES = 1 << 10
-"""Addresses of pods that a node has."""
+"""Addresses of pods that a node has at most."""
 
 
 class HollowRuntime(FakeRuntime):
     """Containers that do what the annotations of their pods say.
 
-    ``on_faults`` gets the annotations of a pod that cannot be read.
+    ``network`` has the addresses of pods. ``on_faults`` gets the annotations of a pod that cannot be read.
     """
 
-    def __init__(self, clock: Clock, index: int, seed: str) -> None:
+    def __init__(self, clock: Clock, network: Callable[[], IPv4Network | IPv6Network], seed: str) -> None:
         super().__init__(clock)
-        self._index, self._seed = index, seed
+        self._network, self._seed = network, seed
         self._behaviours: dict[str, Behaviour] = {}
         self._next_address = 0
         self.has_usage = asyncio.Event()
@@ -124,10 +125,11 @@ class HollowRuntime(FakeRuntime):
         if pod.spec.host_network:
             return ""
         used = {status.ip for status, _ in self.sandboxes.values() if status.is_ready}
-        for _ in range(_ADDRESSES):
-            self._next_address = self._next_address % (_ADDRESSES - 2) + 1
-            number = (10 << 24) + (self._index * _ADDRESSES + self._next_address) % (1 << 24)
-            address = ".".join(str(number >> shift & 255) for shift in (24, 16, 8, 0))
+        network = self._network()
+        count = min(_ADDRESSES, network.num_addresses)
+        for _ in range(count):
+            self._next_address = self._next_address % max(count - 2, 1) + 1
+            address = str(network[self._next_address % count])
             if address not in used:
                 return address
         return ""

@@ -4,11 +4,12 @@ import asyncio
 import os
 import time
 from collections.abc import Sequence
+from zlib import crc32
 
 from nodewright.agent.assembly.agent_node import host_address
 from nodewright.agent.assembly.node_shutdown import run_unless_stopped
 from nodewright.agent.hollow.cluster_check import check_cluster
-from nodewright.agent.hollow.hollow_node import HollowCluster, HollowNode
+from nodewright.agent.hollow.hollow_node import POD_NETWORKS, HollowCluster, HollowNode
 from nodewright.agent.hollow.hollow_options import HollowOptions, PlannedNode, planned_nodes
 from nodewright.agent.hollow.shared_objects import SharedObjects, name_of_node, node_of_pod
 from nodewright.agent.host.agent_process import raise_descriptor_limit
@@ -28,6 +29,8 @@ from nodewright.model.kubernetes.recorded_events import RecordEvent
 PODS = "/api/v1/pods"
 _MAX_REQUESTS = 48
 """At the same time, of all nodes: as many kubelets would have more, and a busy API server serves its clients in turn."""
+_MAX_EVENT_REQUESTS = 4
+"""Of events, which wait for the statuses of pods on a busy API server."""
 
 
 class FastClock:
@@ -63,7 +66,7 @@ async def run_hollow(options: HollowOptions) -> int:
     async with (
         ApiClient(access, max_requests=_MAX_REQUESTS) as api,
         ApiClient(access, max_requests=_MAX_REQUESTS) as heartbeat_api,
-        ApiClient(access) as event_api,
+        ApiClient(access, max_requests=_MAX_EVENT_REQUESTS) as event_api,
     ):
         names = [node.name for node in planned]
         await check_cluster(api, names, options, access.source)
@@ -101,6 +104,8 @@ def shared_cluster(
         seed=options.seed,
         root_dir=options.root_dir,
         address=host_address(),
+        turn=asyncio.Lock(),
+        first_network=crc32(names[0].encode()) % POD_NETWORKS,
     )
 
 

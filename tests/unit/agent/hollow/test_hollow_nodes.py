@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import wraps
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.memory_cluster import LEASES, NODES, PODS, MemoryCluster
 
-from nodewright.agent.hollow.hollow_node import HollowNode
+from nodewright.agent.hollow.hollow_node import HollowNode, end_tasks
 from nodewright.agent.hollow.hollow_options import HollowOptions, planned_nodes
 from nodewright.agent.hollow.run_hollow import run_nodes, shared_cluster
 from nodewright.cli.app import run
@@ -139,6 +140,43 @@ async def test_nodes_are_registered_with_leases_and_pods_run_and_are_rejected(ho
         assert hollow.status("web")["podIP"] != hollow.status("other")["podIP"]
         assert hollow.status("large")["reason"] == "OutOfcpu"
         assert hollow.status("foreign") == {"phase": "Pending"}
+
+
+@in_event_loop
+async def test_pods_have_addresses_of_the_nodes_network_or_of_one_that_the_names_choose(
+    hollow: HollowRun, tmp_path: Path
+) -> None:
+    async with hollow.running():
+        hollow.node()["spec"] = {"podCIDR": "10.200.7.0/24"}
+        hollow.cluster.put(f"{NODES}/hollow-0", hollow.node())
+        for name, node in (("web", "hollow-0"), ("other", "hollow-1")):
+            hollow.create_pod(name, node=node)
+        await hollow.after(5)
+    async with again(hollow, tmp_path, name="second-{n}").running():
+        hollow.create_pod("third", node="second-1")
+        await hollow.after(5)
+    addresses = [ip_address(hollow.status(name)["podIP"]) for name in ("web", "other", "third")]
+    assert addresses[0] in ip_network("10.200.7.0/24")
+    assert all(address in ip_network("10.0.0.0/8") for address in addresses)
+    assert len({int(address) >> 10 for address in addresses}) == 3
+
+
+@in_event_loop
+async def test_a_task_that_loses_its_cancellation_is_cancelled_again() -> None:
+    cancellations = 0
+
+    async def lose_one() -> None:
+        nonlocal cancellations
+        while cancellations < 2:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                cancellations += 1
+
+    task = asyncio.create_task(lose_one())
+    await asyncio.sleep(0)
+    await end_tasks([task], cancel_again_s=0.01)
+    assert (task.done(), cancellations) == (True, 2)
 
 
 @in_event_loop
