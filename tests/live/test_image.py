@@ -32,7 +32,7 @@ COMMANDS = {
         "jobs/report",
     ),
     "exporter": ("export --once --kubelet-root /nowhere --node-name n", 2, "/nowhere"),
-    "extender": ("extender --kubeconfig /nowhere", 1, "/nowhere"),
+    "extender": ("extender --insecure-http --kubeconfig /nowhere", 1, "/nowhere"),
     "agent": (
         f"agent --dry-run --node vm-4 --pod-manifest-path {EXAMPLES}/agent",
         3,

@@ -27,8 +27,8 @@ from tools.release import (
 from tools.source import ROOT
 
 NEW = "99.0.0"
-MAX_WHEEL_BYTES = 2_800_000
-"""The modules alone are 2.1 MB."""
+MAX_WHEEL_BYTES = 2_750_000
+"""The modules alone are 2.2 MB, 1.7 MB without any comment and docstring; names and digests of 1,055 files are 0.2 MB."""
 
 
 def git(root: Path, *arguments: str) -> str:

@@ -107,6 +107,17 @@ def test_containers_have_no_more_rights_than_they_need(name: str) -> None:
     assert all(mount.get("readOnly") for mount in container["volumeMounts"] if mount["name"] in host_paths)
 
 
+def test_keys_do_not_lie_where_every_user_can_replace_them() -> None:
+    """A kubelet makes an emptyDir writable by all and not sticky, where the exporter refuses to keep a key."""
+    [document] = documents((DEPLOYMENT / "base" / "export-daemonset.yaml").read_text("utf-8"))
+    spec = document["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    empty = {volume["name"] for volume in spec["volumes"] if "emptyDir" in volume}
+    mounts = [mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] in empty]
+    [place] = [each.partition("=")[2] for each in container["args"] if each.startswith("--cert-dir=")]
+    assert [path for path in mounts if Path(place).is_relative_to(path)] == []
+
+
 GUIDE = ROOT / "docs" / "guide" / "deploy.md"
 
 
