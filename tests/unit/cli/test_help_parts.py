@@ -39,7 +39,7 @@ def test_the_help_ends_with_two_examples_and_fits_on_a_screen(
 
 
 @pytest.mark.parametrize("line", examples())
-def test_every_example_is_a_command_line(line: str) -> None:
+def test_every_example_is_a_command_line(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     words = [word for word in shlex.split(line.partition("<(")[2].rstrip(")") or line) if word != "|"]
     if ">" in words:
         words = words[: words.index(">")]
@@ -50,6 +50,10 @@ def test_every_example_is_a_command_line(line: str) -> None:
         assert name is not None
         assert subcommand is not None
         command = subcommand
+    for option in command.params:
+        if option.name == "kubelet_root":
+            # The example names the kubelet's own directory, which this machine need not have.
+            monkeypatch.setattr(option.type, "exists", False)
     if command.name != "completion":
         words = [
             word.replace("pods.json", "examples/worker-3/pods.json") if word == "pods.json" else word
