@@ -70,7 +70,7 @@ T = TypeVar("T")
 _SOURCES = frozenset({PodSource.CLUSTER})
 _RUNTIME = "hollow"
 _CANCEL_AGAIN_S = 3.0
-"""A lease whose request was answered at the moment of the cancellation has been seen to be renewed on and on."""
+"""Leases have been seen to be renewed on and on after a cancellation, for a reason that is not known."""
 POD_NETWORKS = 1 << 14
 """The networks of 1,024 addresses in 10.0.0.0/8."""
 
