@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
@@ -92,8 +92,6 @@ class AgentLoop:
         self.has_observed_runtime = False
         """Whether the runtime's pods are known, and the cgroups above all pods exist."""
         self._is_closing = False
-        self.pause: Callable[[int], Awaitable[None]] = _yield_times
-        """Lets other tasks run between two decisions; gets how often the loop is to yield."""
         self.on_iteration: Callable[[IterationTrace], None] = lambda _: None
         """Called after every iteration."""
         effect_runner.observe, effect_runner.record_event = self.observe, subscriber.record
@@ -129,7 +127,8 @@ class AgentLoop:
             while True:
                 is_urgent = self.iterate(await self._next_observation())
                 yields = _YIELDS_BEFORE_NEXT_DECISION if is_urgent or self.state.waiting_pods else 1
-                await self.pause(yields)
+                for _ in range(yields):
+                    await asyncio.sleep(0)
         finally:
             await self._close(runtime_watch)
 
@@ -276,8 +275,3 @@ class AgentLoop:
 
     def _warn(self, reason: str, message: str) -> None:
         self.subscriber.record(RecordEvent.warning(reason, message))
-
-
-async def _yield_times(times: int) -> None:
-    for _ in range(times):
-        await asyncio.sleep(0)

@@ -92,8 +92,6 @@ class HollowCluster(NamedTuple):
     seed: str
     root_dir: Path | None
     address: str
-    turn: asyncio.Lock
-    """Held by the node that decides next."""
     first_network: int
     """The number of the network of pods that the first node has; each other node has the next."""
 
@@ -134,7 +132,6 @@ class _Kubelet:
         constants = AgentConstants.of(config, clock.now_ns(), cluster.address)
         self.loop = AgentLoop(started.state, effect_runner, started.writer, self.recorder, clock, constants)
         self.loop.write_queue.run_in_thread = _run_inline
-        self.loop.pause = self._wait_for_turn
         runtime.on_faults = self._record_faults
         for resource, devices in planned.profile.spec.devices.items():
             preference = planned.profile.spec.preferred_allocation.get(resource, "absent")
@@ -200,11 +197,6 @@ class _Kubelet:
         yield BackgroundTask("write events", self._event_writer.run)
         yield BackgroundTask("watch the pressure", watch_pressure)
         yield BackgroundTask("run out of memory", partial(self.runtime.kill_above, stats.oom_limit))
-
-    async def _wait_for_turn(self, _yields: int) -> None:
-        """Lets one node decide at a time: a request needs many turns of the event loop, which must be short."""
-        async with self.cluster.turn:
-            await asyncio.sleep(0)
 
     async def _readings(self) -> NodeReadings:
         now = Instant(self.cluster.host_clock.now_ns()).whole_second

@@ -104,7 +104,6 @@ def shared_cluster(
         seed=options.seed,
         root_dir=options.root_dir,
         address=host_address(),
-        turn=asyncio.Lock(),
         first_network=crc32(names[0].encode()) % POD_NETWORKS,
     )
 
