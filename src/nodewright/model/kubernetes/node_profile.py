@@ -279,7 +279,7 @@ _NRI_POLICIES = {
 
 def is_nri_policy(value: Mapping[str, Any]) -> bool:
     """Whether an object configures an NRI resource policy."""
-    is_named = isinstance(value.get("metadata"), dict) and value.get("kind") in _NRI_POLICIES
+    is_named = isinstance(value.get("metadata"), dict) and str(value.get("kind")) in _NRI_POLICIES
     return is_named and str(value.get("apiVersion")).startswith("config.nri/")
 
 
