@@ -136,18 +136,23 @@ async def measured(bench: HollowBench, arguments: argparse.Namespace) -> dict[st
         await asyncio.sleep(30)
         figures["idle_cores"] = round((process_usage(pid)[0] - before_s) / 30, 2)
         fit = arguments.pods * 4 // 5
-        bench.create(DEPLOYMENTS, deployment("numa", arguments.pods, {"requests": POD, "limits": POD}))
-        before_s = process_usage(pid)[0]
-        running_s = await reached("running", lambda: pods.count("numa", "Running") >= fit * _SHARE, pods)
-        await reached("rejections", lambda: pods.rejected >= arguments.pods // 25, pods)
+        bench.create(DEPLOYMENTS, deployment("numa", 0, {"requests": POD, "limits": POD}))
+        before_s, began_s = process_usage(pid)[0], time.monotonic()
+        starting = asyncio.create_task(scaled(bench, fit, arguments.rate))
+        await reached("running", lambda: pods.count("numa", "Running") >= fit * _SHARE, pods)
+        await starting
+        running_s = round(time.monotonic() - began_s, 1)
         figures |= {"running": pods.count("numa", "Running"), "running_s": running_s}
-        bench.server.request("PATCH", f"{DEPLOYMENTS}/numa", {"spec": {"replicas": fit}})
+        figures["starts_per_s"] = arguments.rate
         figures["cores_while_starting"] = round((process_usage(pid)[0] - before_s) / running_s, 2)
         delays = sorted(pods.delays_s.values())
         figures["status_after_binding_s"] = {
             name: round(delays[int(len(delays) * share)], 2)
             for name, share in (("median", 0.5), ("p99", 0.99))
         }
+        bench.server.request("PATCH", f"{DEPLOYMENTS}/numa", {"spec": {"replicas": arguments.pods}})
+        await reached("rejections", lambda: pods.rejected >= arguments.pods // 25, pods)
+        bench.server.request("PATCH", f"{DEPLOYMENTS}/numa", {"spec": {"replicas": fit}})
         await asyncio.sleep(20)
         figures["rejected"], figures["mib_of_pods"] = pods.rejected, round(process_usage(pid)[1])
         bench.create(DEPLOYMENTS, deployment("greedy", arguments.nodes // 5, {}, GREEDY))
@@ -159,6 +164,14 @@ async def measured(bench: HollowBench, arguments: argparse.Namespace) -> dict[st
         figures["drain_s"] = await drained(bench, pods, fit)
         following.cancel()
     return figures
+
+
+async def scaled(bench: HollowBench, replicas: int, rate: int) -> None:
+    """Has so many pods a second created."""
+    for count in range(rate, replicas + rate, rate):
+        replicas_now = {"spec": {"replicas": min(count, replicas)}}
+        await asyncio.to_thread(bench.server.request, "PATCH", f"{DEPLOYMENTS}/numa", replicas_now)
+        await asyncio.sleep(1)
 
 
 async def drained(bench: HollowBench, pods: WatchedPods, fit: int) -> float:
@@ -186,6 +199,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=5000)
+    parser.add_argument("--rate", type=int, default=50, help="pods that are created each second (default: 50)")
     parser.add_argument("--write", action="store_true", help="write docs/figures/hollow-load.json")
     arguments = parser.parse_args()
     limits = ("--kube-api-qps=1000", "--kube-api-burst=2000")
