@@ -1,6 +1,8 @@
 from typing import Any
 
+import pytest
 import yaml
+from msgspec.structs import replace
 
 from nodewright.documents.profiles.kubelet_config_files import decode_kubelet_config
 from nodewright.engine.core.config.complete_config import complete_config, defaulted, startup_faults
@@ -117,3 +119,31 @@ def test_features_that_are_off_bring_no_defaults() -> None:
     kubelet_configuration = defaulted(KubeletConfiguration(), off)
     assert kubelet_configuration.crash_loop_back_off.max_container_restart_period is None
     assert kubelet_configuration.image_pull_credentials_verification_policy == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "{imageMaximumGCAge: 1h, featureGates: {ImageMaximumGCAge: false}}",
+            "ImageMaximumGCAge feature gate is required for Kubelet configuration option imageMaximumGCAge",
+        ),
+        (
+            "{memorySwap: {swapBehavior: LimitedSwap}, featureGates: {NodeSwap: false}}",
+            "memorySwap.swapBehavior cannot be set when NodeSwap feature flag is disabled",
+        ),
+        (
+            "{tracing: {samplingRatePerMillion: 1}, featureGates: {KubeletTracing: false}}",
+            "tracing should not be configured if KubeletTracing feature flag is disabled.",
+        ),
+        (
+            "{enableSystemLogQuery: true, featureGates: {NodeLogQuery: false}}",
+            "NodeLogQuery feature gate is required for enableSystemLogQuery",
+        ),
+    ],
+)
+def test_a_field_of_a_feature_that_is_off_is_refused(text: str, expected: str) -> None:
+    # Older releases let these gates be switched off.
+    given = config(text)
+    gates = replace(DEFAULT_GATES, enabled=DEFAULT_GATES.enabled - given.feature_gates.keys())
+    assert f"invalid configuration: {expected}" in [fault.text for fault in validation_faults(given, gates)]

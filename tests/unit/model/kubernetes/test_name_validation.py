@@ -10,6 +10,8 @@ from nodewright.model.kubernetes.name_validation import (
     is_label_value,
     label_key_errors,
     label_value_errors,
+    port_name_errors,
+    sysctl_namespace,
 )
 
 LABEL = (
@@ -35,6 +37,10 @@ VALUE = (
 LONG = "must be no more than 63 bytes"
 
 RULES: list[tuple[Callable[[str], list[str]], str, list[str]]] = [
+    (port_name_errors, "http-1", []),
+    (port_name_errors, "8080", ["must contain at least one letter (a-z)"]),
+    (port_name_errors, "a--b", ["must not contain consecutive hyphens"]),
+    (port_name_errors, "a-", ["must not begin or end with a hyphen"]),
     (dns1123_label_errors, "web-1", []),
     (dns1123_label_errors, "a" * 63, []),
     (dns1123_label_errors, "a" * 64, ["must be no more than 63 characters"]),
@@ -116,3 +122,15 @@ def test_a_label_value_may_be_empty_but_not_too_long_or_malformed() -> None:
 def test_bytes_of_a_command_line_that_are_no_text_are_no_name() -> None:
     assert dns1123_subdomain_errors(os.fsdecode(b"\x8d"))
     assert dns1123_subdomain_errors(os.fsdecode(b"\x8d" * 254))[0].startswith("must be no more than 253")
+
+
+def test_a_sysctl_belongs_to_a_kernel_namespace() -> None:
+    names = (
+        "kernel.sem",
+        "net.core.somaxconn",
+        "kernel.domainname",
+        "user.max_net_namespaces",
+        "vm.swappiness",
+    )
+    assert [sysctl_namespace(name) for name in names] == ["IPC", "Net", "UTS", "User", ""]
+    assert [sysctl_namespace(name, uts_and_user=False) for name in names[2:]] == ["", "", ""]

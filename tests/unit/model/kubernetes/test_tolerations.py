@@ -1,6 +1,6 @@
 import pytest
 
-from nodewright.model.kubernetes.objects import Taint, Toleration, tolerates
+from nodewright.model.kubernetes.objects import Taint, Toleration, merged_tolerations, tolerates
 
 TOLERATIONS = """
     any    Exists  -    any         covers
@@ -40,3 +40,37 @@ def test_a_taint_value_that_is_not_a_number_is_not_compared() -> None:
     assert not tolerates(
         Toleration(key="key", operator="Lt", value="5"), Taint(key="key", value="x"), comparisons=True
     )
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "is_covered"),
+    [
+        (
+            Toleration(key="a", operator="Exists", effect="NoSchedule"),
+            Toleration(key="a", operator="Exists"),
+            True,
+        ),
+        (
+            Toleration(key="a", operator="Exists"),
+            Toleration(key="a", operator="Exists", effect="NoSchedule"),
+            False,
+        ),
+        (Toleration(key="a", operator="Exists"), Toleration(key="b", operator="Exists"), False),
+        (
+            Toleration(key="a", operator="Exists", effect="NoExecute", toleration_seconds=5),
+            Toleration(operator="Exists", effect="NoExecute", toleration_seconds=9),
+            True,
+        ),
+        (
+            Toleration(key="a", operator="Exists", effect="NoExecute"),
+            Toleration(operator="Exists", effect="NoExecute", toleration_seconds=9),
+            False,
+        ),
+        (Toleration(key="a", operator="Equal", value="1"), Toleration(key="a", value="1"), True),
+        (Toleration(key="a", operator="Equal", value="1"), Toleration(key="a", value="2"), False),
+    ],
+)
+def test_a_toleration_that_another_one_covers_is_left_out(
+    narrow: Toleration, wide: Toleration, is_covered: bool
+) -> None:
+    assert (narrow not in merged_tolerations([narrow], [wide])) == is_covered
