@@ -6,7 +6,18 @@ import pytest
 
 from nodewright.documents.formats.decode import decode
 from nodewright.model.kubernetes.objects import Pod
-from nodewright.model.reasons.container_evidence import ContainerBackOff, ContainerEnded, ContainerOOMKilled
+from nodewright.model.reasons.container_evidence import (
+    ConditionsThen,
+    ContainerBackOff,
+    ContainerEnded,
+    ContainerOOMKilled,
+    LowOnResource,
+    NodesUnsuitable,
+    OverLimit,
+    PreemptionOutcome,
+    SchedulingGates,
+    StatusClue,
+)
 from nodewright.model.reasons.status_evidence import FailureCause, problem_evidence
 
 KILLED = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
@@ -73,3 +84,34 @@ def test_a_running_pod_without_restarts_shows_no_problem() -> None:
 def test_an_exit_without_error_is_no_failure() -> None:
     completed = {"terminated": {"exitCode": 0, "reason": "Completed"}}
     assert problem_evidence(pod({"state": {"running": {}}, "lastState": completed})) is None
+
+
+@pytest.mark.parametrize(
+    ("fact", "parts"),
+    [
+        (ConditionsThen(conditions=("MemoryPressure",)), ("had the condition MemoryPressure", "a request of cpu or memory")),
+        (ConditionsThen(conditions=("DiskPressure",)), ("had the condition DiskPressure", "admits critical pods only")),
+        (OverLimit(what="emptyDir", name="cache", limit="1Gi"), ("emptyDir volume cache", "sizeLimit above 1Gi")),
+        (
+            OverLimit(what="container", name="app", limit="1Gi"),
+            ("container app used more", "ephemeral-storage limit above 1Gi"),
+        ),
+        (OverLimit(what="pod", name="", limit="2Gi"), ("limits of 2Gi together", "limit above 2Gi")),
+        (PreemptionOutcome(message="not eligible due to preemptionPolicy=Never."), ("preemptionPolicy is Never", "")),
+        (PreemptionOutcome(message="No preemption victims found for incoming pod."), ("no pods of lower priority", "")),
+        (PreemptionOutcome(message="Preemption is not helpful for scheduling."), ("no node becomes suitable", "")),
+        (PreemptionOutcome(message="another text"), ("preempts no pods for it: another text", "")),
+        (SchedulingGates(gates=("a", "b")), ("scheduling gates a, b", "the controller that set a scheduling gate")),
+        (
+            LowOnResource(resource="memory", available="98304Ki", threshold="104857600"),
+            ("98304Ki left, less than the threshold of 104857600 bytes (100Mi)", ""),
+        ),
+        (LowOnResource(resource="inodes"), ("the node was short of inodes", "")),
+        (NodesUnsuitable(reason="Insufficient cpu", node_count=2, total=3), ("2 of 3 nodes", "")),
+        (ContainerEnded(name="app", reason="Error", exit_code=1), ("app", "kubectl logs --previous -c app")),
+    ],
+)  # fmt: skip
+def test_what_the_status_says_is_told_with_what_helps(fact: StatusClue, parts: tuple[str, str]) -> None:
+    sentence, remedy = parts
+    assert sentence in fact.sentence()
+    assert remedy in "; ".join(fact.remedies())
