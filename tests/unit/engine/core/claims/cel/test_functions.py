@@ -146,3 +146,48 @@ def test_results(expression: str) -> None:
 )  # fmt: skip
 def test_failures(expression: str, failure: str) -> None:
     assert failure in str(outcome(expression))
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("-double('1.5') == -1.5 && string(double('inf')) == '+Inf'", True),
+        ("'abc'.lastIndexOf('') == 3 && [1].flatten(3) == [1]", True),
+        ("type(1) == int && 'a' in {'a': 1}", True),
+        ("dyn({'a': 1}) == dyn({'b': 1}) || dyn([1]) == dyn(1) || dyn(true) in dyn({1: 2})", False),
+        ("dyn(double('nan')) < 1.0", "NaN values cannot be ordered"),
+        ("1 in dyn(1)", "no such overload"),
+        ("dyn(1) ? true : false", "no such overload"),
+        ("!dyn(1)", "no such overload"),
+        ("-dyn('a') == 1", "no such overload"),
+        ("dyn('a') < dyn(1)", "no such overload"),
+        ("dyn({true: 1})[dyn(1)] == 1", "no such key: 1"),
+        ("7 % int('0') == 0", "modulus by zero"),
+        ("int('-9223372036854775808') % -1 == 0", "integer overflow"),
+        ("1u - 2u == 0u", "unsigned integer overflow"),
+        ("[1][5] == 1", "index out of bounds: 5"),
+        ("dyn([1])['a'] == 1", "unsupported index type 'string' in list"),
+        ("optional.none().value() == 1", "optional.none() dereference"),
+    ],
+)
+def test_operators_take_values_of_all_types_or_fail_as_in_go(expression: str, expected: bool | str) -> None:
+    assert outcome(expression) == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "rule"),
+    [
+        ("[1, 'a'] == [1]", "expected type 'int' but found 'string'"),
+        ("{1: 2, 'a': 3}.size() == 2", "expected type 'int' but found 'string'"),
+        ("true ? 1 : 'a'", "found no matching overload for '_?_:_' applied to '(bool, int, string)'"),
+        ("[1].map(1, 2) == [1]", "argument is not an identifier"),
+        ("has(1)", "invalid argument to has() macro"),
+        ("device.foo == 1", "undefined field 'foo'"),
+        ("timestamp('x') == timestamp(0)", "invalid timestamp argument"),
+        ("duration('x') == duration('1s')", "invalid duration argument"),
+        ("[1] + ['a'] == [1]", "found no matching overload for '_+_' applied to '(list(int), list(string))'"),
+        ("[1].all(x, y)", "undeclared reference to 'y' (in container '')"),
+    ],
+)
+def test_types_that_do_not_go_together_do_not_compile(expression: str, rule: str) -> None:
+    assert rule in str(outcome(expression))
