@@ -155,6 +155,12 @@ def test_failures(expression: str, failure: str) -> None:
         ("'abc'.lastIndexOf('') == 3 && [1].flatten(3) == [1]", True),
         ("type(1) == int && 'a' in {'a': 1}", True),
         ("dyn({'a': 1}) == dyn({'b': 1}) || dyn([1]) == dyn(1) || dyn(true) in dyn({1: 2})", False),
+        (
+            "null == duration('1s') || duration('1s') == null || null == optional.none() || timestamp(0) == null",
+            False,
+        ),
+        ("[] == [1] || {} == {'a': 1} || [[], [1]] == [] || [optional.none(), optional.of(1)] == []", False),
+        ("[].min() == 1", "min called on empty list"),
         ("dyn(double('nan')) < 1.0", "NaN values cannot be ordered"),
         ("1 in dyn(1)", "no such overload"),
         ("dyn(1) ? true : false", "no such overload"),
@@ -186,6 +192,7 @@ def test_operators_take_values_of_all_types_or_fail_as_in_go(expression: str, ex
         ("timestamp('x') == timestamp(0)", "invalid timestamp argument"),
         ("duration('x') == duration('1s')", "invalid duration argument"),
         ("[1] + ['a'] == [1]", "found no matching overload for '_+_' applied to '(list(int), list(string))'"),
+        ("null == 1", "found no matching overload for '_==_' applied to '(null, int)'"),
         ("[1].all(x, y)", "undeclared reference to 'y' (in container '')"),
     ],
 )
