@@ -239,8 +239,6 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     devices: Mapping[str, int] = {}
     address_pods: int | None = None
     """The pods for which the machine has addresses; None: unknown."""
-    is_known: bool = True
-    """Whether the catalogue has it."""
 
     def labels(self) -> dict[str, str]:
         """The labels that Karpenter selects it by."""
@@ -538,7 +536,6 @@ def _described(requirements: Sequence[Requirement], name: str) -> Instance | Non
         memory_mib=int(memory),
         architecture=single.get(_ARCHITECTURE, "amd64"),
         devices={maker: int(gpus)} if maker and gpus.isdecimal() else {},
-        is_known=False,
     )
 
 
