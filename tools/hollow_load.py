@@ -199,7 +199,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=5000)
-    parser.add_argument("--rate", type=int, default=50, help="pods that are created each second (default: 50)")
+    parser.add_argument(
+        "--rate", type=int, default=50, help="pods that are created each second (default: 50)"
+    )
     parser.add_argument("--write", action="store_true", help="write docs/figures/hollow-load.json")
     arguments = parser.parse_args()
     limits = ("--kube-api-qps=1000", "--kube-api-burst=2000")
