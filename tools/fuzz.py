@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 from nodewright.cli.app import run
 from nodewright.documents.files.process_tuning import COMMAND_THRESHOLDS
@@ -406,7 +407,10 @@ def _check_answer(words: Sequence[str], code: int, printed: str, messages: str) 
 
 @contextlib.contextmanager
 def _ending() -> Iterator[None]:
-    """Within this context, TimeoutError is raised after a while, also of a command that waits."""
+    """Within this context, TimeoutError is raised after a while, also of a command that waits.
+
+    Servers raise the priority of their process, which is that of the tests here: it stays.
+    """
 
     def end(_number: int, _frame: object) -> None:
         raise TimeoutError("the command does not end")
@@ -414,7 +418,8 @@ def _ending() -> Iterator[None]:
     previous = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, 3 * DAMAGED.cpu_s)
     try:
-        yield
+        with mock.patch("os.setpriority"):
+            yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
