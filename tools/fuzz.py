@@ -431,12 +431,13 @@ def _argument(word: str, content: bytes, other: bytes) -> str:
         return word.replace("WORD", _text(content).replace("\0", ""))
     if word in ("KUBE", "SOCKET"):
         return _server_argument(word, content)
-    name = {"FILE": "in.json", "TABLE": "in.csv", "OTHER": "other.json"}.get(word)
+    count, _, file = word.rpartition("*")
+    name = {"FILE": "in.json", "TABLE": "in.csv", "OTHER": "other.json"}.get(file)
     if name is None:
         return word
     path = _directory() / name
     path.write_bytes(other if word == "OTHER" else content)
-    return str(path)
+    return f"{count}*{path}" if count else str(path)
 
 
 def _server_argument(word: str, content: bytes) -> str:

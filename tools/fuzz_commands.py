@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.support.custom_objects import custom_objects
 from tests.support.full_objects import KINDS, full_object
 
 from nodewright.cli.app import run
@@ -44,8 +45,11 @@ MANIFESTS = (
     "cgroups --node vm-4 -f FILE |--all |--cgroup-version=1|--cgroup-driver=cgroupfs |-ojson|-oyaml|-oname",
     "lint -f FILE |--summary|--diff|--node=vm-4|--strict |-ojson|-oyaml|-osarif|-ojunit|-ogithub",
     "quota -f FILE |--from-status|--surge|--what-if |-ojson|-oyaml|-ojunit|-osarif|-ogithub|-oname",
-    f"fit --node vm-4 -f FILE {_TWO}",
+    f"fit --node vm-4 -f FILE |--replicas {_TWO}",
+    f"fit --nodes FILE -f {_E}/agent/web.yaml {_TWO}",
+    f"fit|admit|explain --node vm-4 -f {_E}/agent/web.yaml --pods FILE {_TWO}",
     f"drain node/worker-1 -f FILE {_TWO}",
+    f"drain node/worker-1 -f {_E}/drain/shop.yaml -f FILE {_TWO}",
     f"upgrade --node vm-4 -f FILE --from 1.33 {_ALL}",
     f"upgrade --nodes FILE --from 1.33 {_ALL}",
     f"quota -f {_E}/quota/small.yaml --nodes FILE |-ojson|-oyaml",
@@ -78,6 +82,8 @@ CLUSTER = (
     "node show|capture|export --kubeconfig KUBE node/worker-3 |-ojson|-oyaml",
     f"rehearse|upgrade|audit --kubeconfig KUBE node/worker-3 {_TWO}",
     f"upgrade --kubeconfig KUBE --nodes nodes --from 1.33 {_TWO}",
+    f"fit --kubeconfig KUBE -A --node nodes |pods {_TWO}",
+    f"drain --kubeconfig KUBE node/worker-3 {_TWO}",
     "fleet run --kubeconfig KUBE |-ojson|-oyaml|-owide",
     "fleet capacity|minimise --kubeconfig KUBE |-ojson|-oyaml",
 )  # fmt: skip
@@ -108,6 +114,7 @@ NODES = (
     f"lint --node FILE -f {_E}/agent/web.yaml {_TWO}",
     f"fit --node FILE -f {_E}/agent/pinned.yaml {_TWO}",
     f"lend --node FILE --usage {_E}/lend/memory.json |-ojson|-oyaml|-owide",
+    "hollow --kubeconfig /nonexistent --nodes 2*FILE",
     f"rehearse --node FILE {_ALL}",
     f"upgrade --node FILE --from 1.33 {_ALL}",
     f"audit --cgroups none --root-dir {_W3}/kubelet --node FILE {_TWO}",
@@ -126,6 +133,11 @@ CONFIGURATIONS = (
     f"upgrade --node vm-4 --kubelet-config FILE --from 1.33 {_ALL}",
     f"fleet run {_NODES} {_PODS} --kubelet-config FILE {_TWO}",
     f"fleet capacity|minimise {_NODES} {_PODS} --kubelet-config FILE {_TWO}",
+    f"fit --node vm-4 -f {_E}/agent/web.yaml --kubelet-config FILE {_TWO}",
+    f"drain node/worker-1 -f {_E}/drain/shop.yaml --kubelet-config FILE {_TWO}",
+    f"lend --node {_E}/lend/node.yaml --usage {_E}/lend/memory.json --kubelet-config FILE {_TWO}",
+    "hollow --kubeconfig /nonexistent --nodes 2*vm-4 --config FILE",
+    f"preempt --node {_E}/preemption/node.yaml -f {_E}/preemption/critical.yaml --kubelet-config FILE {_TWO}",
     f"replay {_E}/scenarios/devices.yaml --kubelet-config FILE {_ALL}",
     f"node capture --catalogue vm-4 --kubelet-config FILE {_TWO}",
     f"node capture {_CAPTURE} --configz FILE {_TWO}",
@@ -171,6 +183,23 @@ _TEXTS: Mapping[str, tuple[str, ...]] = {
     ),
     f"fleet capacity {_NODES} --sweep=WORD {_TWO}": ("topologyManagerPolicy=none,restricted",),
     "hollow --kubeconfig /nonexistent --nodes=WORD": ("3*vm-4", "2*vm-4,vm-8"),
+    "hollow --kubeconfig /nonexistent --nodes=2*vm-4 --name=WORD|--speed=WORD|--fault=WORD|--node-labels=WORD|--register-with-taints=WORD|--release=WORD|--seed=WORD": (
+        "a-{n}", "10x", "10m:hollow-1*:down=2m", "1s:*:restart=1.33", "a=b{n%4}", "a=b:NoSchedule", "1.33",
+    ),
+    f"fit --node vm-4 -f {_E}/agent/web.yaml --resource=WORD|--device=WORD|--memory=WORD|--release=WORD|--topology-policy=WORD": (
+        "nvidia.com/gpu", "nvidia.com/gpu=8@numa", "64Gi", "1.33",
+    ),
+    f"drain -f {_E}/drain/shop.yaml node/worker-1 --nodes=WORD|--shapes=WORD|--gpu-annotation=WORD|--max-unpacked-size=WORD|--max-document-size=WORD": (
+        "worker-1,worker-2", "16=vm-4", "nvidia.com/gpu", "8Mi",
+    ),
+    f"fleet run {_NODES} {_PODS} --drain=WORD|--gpu-annotation=WORD|--max-machine-cpus=WORD": ("a=1m", "nvidia.com/gpu", "8"),
+    f"lint -f {_E}/lint/shop.yaml --only=WORD|--disable=WORD|--explain=WORD|--shape=WORD": ("NW101,NW102", "all", "2x1x8x2"),
+    f"requests -f {_E}/agent/web.yaml --memory-capacity=WORD|--selector=WORD|--request-timeout=WORD|--release=WORD": ("8Gi", "app=web", "5s"),
+    f"explain --node vm-4 -f {_E}/agent/web.yaml --condition=WORD|--budget=WORD|--topology-policy=WORD": ("MemoryPressure=True", "9"),
+    f"lend --node {_E}/lend/node.yaml --usage {_E}/lend/memory.json --memory=WORD|--release=WORD": ("64Gi", "1.33"),
+    "agent --dry-run --node vm-4 --lend=WORD|--node-labels=WORD|--register-with-taints=WORD|--feature-gates=WORD|--node-ip=WORD|--grant=WORD|--node-name=WORD|--provider-id=WORD": (
+        "peak:5", "a=b", "a=b:NoSchedule", "A=true", "10.0.0.1", "read=user:a",
+    ),
     "fleet generate --seed=1 --nodes=WORD|--pods=WORD|--load=WORD": ("3", "0.5"),
     f"export --once --kubelet-root {_W3}/kubelet --pod-resources=none --node-name=WORD|--kubernetes-version=WORD|--poll-period=WORD|--listen=WORD|--kubelet-url=WORD|--grant=WORD|--advertise=WORD|--health-port=WORD": (
         "worker-3", "v1.36.0", "10", "127.0.0.1:0", "http://127.0.0.1:1", "read=user:a",
@@ -225,6 +254,9 @@ def _other_lines(fleet: list[bytes]) -> Iterable[tuple[str, tuple[bytes, ...]]]:
         f"fleet minimise {_NODES} --most 6 --pods TABLE {_TWO}": (pods,),
         f"fleet run {_NODES} {_PODS} --usage TABLE {table}": usage,
         f"upgrade --nodes TABLE --from 1.33 {_TWO}": (nodes,),
+        f"fit --nodes TABLE -f {_E}/agent/web.yaml {_TWO}": (nodes,),
+        f"lend --node {_E}/lend/node.yaml --usage FILE |--advise |-ojson|-oyaml|-owide": (*_files("lend/*.json"), *used),
+        f"lend --node {_E}/lend/node.yaml --usage TABLE |--advise |-ojson|-oyaml|-owide": _files("lend/*.csv"),
         f"evict {_EVICT} --usage FILE |--compare|--advise|--timeline {_ALL}": used,
         f"evict {_EVICT} --usage {_E}/eviction/summary.json --after FILE {_ALL}": used,
         f"evict {_EVICT} --usage {_E}/eviction/summary.json --timeline --growth FILE {_ALL}": _files("eviction/forecast.yaml"),
@@ -255,6 +287,14 @@ def objects() -> tuple[bytes, ...]:
         *_files("quota/**/*.yaml"),
         *_files("fleet/*.yaml"),
         *_files("failed/*.yaml"),
+    ]
+    custom = [_written(value) for value in custom_objects()]
+    examples += [
+        *_files("other-systems/*.yaml"),
+        *_files("claims/*.yaml"),
+        *_files("drain/*.yaml"),
+        *_files("fit/*.yaml"),
+        *custom,
     ]
     often = 8 * (POD, cluster(), _written(full_object("Pod")), _written(full_object("PodDisruptionBudget")))
     return (*often, *(_written(full_object(kind)) for kind in kinds), *examples)

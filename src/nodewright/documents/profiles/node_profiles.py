@@ -121,8 +121,10 @@ def _profile_without_pods(reference: str | None) -> NodeProfile:
     if reference.startswith(SHAPE) or _SHAPE_WORD.fullmatch(reference):
         from nodewright.documents.profiles.machine_shapes import shape_profile  # noqa: PLC0415 - start-up time
 
-        shape, _, memory_bytes = reference.removeprefix(SHAPE).partition(":")
-        return shape_profile(shape, int(memory_bytes) if memory_bytes else None)
+        text = reference.removeprefix(SHAPE)
+        shape, _, memory = text.rpartition(":")
+        has_memory = bool(shape) and memory.isdecimal() and len(memory) < 19
+        return shape_profile(shape, int(memory)) if has_memory else shape_profile(text)
     from nodewright.documents.profiles.catalogue import catalogue_profile  # noqa: PLC0415 - start-up time
 
     return catalogue_profile(reference.removeprefix(CATALOGUE))
