@@ -353,9 +353,9 @@ EXIT_CODES = (0, 1, 2, 3, 4)
 
 
 def reader_of(line: str, other: bytes = b"") -> Reader:
-    """Runs the command on a file with the content; its output is dropped."""
+    """Runs the command on a file with the content, and returns its exit code; its output is dropped."""
 
-    def read(content: bytes) -> None:
+    def read(content: bytes) -> int:
         words = chosen_line(line, content).split()
         arguments = [_argument(word, content, other) for word in words]
         printed, messages = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
@@ -367,6 +367,7 @@ def reader_of(line: str, other: bytes = b"") -> Reader:
         ):
             code = run(arguments)
         _check_answer(words, code, *(_content(stream) for stream in (printed, messages)))
+        return code
 
     return read
 

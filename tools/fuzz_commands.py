@@ -124,7 +124,7 @@ NODES = (
 )  # fmt: skip
 CONFIGURATIONS = (
     f"lint -f {_E}/agent/web.yaml --kubelet-config FILE |--node=vm-4 |-ojson|-oyaml|-osarif|-ojunit|-ogithub",
-    "lint --kubelet-config FILE |--release=1.33|--strict |-ojson|-oyaml",
+    "lint FILE |--release=1.33|--strict |-ojson|-oyaml",
     f"admit --node vm-4 --kubelet-config FILE -f {_E}/agent/pinned.yaml {_ALL}",
     f"explain --node vm-4 --kubelet-config FILE -f {_E}/agent/pinned.yaml {_TWO}",
     f"evict {_EVICT} --kubelet-config FILE --usage {_E}/eviction/summary.json |--advise|--timeline {_ALL}",

@@ -336,6 +336,8 @@ def _extremes_of(value: Any) -> tuple[Any, ...]:
     if _TIME.fullmatch(value):
         return EXTREME_TIMES
     number = _NUMBER.fullmatch(value)
+    if number is None and (inside := re.search(r"\d+", value)):
+        return (value[: inside.start()] + "9" * 5000 + value[inside.end() :],)
     return (
         tuple(f"{extreme}{number['unit']}" if extreme != "" else "" for extreme in EXTREMES) if number else ()
     )
