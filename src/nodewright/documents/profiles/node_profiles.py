@@ -219,7 +219,7 @@ def profile_faults(profile: NodeProfile) -> Iterator[Fault]:
             rule = "another pod of the profile has this uid, or the same namespace and name without one"
             yield Fault(path=f"spec.pods[{index}]", error="Duplicate value", value=uid, rule=rule)
         uids.add(uid)
-        for violation in pod_violations(with_defaults(pod), is_template=True):
+        for violation in pod_violations(with_defaults(pod), is_template=True, is_stored=True):
             path = f"spec.pods[{index}].{violation.path}"
             yield Fault(path=path, error=str(violation.type), value=violation.value, rule=violation.rule)
 

@@ -102,6 +102,7 @@ FAULTS = [
     ),
     (NODES, PODS.replace("zone=b", "zone"), r":3: node_selector: .*must be key=value"),
     (NODES, PODS.replace(",yes,7", ",yes,high"), r":3: priority: .*must be a whole number"),
+    (NODES, PODS.replace(",yes,7", ",yes," + "9" * 5000), r":3: priority: .*must be a whole number"),
     (
         NODES,
         PODS.replace("controlled", "controled"),
@@ -125,6 +126,7 @@ FAULTS = [
         r":3: creation_time: .*\"soon\": must be seconds",
     ),
     (OPENB_NODES, OPENB_PODS.replace("p1,6000", "p1,six"), r":3: cpu_milli: .*must be a whole number"),
+    (OPENB_NODES, OPENB_PODS.replace("p1,6000", "p1," + "9" * 5000), r"cpu"),
     (OPENB_NODES.replace("32000", "0"), OPENB_PODS, r"nodes.csv:2: a node without CPUs or memory"),
     (NODES.replace("n1,8,", "n1,,"), PODS, r"nodes.csv:2: cpu: Required value"),
     (NODES.replace("only=ml:NoSchedule", "only=ml"), PODS, r"nodes.csv:2: taints: .*:NoSchedule"),

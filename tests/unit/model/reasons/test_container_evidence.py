@@ -115,3 +115,28 @@ def test_what_the_status_says_is_told_with_what_helps(fact: StatusClue, parts: t
     sentence, remedy = parts
     assert sentence in fact.sentence()
     assert remedy in "; ".join(fact.remedies())
+
+
+def test_numbers_of_any_length_in_conditions_are_read() -> None:
+    many = "9" * 5000
+    short = f"Node didn't have enough resource: cpu, requested: {many}, used: {many}, capacity: {many}"
+    unsuitable = (
+        f"0/{many} nodes are available: {many} Insufficient cpu. preemption: 0/{many} nodes are available"
+    )
+    found = problem_evidence(
+        pod(
+            {
+                "phase": "Pending",
+                "conditions": [
+                    {
+                        "type": "PodScheduled",
+                        "status": "False",
+                        "reason": "Unschedulable",
+                        "message": unsuitable,
+                    },
+                    {"type": "PodResizePending", "status": "True", "reason": "Deferred", "message": short},
+                ],
+            }
+        )
+    )
+    assert str(found).count(str(10**20)) >= 3
