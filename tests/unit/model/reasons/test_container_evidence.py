@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from nodewright.documents.formats.decode import decode
@@ -123,20 +124,11 @@ def test_numbers_of_any_length_in_conditions_are_read() -> None:
     unsuitable = (
         f"0/{many} nodes are available: {many} Insufficient cpu. preemption: 0/{many} nodes are available"
     )
-    found = problem_evidence(
-        pod(
-            {
-                "phase": "Pending",
-                "conditions": [
-                    {
-                        "type": "PodScheduled",
-                        "status": "False",
-                        "reason": "Unschedulable",
-                        "message": unsuitable,
-                    },
-                    {"type": "PodResizePending", "status": "True", "reason": "Deferred", "message": short},
-                ],
-            }
-        )
-    )
-    assert str(found).count(str(10**20)) >= 3
+    conditions = [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": unsuitable},
+        {"type": "PodResizePending", "status": "True", "reason": "Deferred", "message": short},
+    ]
+    for count in (1, 2):
+        status = {"phase": "Pending", "conditions": conditions[count - 1 :][:1]}
+        found = problem_evidence(decode({"status": status}, Pod))
+        assert str(10**20) in str(msgspec.to_builtins(found, enc_hook=str)), count
