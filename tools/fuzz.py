@@ -354,9 +354,9 @@ EXIT_CODES = (0, 1, 2, 3, 4)
 
 
 def reader_of(line: str, other: bytes = b"") -> Reader:
-    """Runs the command on a file with the content; its output is dropped."""
+    """Runs the command on a file with the content, and returns its exit code; its output is dropped."""
 
-    def read(content: bytes) -> None:
+    def read(content: bytes) -> int:
         words = chosen_line(line, content).split()
         arguments = [_argument(word, content, other) for word in words]
         printed, messages = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
@@ -368,6 +368,7 @@ def reader_of(line: str, other: bytes = b"") -> Reader:
         ):
             code = run(arguments)
         _check_answer(words, code, *(_content(stream) for stream in (printed, messages)))
+        return code
 
     return read
 
@@ -436,12 +437,13 @@ def _argument(word: str, content: bytes, other: bytes) -> str:
         return word.replace("WORD", _text(content).replace("\0", ""))
     if word in ("KUBE", "SOCKET"):
         return _server_argument(word, content)
-    name = {"FILE": "in.json", "TABLE": "in.csv", "OTHER": "other.json"}.get(word)
+    count, _, file = word.rpartition("*")
+    name = {"FILE": "in.json", "TABLE": "in.csv", "OTHER": "other.json"}.get(file)
     if name is None:
         return word
     path = _directory() / name
     path.write_bytes(other if word == "OTHER" else content)
-    return str(path)
+    return f"{count}*{path}" if count else str(path)
 
 
 def _server_argument(word: str, content: bytes) -> str:

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.support.custom_objects import custom_objects
 from tests.support.full_objects import KINDS, full_object
 
 from nodewright.cli.app import run
@@ -44,17 +45,20 @@ MANIFESTS = (
     "cgroups --node vm-4 -f FILE |--all |--cgroup-version=1|--cgroup-driver=cgroupfs |-ojson|-oyaml|-oname",
     "lint -f FILE |--summary|--diff|--node=vm-4|--strict |-ojson|-oyaml|-osarif|-ojunit|-ogithub",
     "quota -f FILE |--from-status|--surge|--what-if |-ojson|-oyaml|-ojunit|-osarif|-ogithub|-oname",
-    f"fit --node vm-4 -f FILE {_TWO}",
-    f"drain node/worker-1 -f FILE {_TWO}",
+    f"fit --node vm-4 -f FILE |--replicas {_TWO}",
+    f"fit --nodes FILE -f {_E}/agent/web.yaml {_TWO}",
+    f"fit|admit|explain --node vm-4 -f {_E}/agent/web.yaml --pods FILE {_TWO}",
+    f"drain node/worker-1 -f {_E}/drain/shop.yaml -f FILE {_TWO}",
     f"upgrade --node vm-4 -f FILE --from 1.33 {_ALL}",
     f"upgrade --nodes FILE --from 1.33 {_ALL}",
-    f"quota -f {_E}/quota/small.yaml --nodes FILE |-ojson|-oyaml",
+    f"quota -f {_E}/quota/small.yaml --surge -f FILE |-ojson|-oyaml",
     f"fleet run {_NODES} --pods FILE |--extender|--preemption|--retry=elsewhere |-ojson|-oyaml|-owide",
     "fleet run -f FILE |-ojson|-oyaml|-owide",
     f"fleet run --nodes FILE {_PODS} |-ojson|-oyaml|-owide",
     f"fleet run {_NODES} {_PODS} --probe FILE {_TWO}",
-    f"fleet capacity --nodes FILE {_TWO}",
+    f"fleet capacity --nodes FILE -f {_E}/fleet/probe.yaml {_TWO}",
     f"fleet capacity {_NODES} -f FILE {_TWO}",
+    f"fleet capacity {_NODES} -f {_E}/fleet/probe.yaml --pods FILE {_TWO}",
     f"fleet minimise {_NODES} --most 6 --pods FILE |--exact {_TWO}",
     f"rehearse --node {_E}/rehearsal/worker-3.yaml --pods FILE {_ALL}",
     f"upgrade --node {_E}/rehearsal/worker-3.yaml --from 1.33 --pods FILE {_ALL}",
@@ -74,12 +78,14 @@ CLUSTER = (
     "cgroups --kubeconfig KUBE -A --node node/worker-3 pods |-ojson|-oyaml|-oname",
     "lint --kubeconfig KUBE -A pods |-ojson|-oyaml|-osarif",
     "quota --kubeconfig KUBE -A pods |--from-status |-ojson|-oyaml|-oname",
-    f"node --kubeconfig KUBE show|capture|export node/worker-3 {_TWO}",
     "node show|capture|export --kubeconfig KUBE node/worker-3 |-ojson|-oyaml",
     f"rehearse|upgrade|audit --kubeconfig KUBE node/worker-3 {_TWO}",
     f"upgrade --kubeconfig KUBE --nodes nodes --from 1.33 {_TWO}",
+    f"fit --kubeconfig KUBE -A --node nodes |pods {_TWO}",
+    f"drain --kubeconfig KUBE node/worker-3 {_TWO}",
     "fleet run --kubeconfig KUBE |-ojson|-oyaml|-owide",
-    "fleet capacity|minimise --kubeconfig KUBE |-ojson|-oyaml",
+    f"fleet capacity --kubeconfig KUBE -f {_E}/fleet/probe.yaml {_TWO}",
+    f"fleet minimise --kubeconfig KUBE --most 6 {_TWO}",
 )  # fmt: skip
 """Commands on what an API server answers."""
 AGENT = (
@@ -107,7 +113,7 @@ NODES = (
     f"cgroups --node FILE -f {_E}/agent/web.yaml |--all |-ojson|-oyaml|-oname",
     f"lint --node FILE -f {_E}/agent/web.yaml {_TWO}",
     f"fit --node FILE -f {_E}/agent/pinned.yaml {_TWO}",
-    f"lend --node FILE --usage {_E}/lend/memory.json |-ojson|-oyaml|-owide",
+    "hollow --kubeconfig /nonexistent --nodes 2*FILE",
     f"rehearse --node FILE {_ALL}",
     f"upgrade --node FILE --from 1.33 {_ALL}",
     f"audit --cgroups none --root-dir {_W3}/kubelet --node FILE {_TWO}",
@@ -117,7 +123,7 @@ NODES = (
 )  # fmt: skip
 CONFIGURATIONS = (
     f"lint -f {_E}/agent/web.yaml --kubelet-config FILE |--node=vm-4 |-ojson|-oyaml|-osarif|-ojunit|-ogithub",
-    "lint --kubelet-config FILE |--release=1.33|--strict |-ojson|-oyaml",
+    "lint FILE |--release=1.33|--strict |-ojson|-oyaml",
     f"admit --node vm-4 --kubelet-config FILE -f {_E}/agent/pinned.yaml {_ALL}",
     f"explain --node vm-4 --kubelet-config FILE -f {_E}/agent/pinned.yaml {_TWO}",
     f"evict {_EVICT} --kubelet-config FILE --usage {_E}/eviction/summary.json |--advise|--timeline {_ALL}",
@@ -125,7 +131,13 @@ CONFIGURATIONS = (
     f"rehearse --node {_E}/rehearsal/worker-3.yaml --config FILE {_ALL}",
     f"upgrade --node vm-4 --kubelet-config FILE --from 1.33 {_ALL}",
     f"fleet run {_NODES} {_PODS} --kubelet-config FILE {_TWO}",
-    f"fleet capacity|minimise {_NODES} {_PODS} --kubelet-config FILE {_TWO}",
+    f"fleet capacity {_NODES} -f {_E}/fleet/probe.yaml --kubelet-config FILE {_TWO}",
+    f"fleet minimise {_NODES} --most 6 {_PODS} --kubelet-config FILE {_TWO}",
+    f"fit --node vm-4 -f {_E}/agent/web.yaml --kubelet-config FILE {_TWO}",
+    f"drain node/worker-1 -f {_E}/drain/shop.yaml --kubelet-config FILE {_TWO}",
+    f"lend --node {_E}/lend/node.yaml --usage {_E}/lend/memory.json --kubelet-config FILE {_TWO}",
+    "hollow --kubeconfig /nonexistent --nodes 2*vm-4 --config FILE",
+    f"preempt --node {_E}/preemption/node.yaml -f {_E}/preemption/critical.yaml --kubelet-config FILE {_TWO}",
     f"replay {_E}/scenarios/devices.yaml --kubelet-config FILE {_ALL}",
     f"node capture --catalogue vm-4 --kubelet-config FILE {_TWO}",
     f"node capture {_CAPTURE} --configz FILE {_TWO}",
@@ -144,7 +156,7 @@ STATES = (
     f"rehearse --node {_E}/rehearsal/worker-3.yaml --kubelet-root {_TREE}:STATE {_ALL}",
     f"upgrade --node {_E}/rehearsal/worker-3.yaml --from 1.33 --kubelet-root {_TREE}:STATE {_ALL}",
     f"audit --cgroups none --node {_E}/rehearsal/worker-3.yaml --root-dir {_TREE}:STATE {_TWO}",
-    f"node capture --catalogue vm-4 --pods {_W3}/pods.json --kubelet-root {_TREE}:STATE {_TWO}",
+    f"node capture --catalogue vm-4 --pods {_W3}/pods.json --node-name worker-3 --kubelet-root {_TREE}:STATE {_TWO}",
     f"export --once --node-name a --pod-resources none --kubelet-root {_TREE}:STATE",
 )
 _TEXTS: Mapping[str, tuple[str, ...]] = {
@@ -161,7 +173,7 @@ _TEXTS: Mapping[str, tuple[str, ...]] = {
     f"admit --node vm-4 -f {_E}/agent/web.yaml --device=WORD|--memory=WORD|--release=WORD|--selector=WORD|--template-path=WORD|--max-document-size=WORD|--namespace=WORD": (
         "nvidia.com/gpu=8@numa", "64Gi", "1.33", "app in (a,b)", "JobSet=spec.replicatedJobs[*].template", "3Mi", "shop",
     ),
-    f"evict {_EVICT} --available=WORD|--after=WORD": ("memory.available=50Mi", "1m"),
+    f"evict {_EVICT} --available=WORD": ("memory.available=50Mi", "nodefs.inodesFree=5"),
     f"evict {_EVICT} --usage {_E}/eviction/summary.json --timeline --growth=WORD|--duration=WORD|--signal=WORD": (
         "shop/web=10Mi/s", "1h", "memory.available",
     ),
@@ -169,9 +181,26 @@ _TEXTS: Mapping[str, tuple[str, ...]] = {
     f"fleet run {_NODES} {_PODS} --shapes=WORD|--until=WORD|--sweep=WORD|--scores=WORD|--shards=WORD|--max-unpacked-size=WORD {_TWO}": (
         "16=vm-4", "label:zone", "1h30m", "topologyManagerPolicy=none,restricted", "default", "zone", "8Mi",
     ),
-    f"fleet capacity {_NODES} --sweep=WORD {_TWO}": ("topologyManagerPolicy=none,restricted",),
+    f"fleet capacity {_NODES} -f {_E}/fleet/probe.yaml --sweep=WORD {_TWO}": ("topologyManagerPolicy=none,restricted",),
     "hollow --kubeconfig /nonexistent --nodes=WORD": ("3*vm-4", "2*vm-4,vm-8"),
-    "fleet generate --seed=1 --nodes=WORD|--pods=WORD|--load=WORD": ("3", "0.5"),
+    "hollow --kubeconfig /nonexistent --nodes=2*vm-4 --name=WORD|--speed=WORD|--fault=WORD|--node-labels=WORD|--register-with-taints=WORD|--release=WORD|--seed=WORD": (
+        "a-{n}", "10x", "10m:hollow-1*:down=2m", "1s:*:restart=1.33", "a=b{n%4}", "a=b:NoSchedule", "1.33",
+    ),
+    f"fit --node vm-4 -f {_E}/agent/web.yaml --resource=WORD|--device=WORD|--memory=WORD|--release=WORD|--topology-policy=WORD": (
+        "nvidia.com/gpu", "nvidia.com/gpu=8@numa", "64Gi", "1.33",
+    ),
+    f"drain -f {_E}/drain/shop.yaml node/worker-1 --nodes=WORD|--shapes=WORD|--gpu-annotation=WORD|--max-unpacked-size=WORD|--max-document-size=WORD": (
+        "worker-1,worker-2", "16=vm-4", "nvidia.com/gpu", "8Mi",
+    ),
+    f"fleet run {_NODES} {_PODS} --drain=WORD|--gpu-annotation=WORD|--max-machine-cpus=WORD": ("a=1m", "nvidia.com/gpu", "8"),
+    f"lint -f {_E}/lint/shop.yaml --only=WORD|--disable=WORD|--explain=WORD|--shape=WORD": ("NW101,NW102", "all", "2x1x8x2"),
+    f"requests -f {_E}/agent/web.yaml --memory-capacity=WORD|--selector=WORD|--request-timeout=WORD|--release=WORD": ("8Gi", "app=web", "5s"),
+    f"explain --node vm-4 -f {_E}/agent/web.yaml --condition=WORD|--budget=WORD|--topology-policy=WORD": ("MemoryPressure=True", "9"),
+    f"lend --node {_E}/lend/node.yaml --usage {_E}/lend/memory.json --memory=WORD|--release=WORD": ("64Gi", "1.33"),
+    "agent --dry-run --node vm-4 --lend=WORD|--node-labels=WORD|--register-with-taints=WORD|--feature-gates=WORD|--node-ip=WORD|--grant=WORD|--node-name=WORD|--provider-id=WORD": (
+        "peak:5", "a=b", "a=b:NoSchedule", "A=true", "10.0.0.1", "read=user:a",
+    ),
+    "fleet generate --seed=1 --nodes-file /dev/null --pods-file /dev/null --nodes=WORD|--pods=WORD|--load=WORD": ("3", "0.5"),
     f"export --once --kubelet-root {_W3}/kubelet --pod-resources=none --node-name=WORD|--kubernetes-version=WORD|--poll-period=WORD|--listen=WORD|--kubelet-url=WORD|--grant=WORD|--advertise=WORD|--health-port=WORD": (
         "worker-3", "v1.36.0", "10", "127.0.0.1:0", "http://127.0.0.1:1", "read=user:a",
     ),
@@ -221,10 +250,14 @@ def _other_lines(fleet: list[bytes]) -> Iterable[tuple[str, tuple[bytes, ...]]]:
         f"node capture {_CAPTURE} --nrt FILE {_TWO}": _files("worker-3/topology.yaml"),
         f"fleet run --nodes TABLE {_PODS} {table}": (nodes,),
         f"fleet run {_NODES} --pods TABLE {table}": (pods,),
-        f"fleet capacity --nodes TABLE {_TWO}": (nodes,),
+        f"fleet capacity --nodes TABLE -f {_E}/fleet/probe.yaml {_TWO}": (nodes,),
         f"fleet minimise {_NODES} --most 6 --pods TABLE {_TWO}": (pods,),
         f"fleet run {_NODES} {_PODS} --usage TABLE {table}": usage,
         f"upgrade --nodes TABLE --from 1.33 {_TWO}": (nodes,),
+        f"fit --nodes TABLE -f {_E}/agent/web.yaml {_TWO}": (nodes,),
+        f"lend --node FILE --usage {_E}/lend/memory.json |-ojson|-oyaml|-owide": _files("lend/node.yaml"),
+        f"lend --node {_E}/lend/node.yaml --usage FILE |--advise |-ojson|-oyaml|-owide": (*_files("lend/*.json"), *used),
+        f"lend --node {_E}/lend/node.yaml --usage TABLE |--advise |-ojson|-oyaml|-owide": _files("lend/*.csv"),
         f"evict {_EVICT} --usage FILE |--compare|--advise|--timeline {_ALL}": used,
         f"evict {_EVICT} --usage {_E}/eviction/summary.json --after FILE {_ALL}": used,
         f"evict {_EVICT} --usage {_E}/eviction/summary.json --timeline --growth FILE {_ALL}": _files("eviction/forecast.yaml"),
@@ -232,7 +265,7 @@ def _other_lines(fleet: list[bytes]) -> Iterable[tuple[str, tuple[bytes, ...]]]:
         replayed: (*_files("scenarios/*.yaml"), journal()),
         "verify FILE |--show=1|--release=1.33|--all-releases |-ojson": vectors,
         "verify --machines FILE |-ojson": machines,
-        f"lint -f {_E}/agent/web.yaml --config FILE {_TWO}": (b"rules: {limits: error}\ndisable: [a]\n", b"[lint]\nonly = []\n"),
+        f"lint -f {_E}/agent/web.yaml --config FILE {_TWO}": (b"only: [NW118]\nfail-on: error\n", b"disable: [NW118]\n"),
         f"lint -f {_E}/lint/shop.yaml --baseline FILE {_TWO}": (_baseline(),),
         f"extender --kubeconfig FILE --insecure-http --listen {_NONE}": (kubeconfig("http://127.0.0.1:1"),),
         f"extender --kubeconfig KUBE --insecure-http --listen {_NONE} --token-auth-file|--export-token-file|--policies FILE": (
@@ -255,6 +288,14 @@ def objects() -> tuple[bytes, ...]:
         *_files("quota/**/*.yaml"),
         *_files("fleet/*.yaml"),
         *_files("failed/*.yaml"),
+    ]
+    custom = [_written(value) for value in custom_objects()]
+    examples += [
+        *_files("other-systems/*.yaml"),
+        *_files("claims/*.yaml"),
+        *_files("drain/*.yaml"),
+        *_files("fit/*.yaml"),
+        *custom,
     ]
     often = 8 * (POD, cluster(), _written(full_object("Pod")), _written(full_object("PodDisruptionBudget")))
     return (*often, *(_written(full_object(kind)) for kind in kinds), *examples)

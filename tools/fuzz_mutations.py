@@ -246,7 +246,10 @@ def _with_damaged_bytes(sample: bytes, samples: tuple[bytes, ...], chance: rando
     return bytes(content)
 
 
-EXTREMES: tuple[int | float | str, ...] = (0, -1, 2**31, 2**63, 10**18, 10**400, float("nan"), "")
+EXTREMES: tuple[int | float | str, ...] = (
+    *(0, -1, 2**31, 2**63, 10**18, 10**400, float("nan")),
+    *("9" * 5000, "00000" + "9" * 20, "\u0663", "inf", ""),
+)
 """What takes the place of a number in `with_extremes`."""
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(?P<unit>([eE][-+]?\d+|[A-Za-zµ%]{0,2})(/s)?)")
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\S+")
@@ -333,6 +336,8 @@ def _extremes_of(value: Any) -> tuple[Any, ...]:
     if _TIME.fullmatch(value):
         return EXTREME_TIMES
     number = _NUMBER.fullmatch(value)
+    if number is None and (inside := re.search(r"\d+", value)):
+        return (value[: inside.start()] + "9" * 5000 + value[inside.end() :],)
     return (
         tuple(f"{extreme}{number['unit']}" if extreme != "" else "" for extreme in EXTREMES) if number else ()
     )

@@ -52,12 +52,14 @@ def full_profile() -> NodeProfile:
     node = Node.from_profile(profile)
     for pod in (
         a_pod("whole", own, own, resources={"requests": amounts, "limits": amounts}),
+        a_pod("alone", own, own, initContainers=[{"name": "i", "resources": {"limits": own}}]),
         a_pod(
-            "alone", own, own, initContainers=[{"name": "i", "resources": {"limits": {**own, "v/gpu": "2"}}}]
+            "debugged", {}, ephemeralContainers=[{"name": "d", "image": "a", "targetContainerName": "main"}]
         ),
     ):
         result = node.admit(pod)
         node = result.node
+    assert len(node.pods) == 3
     assert any(
         allocation.container == ""
         for allocation in current_profile(profile, node.state).spec.allocations or ()

@@ -213,8 +213,14 @@ _API_VERSIONS = {
     "Deployment": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1", "ReplicaSet": "apps/v1", "Job": "batch/v1",
     "CronJob": "batch/v1", "RuntimeClass": "node.k8s.io/v1", "PriorityClass": "scheduling.k8s.io/v1",
     "DeviceResourceClaim": "resource.k8s.io/v1", "ResourceClaimTemplate": "resource.k8s.io/v1", "DeviceClass": "resource.k8s.io/v1",
-    "CustomResourceDefinition": "apiextensions.k8s.io/v1",
+    "ResourceSlice": "resource.k8s.io/v1", "DeviceTaintRule": "resource.k8s.io/v1beta2", "CustomResourceDefinition": "apiextensions.k8s.io/v1",
+    "DeviceResourceClaimV1beta1": "resource.k8s.io/v1beta1", "ResourceClaimTemplateV1beta1": "resource.k8s.io/v1beta1",
+    "ResourceSliceV1beta1": "resource.k8s.io/v1beta1",
 }  # fmt: skip
+_CLUSTER_WIDE = (
+    *("RuntimeClass", "PriorityClass", "Namespace", "CustomResourceDefinition"),
+    *("DeviceClass", "ResourceSlice", "DeviceTaintRule"),
+)
 _STATUS = {
     "Deployment": {"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1, "observedGeneration": 1, "conditions": []},
     "Job": {"active": 1, "succeeded": 0, "failed": 0, "startTime": _TIME, "uncountedTerminatedPods": {}},
@@ -234,9 +240,11 @@ KINDS = tuple(
 def _full(kind: str) -> dict[str, Any]:
     value: dict[str, Any] = full_value(kind)
     value["apiVersion"] = _API_VERSIONS.get(kind, "v1")
-    value["kind"] = "ResourceClaim" if kind == "DeviceResourceClaim" else kind
+    value["kind"] = name = kind.removeprefix("Device" if "ResourceClaim" in kind else "").removesuffix(
+        "V1beta1"
+    )
     value["metadata"] = {**full_value("ObjectMeta"), "name": "web" if kind != "Namespace" else "shop"}
-    if kind in ("RuntimeClass", "PriorityClass", "Namespace", "DeviceClass", "CustomResourceDefinition"):
+    if name in _CLUSTER_WIDE:
         del value["metadata"]["namespace"]
     if "status" in value and kind in _STATUS:
         value["status"] = _STATUS[kind]

@@ -12,16 +12,24 @@ import pytest
 from starlette.routing import Route
 from tests.unit.cluster.client.test_credentials_of_clients import OTHERS, VERIFYING
 
+from nodewright.agent.assembly.agent_settings import AgentSettings
+from nodewright.agent.assembly.runtime_setup import plugin_directory, plugins_registry_directory
 from nodewright.agent.devices.plugin_client import start_registration_service
+from nodewright.agent.devices.plugin_watcher import MAX_SOCKETS
+from nodewright.agent.observe.usage_samples import HISTORY, OLD_HISTORY
 from nodewright.agent.serving.agent_server import agent_application
 from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes
 from nodewright.agent.serving.kubelet_routes import KubeletRoutes
 from nodewright.agent.serving.pod_resources_server import PodResourcesServer
 from nodewright.agent.serving.pod_routes import ProfileRoutes
 from nodewright.agent.store.store_files import DEFERRED, HEADER, JOURNAL, LOG, PODS
+from nodewright.cli.app import COMMANDS
 from nodewright.cluster.exports.export_routes import ExportMetricsRoutes, ExportRoutes, HealthRoutes
 from nodewright.cluster.serving.browser_auth import SESSION_PATH
 from nodewright.cluster.serving.routes import AuthorizedRoute
+from nodewright.documents.profiles.state_files.claim_checkpoint import CLAIM_STATE_FILE
+from nodewright.engine.core.claims.device_health import MAX_DEVICES
+from nodewright.model.reasons.kubelet_start import StateFile
 from nodewright.predict.lint.lint_settings import FILE_NAME
 from nodewright.scheduling.extender.extender_routes import ExtenderRoutes
 from nodewright.scheduling.extender.extender_service import ExtenderService
@@ -208,8 +216,32 @@ def test_no_route_is_declared_that_no_server_above_has() -> None:
 def test_each_artefact_of_the_package_and_of_the_agents_store_has_a_row() -> None:
     rows = sections()["Artefacts"]
     packaged = {f"packaging/{path.name}" for path in (ROOT / "packaging").iterdir()}
-    for name in (*packaged, HEADER, LOG, DEFERRED, f"{PODS}/", JOURNAL, FILE_NAME):
+    stored = (HEADER, LOG, DEFERRED, f"{PODS}/", JOURNAL, HISTORY, OLD_HISTORY, *StateFile, CLAIM_STATE_FILE)
+    for name in (*packaged, *stored, FILE_NAME):
         assert f"`{name}" in rows, name
+
+
+def test_each_command_is_on_the_page() -> None:
+    """A command is a reader of files, a client, or a server: what it may cause stands with these."""
+    page = (ROOT / "docs" / "threat-model.md").read_text("utf-8")
+    intro = sections()["Commands that read files"].partition("\n| ")[0]
+    assert not {name for name in COMMANDS if f"`{name}`" not in intro}, "of which kind is it?"
+    assert set(re.findall(r"`([a-z]+)`", intro)) == set(COMMANDS)
+    for anchor in re.findall(r"\]\(#([a-z-]+)\)", page):
+        assert any(anchor == _anchor(title) for title in sections()), anchor
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[ -]+", "-", re.sub(r"[^a-z0-9 -]", "", title.lower()))
+
+
+def test_each_directory_in_which_plugins_appear_is_on_the_page() -> None:
+    settings = AgentSettings(root_dir=Path("/r"), socket=Path("/s"))
+    page = (ROOT / "docs" / "threat-model.md").read_text("utf-8")
+    for directory in (plugins_registry_directory(settings), plugin_directory(settings)):
+        assert f"`{directory.name}" in page
+    assert f"{MAX_SOCKETS} sockets" in page
+    assert f"{MAX_DEVICES:,} devices of a driver" in page
 
 
 def test_each_module_of_a_client_has_a_row() -> None:

@@ -108,9 +108,16 @@ def _named_state(simulation: FleetSimulation, slot: NodeSlot) -> NodeState:
         )
         for uid, pod in state.pods.items()
     }
+    holders = {pod.full_name: pods[uid].full_name for uid, pod in state.pods.items()}
+    ports = tuple(held._replace(holder=holders[held.holder]) for held in state.usage.ports)
     config = own_config(kubelet)
     taints = with_cordon(config.view.taints, is_unschedulable=slot.unschedulable)
-    return replace(state, pods=pods, config=replace(config, view=replace(config.view, taints=taints)))
+    return replace(
+        state,
+        pods=pods,
+        usage=replace(state.usage, ports=ports),
+        config=replace(config, view=replace(config.view, taints=taints)),
+    )
 
 
 def _size(suggestion: Suggestion) -> float:

@@ -74,11 +74,39 @@ def test_nodes_are_drained_one_after_the_other_and_all_cordoned_at_first(
 
 
 def test_a_clean_drain_is_yes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    items = [each for each in yaml.safe_load_all(Path(SHOP).read_text()) if each["kind"] == "Node"]
+    items = [
+        each
+        for each in yaml.safe_load_all(Path(SHOP).read_text())
+        if each["kind"] == "Node" or (each["kind"] == "Pod" and each["spec"]["nodeName"] == "worker-2")
+    ]
     path = tmp_path / "nodes.yaml"
     path.write_text(yaml.safe_dump_all(items))
     assert run(["drain", "node/worker-1", "-f", str(path)]) == YES
     assert "node/worker-1: 0 pods" in capsys.readouterr().out
+
+
+def test_a_host_port_that_other_pods_hold_names_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The names of pods in a node's state are numbers while the drain is simulated."""
+    amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    port = {"containerPort": 80, "hostPort": 80}
+    items: list[dict[str, Any]] = []
+    for name in ("old", "new"):
+        status = {"capacity": amounts, "allocatable": amounts}
+        items.append({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status})
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "w", "controller": True}
+        meta = {"name": f"web-{name}", "namespace": "shop", "ownerReferences": [owner]}
+        container = {"name": "main", "image": "a", "ports": [port], "resources": {"requests": {"cpu": "1"}}}
+        spec = {"nodeName": name, "containers": [container]}
+        items.append({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    code, document = report(capsys, "node/old", "-f", str(path))
+    assert code == NO
+    (pod,) = document["drains"][0]["pods"]
+    assert pod["outcome"] == "no place"
+    assert "without the pod shop/web-new" in json.dumps(pod)
 
 
 @pytest.mark.parametrize(

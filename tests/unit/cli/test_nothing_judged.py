@@ -97,3 +97,27 @@ def test_pods_that_have_all_ended_are_no_answer(
     words = [*line.split(), "--node", "vm-4", "-f", str(path), *(["--allow-empty"] if empty else [])]
     assert run(words) == (0 if empty else ERROR)
     assert "nothing here is judged: no pod " in capsys.readouterr().err
+
+
+NODE_OBJECT = "{apiVersion: v1, kind: Node, metadata: {name: one}, status: {allocatable: &a {cpu: 4, memory: 8Gi, pods: 110}, capacity: *a}}"
+
+
+@pytest.mark.parametrize("pods", ["", ENDED])
+@pytest.mark.parametrize("line", ["drain node/one", "fleet run"])
+def test_nodes_without_pods_are_no_answer(
+    line: str, pods: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "nodes.yaml"
+    path.write_text(f"{NODE_OBJECT}\n---\n{pods}")
+    assert run([*line.split(), "-f", str(path)]) == ERROR
+    captured = capsys.readouterr()
+    assert "nothing here is judged: no pod " in captured.err
+    assert captured.out == ""
+
+
+def test_an_empty_fleet_has_a_capacity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "nodes.yaml").write_text(NODE_OBJECT)
+    (tmp_path / "pod.yaml").write_text(POD)
+    words = ["-f", str(tmp_path / "nodes.yaml")]
+    assert run(["fleet", "run", *words, "--probe", str(tmp_path / "pod.yaml")]) == YES
+    assert "110" in capsys.readouterr().out

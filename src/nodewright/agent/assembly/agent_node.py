@@ -36,6 +36,7 @@ from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.engine.node.node_cgroups import cgroup_tree
 from nodewright.model.errors import JSON_ERRORS, Fault, InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.model.kubernetes.name_validation import label_key_errors, label_value_errors
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.model.kubernetes.objects import Taint
 from nodewright.predict.node import Node
@@ -268,6 +269,8 @@ def configured_labels(settings: AgentSettings) -> dict[str, str]:
             domains = " and ".join(_OPEN_DOMAINS)
             rule = f"labels of kubernetes.io and k8s.io are reserved, except those of {domains} and the well-known ones"
             faults.append(Fault(source="--node-labels", value=key, rule=rule))
+        else:
+            faults += _label_faults("--node-labels", key, value)
         labels[key] = value
     if faults:
         raise InputError(faults)
@@ -286,7 +289,8 @@ def _is_reserved(key: str) -> bool:
 def configured_taints(settings: AgentSettings) -> tuple[Taint, ...]:
     """The taints of --register-with-taints.
 
-    Errors: InputError.
+    Follows: v1.36, pkg/util/taints/taints.go, parseTaint.
+    Errors:  InputError.
     """
     taints, faults = [], []
     for text in _items(settings.register_with_taints):
@@ -295,6 +299,8 @@ def configured_taints(settings: AgentSettings) -> tuple[Taint, ...]:
         if not key or effect not in _EFFECTS:
             rule = f"must be KEY=VALUE:EFFECT, with one of the effects {', '.join(_EFFECTS)}"
             faults.append(Fault(source="--register-with-taints", value=text, rule=rule))
+        else:
+            faults += _label_faults("--register-with-taints", key, value)
         taints.append(Taint(key=key, value=value, effect=effect))
     if faults:
         raise InputError(faults)
@@ -329,6 +335,12 @@ def node_addresses(settings: AgentSettings) -> tuple[str, ...]:
     if faults:
         raise InputError(faults)
     return tuple(addresses)
+
+
+def _label_faults(source: str, key: str, value: str) -> Iterator[Fault]:
+    """What the API server refuses in the key or value of a label or taint."""
+    for text, errors in ((key, label_key_errors(key)), (value, label_value_errors(value))):
+        yield from (Fault(source=source, value=text, rule=rule) for rule in errors)
 
 
 def _items(texts: Sequence[str]) -> list[str]:

@@ -11,6 +11,7 @@ import msgspec
 from nodewright.model.errors import Fault
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.values.duration import Duration, DurationError
+from nodewright.model.values.golang import saturated_int
 from nodewright.model.values.quantity import Quantity, QuantityError
 
 PREFIX = "nodewright.dev/"
@@ -191,7 +192,7 @@ def _points(text: str) -> Iterator[tuple[int, int]]:
 
 def _code(text: str, draw: random.Random) -> int:
     del draw
-    if not text.isdecimal() or int(text) > 255:
+    if not text.isdecimal() or saturated_int(text) > 255:
         raise ValueError("must be a number from 0 to 255")
     return int(text)
 

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 from nodewright.agent.hollow.hollow_options import HOLLOW_LABEL, HollowOptions
 from nodewright.agent.member.node_registration import NODES
 from nodewright.cluster.client.cluster_api import ClusterAPI
-from nodewright.cluster.client.reflector import PAGE_SIZE
+from nodewright.cluster.client.reflector import Reflector
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.model.errors import Fault, InputError
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -68,22 +69,17 @@ async def _missing_rights(api: ClusterAPI, options: HollowOptions) -> Any:
                     "spec": {"resourceAttributes": attributes},
                 },
             )
-            status = review.get("status") or {}
-            if not status.get("allowed"):
+            status = review.get("status")
+            status = status if isinstance(status, dict) else {}
+            if status.get("allowed") is not True:
                 why = f": {status['reason']}" if status.get("reason") else ""
                 yield f"its user may not {verb} {right.resource}{why}"
 
 
 async def _nodes(api: ClusterAPI) -> list[dict[str, Any]]:
-    nodes: list[dict[str, Any]] = []
-    query = {"limit": PAGE_SIZE}
-    while True:
-        page = await api.read(NODES, query)
-        nodes += page.get("items") or ()
-        token = (page.get("metadata") or {}).get("continue")
-        if not token:
-            return nodes
-        query = {"limit": PAGE_SIZE, "continue": token}
+    nodes = Reflector(api, NODES, "", HostClock())
+    await nodes.read_list()
+    return list(nodes.objects.values())
 
 
 def _node_faults(

@@ -4,11 +4,13 @@ import asyncio
 import os
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from nodewright.agent.assembly.cluster_setup import node_observation, report_times
@@ -232,8 +234,8 @@ class HollowNode:
     def _pod_network(self) -> IPv4Network | IPv6Network:
         """The network of the Node's pods: its podCIDR, or a part of 10.0.0.0/8 that few other processes have."""
         node = next(iter(self._cluster.nodes.of(self.planned.name).objects.values()), {})
-        if cidr := (node.get("spec") or {}).get("podCIDR"):
-            return ip_network(cidr, strict=False)
+        with suppress(ValueError):
+            return ip_network(str((node.get("spec") or {}).get("podCIDR")), strict=False)
         number = (self._cluster.first_network + self.planned.index) % POD_NETWORKS
         return IPv4Network(((10 << 24) + (number << 10), 22))
 
@@ -314,9 +316,10 @@ class HollowNode:
     def _adopt_containers(self, node: Node) -> None:
         """Has the containers run that another process left, as the statuses of pods say."""
         for document in self._cluster.pods.of(self.planned.name).objects.values():
-            pod = decode(document, Pod)
-            if not pod.is_terminal:
-                self._runtime.adopt(pod, pod_cgroup(pod, node.config))
+            with suppress(msgspec.ValidationError):  # The informer reports it, and runs no such pod.
+                pod = decode(document, Pod)
+                if not pod.is_terminal:
+                    self._runtime.adopt(pod, pod_cgroup(pod, node.config))
 
     async def _run_kubelet(self, kubelet: _Kubelet | None, faults: Iterator[PlannedFault]) -> PlannedFault:
         """Runs the kubelet until the next fault that ends it."""
@@ -414,7 +417,8 @@ def _identity(planned: PlannedNode, loop: AgentLoop, cluster: HollowCluster, boo
 def _known_boot(nodes: NodeObjects) -> str:
     """The boot id of the Node object, if there is one: a new process is no reboot."""
     node = next(iter(nodes.objects.values()), {})
-    return str(((node.get("status") or {}).get("nodeInfo") or {}).get("bootID") or "")
+    info = (node.get("status") or {}).get("nodeInfo")
+    return str((info if isinstance(info, dict) else {}).get("bootID") or "")
 
 
 def _boot_id(before: str) -> str:

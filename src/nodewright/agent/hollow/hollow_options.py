@@ -20,6 +20,7 @@ from nodewright.model.kubernetes.node_profile import NodeProfile, kubelet_labels
 from nodewright.model.kubernetes.objects import Taint
 from nodewright.model.releases.release_table import RELEASES_WITH_RULES
 from nodewright.model.values.duration import Duration, DurationError
+from nodewright.model.values.golang import saturated_int
 from nodewright.predict.node import Node
 
 HOLLOW_LABEL = "nodewright.dev/hollow"
@@ -138,7 +139,7 @@ def planned_nodes(options: HollowOptions) -> tuple[PlannedNode, ...]:
         if not any(fnmatchcase(node.name, fault.nodes) for node in nodes):
             faults.append(Fault(source="--fault", value=fault.nodes, rule="is the name of none of the nodes"))
     if faults:
-        raise InputError(list(dict.fromkeys(faults)))
+        raise InputError(list({str(fault): fault for fault in faults}.values()))
     return tuple(nodes)
 
 
@@ -147,7 +148,8 @@ def _profiles(options: HollowOptions, faults: list[Fault]) -> Iterator[NodeProfi
     left = MAX_NODES
     for part in (part for text in options.nodes for part in text.split(",")):
         count_text, separator, reference = part.strip().partition("*")
-        if not (separator and reference and count_text.isdecimal() and 0 < int(count_text[:6]) <= left):
+        count = saturated_int(count_text) if count_text.isdecimal() else 0
+        if not (separator and reference and 0 < count <= left):
             rule = f"must be COUNT*NODE, with at most {MAX_NODES} nodes: 500*epyc-7742-2s-nps4,500*node.yaml"
             faults.append(Fault(source="--nodes", value=part, rule=rule))
             continue
@@ -156,8 +158,8 @@ def _profiles(options: HollowOptions, faults: list[Fault]) -> Iterator[NodeProfi
         except InputError as error:
             faults += error.faults
             continue
-        left -= int(count_text)
-        yield from [profile] * int(count_text)
+        left -= count
+        yield from [profile] * count
 
 
 def _configured(profile: NodeProfile, options: HollowOptions) -> NodeProfile:

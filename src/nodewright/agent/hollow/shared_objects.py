@@ -5,6 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nodewright.cluster.client.reflector import Reflector, newest_object
+from nodewright.cluster.tasks.supervision import error_text
+from nodewright.model.errors import shortened
+from nodewright.model.kubernetes.recorded_events import RecordEvent
 
 
 class NodeObjects:
@@ -70,7 +73,7 @@ class SharedObjects:
         else:
             self._name_by_uid[uid] = name
             view.objects[uid] = document
-        view.on_change(uid)
+        self._notify(name, uid)
 
     def _pass_on_list(self) -> None:
         by_name: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in self._views}
@@ -82,8 +85,16 @@ class SharedObjects:
                 self._name_by_uid[uid] = name
         for name, view in self._views.items():
             view.objects, view.has_listed = by_name[name], True
-            view.on_change("")
+            self._notify(name, "")
         self.listed.set()
+
+    def _notify(self, name: str, uid: str) -> None:
+        """Has a node take over its changed objects; one that it cannot read concerns no other node."""
+        try:
+            self._views[name].on_change(uid)
+        except Exception as error:  # noqa: BLE001 - the other nodes share the watch
+            text = shortened(f"node {name}: {error_text(error)}")
+            self.reflector.record_event(RecordEvent.warning("ObjectNotRead", text))
 
 
 def node_of_pod(document: Mapping[str, Any]) -> str:

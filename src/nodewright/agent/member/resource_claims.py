@@ -1,6 +1,8 @@
 """The resource claims that pods of this node use, and the ResourceSlices of its drivers."""
 
-from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path, with_query
+import msgspec
+
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path, json_error, with_query
 from nodewright.documents.formats.claim_objects import decode_claim_object
 from nodewright.model.kubernetes.claims import ResourceClaim
 
@@ -21,10 +23,15 @@ async def read_resource_claim(api: ClusterAPI, namespace: str, name: str) -> Res
             if error.status != _NOT_FOUND:
                 raise
         else:
-            version = root.removeprefix("/apis/")
-            return decode_claim_object(
-                {**document, "apiVersion": version, "kind": "ResourceClaim"}, ResourceClaim
-            )
+            typed = {**document, "apiVersion": root.removeprefix("/apis/"), "kind": "ResourceClaim"}
+            try:
+                return decode_claim_object(typed, ResourceClaim)
+            except (
+                msgspec.ValidationError,
+                TypeError,
+                AttributeError,
+            ) as error:  # beta fields are converted first
+                raise json_error("GET", name, "", error) from None
     return None
 
 

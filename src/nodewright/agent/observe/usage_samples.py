@@ -1,6 +1,8 @@
 """Samples what pods use on a node that lends, and keeps a history for `nodewright lend --usage`."""
 
 import asyncio
+import errno
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -97,7 +99,7 @@ class UsageSampler:
             lines = list(_lines(self._minute * HISTORY_PERIOD_S, self._peaks))
             self._peaks = {}
             try:
-                await self.run_in_thread(partial(_append, self._directory, lines))
+                await self.run_in_thread(partial(append_history, self._directory, lines))
             except OSError as error:
                 event = RecordEvent.warning(
                     "UsageNotKept", f"{self._directory / HISTORY}: {error_text(error)}"
@@ -122,11 +124,18 @@ def _lines(at_s: int, peaks: dict[str, PodUsage]) -> Iterator[str]:
         yield f"{at_s},{name},{cpu},{memory}\n"
 
 
-def _append(directory: Path, lines: list[str]) -> None:
-    """Appends to the history, which begins with a line of names; a full file becomes the old one."""
+def append_history(directory: Path, lines: list[str]) -> None:
+    """Appends to the history, which begins with a line of names; a full file becomes the old one.
+
+    Errors: OSError, after which there is no half line.
+    """
     path = directory / HISTORY
     if path.exists() and path.stat().st_size > MAX_HISTORY_BYTES:
         path.replace(directory / OLD_HISTORY)
     head = [] if path.exists() else ["time,pod,cpu,memory\n"]
-    with path.open("a", encoding="ascii") as file:
-        file.write("".join((*head, *lines)))
+    content = "".join((*head, *lines)).encode("ascii")
+    with open(path, "ab", buffering=0, opener=partial(os.open, mode=0o600)) as file:
+        size = file.tell()
+        if file.write(content) < len(content):
+            os.ftruncate(file.fileno(), size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

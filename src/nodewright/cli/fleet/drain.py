@@ -19,7 +19,7 @@ from nodewright.fleet.load.fleet_input import FleetInput
 from nodewright.fleet.report.drain_report import drain_report
 from nodewright.fleet.report.drain_text import drain_text
 from nodewright.fleet.workload import FleetNode
-from nodewright.model.errors import InputError
+from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.predict.node import Node
 
@@ -56,6 +56,8 @@ def command(
     """
     names = drained_names(node_words, node_names)
     fleet, session = query.load(), current_session()
+    if not session.words and not fleet.objects.pods:
+        raise InputError([Fault(rule="nothing here is judged: no pod in the files runs or waits")])
     nodes, assumed = fleet.nodes, tuple(assumption_lines(fleet))
     if session.words and query.kubelet_config is None:
         nodes, assumed = cluster_nodes(session, fleet)

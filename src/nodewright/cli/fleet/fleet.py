@@ -244,6 +244,8 @@ def run(
     # A late Ctrl-C does not cut the report short.
     with interrupts_noted(RunProgress()):
         summary = fleet_summary(result, pod)
+        if pod is None and not any(summary.outcomes.values()):
+            raise InputError([Fault(rule="nothing here is judged: no pod runs, waits or arrives")])
         _write_report(fleet, result, summary, choices)
     return NO if any(summary.outcomes.get(outcome) for outcome in _UNPLACED) or not summary.complete else YES
 

@@ -136,7 +136,7 @@ class Reflector:
             started_s, has_failed = self._clock.monotonic_s(), False
             try:
                 if not self._version:
-                    self._version = await self._list()
+                    self._version = await self.read_list()
                     self._report_recovery()
                     started_s = self._clock.monotonic_s()
                 await self._watch()
@@ -152,8 +152,11 @@ class Reflector:
             if has_failed or not is_steady:
                 await self._clock.sleep(delay.next_s())
 
-    async def _list(self) -> str:
-        """Reads all objects, page by page; the version of the list."""
+    async def read_list(self) -> str:
+        """Reads all objects, page by page; the version of the list.
+
+        Errors: ApiError.
+        """
         objects: dict[str, dict[str, Any]] = {}
         query, count = {**self._selector, "limit": PAGE_SIZE}, PageCount(self.path)
         while True:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -18,6 +18,9 @@ from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.documents.formats.object_selection import CustomKind, TemplatePath
 from nodewright.documents.formats.workloads import Workload
 from nodewright.model.errors import Fault, InputError
+from nodewright.model.values.golang import saturated_int
+
+T = TypeVar("T", dict[str, Any], list[Any])
 
 
 class CustomPod(NamedTuple):
@@ -286,7 +289,7 @@ PARAMETER = "{{"
 _SPARK_POD_FIELDS = ("affinity", "nodeSelector", "priorityClassName", "schedulerName", "tolerations")
 _JVM_MEMORY = re.compile(r"([0-9]+)([kmgt]?)b?", re.IGNORECASE)
 _MEBIBYTES = {"k": 1 / 1024, "": 1 / 1048576, "m": 1, "g": 1024, "t": 1024 * 1024}
-_MIN_OVERHEAD_MIB = 384
+_MIN_OVERHEAD_MIB, _MAX_OVERHEAD_FACTOR = 384, 1000
 
 
 def number_of(root: Any, field: str) -> int:
@@ -323,8 +326,8 @@ def _workflow(part: dict[str, Any], value: Mapping[str, Any]) -> dict[str, Any] 
         workflow/controller/operator.go, mergedTemplateDefaultsInto.
     Departs: the executor's containers `init` and `wait` are left out: their resources are set in the controller.
     """
-    spec = value.get("spec") or {}
-    workflow = spec.get("workflowSpec") or spec
+    spec = _of_type(value, "spec", dict)
+    workflow = _of_type(spec, "workflowSpec", dict) or spec
     kind = next((name for name in _WORKFLOW_CONTAINERS if isinstance(part.get(name), dict)), None)
     if kind is None:
         return None
@@ -332,20 +335,32 @@ def _workflow(part: dict[str, Any], value: Mapping[str, Any]) -> dict[str, Any] 
     if isinstance(defaults, dict):
         others = {name: item for name, item in defaults.items() if name not in _WORKFLOW_CONTAINERS}
         part = _merged({**others, kind: defaults.get(kind) or {}}, part)
-    containers = (
-        part[kind].get("containers") or [] if kind == "containerSet" else [{**part[kind], "name": "main"}]
-    )
-    holders = [holder for holder in (workflow, part) if isinstance(holder, dict)]
+    is_set = kind == "containerSet"
+    containers = _of_type(part[kind], "containers", list) if is_set else [{**part[kind], "name": "main"}]
     pod: dict[str, Any] = {
-        "containers": _plain_containers((*containers, *(part.get("sidecars") or ()))),
-        **{name: holder[name] for holder in holders for name in _WORKFLOW_FIELDS if name in holder},
+        "containers": _plain_containers((*containers, *_of_type(part, "sidecars", list))),
+        **{name: holder[name] for holder in (workflow, part) for name in _WORKFLOW_FIELDS if name in holder},
     }
-    if part.get("initContainers"):
-        pod["initContainers"] = _plain_containers(part["initContainers"])
-    for holder in holders:
+    if init_containers := _of_type(part, "initContainers", list):
+        pod["initContainers"] = _plain_containers(init_containers)
+    for holder in (workflow, part):
         pod = _patched(pod, holder.get("podSpecPatch"))
-    meta = part.get("metadata") or {}
+    meta = _of_type(part, "metadata", dict)
     return {"metadata": {name: _without_parameters(item) for name, item in meta.items()}, "spec": pod}
+
+
+def _of_type(part: Mapping[str, Any], name: str, kind: type[T]) -> T:
+    """The object or list in a field; an empty one where it is not set.
+
+    Errors: InputError for a value of another type.
+    """
+    item = part.get(name)
+    if item is None:
+        return kind()
+    if not isinstance(item, kind):
+        rule = "must be a list" if kind is list else "must be an object"
+        raise InputError([Fault(path=name, value=item, rule=rule)])
+    return item
 
 
 def _plain_containers(containers: Iterable[Any]) -> list[Any]:
@@ -390,22 +405,24 @@ def _are_named(items: list[Any]) -> bool:
     return all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in items)
 
 
-def _spark(part: dict[str, Any], value: Mapping[str, Any]) -> dict[str, Any] | None:
+def _spark(part: dict[str, Any], value: Mapping[str, Any]) -> dict[str, Any] | str:
     """The pod of a Spark driver or executor: cores, and memory with the overhead for what is not the heap.
 
     Follows: Spark 3.5, BasicDriverFeatureStep.scala and BasicExecutorFeatureStep.scala: 10 % of the memory, 40 % for
         Python and R, at least 384 MiB.
     Departs: memory that is set for Python workers alone (`spark.executor.pyspark.memory`) is not counted.
     """
-    spec = value.get("spec") or {}
-    application = spec.get("template") or spec
+    spec = _of_type(value, "spec", dict)
+    application = _of_type(spec, "template", dict) or spec
     is_jvm = str(application.get("type", "Scala")) in ("Java", "Scala")
-    factor = float(application.get("memoryOverheadFactor") or (0.1 if is_jvm else 0.4))
-    memory = _mebibytes(part.get("memory", "1g"))
-    if memory is None:
-        return None
-    overhead = _mebibytes(part["memoryOverhead"]) if "memoryOverhead" in part else None
-    if overhead is None:
+    memory, overhead = (_mebibytes(part.get(*field)) for field in (("memory", "1g"), ("memoryOverhead", "0")))
+    try:
+        factor = float(application.get("memoryOverheadFactor") or (0.1 if is_jvm else 0.4))
+    except (TypeError, ValueError):
+        factor = -1.0
+    if memory is None or overhead is None or not 0 <= factor <= _MAX_OVERHEAD_FACTOR:
+        return "memory, memoryOverhead or memoryOverheadFactor is no amount, so its pods are not judged"
+    if "memoryOverhead" not in part:
         overhead = max(int(factor * memory), _MIN_OVERHEAD_MIB)
     amount = f"{memory + overhead}Mi"
     requests = {"cpu": str(part.get("coreRequest") or part.get("cores") or 1), "memory": amount}
@@ -424,7 +441,7 @@ def _spark(part: dict[str, Any], value: Mapping[str, Any]) -> dict[str, Any] | N
 def _mebibytes(text: Any) -> int | None:
     """The amount of a JVM's option such as `512m`; None if it is none."""
     match = _JVM_MEMORY.fullmatch(str(text))
-    return None if match is None else int(int(match[1]) * _MEBIBYTES[match[2].lower()])
+    return None if match is None else int(saturated_int(match[1]) * _MEBIBYTES[match[2].lower()])
 
 
 def _launcher(part: dict[str, Any], value: Mapping[str, Any]) -> dict[str, Any] | str:

@@ -121,8 +121,10 @@ def _profile_without_pods(reference: str | None) -> NodeProfile:
     if reference.startswith(SHAPE) or _SHAPE_WORD.fullmatch(reference):
         from nodewright.documents.profiles.machine_shapes import shape_profile  # noqa: PLC0415 - start-up time
 
-        shape, _, memory_bytes = reference.removeprefix(SHAPE).partition(":")
-        return shape_profile(shape, int(memory_bytes) if memory_bytes else None)
+        text = reference.removeprefix(SHAPE)
+        shape, _, memory = text.rpartition(":")
+        has_memory = bool(shape) and memory.isdecimal() and len(memory) < 19
+        return shape_profile(shape, int(memory)) if has_memory else shape_profile(text)
     from nodewright.documents.profiles.catalogue import catalogue_profile  # noqa: PLC0415 - start-up time
 
     return catalogue_profile(reference.removeprefix(CATALOGUE))
@@ -217,7 +219,7 @@ def profile_faults(profile: NodeProfile) -> Iterator[Fault]:
             rule = "another pod of the profile has this uid, or the same namespace and name without one"
             yield Fault(path=f"spec.pods[{index}]", error="Duplicate value", value=uid, rule=rule)
         uids.add(uid)
-        for violation in pod_violations(with_defaults(pod), is_template=True):
+        for violation in pod_violations(with_defaults(pod), is_template=True, is_stored=True):
             path = f"spec.pods[{index}].{violation.path}"
             yield Fault(path=path, error=str(violation.type), value=violation.value, rule=violation.rule)
 

@@ -16,6 +16,7 @@ from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import architecture_labels
 from nodewright.model.kubernetes.objects import ObjectMeta, ResourceList, Taint
 from nodewright.model.kubernetes.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from nodewright.model.values.golang import saturated_int
 from nodewright.model.values.quantity import ZERO, Quantity, QuantityError, QuantityFormat
 
 _MIB, _GIB = 1 << 20, 1 << 30
@@ -58,7 +59,7 @@ class Requirement(_Part, frozen=True, kw_only=True):
             return self.operator == "Exists"
         if not (len(self.values) == 1 and self.values[0].isdecimal() and value.isdecimal()):
             return False
-        number, bound = int(value), int(self.values[0])
+        number, bound = saturated_int(value), saturated_int(self.values[0])
         orders = {"Gt": number > bound, "Lt": number < bound, "Gte": number >= bound, "Lte": number <= bound}
         return orders.get(self.operator, False)
 
@@ -434,7 +435,8 @@ class PlannedNodes:
                 named = {**node["metadata"], "name": f"{meta.name}-planned-{number}"}
                 yield PlannedNode(node={**node, "metadata": named}, location=location, source=source)
             if count:
-                counted = f"{min(count, _MAX_GROWTH)} nodes that do not exist yet"
+                more = f" of the {count:,} by which it can grow" if count > _MAX_GROWTH else ""
+                counted = f"{min(count, _MAX_GROWTH)} nodes{more} that do not exist yet"
                 self.notes.append(
                     f"{key}: {counted}; as the autoscaler has it, all of their capacity is allocatable"
                 )
@@ -454,7 +456,7 @@ class PlannedNodes:
                 location.locate(Fault(path=path, value=text, rule="must be a number of nodes"))
             )
             return 0
-        return max(int(text) - group.spec.replicas, 0)
+        return max(saturated_int(text) - group.spec.replicas, 0)
 
     def _reported(self) -> Iterator[tuple[str, int]]:
         """By how many nodes each group can grow, by the autoscaler's report."""
@@ -527,15 +529,15 @@ def _described(requirements: Sequence[Requirement], name: str) -> Instance | Non
     """The machine whose CPUs and memory the requirements give; None if they leave a choice."""
     single = {each.key: each.values[0] for each in requirements if _is_single(each)}
     cpus, memory, gpus = (single.get(f"{_AWS}{field}", "") for field in ("cpu", "memory", "gpu-count"))
-    if not (cpus.isdecimal() and memory.isdecimal() and int(cpus) and int(memory)):
+    if not (cpus.isdecimal() and memory.isdecimal() and saturated_int(cpus) and saturated_int(memory)):
         return None
     maker = _GPUS.get(single.get(f"{_AWS}gpu-manufacturer", ""))
     return Instance(
         name=name or f"{cpus}cpu-{memory}mi",
-        cpus=int(cpus),
-        memory_mib=int(memory),
+        cpus=saturated_int(cpus),
+        memory_mib=saturated_int(memory),
         architecture=single.get(_ARCHITECTURE, "amd64"),
-        devices={maker: int(gpus)} if maker and gpus.isdecimal() else {},
+        devices={maker: saturated_int(gpus)} if maker and gpus.isdecimal() else {},
     )
 
 
@@ -641,14 +643,19 @@ def _disk_bytes(spec: NodeClassSpec, device: str) -> int:
 def _threshold(kubelet: Reservations, signal: str, default: str, total: int) -> Quantity:
     """The amount below which the kubelet evicts: bytes, or a percentage of the capacity."""
     text = kubelet.eviction_hard.get(signal, default)
+    rule = "must be an amount, or a percentage from 0% to 100%"
     try:
         if not text.endswith("%"):
             return Quantity.parse(text)
-        percentage = float(text.rstrip("%"))
-    except (QuantityError, ValueError) as error:
-        path = f"spec.kubelet.evictionHard[{signal}]"
-        raise InputError([Fault(path=path, value=text, rule=str(error))]) from None
-    return Quantity.of(0 if percentage == 100 else ceil(total / 100 * percentage))
+        percentage = float(text[:-1])
+        if 0 <= percentage <= 100:
+            return Quantity.of(0 if percentage == 100 else ceil(total / 100 * percentage))
+    except QuantityError as error:
+        rule = str(error)
+    except ValueError:
+        pass
+    path = f"spec.kubelet.evictionHard[{signal}]"
+    raise InputError([Fault(path=path, value=text, rule=rule)])
 
 
 def _group_node(annotations: Mapping[str, str], template: MachineTemplate) -> dict[str, Any]:

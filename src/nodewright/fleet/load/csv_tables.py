@@ -35,6 +35,7 @@ from nodewright.model.kubernetes.objects import (
 )
 from nodewright.model.kubernetes.resource_names import is_extended
 from nodewright.model.printable import counted
+from nodewright.model.values.golang import saturated_int
 from nodewright.model.values.quantity import Quantity, QuantityError
 
 _UNREADABLE = (csv.Error, UnicodeDecodeError, OSError, EOFError, zlib.error)
@@ -358,7 +359,7 @@ class _TablePodReader:
         )
         priority = cell.get("priority") or "0"
         digits = priority.removeprefix("-")
-        if not (digits.isascii() and digits.isdigit() and abs(int(priority)) <= _MAX_PRIORITY):
+        if not (digits.isascii() and digits.isdigit() and saturated_int(digits) <= _MAX_PRIORITY):
             rule = f"must be a whole number from -{_MAX_PRIORITY} to {_MAX_PRIORITY}"
             raise InputError([Fault(source=source, path="priority", value=priority, rule=rule)])
         container = Container(

@@ -21,6 +21,7 @@ from nodewright.model.kubernetes.pod_spec_fields import (
     PodSecurityContext,
 )
 from nodewright.model.patterns import lazy_pattern
+from nodewright.model.values.golang import saturated_int
 from nodewright.model.values.instant import Instant
 from nodewright.model.values.quantity import Quantity, fits_int64
 
@@ -504,7 +505,7 @@ def merged_tolerations(first: Sequence[Toleration], second: Sequence[Toleration]
 def _compares(operator: str, taint_value: str, toleration_value: str) -> bool:
     if _DECIMAL.fullmatch(taint_value) is None or _DECIMAL.fullmatch(toleration_value) is None:
         return False
-    left, right = int(taint_value), int(toleration_value)
+    left, right = saturated_int(taint_value), saturated_int(toleration_value)
     if not (fits_int64(left) and fits_int64(right)):
         return False
     return left < right if operator == "Lt" else left > right

@@ -24,6 +24,7 @@ from nodewright.model.kubernetes.objects import (
 )
 from nodewright.model.kubernetes.resource_names import MEMORY, is_in_bytes, readable_amount
 from nodewright.model.kubernetes.runtime_status import OOM_KILLED
+from nodewright.model.values.golang import saturated_int
 
 CRASH_LOOP_BACK_OFF, CONTAINER_STATUS_UNKNOWN = "CrashLoopBackOff", "ContainerStatusUnknown"
 
@@ -216,7 +217,7 @@ def _with_unit(resource: str, amount: str) -> str:
     """An amount as the kubelet wrote it; of plain bytes also what they are in the largest unit."""
     if not (is_in_bytes(resource) and amount.isdecimal() and len(amount) > 3):
         return amount
-    return f"{amount} bytes ({readable_amount(resource, int(amount))})"
+    return f"{amount} bytes ({readable_amount(resource, saturated_int(amount))})"
 
 
 class LowOnResource(StatusClue, frozen=True, kw_only=True):
@@ -542,12 +543,12 @@ def _unsuitable(pod: Pod, message: str) -> Iterator[NodesUnsuitable | Preemption
     if match is None:
         yield NodesUnsuitable(reason=message, node_count=0, total=0)
         return
-    total = int(match[1])
+    total = saturated_int(match[1])
     text, _, preemption = match[2].partition("preemption: ")
     text = _AFTER_CLAIMS.sub("", text.strip()).removesuffix(".")
     for reason in re.split(r", (?=\d+ )", text):
         counted = re.match(r"(\d+) (.*)", reason, re.DOTALL)
-        count, words = (int(counted[1]), counted[2]) if counted else (total, reason)
+        count, words = (saturated_int(counted[1]), counted[2]) if counted else (total, reason)
         yield NodesUnsuitable(
             reason=words, node_count=count, total=total, requested=_requested(pod, words.partition(" ")[2])
         )
@@ -577,6 +578,6 @@ def _resize(condition: PodCondition) -> ResizeWaits:
     return replace(
         waits,
         resource=resource or other_resource,
-        requested=int(requested or other_requested),
-        available=max(int(capacity) - int(used or 0), 0),
+        requested=saturated_int(requested or other_requested),
+        available=max(saturated_int(capacity) - saturated_int(used or "0"), 0),
     )

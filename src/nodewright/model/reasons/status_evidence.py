@@ -33,6 +33,7 @@ from nodewright.model.reasons.container_evidence import (
 from nodewright.model.reasons.cpu import NotEnoughCPUs, NotEnoughWholeCores, NotWholeCores
 from nodewright.model.reasons.predicates import InsufficientResource, OtherPredicate
 from nodewright.model.reasons.reason import NodeFeaturesMissing, SysctlForbidden
+from nodewright.model.values.golang import saturated_int
 
 REJECTION_PREFIX = "Pod was rejected: "
 
@@ -249,7 +250,7 @@ def _facts(message: str) -> Iterator[StatusFact]:
 
 def _shortage(match: re.Match[str]) -> StatusFact:
     name, *amounts = match.groups()
-    requested, used, capacity = map(int, amounts)
+    requested, used, capacity = map(saturated_int, amounts)
     return InsufficientResource(resource=name, requested=requested, used=used, capacity=capacity)
 
 
@@ -272,21 +273,25 @@ _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], StatusFact]], ...] = (
     ),
     (
         r"not enough cpus available to satisfy request: requested=(\d+), available=(\d+)",
-        lambda match: NotEnoughCPUs(requested=int(match[1]), available=int(match[2])),
+        lambda match: NotEnoughCPUs(requested=saturated_int(match[1]), available=saturated_int(match[2])),
     ),
     (
         r"SMT Alignment Error: requested (\d+) cpus not multiple cpus per core = (\d+)",
-        lambda match: NotWholeCores(requested=int(match[1]), cpus_per_core=int(match[2])),
+        lambda match: NotWholeCores(requested=saturated_int(match[1]), cpus_per_core=saturated_int(match[2])),
     ),
     (
         r"available physical CPUs = (\d+), requested CPUs = (\d+), CPUs per core = (\d+)",
         lambda match: NotEnoughWholeCores(
-            available=int(match[1]), requested=int(match[2]), cpus_per_core=int(match[3])
+            available=saturated_int(match[1]),
+            requested=saturated_int(match[2]),
+            cpus_per_core=saturated_int(match[3]),
         ),
     ),
     (
         r"requested number of devices unavailable for (\S+)\. Requested: (\d+), Available: (\d+)",
-        lambda match: TooFewDevices(resource=match[1], requested=int(match[2]), available=int(match[3])),
+        lambda match: TooFewDevices(
+            resource=match[1], requested=saturated_int(match[2]), available=saturated_int(match[3])
+        ),
     ),
     (
         r'forbidden sysctl: "([^"]*)" not allow(?:listed|ed with host (\w+) enabled)',

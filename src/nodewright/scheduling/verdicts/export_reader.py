@@ -206,7 +206,7 @@ def _valid_pod(document: Any) -> Pod:
     if _has_faults(document, "Pod"):
         raise _UnusualExportError
     pod = decode(document, Pod)
-    if any(pod_violations(with_defaults(pod), is_template=True)):
+    if any(pod_violations(with_defaults(pod), is_template=True, is_stored=True)):
         raise _UnusualExportError
     return pod
 

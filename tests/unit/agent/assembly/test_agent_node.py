@@ -48,7 +48,12 @@ def test_labels_and_taints_are_read_from_lists() -> None:
     [
         (configured_labels, {"node_labels": ("a",)}, '--node-labels: Invalid value: "a": must be KEY=VALUE'),
         (configured_labels, {"node_labels": ("x.kubernetes.io/a=b",)}, "are reserved"),
+        (configured_labels, {"node_labels": ("a=b:c",)}, '"b:c": a valid label must be'),
+        (configured_labels, {"node_labels": ("a b=c",)}, '"a b": name part must consist of'),
+        (configured_labels, {"node_labels": (f"a={'x' * 64}",)}, "must be no more than 63"),
         (configured_taints, {"register_with_taints": ("a=b",)}, "must be KEY=VALUE:EFFECT"),
+        (configured_taints, {"register_with_taints": ("a/b/c=d:NoSchedule",)}, "a valid label key must"),
+        (configured_taints, {"register_with_taints": ("a=b=c:NoSchedule",)}, '"b=c": a valid label must be'),
         (node_addresses, {"node_ip": "none"}, "must be an IP address"),
         (node_addresses, {"node_ip": "127.0.0.1"}, "no loopback"),
         (node_addresses, {"node_ip": "10.0.0.1,10.0.0.2,10.0.0.3"}, "must be one address"),

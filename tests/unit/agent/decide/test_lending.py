@@ -356,6 +356,7 @@ def test_limits_of_an_earlier_agent_are_taken_off() -> None:
         ("nothing", "no predictor of this name"),
         ("borg-decay:x", "must be NAME or NAME:PERCENT"),
         ("borg-decay:1001", "must be NAME or NAME:PERCENT"),
+        (f"borg-decay:{'9' * 5000}", "must be NAME or NAME:PERCENT"),
         (":5", "no predictor of this name"),
     ],
 )

@@ -10,6 +10,7 @@ from tests.support.memory_cluster import NODES, MemoryCluster
 
 from nodewright.agent.hollow.cluster_check import check_cluster
 from nodewright.agent.hollow.hollow_options import HOLLOW_LABEL, HollowOptions
+from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.model.errors import InputError
 
 
@@ -85,3 +86,28 @@ def test_each_obstacle_has_its_option(name: str, option: str) -> None:
     cluster.put(f"{NODES}/{name}", node(name))
     assert checked(cluster) != ""
     assert checked(cluster, **{option: True}) == ""
+
+
+@pytest.mark.parametrize("status", [None, 5, "yes", {"allowed": "true"}, {"allowed": 1, "reason": [5]}])
+def test_a_review_of_another_type_allows_nothing(status: Any) -> None:
+    class OddCluster(ReviewingCluster):
+        async def create(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
+            await super().create(path, document)
+            return {**document, "status": status}
+
+    assert "may not create nodes" in checked(OddCluster())
+
+
+def test_nodes_of_other_types_are_left_out_and_a_list_has_an_end() -> None:
+    class EndlessCluster(ReviewingCluster):
+        pages = 0
+
+        async def read(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
+            self.pages += 1
+            odd = (5, {}, {"metadata": 5}, {"metadata": {"name": 5, "uid": "u"}}, node("real"))
+            return {"items": [*odd], "metadata": {"continue": f"{path} {query} {self.pages}"[:200]}}
+
+    cluster = EndlessCluster()
+    with pytest.raises(ApiError, match="the list has no end"):
+        checked(cluster)
+    assert cluster.pages <= 4000

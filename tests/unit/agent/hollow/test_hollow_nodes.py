@@ -161,6 +161,30 @@ async def test_pods_have_addresses_of_the_nodes_network_or_of_one_that_the_names
     assert len({int(address) >> 10 for address in addresses}) == 3
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"spec": {"podCIDR": "all"}},
+        {"spec": {"taints": 5}},
+        {"status": {"nodeInfo": 5}},
+        {"spec": {"taints": [{}, "a"]}},
+    ],
+)
+@in_event_loop
+async def test_a_node_of_wrong_types_concerns_no_other(hollow: HollowRun, odd: dict[str, Any]) -> None:
+    metadata = {"name": "hollow-0", "uid": "u0", "labels": {"nodewright.dev/hollow": "true"}}
+    hollow.cluster.put(f"{NODES}/hollow-0", {"metadata": metadata, **odd})
+    hollow.create_pod("odd", node="hollow-0", containers=5)
+    hollow.create_pod("web", node="hollow-1")
+    async with hollow.running():
+        await hollow.after(2)
+        assert hollow.status("web")["phase"] == "Running"
+        hollow.cluster.put(f"{NODES}/hollow-0", {"metadata": {**metadata, "resourceVersion": "900"}, **odd})
+        hollow.create_pod("next", node="hollow-1")
+        await hollow.after(2)
+        assert hollow.status("next")["phase"] == "Running"
+
+
 @in_event_loop
 async def test_a_task_that_loses_its_cancellation_is_cancelled_again() -> None:
     cancellations = 0

@@ -75,10 +75,13 @@ def test_faults_belong_to_the_nodes_whose_names_match() -> None:
         ({"nodes": ("epyc-7742-2s",)}, '--nodes: Invalid value: "epyc-7742-2s": must be COUNT*NODE'),
         ({"nodes": ("0*epyc-7742-2s",)}, "must be COUNT*NODE"),
         ({"nodes": ("20000*epyc-7742-2s",)}, "at most 16384 nodes"),
+        ({"nodes": ("000001999999999*epyc-7742-2s",)}, "at most 16384 nodes"),
+        ({"nodes": ("9" * 5000 + "*epyc-7742-2s",)}, "at most 16384 nodes"),
         ({"nodes": ("1*nosuch",)}, "nosuch"),
         ({"name": "node"}, "must name each node otherwise"),
         ({"name": "Node-{n}"}, '--name: Invalid value: "Node-{n}"'),
         ({"node_labels": ("a",)}, "must be KEY=VALUE"),
+        ({"node_labels": ("a=b:{n}",)}, "a valid label must be"),
         ({"register_with_taints": ("a",)}, "must be KEY=VALUE:EFFECT"),
         ({"faults": ("1m:x:reboot",)}, "is the name of none of the nodes"),
         ({"faults": ("soon:*:reboot",)}, '--fault: Invalid value: "soon:*:reboot"'),
@@ -92,6 +95,18 @@ def test_faults_of_the_options_are_named(options: dict[str, object], text: str) 
     with pytest.raises(InputError) as caught:
         planned_nodes(HollowOptions(**{"nodes": ("2*2x1x4x2",), **options}))  # type: ignore[arg-type] # as above
     assert text in str(caught.value)
+
+
+def test_faults_with_values_of_any_type_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "kubelet.yaml"
+    kind = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+    path.write_text(f"{kind}evictionHard: {{memory.available: [1], nodefs.available: {{a: b}}}}\n", "utf-8")
+    with pytest.raises(InputError) as caught:
+        planned("1*2x1x4x2", "1*2x1x2x2", config=path)
+    assert [fault.path for fault in caught.value.faults] == [
+        "evictionHard[memory.available]",
+        "evictionHard[nodefs.available]",
+    ]
 
 
 @pytest.mark.parametrize(("text", "factor"), [("1x", 1), ("10x", 10), ("0.5x", 0.5), ("2", 2)])

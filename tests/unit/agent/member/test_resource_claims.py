@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from nodewright.agent.member.resource_claims import remove_resource_slices
+from nodewright.agent.member.resource_claims import read_resource_claim, remove_resource_slices
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 
 
@@ -44,3 +44,18 @@ def test_a_server_without_slices_has_none_to_remove_and_another_refusal_is_an_er
     assert not server.deleted
     with pytest.raises(ApiError, match="forbidden"):
         remove(FakeServer("/apis/"), "Forbidden", "")
+
+
+@pytest.mark.parametrize(
+    "spec", [5, [1], {"devices": 5}, {"devices": {"requests": [5]}}, {"devices": {"requests": 5}}]
+)
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_a_claim_of_wrong_types_is_an_error_of_the_request(version: str, spec: Any) -> None:
+    class OddServer:
+        async def read(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
+            if f"/{version}/" not in path:
+                raise ApiError("GET", path, f"not found {query}", status=404)
+            return {"metadata": {"name": "c"}, "spec": spec}
+
+    with pytest.raises(ApiError, match="not the expected JSON"):
+        asyncio.run(read_resource_claim(cast("ClusterAPI", OddServer()), "shop", "c"))

@@ -71,7 +71,7 @@ def test_a_list_whose_pages_do_not_end_is_an_error(
 
     async def followed(client: ApiClient) -> None:
         async with ApiClient(client.access) as api:
-            await Reflector(api, NODES, "", None)._list()  # type: ignore[arg-type] # no clock is read
+            await Reflector(api, NODES, "", None).read_list()  # type: ignore[arg-type] # no clock is read
 
     with pytest.raises(ApiError, match="the list has no end"):
         call(access_to(server), followed)

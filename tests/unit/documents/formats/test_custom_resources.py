@@ -356,3 +356,57 @@ def test_a_definition_of_a_custom_resource_is_no_template() -> None:
 def test_a_kind_without_its_templates_has_no_pods() -> None:
     assert custom_pods({"kind": "Rollout", "spec": {}}, "argoproj.io") == ()
     assert custom_pods({"kind": "Rollout"}, "example.com") is None
+
+
+_SPARK = "{type: Scala, memoryOverheadFactor: %s, driver: {cores: 1, memory: %s, memoryOverhead: %s}}"
+
+
+@pytest.mark.parametrize(
+    ("factor", "memory", "overhead"),
+    [
+        *(
+            (factor, "1g", None)
+            for factor in ("x", "'nan'", "'inf'", "1.0e+308", "'1e400'", "[1]", "-1", "9" * 5000)
+        ),
+        *(("0.1", amount, "1g") for amount in ("lots", "[1]", "\u0663g")),
+        *(("0.1", "1g", amount) for amount in ("lots", "{}", "-1g")),
+    ],
+)
+def test_amounts_of_spark_that_are_none_are_named_and_not_judged(
+    factor: str, memory: str, overhead: str | None
+) -> None:
+    text = _SPARK % (factor, memory, overhead or "1g")
+    text = text if overhead else text.replace(", memoryOverhead: 1g", "")
+    found = loaded(custom("sparkoperator.k8s.io/v1beta2", "SparkApplication", text))
+    assert not found.workloads
+    assert "memory, memoryOverhead or memoryOverheadFactor is no amount" in found.warnings[0]
+
+
+@pytest.mark.parametrize("amount", ["9" * 5000 + "g", "9" * 4299 + "t"])
+def test_amounts_of_spark_are_read_in_bounded_time(amount: str) -> None:
+    text = _SPARK % ("0.1", amount, "1g")
+    (workload,) = loaded(custom("sparkoperator.k8s.io/v1beta2", "SparkApplication", text)).workloads
+    assert workload.pod.spec.containers[0].resources.requests["memory"].value() == 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ("{templates: [{name: a, container: {image: x}, sidecars: 5}]}", "spec.templates[0].sidecars"),
+        (
+            "{templates: [{name: a, container: {image: x}, initContainers: {}}]}",
+            "spec.templates[0].initContainers",
+        ),
+        ("{templates: [{name: a, container: {image: x}, metadata: text}]}", "spec.templates[0].metadata"),
+        ("{templates: [{name: a, containerSet: {containers: 5}}]}", "spec.templates[0].containers"),
+        (
+            "{workflowSpec: text, templates: [{name: a, container: {image: x}}]}",
+            "spec.templates[0].workflowSpec",
+        ),
+    ],
+)
+def test_parts_of_a_workflow_of_another_type_are_faults(spec: str, path: str) -> None:
+    with pytest.raises(InputError) as caught:
+        loaded(custom("argoproj.io/v1alpha1", "Workflow", spec))
+    assert [fault.path for fault in caught.value.faults] == [path]
+    assert "must be a" in str(caught.value)

@@ -225,3 +225,27 @@ def test_a_faulty_field_is_reported_with_its_path(value: dict[str, Any], path: s
 def test_an_unknown_operator_or_bound_allows_nothing() -> None:
     assert not Requirement(key="k", operator="Gt", values=("x",)).allows("1")
     assert not Requirement(key="k", operator="Like", values=("1",)).allows("1")
+
+
+@pytest.mark.parametrize("text", ["nan%", "inf%", "1e400%", "-5%", "150%", "5%%", "%", f"{'9' * 5000}%"])
+def test_a_threshold_that_is_no_share_is_a_fault(text: str) -> None:
+    _, objects = planned(
+        pool(types("m5.large")), node_class(kubelet={"evictionHard": {"memory.available": text}})
+    )
+    (fault,) = objects.faults
+    assert fault.path == "spec.kubelet.evictionHard[memory.available]"
+    assert "a percentage from 0% to 100%" in fault.rule
+
+
+@pytest.mark.parametrize(("operator", "allows"), [("Gt", False), ("Gte", False), ("Lt", True), ("Lte", True)])
+def test_a_bound_of_any_length_is_compared(operator: str, allows: bool) -> None:
+    assert Requirement(key="a", operator=operator, values=("9" * 5000,)).allows("8") is allows
+    assert Requirement(key="a", operator=operator, values=("8",)).allows("9" * 5000) is not allows
+
+
+def test_machines_of_any_number_of_cpus_are_read() -> None:
+    many = "9" * 5000
+    requirements = [aws(field, many) for field in ("cpu", "memory", "gpu-count")]
+    kubelet = {"maxPods": 110, "kubeReserved": {"cpu": "1", "memory": "1Gi"}}
+    (node,), _ = planned(pool(*requirements, aws("gpu-manufacturer", "nvidia")), node_class(kubelet=kubelet))
+    assert node.node["status"]["capacity"]["nvidia.com/gpu"] == "100E"

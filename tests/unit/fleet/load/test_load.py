@@ -76,6 +76,9 @@ def test_annotations_become_whole_devices_and_shares_are_accounted_for(tmp_path:
         "example.com/gpu-milli": "460"
     }
     assert (whole.gpu_milli, part.gpu_milli) == (0, 460)
+    many = POD.format(name="many", milli="9" * 5000, more="")
+    (pod,) = fleet(tmp_path, NODE.format(name="n1"), many, "example.com/gpu-count").pods()
+    assert pod.pod.spec.containers[0].resources.requests["example.com/gpu-milli"].value() == 1000
 
 
 def test_an_annotation_that_is_not_a_resource_of_a_node_is_an_error(tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ FAULTS = [
     ),
     (NODES, PODS.replace("zone=b", "zone"), r":3: node_selector: .*must be key=value"),
     (NODES, PODS.replace(",yes,7", ",yes,high"), r":3: priority: .*must be a whole number"),
+    (NODES, PODS.replace(",yes,7", ",yes," + "9" * 5000), r":3: priority: .*must be a whole number"),
     (
         NODES,
         PODS.replace("controlled", "controled"),
@@ -135,6 +136,11 @@ FAULTS = [
 def test_a_fault_in_a_row_is_reported_with_its_line(tmp_path: Path, nodes: str, pods: str, rule: str) -> None:
     with pytest.raises(InputError, match=rule):
         list(fleet(tmp_path, nodes, pods).pods())
+
+
+def test_a_number_of_any_length_is_read(tmp_path: Path) -> None:
+    first, *_ = fleet(tmp_path, OPENB_NODES, OPENB_PODS.replace("p1,6000", "p1," + "9" * 5000)).pods()
+    assert first.pod.spec.containers[0].resources.requests["cpu"].value() == 10**17
 
 
 @pytest.mark.parametrize("content", [b"\x1f\x8bno gzip", b"name,cpu\xff", gzip.compress(PODS.encode())[:-12]])

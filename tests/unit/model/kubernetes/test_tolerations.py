@@ -36,6 +36,11 @@ def test_a_toleration_covers_a_taint_by_key_operator_value_and_effect(line: str)
     assert tolerates(toleration, taint, comparisons=True) == (outcome in ("covers", "compares"))
 
 
+def test_a_number_of_any_length_is_not_compared() -> None:
+    toleration = Toleration(key="key", operator="Lt", value="9" * 5000, effect="NoExecute")
+    assert not tolerates(toleration, Taint(key="key", value="5", effect="NoExecute"), comparisons=True)
+
+
 def test_a_taint_value_that_is_not_a_number_is_not_compared() -> None:
     assert not tolerates(
         Toleration(key="key", operator="Lt", value="5"), Taint(key="key", value="x"), comparisons=True

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from nodewright.documents.formats.decode import decode
@@ -115,3 +116,19 @@ def test_what_the_status_says_is_told_with_what_helps(fact: StatusClue, parts: t
     sentence, remedy = parts
     assert sentence in fact.sentence()
     assert remedy in "; ".join(fact.remedies())
+
+
+def test_numbers_of_any_length_in_conditions_are_read() -> None:
+    many = "9" * 5000
+    short = f"Node didn't have enough resource: cpu, requested: {many}, used: {many}, capacity: {many}"
+    unsuitable = (
+        f"0/{many} nodes are available: {many} Insufficient cpu. preemption: 0/{many} nodes are available"
+    )
+    conditions = [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": unsuitable},
+        {"type": "PodResizePending", "status": "True", "reason": "Deferred", "message": short},
+    ]
+    for count in (1, 2):
+        status = {"phase": "Pending", "conditions": conditions[count - 1 :][:1]}
+        found = problem_evidence(decode({"status": status}, Pod))
+        assert str(10**20) in str(msgspec.to_builtins(found, enc_hook=str)), count

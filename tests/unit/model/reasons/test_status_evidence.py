@@ -161,3 +161,21 @@ def test_failed_containers_are_facts() -> None:
     proof = status_evidence(failed("", "", containerStatuses=states))
     assert proof.cause is FailureCause.CONTAINERS_TERMINATED
     assert proof.facts == (ContainerOOMKilled(name="app", exit_code=137),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Node didn't have enough resource: cpu, requested: {}, used: {}, capacity: {}",
+        "not enough cpus available to satisfy request: requested={}, available={}",
+        "SMT Alignment Error: requested {} cpus not multiple cpus per core = {}",
+        "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = {}, requested CPUs = {}, CPUs per core = {}",
+        "requested number of devices unavailable for a/b. Requested: {}, Available: {}",
+    ],
+)
+def test_numbers_of_any_length_are_read(text: str) -> None:
+    """Kubernetes writes none beyond 64 bits, but who may write a status may write anything."""
+    causes = status_evidence(
+        failed("UnexpectedAdmissionError", f"Pod was rejected: {text.replace('{}', '9' * 5000)}")
+    )
+    assert str(10**20) in str(causes)

@@ -21,7 +21,7 @@ from nodewright.documents.profiles.node_export import (
 )
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
-from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import EphemeralContainer, Pod
 from nodewright.model.values.instant import Instant
 from nodewright.scheduling.verdicts.export_reader import ExportReader, NodePartCache
 from nodewright.scheduling.verdicts.tracked_cluster import TrackedCluster
@@ -49,6 +49,14 @@ def test_what_has_not_changed_is_not_decoded_again() -> None:
     assert second.machine_info is first.machine_info
     assert second.pods[0] is first.pods[0]
     assert (len(second.pods), second.labels) == (2, {"pool": "x"})
+
+
+def test_a_node_whose_pod_was_debugged_is_read_like_any_other() -> None:
+    """Ephemeral containers come after the creation, which refuses them."""
+    reader, debugger = ExportReader(), EphemeralContainer(name="debug", image="a")
+    debugged = replace(PODS[1], spec=replace(PODS[1].spec, ephemeral_containers=(debugger,)))
+    for pods in ((PODS[0],), (PODS[0], debugged)):
+        assert reader.read(content(*pods), "n1").profile.spec.pods == pods
 
 
 def test_nodes_alike_share_their_machine() -> None:

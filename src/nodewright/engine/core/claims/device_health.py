@@ -1,6 +1,7 @@
 """How devices of DRA drivers are: what drivers report, when a report is too old, and what a pod's status says of it."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TypeAlias
 
 import msgspec
@@ -16,6 +17,8 @@ DEFAULT_HEALTH_TIMEOUT_S = 30
 
 Follows: v1.36, pkg/kubelet/cm/dra/healthinfo.go, DefaultHealthTimeout.
 """
+MAX_DEVICES = 16_384
+"""Devices of a driver whose reports are kept."""
 MAX_MESSAGE_LENGTH = 1024
 """Follows: v1.36, staging/src/k8s.io/api/core/v1/types.go, ResourceHealthMessageMaxLength."""
 
@@ -57,6 +60,7 @@ def with_report(known: DriverHealth, report: Iterable[DeviceHealth], now_s: floa
     """A driver's devices after it has reported those that it has now; the others stay until their reports are too old.
 
     Follows: v1.36, pkg/kubelet/cm/dra/healthinfo.go, updateHealthInfo; manager.go, buildDeviceHealth.
+    Departs: keeps `MAX_DEVICES` of them, which bounds a driver that names others each time.
     """
     reported = {
         (each.pool, each.device): replace(
@@ -65,9 +69,12 @@ def with_report(known: DriverHealth, report: Iterable[DeviceHealth], now_s: floa
             timeout_s=each.timeout_s if each.timeout_s > 0 else DEFAULT_HEALTH_TIMEOUT_S,
             reported_s=now_s,
         )
-        for each in report
+        for each in islice(report, MAX_DEVICES)
     }
-    return {**{key: each for key, each in known.items() if not _is_too_old(each, now_s)}, **reported}
+    others = (
+        (key, each) for key, each in known.items() if key not in reported and not _is_too_old(each, now_s)
+    )
+    return {**reported, **dict(islice(others, MAX_DEVICES - len(reported)))}
 
 
 def _is_too_old(health: DeviceHealth, now_s: float) -> bool:

@@ -21,6 +21,7 @@ from nodewright.model.reasons.topology import (
 )
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from nodewright.model.values.golang import saturated_int
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.quantity import fits_int64
 from nodewright.model.values.subsets import NUMADistances
@@ -139,7 +140,7 @@ def topology_options(
         elif name == MAX_NODES:
             if not re.fullmatch(r"[+-]?[0-9]+", value, re.ASCII):
                 return Refused((TopologyOptionMalformed(option=name, value=value, fault="no number"),))
-            max_nodes = int(value)
+            max_nodes = saturated_int(value)
             if not fits_int64(max_nodes):
                 return Refused((TopologyOptionMalformed(option=name, value=value, fault="beyond 64 bits"),))
             if max_nodes < DEFAULT_MAX_NODES:

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from nodewright.engine.core.claims.device_health import (
+    MAX_DEVICES,
     DeviceHealth,
     DriverHealth,
     ResourceHealth,
@@ -85,3 +86,16 @@ def test_times_without_sense_and_long_messages_are_bounded() -> None:
     assert kept.message == "é" * 510 + "..."
     (kept,) = with_report({}, [replace(GOOD, message="x" * 1024)], 0.0).values()
     assert kept.message == "x" * 1024
+
+
+def test_a_driver_that_names_other_devices_each_time_is_bounded() -> None:
+    known = with_report({}, [GOOD], 0.0)
+    for number in range(4):
+        report = [
+            replace(GOOD, device=f"{number}-{index}", timeout_s=2**62) for index in range(MAX_DEVICES // 2)
+        ]
+        known = with_report(known, report, float(number))
+        assert len(known) <= MAX_DEVICES
+    assert (GOOD.pool, "3-0") in known
+    report = [replace(GOOD, device=str(index)) for index in range(MAX_DEVICES + 1)]
+    assert len(with_report(known, report, 5.0)) == MAX_DEVICES

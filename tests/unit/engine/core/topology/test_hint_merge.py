@@ -247,6 +247,12 @@ def test_a_manager_starts_or_says_what_is_wrong(line: str) -> None:
     assert text == outcome.strip()
 
 
+def test_a_limit_of_any_length_is_compared() -> None:
+    verdict = topology_manager("restricted", "pod", {"max-allowable-numa-nodes": "9" * 5000}, NODES)
+    assert isinstance(verdict, Refused)
+    assert kubelet_text(verdict.because[0]).message.endswith("value out of range")
+
+
 def test_distances_that_count_must_be_known() -> None:
     verdict = topology_manager("restricted", "pod", {"prefer-closest-numa-nodes": "T"}, [NUMANode(node_id=0)])
     assert isinstance(verdict, Refused)
