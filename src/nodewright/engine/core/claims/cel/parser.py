@@ -380,10 +380,10 @@ class _Parser:
 
     def _collection(self, kind: str, at: int, name: str = "") -> Node:
         """A list, map or message, whose opening bracket was read."""
+        parts, optional = list[Node](), frozenset[int]()
         with self._rule(_END):
             parts, optional = self._entries("]" if kind == "list" else "}", is_message=kind == "message")
-            return Node(kind, at, parts[1::2] if name else parts, name=name, optional=optional)
-        return Node(kind, at, name=name)
+        return Node(kind, at, parts[1::2] if name else parts, name=name, optional=optional)
 
     def _entries(self, closing: str, *, is_message: bool = False) -> tuple[list[Node], frozenset[int]]:
         """The elements, or keys and values, up to a closing bracket; and which of them are optional."""
