@@ -389,10 +389,10 @@ _NAMES = (
     ("dns1035Label", _dns1035, 30),
 )
 _SHAPES = {
-    "uuid": (r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", "does not match the UUID format", 66),
+    "uuid": (r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", "does not match the UUID format", 70),
     "byte": (r"(?!$)([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", "invalid base64", 84),
-    "date": (_DATE, "invalid date", 115),
-    "datetime": (_DATE + r"[t ]\d\d:\d\d:\d\d(\.\d+)?(z|[+-]\d\d:\d\d)", "invalid datetime", 115),
+    "date": (_DATE, "invalid date", 71),
+    "datetime": (_DATE + r"t([01]\d|2[0-3]):[0-5]\d:[0-5]\d(.\d+)?(z|[+-]\d\d:\d\d)", "invalid datetime", 71),
 }
 
 
@@ -401,7 +401,12 @@ def _prefix_errors(check: Callable[[str], list[str]], text: str) -> list[str]:
 
 
 def _shape_errors(pattern: str, problem: str, text: str) -> list[str]:
-    return [] if re.fullmatch(pattern, text, re.ASCII | re.IGNORECASE) else [problem]
+    is_valid = re.fullmatch(pattern, text, re.ASCII | re.IGNORECASE) is not None
+    if is_valid and pattern.startswith(_DATE):
+        year, month, day = map(int, text[:10].split("-"))
+        is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+        is_valid = day <= (29 if is_leap else 28) if month == 2 else day < 31 or month not in (4, 6, 9, 11)
+    return [] if is_valid else [problem]
 
 
 def _uri_errors(text: str) -> list[str]:

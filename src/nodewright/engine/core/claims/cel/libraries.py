@@ -23,7 +23,7 @@ from nodewright.engine.core.claims.cel.values import (
 )
 from nodewright.model.values.duration import Duration
 from nodewright.model.values.golang import quoted
-from nodewright.model.values.instant import Instant
+from nodewright.model.values.instant import ZERO_TIME, Instant
 from nodewright.model.values.quantity import fits_int64
 
 TO_LOWER = {code: code + 32 for code in range(65, 91)}
@@ -390,11 +390,8 @@ def includes(target: Value, item: Value) -> Value:
 def of_non_zero(value: Value) -> Maybe:
     """An optional of the value, or none for zero and what is empty."""
     kinds = (bool, int, float, str, bytes, tuple, dict, type(None))
-    is_zero = (isinstance(value, kinds) and not value) or value in (Duration(0), _ZERO_TIME)
+    is_zero = (isinstance(value, kinds) and not value) or value in (Duration(0), ZERO_TIME)
     return NONE if is_zero else Maybe(value)
-
-
-_ZERO_TIME = Instant.parse("0001-01-01T00:00:00Z")
 
 
 def optional_value(optional: Maybe) -> Value:
