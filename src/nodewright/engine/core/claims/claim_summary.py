@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, islice
+from itertools import groupby, islice, takewhile
 
 from msgspec.structs import replace
 
@@ -453,22 +453,20 @@ class ClaimSummary:
             return "The claims cannot be allocated together."
         claim, request, number = farthest
         by_name = {each.candidate.name: each.candidate for group in self.verdicts for each in group.verdicts}
-        verdicts: dict[tuple[str, str], DeviceVerdict] = {}
-        is_there = False
-        for entry in self._record:
-            if isinstance(entry, Attempt):
-                is_there = (entry.claim, entry.request, entry.device) == farthest
-            elif (
-                is_there
-                and entry.outcome not in (Outcome.TAKEN, Outcome.GIVEN_BACK)
-                and entry.device in by_name
-            ):
-                verdict = DeviceVerdict(by_name[entry.device], entry.outcome, entry.because)
-                verdicts[entry.device, entry.outcome] = verdict
+        # Of attempts that came as far, the first has the most devices to choose from.
+        entries = iter(self._record)
+        for entry in entries:
+            if isinstance(entry, Attempt) and (entry.claim, entry.request, entry.device) == farthest:
+                break
+        verdicts = [
+            DeviceVerdict(by_name[entry.device], entry.outcome, entry.because)
+            for entry in takewhile(lambda entry: not isinstance(entry, Attempt), entries)
+            if not isinstance(entry, Attempt)
+            and entry.outcome not in (Outcome.TAKEN, Outcome.GIVEN_BACK)
+            and entry.device in by_name
+        ]
         own = self._asked.claims[claim]
-        groups = "; ".join(
-            _predicate(each) for each in self.reasons.groups(verdicts.values()) if each.kind != "class"
-        )
+        groups = "; ".join(_predicate(each) for each in self.reasons.groups(verdicts) if each.kind != "class")
         groups = groups or "the capacity that is left beside other requests is too little"
         name = own.spec.devices.requests[request].name
         about = next(

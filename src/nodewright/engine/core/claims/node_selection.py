@@ -89,7 +89,7 @@ def _label_errors(requirement: NodeSelectorRequirement, path: str) -> Iterator[s
     if rules := label_key_errors(requirement.key):
         yield _invalid(f"{path}.key", requirement.key, "; ".join(rules))
     if operator in ("In", "NotIn") and not values:
-        yield _invalid(f"{path}.values", values, "for 'in', 'notin' operators, values set can't be empty")
+        yield _invalid(f"{path}.values", None, "for 'in', 'notin' operators, values set can't be empty")
     if operator in ("Exists", "DoesNotExist") and values:
         rule = "values set must be empty for exists and does not exist"
         yield _invalid(f"{path}.values", values, rule)

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 from tests.support.claims import (
+    DRIVER,
     NODE,
     a_claim,
     a_class,
@@ -144,3 +145,19 @@ def test_names_are_listed_in_a_sentence() -> None:
 @pytest.mark.parametrize("expression", ["a || b && c", "a ? b : c", "[a && b]", "'a && b'"])
 def test_what_is_no_conjunction_is_one_part(expression: str) -> None:
     assert conjuncts(expression) == (expression,)
+
+
+def test_a_device_that_several_attempts_refuse_is_counted_once() -> None:
+    places = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    own = [
+        replace(devices(1, numa=numa, root=root)[0], name=f"gpu-{at}")
+        for at, (numa, root) in enumerate(places)
+    ]
+    same = tuple(DeviceConstraint(match_attribute=f"{DRIVER}/{name}") for name in ("numa", "root"))
+    claim = a_claim(a_request("a"), a_request("b"), constraints=same)
+    explanation = explained(ClaimCluster(slices=(a_slice(own),), classes=(a_class(),)), claim)
+    assert explanation.summary == (
+        "Each request of the pod has enough devices by itself, but not together with the others: request `b` of claim "
+        "ml/claim finds none of the devices that it needs on node node-a: 2 are excluded by the constraint on "
+        "`numa` (1 beside 0); 1 is excluded by the constraint on `root` (1 beside 0); 1 is taken for claim ml/claim."
+    )

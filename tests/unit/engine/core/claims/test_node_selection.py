@@ -58,7 +58,7 @@ NO_INTEGER = "for 'Gt', 'Lt' operators, the value must be an integer"
         ("zone Like a", f'{EXPRESSION}.operator: Unsupported value: "Like": supported values: "In", '),
         (
             "zone In",
-            f"{EXPRESSION}.values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty",
+            f"{EXPRESSION}.values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty",
         ),
         (
             "zone Exists a",

@@ -2,8 +2,7 @@
 
 Follows: v1.36, vendor/github.com/google/cel-go/checker/{checker,errors}.go, cel/validator.go;
     apiserver/pkg/cel/environment/base.go; dynamic-resource-allocation/cel/compile.go (the variable `device`).
-Departs: messages of protobuf (`google.protobuf.Int64Value{value: 1}`) are undeclared; literals of `format` are judged
-    when the expression is evaluated.
+Departs: messages of protobuf (`google.protobuf.Int64Value{value: 1}`) are undeclared.
 """
 
 from collections.abc import Iterator
@@ -24,6 +23,8 @@ _NAMED = (
 _TYPE_NAMES: dict[str, Type] = {
     kind if isinstance(kind, str) else kind[0]: kind for kind in parse_types(_NAMED)
 }
+_OBJECTS = parse_types("quantity, semver, url, format")
+"""Types of objects whose fields are unknown."""
 _LITERALS: dict[type, Type] = {bool: "bool", int: "int", float: "double", str: "string", bytes: "bytes"}
 
 
@@ -105,6 +106,9 @@ class Checker:
                 self._errors.add(node.at, f"undefined field '{name}'")
         elif types.is_parameter(kind):
             self._known.assignable([DYN], [kind])
+        elif kind in _OBJECTS:
+            found_type = ERROR
+            self._errors.add(node.at, f"unexpected failed resolution of '{kind}'")
         elif not types.is_dyn(kind) and kind != ERROR:
             shown = _text(kind)
             self._errors.add(node.at, f"type '{shown}' does not support field selection")
@@ -236,6 +240,8 @@ class Checker:
         for node, is_in_format in parts_of(root):
             if node.kind == "call" and node.args and node.args[0].kind == "literal":
                 self._validate_literal(node, node.args[0])
+            if node.name == "format" and node.target and node.target.kind == "literal":
+                self._validate_format(node, node.target.value, node.args[0])
             if is_in_format:
                 continue
             if node.kind == "list":
@@ -252,6 +258,29 @@ class Checker:
             is_wrong = not libraries.parses(compiled)(literal.value)
         if is_wrong:
             self._errors.add(literal.at, f"invalid {call.name} argument")
+
+    def _validate_format(self, call: Node, text: str, items: Node) -> None:
+        if items.kind != "list":
+            return
+        at = call.at
+
+        def check_clause(letter: str, _: str, number: int) -> str:
+            nonlocal at
+            kinds, problem = libraries.FORMATS[letter.lower()]
+            pending = [items.args[number]]
+            while pending:
+                item = pending.pop()
+                name = types.name_of(self.final_type(item))
+                if name not in (DYN, *kinds.split()):
+                    at = item.at
+                    raise ValueError(f"error during formatting: {problem}, was given {name}")
+                pending += reversed(item.args if letter == "s" and item.kind in ("list", "map") else [])
+            return ""
+
+        try:
+            libraries.interpolated(text, len(items.args), check_clause, is_literal=True)
+        except ValueError as error:
+            self._errors.add(at, str(error))
 
     def _validate_elements(self, node: Node, elements: list[Node], *, are_values: bool) -> None:
         first: Type | None = None

@@ -153,9 +153,9 @@ _OPERANDS: dict[str, frozenset[type]] = {
     "_-_": _NUMBERS | _TIMES,
     **dict.fromkeys(("_*_", "_/_"), _NUMBERS),
     "_%_": _NUMBERS - {float},
-    "-_": frozenset((int, float, Duration)),
+    "-_": frozenset((bool, int, float, Duration)),
     **dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_"), _NUMBERS | _TIMES | {bool, str, bytes}),
-    "size": frozenset((str, bytes, tuple, dict, values.DomainMap)),
+    "size": frozenset((str, bytes, tuple, dict, values.DeviceMap, values.DomainMap)),
     "matches": frozenset((str,)),
     **dict.fromkeys(("sort", "@sortByAssociatedKeys"), frozenset((tuple,))),
 }
@@ -301,6 +301,11 @@ def _contains_cidr(args: list[Value]) -> int:
     return _tenth(2 * _size(args[0])) + _tenth(_size(args[0])) + 1
 
 
+def _flattened(size: int) -> int:
+    # Kubernetes makes an unsigned number of a float that may be negative.
+    return (max(-(2**63), min(size, 2**63)) + 11) % 2**64
+
+
 def _regex(text: Value, size: int) -> int:
     return _tenth(1.0 + _size(text)) * math.ceil(size * 0.25)
 
@@ -315,8 +320,8 @@ _COSTS: dict[str, Cost] = {
     "regex": lambda args, _: _regex(args[0], _size(args[1])),
     "contains": lambda args, _: _tenth(_size(args[0])) * _tenth(_size(args[1])),
     "output": lambda _, result: _size(result) + 11,
-    "flatten": lambda args, _: (
-        int(_size(args[0]) * (args[1] if args[1:] and type(args[1]) is int else 1)) + 11
+    "flatten": lambda args, _: _flattened(
+        _size(args[0]) * (args[1] if args[1:] and type(args[1]) is int else 1)
     ),
     "self": lambda args, _: _self_compared(args[0]),
     "self_keys": lambda args, _: _self_compared(args[1]),

@@ -10,6 +10,7 @@ from typing import Any
 
 from nodewright.engine.core.claims.cel.libraries import parses
 from nodewright.engine.core.claims.cel.values import (
+    NO_OVERLOAD,
     NONE,
     URL,
     Address,
@@ -86,7 +87,7 @@ def semver(text: str, is_normalized: bool = False) -> Value:  # noqa: FBT001, FB
     if not is_normalized:
         return Semver.parse(text)
     parts = [
-        re.sub(r"^0+(?=[0-9])", "", part) if len(part) > 1 else part
+        re.sub(r"^0*(?![0-9])", "0", part.lstrip("0")) if len(part.encode()) > 1 else part
         for part in text.removeprefix("v").split(".", 2)
     ]
     if len(parts) < 3 and re.search(r"[+-]", parts[-1]):
@@ -97,19 +98,125 @@ def semver(text: str, is_normalized: bool = False) -> Value:  # noqa: FBT001, FB
 # ---------------------------------------------------------------- networks and names
 
 
-def _address(text: str) -> Any:
+def _any_address(text: str) -> Any:
     from ipaddress import ip_address  # noqa: PLC0415 - start-up time
 
+    return ip_address(text)
+
+
+def _address(text: str) -> Any:
     try:
-        address = ip_address(text)
+        address = _any_address(text)
     except ValueError:
         problem = f"IP Address {quoted(text)} parse error during conversion from string: "
-        raise ValueError(f"{problem}ParseAddr({quoted(text)}): unable to parse IP") from None
+        raise ValueError(problem + _address_problem(text)) from None
     if "%" in text:
         raise ValueError(f"IP address {quoted(text)} with zone value is not allowed")
     if getattr(address, "ipv4_mapped", None):
         raise ValueError(f"IPv4-mapped IPv6 address {quoted(text)} is not allowed")
     return address
+
+
+def _prefix_problem(text: str) -> str:
+    """Go's words for why a text is no prefix."""
+    address, slash, bits = text.rpartition("/")
+    if not slash:
+        return "no '/'"
+    if not parses(_any_address)(address):
+        return _address_problem(address)
+    if "%" in address:
+        return "IPv6 zones cannot be present in a prefix"
+    if not re.fullmatch(r"0|[1-9][0-9]*", bits, re.ASCII):
+        return f"bad bits after slash: {quoted(bits)}"
+    return "prefix length out of range"
+
+
+def _address_problem(text: str) -> str:
+    """Go's words for why a text is no address.
+
+    Follows: Go 1.26, src/net/netip/netip.go, ParseAddr.
+    """
+    kind = re.search(r"[.:%]", text)
+    problem, at = "unable to parse IP", ""
+    if kind:
+        problem, at = (
+            ("missing IPv6 address", "")
+            if kind[0] == "%"
+            else _ipv4_problem(text)
+            if kind[0] == "."
+            else _ipv6_problem(text)
+        )
+    place = f" (at {quoted(at)})" if at else ""
+    return f"ParseAddr({quoted(text)}): {problem}{place}"
+
+
+def _ipv4_problem(text: str) -> tuple[str, str]:
+    """What is wrong with four numbers, and from where on; empty: nothing."""
+    field, count = "", 0
+    for at, character in enumerate(text):
+        if character in "0123456789":
+            if field == "0":
+                return "IPv4 field has octet with leading zero", ""
+            field += character
+            if int(field) > _MOST_IN_FIELD:
+                return "IPv4 field has value >255", ""
+        elif character == ".":
+            if not field or at == len(text) - 1:
+                return "IPv4 field must have at least one digit", text[at:]
+            if count == _DOTS:
+                return "IPv4 address too long", ""
+            field, count = "", count + 1
+        else:
+            return "unexpected character", text[at:]
+    return ("IPv4 address too short" if count < _DOTS else ""), ""
+
+
+_MOST_IN_FIELD, _DOTS, _IPV6_BYTES = 255, 3, 16
+
+
+def _ipv6_problem(text: str) -> tuple[str, str]:
+    """What is wrong with an address of groups, and from where on."""
+    rest, percent, zone = text.partition("%")
+    if percent and not zone:
+        return "zone must be a non-empty string", ""
+    has_gap = rest.startswith("::")
+    rest, count = rest[2 * has_gap :], 0
+    while count < _IPV6_BYTES and (rest or not has_gap):
+        group = re.match(r"[0-9a-fA-F]*", rest)[0]  # type: ignore[index]
+        problem = "each group must have 4 or less digits" if len(group) > _DOTS + 1 else ""
+        problem = problem or ("" if group else "each colon-separated field must have at least one digit")
+        after = rest[len(group) :]
+        if not problem and after.startswith("."):
+            if not has_gap and count != _IPV6_BYTES - 4:
+                problem = "embedded IPv4 address must replace the final 2 fields of the address"
+            elif count > _IPV6_BYTES - 4:
+                problem = "too many hex fields to fit an embedded IPv4 at the end of the address"
+            else:
+                wrong = _ipv4_problem(rest)
+                if wrong[0]:
+                    return wrong
+                rest, count = "", count + 4
+                break
+        if problem:
+            return problem, rest
+        rest, count = after, count + 2
+        if not rest:
+            break
+        if rest[0] != ":":
+            return "unexpected character, want colon", rest
+        if rest == ":":
+            return "colon must be followed by more characters", rest
+        rest = rest[1:]
+        if rest[0] == ":":
+            if has_gap:
+                return "multiple :: in address", rest
+            has_gap, rest = True, rest[1:]
+            if not rest:
+                break
+    if rest:
+        return "trailing garbage after address", rest
+    short = "address string too short" if not has_gap else "the :: must expand to at least one field of zeros"
+    return short, ""
 
 
 def ip(value: str | Network) -> Address:
@@ -125,17 +232,18 @@ def cidr(text: str) -> Network:
     try:
         interface = ip_interface(text if re.fullmatch(r"[^/%]+/(0|[1-9][0-9]*)", text, re.ASCII) else "")
     except ValueError:
-        missing = f"{problem}netip.ParsePrefix({quoted(text)}): no '/'" if "/" not in text else ""
-        raise ValueError(problem + missing) from None
+        reason = f"netip.ParsePrefix({quoted(text)}): {_prefix_problem(text)}"
+        raise ValueError(problem * 2 + reason) from None
     if getattr(interface.ip, "ipv4_mapped", None):
         raise ValueError(f"{problem}IPv4-mapped IPv6 address {quoted(text)} is not allowed")
     return Network(interface)
 
 
-def contains_ip(network: Network, address: str | Address) -> bool:
+def contains_ip(network: Network, address: str | Address) -> Value:
     """Whether an address is in the network."""
-    inner = address.address if isinstance(address, Address) else _address(address)
-    return inner in network.interface.network
+    if isinstance(address, Address):
+        return address.address in network.interface.network
+    return _address(address) in network.interface.network if parses(_address)(address) else NO_OVERLOAD
 
 
 def contains_cidr(network: Network, other: str | Network) -> bool:
@@ -169,21 +277,77 @@ def url(text: str) -> URL:
     """The URL of a text: absolute, or a path."""
     from urllib.parse import urlsplit  # noqa: PLC0415 - start-up time
 
-    problem = "" if text else "empty url"
-    if re.search(r"[\x00-\x1f\x7f]", text):
-        problem = "net/url: invalid control character in URL"
-    elif not text.startswith("/") and not re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", text):
-        problem = problem or "invalid URI for request"
-    if problem:
+    if problem := _url_problem(text):
         raise ValueError(f"URL parse error during conversion from string: parse {quoted(text)}: {problem}")
     return URL(text, urlsplit(text))
 
 
+def _url_problem(text: str) -> str:
+    """Go's words for why a text is no URL.
+
+    Follows: Go 1.26, src/net/url/url.go, ParseRequestURI.
+    """
+    scheme = re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", text)
+    rest = text[scheme.end() if scheme else 0 :].partition("?")[0]
+    if re.search(r"[\x00-\x1f\x7f]", text):
+        return "net/url: invalid control character in URL"
+    if text.startswith(":"):
+        return "missing protocol scheme"
+    if not rest.startswith("/"):
+        return "" if scheme or text == "*" else "invalid URI for request" if text else "empty url"
+    authority, path = "", rest
+    if scheme and rest.startswith("//"):
+        authority, slash, path = rest[2:].partition("/")
+        path = slash + path
+    is_strict = scheme is not None and scheme[0].lower() in ("http:", "https:")
+    problem = _host_problem(authority.rpartition("@")[2], is_strict=is_strict)
+    wrong = _BAD_ESCAPE.search(path)
+    return problem or (f"invalid URL escape {quoted(wrong[0])}" if wrong else "")
+
+
+_BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2}).{0,2}", re.DOTALL)
+_BAD_HOST_ESCAPE = re.compile(r"%(?!25|[89a-fA-F][0-9a-fA-F]).{0,2}", re.DOTALL)
+
+
+def _host_problem(host: str, *, is_strict: bool) -> str:
+    """What is wrong with a host and its port; strict: only one colon may be in it."""
+    is_literal = host.startswith("[")
+    literal, closing, after = host.rpartition("]") if is_literal else ("", "", host)
+    if "[" in host[1:]:
+        return "invalid IP-literal"
+    if is_literal and not closing:
+        return "missing ']' in host"
+    colon = after.find(":") if is_strict else after.rfind(":")
+    port = after if is_literal else after[colon:] if colon >= 0 else ""
+    if not re.fullmatch(r"(:[0-9]*)?", port, re.ASCII):
+        return f"invalid port {quoted(port)} after host"
+    if is_literal:
+        address = literal[1:].replace("%25", "%", 1)
+        problem = "" if parses(_any_address)(address) else f"invalid host: {_address_problem(address)}"
+        return problem or ("" if ":" in address else "invalid IP-literal")
+    if wrong := _BAD_HOST_ESCAPE.search(host):
+        return f"invalid URL escape {quoted(wrong[0])}"
+    wrong = re.search(r"[ \\^`{|}]", host)
+    return f"invalid character {quoted(wrong[0])} in host name" if wrong else ""
+
+
 def _query(value: URL) -> Value:
-    """The parameters of a URL."""
+    """The parameters of a URL, without those that cannot be read."""
     from urllib.parse import parse_qs  # noqa: PLC0415 - start-up time
 
-    return {key: tuple(items) for key, items in parse_qs(value.parts.query, keep_blank_values=True).items()}
+    parts = value.parts.query.split("&")
+    query = "&".join(part for part in parts if ";" not in part and not _BAD_ESCAPE.search(part))
+    return {key: tuple(items) for key, items in parse_qs(query, keep_blank_values=True).items()}
+
+
+def _escaped_path(value: URL) -> str:
+    from urllib.parse import quote, unquote_to_bytes  # noqa: PLC0415 - start-up time
+
+    path = str(value.parts.path)
+    if value.parts.scheme and not path.startswith("/"):
+        return ""
+    is_escaped = re.fullmatch(r"[A-Za-z0-9\-_.~!$&'()*+,;=:@\[\]%/]*", path, re.ASCII)
+    return path if is_escaped else quote(unquote_to_bytes(path), safe="$&+,/:;=@~")
 
 
 def _host(value: URL) -> str:
@@ -203,13 +367,13 @@ URL_PARTS: dict[str, Callable[[URL], Value]] = {
     "getHost": _host,
     "getHostname": lambda url: _host_part(url, "v6", "name"),
     "getPort": lambda url: _host_part(url, "port"),
-    "getEscapedPath": lambda url: url.parts.path,
+    "getEscapedPath": _escaped_path,
     "getQuery": _query,
 }
 
 
 def _dns1035(text: str) -> list[str]:
-    too_long = ["must be no more than 63 bytes"] if len(text.encode()) > 63 else []
+    too_long = ["must be no more than 63 characters"] if len(text.encode()) > 63 else []
     shape = (
         "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
         "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation "
@@ -225,10 +389,10 @@ _NAMES = (
     ("dns1035Label", _dns1035, 30),
 )
 _SHAPES = {
-    "uuid": (r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", "does not match the UUID format", 66),
-    "byte": (r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", "invalid base64", 84),
-    "date": (_DATE, "invalid date", 115),
-    "datetime": (_DATE + r"[t ]\d\d:\d\d:\d\d(\.\d+)?(z|[+-]\d\d:\d\d)", "invalid datetime", 115),
+    "uuid": (r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", "does not match the UUID format", 70),
+    "byte": (r"(?!$)([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", "invalid base64", 84),
+    "date": (_DATE, "invalid date", 71),
+    "datetime": (_DATE + r"t([01]\d|2[0-3]):[0-5]\d:[0-5]\d(.\d+)?(z|[+-]\d\d:\d\d)", "invalid datetime", 71),
 }
 
 
@@ -237,11 +401,17 @@ def _prefix_errors(check: Callable[[str], list[str]], text: str) -> list[str]:
 
 
 def _shape_errors(pattern: str, problem: str, text: str) -> list[str]:
-    return [] if re.fullmatch(pattern, text, re.ASCII | re.IGNORECASE) else [problem]
+    is_valid = re.fullmatch(pattern, text, re.ASCII | re.IGNORECASE) is not None
+    if is_valid and pattern.startswith(_DATE):
+        year, month, day = map(int, text[:10].split("-"))
+        is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+        is_valid = day <= (29 if is_leap else 28) if month == 2 else day < 31 or month not in (4, 6, 9, 11)
+    return [] if is_valid else [problem]
 
 
 def _uri_errors(text: str) -> list[str]:
-    return [] if parses(url)(text) else [f"parse {quoted(text)}: invalid URI for request"]
+    problem = _url_problem(text)
+    return [f"parse {quoted(text)}: {problem}"] if problem else []
 
 
 _FORMATS: tuple[tuple[str, Callable[[str], list[str]], int], ...] = (

@@ -23,7 +23,8 @@ from nodewright.engine.core.claims.cel.values import (
 )
 from nodewright.model.values.duration import Duration
 from nodewright.model.values.golang import quoted
-from nodewright.model.values.instant import Instant
+from nodewright.model.values.instant import ZERO_TIME, Instant
+from nodewright.model.values.quantity import fits_int64
 
 TO_LOWER = {code: code + 32 for code in range(65, 91)}
 TO_UPPER = {code: code - 32 for code in range(97, 123)}
@@ -61,8 +62,8 @@ def parses(parse: Callable[..., Value]) -> Callable[..., bool]:
 
 def negate(value: Value) -> Value:
     """The number with the other sign."""
-    if type(value) is float:
-        return -value
+    if type(value) in (bool, float):
+        return NO_OVERLOAD if type(value) is bool else -value
     return values.ranged(type(value), -(value.nanoseconds if type(value) is Duration else value))
 
 
@@ -166,7 +167,7 @@ _ESCAPES = dict(zip('\a\b\f\n\r\t\v\\"', (r"\a \b \f \n \r \t \v \\ " + r"\"").s
 
 _INTEGERS = "int uint"
 _MORE_TYPES = "ints, doubles, maps, lists, types, durations, and timestamps"
-_FORMATS = {
+FORMATS = {
     "d": (_INTEGERS, "decimal clause can only be used on integers"),
     "f": ("double string", "fixed-point clause can only be used on doubles"),
     "e": ("double string", "scientific clause can only be used on doubles"),
@@ -178,59 +179,104 @@ _FORMATS = {
         f"string clause can only be used on strings, bools, bytes, {_MORE_TYPES}",
     ),
 }
-_CLAUSE = re.compile(r"%(?:%|(\.[0-9]{1,3})?(.?))", re.DOTALL)
+_CLAUSE = re.compile(r"%(?:%|(\.[0-9]*)?(.?))", re.DOTALL)
+_MOST_PRECISION, _MOST_DIGITS = 10**6, 25
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def formatted(text: str, items: tuple[Value, ...]) -> str:
     """The text with values in it."""
+    return interpolated(
+        text, len(items), lambda letter, precision, number: _clause(letter, precision, items[number])
+    )
+
+
+def interpolated(
+    text: str, size: int, clause: Callable[[str, str, int], str], *, is_literal: bool = False
+) -> str:
+    """The text with what `clause` makes of a letter, its precision and the number of its value.
+
+    Errors: ValueError.
+    """
     numbers = count()
 
-    def clause(match: re.Match[str]) -> str:
-        letter, number = match[2], -1 if match[0] == "%%" else next(numbers)
-        if number >= len(items):
-            raise ValueError(f"index {number} out of range")
-        if number >= 0 and letter.replace("X", "x") not in _FORMATS:
-            raise ValueError(f'could not parse formatting clause: unrecognized formatting clause "{letter}"')
-        return "%" if number < 0 else _clause(letter, match[1], items[number])
+    def replacement(match: re.Match[str]) -> str:
+        if match[0] == "%%":
+            return "%"
+        number, (precision, letter) = next(numbers), match.groups(default="")
+        problems = [f"index {number} out of range"] * (number >= size)
+        problems += ["unexpected end of string"] * (match[0] == "%")
+        problem = problems[-is_literal] if problems else _clause_problem(precision, letter)
+        if problem:
+            raise ValueError(problem)
+        return clause(letter, precision[1:], number)
 
-    result, used = _CLAUSE.sub(clause, text), next(numbers)
-    if used < len(items):
-        counts = f"(expected {used}, got {len(items)})"
-        raise ValueError(f"too many arguments supplied to string.format {counts}")
+    result, used = _CLAUSE.sub(replacement, text), next(numbers)
+    if used < size:
+        raise ValueError(f"too many arguments supplied to string.format (expected {used}, got {size})")
     return result
 
 
-def _clause(letter: str, precision: str | None, value: Value) -> str:
+def _clause_problem(precision: str, letter: str) -> str:
+    digits, problem = precision[1:], ""
+    if precision and not letter:
+        problem = "error while parsing precision: could not find end of precision specifier"
+    elif precision and not fits_int64(int(digits[:_MOST_DIGITS] or 2**63)):
+        error = "value out of range" if digits else "invalid syntax"
+        conversion = f'strconv.Atoi: parsing "{digits}": {error}'
+        problem = f"error while parsing precision: error while converting precision to integer: {conversion}"
+    elif letter.replace("X", "x") not in FORMATS:
+        problem = f'unrecognized formatting clause "{chr(letter.encode()[0])}"'
+    return problem and f"could not parse formatting clause: {problem}"
+
+
+def _clause(letter: str, precision: str, value: Value) -> str:
     kind, lower = values.type_name(value), letter.lower()
-    kinds, problem = _FORMATS[lower]
+    kinds, problem = FORMATS[lower]
     is_word = value in ("NaN", "Infinity", "-Infinity") if kind == "string" and lower in "fe" else True
     if kind not in kinds.split() or not is_word:
         raise ValueError(f"error during formatting: {problem}, was given {kind}")
     if lower == "s":
-        return _shown(value, is_nested=False)
+        try:
+            return _shown(value, is_nested=False)
+        except ValueError as error:
+            raise ValueError(f"error during formatting: {error}") from None
     if lower in "fe":
-        shown = {"nan": "NaN", "inf": "∞", "-inf": "-∞"}.get(f"{float(value)}")
-        return shown or f"{float(value):{',' * (lower == 'f')}{precision or '.6'}{lower}}"
+        number, digits = float(value), min(int(precision or 6), _MOST_PRECISION)
+        if lower == "f" and math.isfinite(number):
+            return f"{number:,.{digits}f}"
+        mantissa, _, exponent = f"{number:.6e}".partition("e")
+        shown = {"nan": "NaN", "inf": "∞", "-inf": "-∞"}.get(mantissa)
+        shown = shown or f"{mantissa}\N{MULTIPLICATION SIGN}10{exponent.lstrip('+').translate(_SUPERSCRIPTS)}"
+        # What is written as the number of digits is the width.
+        return shown.rjust(digits if lower == "e" else 0)
     if kind in ("string", "bytes"):
-        digits = str((value.encode() if kind == "string" else value).hex())
-        return digits.upper() if letter == "X" else digits
+        shown = str((value.encode() if kind == "string" else value).hex())
+        return shown.upper() if letter == "X" else shown
     return format(int(value), letter)
 
 
 def _shown(value: Value, *, is_nested: bool = True) -> str:
-    kind = type(value)
+    kind, name = type(value), values.type_name(value)
     if kind is tuple:
         return f"[{', '.join(map(_shown, value))}]"
     if isinstance(value, dict):
+        for key in value:
+            if type(key) not in (str, bool, int, values.UInt):
+                raise ValueError(f"no formatting function for map key of type {values.type_name(key)}")
         pairs = sorted((_shown(key), _shown(item)) for key, item in value.items())
         return f"{{{', '.join(f'{key}:{item}' for key, item in pairs)}}}"
+    if name not in FORMATS["s"][0].split():
+        raise ValueError(f"no formatting function for {name}")
     if kind is float and is_nested:
-        return f"{value:.6f}"
+        return f"{value:.6f}" if math.isfinite(value) else quoted(values.text_of(value))
     if value is None or kind is values.TypeValue:
         return value.name if value else "null"
-    text = str(unwrap(values.convert(value, "string")))
+    text = values.convert(value, "string")
+    if isinstance(text, Failure):
+        raise ValueError(f"could not convert argument {quoted(text.message)} to string")  # noqa: TRY004
     if not is_nested or kind in (int, values.UInt, bool):
-        return text
+        return str(text)
     prefix = {bytes: "b", Duration: "duration(", Instant: "timestamp("}.get(kind, "")
     return f"{prefix}{quoted(text)}{')' * prefix.endswith('(')}"
 
@@ -343,8 +389,8 @@ def includes(target: Value, item: Value) -> Value:
 
 def of_non_zero(value: Value) -> Maybe:
     """An optional of the value, or none for zero and what is empty."""
-    is_number = type(value) in (bool, int, values.UInt, float, str, bytes, tuple, dict, type(None))
-    is_zero = (is_number and not value) or (type(value) is Duration and not value.nanoseconds)
+    kinds = (bool, int, float, str, bytes, tuple, dict, type(None))
+    is_zero = (isinstance(value, kinds) and not value) or value in (Duration(0), ZERO_TIME)
     return NONE if is_zero else Maybe(value)
 
 

@@ -224,14 +224,15 @@ class _Parser:
         self._nesting += 1
         if self._nesting > _MAX_NESTING:
             raise self._errors.fatal(f"nested too deeply: more than {_MAX_NESTING} levels")
-        node = Node("error", 0)
+        node = Node("error", -1)
         with self._rule(*follow):
             node = self._operation("?", _END)
             if self._token().type == "?":
-                question = self._take()
+                condition, question = node, self._take()
+                node = Node("call", question.at, [condition], name="_?_:_")
                 first = self._operation(":")
                 self._match(":", _START)
-                node = Node("call", question.at, [node, first, self._expr(_END)], name="_?_:_")
+                node = Node("call", question.at, [condition, first, self._expr(_END)], name="_?_:_")
         self._nesting -= 1
         if node.depth > _MAX_LEVELS:
             raise self._errors.fatal(f"nested too deeply: more than {_MAX_LEVELS} levels")
@@ -248,7 +249,7 @@ class _Parser:
         return operands[0]
 
     def _unary(self, *follow: str) -> Node:
-        node, at, signs = Node("error", 0), 0, ""
+        node, at, signs = Node("error", -1), 0, ""
         with self._rule(*follow):
             self._synchronize(*_START)
             sign, at = self._token().type, self._token().at
@@ -269,13 +270,18 @@ class _Parser:
     # ------------------------------------------------------------ members and literals
 
     def _member(self) -> Node:
-        node = Node("error", 0)
+        node = Node("error", -1)
         with self._rule(_END):
             node = self._primary()
             while (operator := self._token()).type in (".", "["):
                 if operator.type == "." and self._token(1).type not in ("?", *_NAMES):
                     raise self._no_alternative("member", 1)
-                target, node = node, Node("error", operator.at)
+                is_call = (operator.type, self._token(1).type, self._token(2).type) == (
+                    ".",
+                    "IDENTIFIER",
+                    "(",
+                )
+                target, node = node, Node("error", self._token(2 * is_call).at)
                 node = self._step(target, self._take())
         return node
 
@@ -300,7 +306,7 @@ class _Parser:
         return self._token().type == "?" and self._take().type == "?"
 
     def _escaped_name(self, *follow: str) -> str:
-        name = ""
+        name, start = "", self._token().at
         with self._rule(*follow):
             self._synchronize(*_NAMES)
             if self._token().type not in _NAMES:
@@ -308,6 +314,8 @@ class _Parser:
             at, name = self._token().at, self._take().text
             if name[0] == "`":
                 self._errors.add(at, "unsupported syntax: '`'")
+        if not name:
+            self._errors.add(start, "unsupported ident kind")
         return name
 
     def _arguments(self, name: str, target: Node | None, *after: str) -> Node:
@@ -324,6 +332,7 @@ class _Parser:
         return node
 
     def _primary(self) -> Node:
+        node = Node("error", -1)
         with self._rule(".", "[", _END):
             self._synchronize(*_PRIMARY)
             kind, at = self._token().type, self._token().at
@@ -339,15 +348,14 @@ class _Parser:
                 self._match(")", [_END])
                 return node
             if kind in "[{":
-                parts, optional = self._entries("]" if kind == "[" else "}")
-                return Node("list" if kind == "[" else "map", at, parts, optional=optional)
+                return self._collection("list" if kind == "[" else "map", at)
             sign = token.text * (kind == "-")
             token = self._take() if sign else token
             try:
                 return Node("literal", at, value=_VALUES[token.type](sign + token.text))
             except ValueError as error:
                 self._errors.add(at, str(error))
-        return Node("error", 0)
+        return node
 
     def _named(self, at: int) -> Node:
         """A name, a call or a message."""
@@ -359,8 +367,7 @@ class _Parser:
             end += 2
         if self._token(end).type == "{":
             name = "".join(self._take().text for _ in range(end))
-            opening = self._take()
-            return Node("message", opening.at, self._entries("}", is_message=True)[0][1::2], name=name)
+            return self._collection("message", self._take().at, name)
         dot = self._take().text if prefix else ""
         token = self._take()
         node = Node("ident", token.at, name=dot + token.text)
@@ -370,6 +377,13 @@ class _Parser:
             self._errors.add(at, f"reserved identifier: {token.text}")
             return Node("error", at)
         return node
+
+    def _collection(self, kind: str, at: int, name: str = "") -> Node:
+        """A list, map or message, whose opening bracket was read."""
+        parts, optional = list[Node](), frozenset[int]()
+        with self._rule(_END):
+            parts, optional = self._entries("]" if kind == "list" else "}", is_message=kind == "message")
+        return Node(kind, at, parts[1::2] if name else parts, name=name, optional=optional)
 
     def _entries(self, closing: str, *, is_message: bool = False) -> tuple[list[Node], frozenset[int]]:
         """The elements, or keys and values, up to a closing bracket; and which of them are optional."""
@@ -382,7 +396,7 @@ class _Parser:
             ):
                 if count:
                     self._take()
-                parts.append(Node("error", 0))
+                parts.append(Node("error", -1))
                 with self._rule(*((":",) if closing == "}" else (",", _END))):
                     if self._question(*starts):
                         optional.add(count)

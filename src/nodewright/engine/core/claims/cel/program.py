@@ -23,6 +23,7 @@ from nodewright.engine.core.claims.cel.values import (
     NO_OVERLOAD,
     NONE,
     Absent,
+    EvaluationEndedError,
     Failure,
     Maybe,
     UInt,
@@ -36,10 +37,6 @@ _CONVERSIONS = frozenset(
 )
 _PATTERN_FUNCTIONS = frozenset(("matches", "find", "findAll"))
 _UNSET: Final = object()
-
-
-class EvaluationEndedError(Exception):
-    """The evaluation is given up; no operator can do without its value."""
 
 
 class Run:
@@ -116,8 +113,10 @@ def _selected(run: Run, value: Value, steps: tuple[_Step, ...], charge: int) -> 
     """The value behind the steps; after an optional one, all that follow are."""
     run.charge(charge)
     is_optional = type(value) is Maybe
-    if isinstance(value, Failure) or (is_optional and not value.is_present):
+    if isinstance(value, Failure):
         return value
+    if is_optional and not value.is_present:
+        return False if steps and steps[-1].is_test else value
     value = value.value if is_optional else value
     for step in steps:
         is_optional = is_optional or step.is_optional
@@ -126,7 +125,7 @@ def _selected(run: Run, value: Value, steps: tuple[_Step, ...], charge: int) -> 
         is_there = not isinstance(selected, Failure)
         run.charge(is_there or not is_optional)
         if isinstance(selected, Absent) and (step.is_test or is_optional):
-            return False if step.is_test else NONE
+            return False if steps[-1].is_test else NONE
         if not is_there:
             return selected
         value = True if step.is_test else selected
@@ -170,6 +169,8 @@ class _Planner:
     def _index(self, node: Node) -> _Plan:
         index, is_optional = self.plan(node.args[1]), node.name != "_[_]"
         if index.constant is not _UNSET:
+            if problem := values.qualifier_problem(index.constant):
+                raise ValueError(problem)
             return self._extended(node.args[0], _Step(index.constant, is_optional=is_optional))
         return self._extended(node.args[0], _Step(None, index.uncharged, is_optional))
 
@@ -374,7 +375,9 @@ def _computed(run: Run, entries: list[list[_Plan]], optional: frozenset[int], wi
 
 def _made(rows: list[list[Value]], width: int) -> Value:
     try:
-        return tuple(row[0] for row in rows) if width == 1 else {row[0]: row[1] for row in rows}
+        if width == 1:
+            return tuple(row[0] for row in rows)
+        return {values.hashable(row[0]): row[1] for row in rows}
     except TypeError:
         return Failure("unsupported key type")
 
@@ -393,9 +396,7 @@ def _set_membership(item: Evaluate, constants: tuple[Value, ...]) -> Evaluate:
         kind = type(value)
         if isinstance(value, Failure):
             return value
-        if kind in values.UNHASHABLE:
-            name = values.go_type_name(value)
-            raise EvaluationEndedError(f"internal error: runtime error: hash of unhashable type {name}")
+        values.hashable(value)
         return kind in kinds and (kind, value) in known
 
     return evaluate

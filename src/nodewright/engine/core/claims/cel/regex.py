@@ -27,6 +27,7 @@ _CLASSES = {
 """The characters of classes: pairs of the first and the last."""
 _REPETITION = re.compile(r"([*+?])|\{([0-9]+)(,?)([0-9]*)\}")
 _OPENING = re.compile(r"\((?:\?P?<\w+>|\?([imsU]*)(?:-([imsU]+))?([:)])|(\?P?<.*|\?[imsU-]*.?))?", re.DOTALL)
+_NAMED_CLASS = re.compile(r"\\[pP](?:\{[^}]*\}?|.)?", re.DOTALL)
 _ESCAPE = re.compile(
     r"x([0-9a-fA-F]{2})|x\{([0-9a-fA-F]{1,8})\}|(0[0-7]{0,2}|[1-7][0-7]{1,2})|([pP])(\{\^?[CLMNPSZ][a-z]?\}|[CLMNPSZ])"
     r"|([dDwWsS])|([afnrtv!-/:-@\[-`{-~])"
@@ -188,9 +189,9 @@ class _Syntax:
             raise _error("trailing backslash at end of expression", "")
         escape = _ESCAPE.match(self._text, self._at)
         if escape is None:
-            is_class = self._text[self._at] in "pP"
-            problem = "invalid character class range" if is_class else "invalid escape sequence"
-            raise _error(problem, self._text[start : start + 2])
+            if named := _NAMED_CLASS.match(self._text, start):
+                raise _error("invalid character class range", named[0])
+            raise _error("invalid escape sequence", self._text[start : start + 2])
         self._at = escape.end()
         short, long, octal, letter, category, perl, simple = escape.groups()
         if perl:

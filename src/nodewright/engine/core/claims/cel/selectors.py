@@ -7,11 +7,13 @@ import msgspec
 
 from nodewright.engine.core.claims.cel.checker import Checker
 from nodewright.engine.core.claims.cel.parser import parse
-from nodewright.engine.core.claims.cel.program import Evaluate, EvaluationEndedError, Run, program
+from nodewright.engine.core.claims.cel.program import Evaluate, Run, program
 from nodewright.engine.core.claims.cel.source import ExpressionErrors, FatalError
 from nodewright.engine.core.claims.cel.types import ANY, DYN, type_text
 from nodewright.engine.core.claims.cel.values import (
+    DeviceMap,
     DomainMap,
+    EvaluationEndedError,
     Failure,
     Semver,
     Value,
@@ -57,17 +59,19 @@ class SelectorDevice(msgspec.Struct, frozen=True, dict=True):
             self._set(attributes, name, read)
         for name, amount in self.capacity.items():
             self._set(capacity, name, amount)
-        device = {
-            "driver": self.driver,
-            "allowMultipleAllocations": self.allow_multiple_allocations,
-            "attributes": attributes,
-            "capacity": capacity,
-        }
+        device = DeviceMap(
+            driver=self.driver,
+            allowMultipleAllocations=self.allow_multiple_allocations,
+            attributes=attributes,
+            capacity=capacity,
+        )
         return device, with_lists, without_lists
 
     def _set(self, values: DomainMap, name: str, value: Value) -> None:
         domain, slash, identifier = name.partition("/")
-        values.setdefault(domain if slash else self.driver, {})[identifier if slash else name] = value
+        values.setdefault(domain if slash else self.driver, DeviceMap())[identifier if slash else name] = (
+            value
+        )
 
 
 _UNSUPPORTED = "unsupported attribute value"
@@ -172,5 +176,5 @@ def _compiled(
         return f"must evaluate to bool or the unknown type, not {type_text(kind)}", none
     try:
         return None, program(root)
-    except ValueError as error:
+    except (ValueError, EvaluationEndedError) as error:
         return f"program instantiation failed: {error}", none

@@ -23,11 +23,11 @@ class ExpressionErrors:
         return bool(self._found)
 
     def add(self, at: int, message: str) -> None:
-        """Adds an error at a position of the text; -1: at none."""
+        """Adds an error at a position of the text; -1: in front of its first column, where Kubernetes knows none."""
         line = self._text.count("\n", 0, max(at, 0)) + 1
         # Kubernetes finds no column in an empty text.
         column = at - (self._text.rfind("\n", 0, max(at, 0)) + 1) if self._text else -1
-        self._found.append((line, column, message) if at >= 0 else (-1, -1, message))
+        self._found.append((line, column, message))
 
     def syntax(self, at: int, message: str) -> None:
         """Adds a syntax error.
@@ -42,7 +42,7 @@ class ExpressionErrors:
 
     def fatal(self, message: str) -> FatalError:
         """An error of the whole expression, to be raised."""
-        self.add(-1, message)
+        self._found.append((-1, -1, message))
         return FatalError(message)
 
     def __str__(self) -> str:
@@ -59,6 +59,6 @@ class ExpressionErrors:
         snippet = lines[line - 1].replace("\t", " ")
         if len(snippet.encode(errors="replace")) > _MAX_SNIPPET_BYTES:
             return head
-        dots = "".join("\uff0e" if character > "\x7f" else "." for character in snippet[:column])
-        pointer = "\uff3e" if snippet[column : column + 1] > "\x7f" else "^"
+        dots = "".join("\uff0e" if character > "\x7f" else "." for character in snippet[: max(column, 0)])
+        pointer = "\uff3e" if snippet[max(column, 0) :][:1] > "\x7f" else "^"
         return f"{head}\n | {snippet}\n | {dots}{pointer}"

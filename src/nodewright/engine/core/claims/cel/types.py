@@ -130,8 +130,8 @@ class Substitutions:
             return True
         if "null_type" in (left, right):
             other = right if left == "null_type" else left
-            return other not in _NEVER_NULL and _name(other) not in ("list", "map", "type")
-        if _name(left) == _name(right) == "type":
+            return other not in _NEVER_NULL and name_of(other) not in ("list", "map", "type")
+        if name_of(left) == name_of(right) == "type":
             return True
         if isinstance(left, str) or isinstance(right, str):
             return left == right
@@ -172,7 +172,8 @@ class Substitutions:
         return isinstance(kind, str) or all(self._is_free_of(parameter, part) for part in kind[1:])
 
 
-def _name(kind: Type) -> str:
+def name_of(kind: Type) -> str:
+    """The name of a type without its parameters."""
     return kind if isinstance(kind, str) else str(kind[0])
 
 
@@ -180,24 +181,24 @@ def is_less_specific(left: Type, right: Type) -> bool:
     """Whether the left type is the right one or one that leaves more open."""
     if is_dyn(left) or is_parameter(left):
         return True
-    if is_dyn(right) or is_parameter(right) or _name(left) != _name(right):
+    if is_dyn(right) or is_parameter(right) or name_of(left) != name_of(right):
         return False
     if isinstance(left, str) or isinstance(right, str) or left[0] == "type":
         return True
     return len(left) == len(right) and all(map(is_less_specific, left[1:], right[1:]))
 
 
-def accepts(kind: Type, value: Any, name_of: Any) -> bool:
+def accepts(kind: Type, value: Any, value_type: Any) -> bool:
     """Whether a value may be given for a type when the expression runs; of a list or map only the first element counts."""
     if is_dyn(kind) or is_parameter(kind):
         return True
-    if name_of(value) != _name(kind):
+    if value_type(value) != name_of(kind):
         return False
     if isinstance(kind, str) or not value:
         return True
     if kind[0] == "list":
-        return accepts(kind[1], value[0], name_of)
+        return accepts(kind[1], value[0], value_type)
     if kind[0] == "map":
         key, element = next(iter(value.items()))
-        return accepts(kind[1], key, name_of) and accepts(kind[2], element, name_of)
+        return accepts(kind[1], key, value_type) and accepts(kind[2], element, value_type)
     return True

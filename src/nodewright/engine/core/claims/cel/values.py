@@ -29,6 +29,10 @@ class UInt(int):
     __slots__ = ()
 
 
+class EvaluationEndedError(Exception):
+    """The evaluation is given up; no operator can do without its value."""
+
+
 class Failure:
     """An evaluation that failed; `&&` and `||` can do without its value."""
 
@@ -63,7 +67,13 @@ class Sum(Quantity):
     __slots__ = ()
 
 
-class DomainMap(dict[str, Value]):
+class DeviceMap(dict[str, Value]):
+    """A map of the device; unlike one of the expression it can be asked for keys of any type."""
+
+    __slots__ = ()
+
+
+class DomainMap(DeviceMap):
     """Attributes or capacities by domain: an unknown domain is an empty map, though it is not `in` it."""
 
     __slots__ = ()
@@ -173,6 +183,7 @@ _KINDS: dict[type, tuple[str, str, str]] = {
     type(None): ("null_type", "types.Null", "type conversion error from 'null_type' to 'bool'"),
     tuple: ("list", "*types.baseList", "type conversion error from list to 'bool'"),
     dict: ("map", "*types.baseMap", "type conversion error from map to 'bool'"),
+    DeviceMap: ("map", "*types.baseMap", "type conversion error from map to 'bool'"),
     DomainMap: ("map", "cel.mapper", "type conversion error from map to 'bool'"),
     Maybe: ("optional_type", "*types.Optional", "optional.none() dereference"),
     TypeValue: ("type", "*types.Type", "type conversion not supported for 'type'"),
@@ -257,11 +268,12 @@ def _identity(value: Value) -> Any:
 def compare(left: Value, right: Value) -> int | Failure:
     """-1, 0 or 1."""
     kind, other = type(left), type(right)
+    numbers = [value for value in (left, right) if kind in _NUMBERS and type(value) is float]
+    if any(map(math.isnan, numbers)):
+        return Failure("NaN values cannot be ordered")
     if kind in _NUMBERS and other in _NUMBERS:
-        if float in (kind, other):
+        if numbers:
             left, right = float(left), float(right)
-            if left != left or right != right:  # noqa: PLR0124 - the test for "not a number"
-                return Failure("NaN values cannot be ordered")
     elif kind is not other or kind not in _COMPARABLE:
         return NO_OVERLOAD
     return int(left > right) - int(left < right)
@@ -281,6 +293,8 @@ _KEYS = frozenset((str, int, UInt, bool, float))
 
 
 def _in_dict(container: dict[Any, Value], key: Value) -> Any:
+    if container and type(container) is dict:
+        hashable(key)
     # True and 1 are one key for Python.
     if type(key) not in _KEYS or (
         container and (type(key) is bool) is not (type(next(iter(container))) is bool)
@@ -289,21 +303,33 @@ def _in_dict(container: dict[Any, Value], key: Value) -> Any:
     return container.get(key, _MISSING)
 
 
+def hashable(key: Value) -> Value:
+    """The value, if Go can look it up.
+
+    Errors: EvaluationEndedError.
+    """
+    if type(key) in UNHASHABLE:
+        raise EvaluationEndedError(
+            f"internal error: runtime error: hash of unhashable type {go_type_name(key)}"
+        )
+    return key
+
+
 def look_up(container: Value, key: Value) -> Value:
     """The value at a key or index; Absent where there is none."""
     kind = type(key)
-    if kind not in _KEYS:
-        return Failure(f"invalid qualifier type: {go_type_name(key)}")
+    if problem := qualifier_problem(key):
+        return Failure(problem)
     if isinstance(container, dict):
         item = _in_dict(container, key)
         if item is not _MISSING:
             return item
         if type(container) is DomainMap:
-            return {}
+            return DeviceMap()
     elif type(container) is tuple:
         if kind in (str, bool):
             return Failure(f"unsupported index type '{type_name(key)}' in list")
-        if key != key or int(key) != key or not fits(int(key)):  # noqa: PLR0124 - the test for "not a number"
+        if not (key.is_integer() and INT64_MIN < key < 2.0**63 if kind is float else fits(key)):
             return Failure(f"unsupported index value {text_of(key)} in list")
         return (
             container[int(key)]
@@ -311,6 +337,11 @@ def look_up(container: Value, key: Value) -> Value:
             else Absent(f"index out of bounds: {text_of(key)}")
         )
     return Absent(f"no such key: {text_of(key)}")
+
+
+def qualifier_problem(key: Value) -> str:
+    """Why a value is no key or index; empty if it is one."""
+    return "" if type(key) in _KEYS else f"invalid qualifier type: {go_type_name(key)}"
 
 
 def text_of(value: Value) -> str:
@@ -323,7 +354,7 @@ def text_of(value: Value) -> str:
 def size_of(value: Value) -> int | None:
     """How many characters, elements or bytes a value has; None: it has no size."""
     kind = type(value)
-    if kind in (str, tuple, bytes, dict, DomainMap):
+    if kind in (str, tuple, bytes) or isinstance(value, dict):
         return len(value)
     if kind is Address:
         return int(value.address.max_prefixlen // 8)
@@ -432,12 +463,20 @@ def _parsed_uint(text: str) -> UInt | None:
 def _parsed_double(text: str) -> float | None:
     if re.fullmatch(r"[+-]?(?:inf(?:inity)?)|nan", text, re.IGNORECASE | re.ASCII):
         return float(text)
-    if not re.fullmatch(
-        r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?", text, re.IGNORECASE | re.ASCII
-    ):
+    match = _DOUBLE.fullmatch(text)
+    try:
+        number = float.fromhex(text.replace("_", "")) if match and match["hex"] else float(text)
+    except OverflowError:
         return None
-    number = float(text)
-    return None if math.isinf(number) else number
+    return number if match and math.isfinite(number) else None
+
+
+_DIGIT_ROW, _HEX_ROW = "[0-9](?:_?[0-9])*", "[0-9a-f](?:_?[0-9a-f])*"
+_DOUBLE = re.compile(
+    rf"[+-]?(?:(?P<hex>0x(?:_?{_HEX_ROW}\.?(?:{_HEX_ROW})?|\.{_HEX_ROW})p[+-]?{_DIGIT_ROW})"
+    rf"|(?:{_DIGIT_ROW}\.?(?:{_DIGIT_ROW})?|\.{_DIGIT_ROW})(?:e[+-]?{_DIGIT_ROW})?)",
+    re.IGNORECASE | re.ASCII,
+)
 
 
 def plain_text(number: float) -> str:

@@ -18,6 +18,79 @@ def outcome(expression: str) -> bool | str:
         return str(error)
 
 
+GO_ADDRESSES = {
+    "": "unable to parse IP",
+    "%eth0": "missing IPv6 address",
+    "1.2.3": "IPv4 address too short",
+    "1.2.3.4.5": "IPv4 address too long",
+    "01.2.3.4": "IPv4 field has octet with leading zero",
+    "256.1.1.1": "IPv4 field has value >255",
+    "1..2.3": 'IPv4 field must have at least one digit (at ".2.3")',
+    "a.b": 'unexpected character (at "a.b")',
+    "::1%": "zone must be a non-empty string",
+    "12345::": 'each group must have 4 or less digits (at "12345::")',
+    "g::": 'each colon-separated field must have at least one digit (at "g::")',
+    "1:1.2.3.4": 'embedded IPv4 address must replace the final 2 fields of the address (at "1.2.3.4")',
+    "::1:2:3:4:5:6:7:1.2.3.4": (
+        'too many hex fields to fit an embedded IPv4 at the end of the address (at "1.2.3.4")'
+    ),
+    "1::1.2.3": "IPv4 address too short",
+    "1-::": 'unexpected character, want colon (at "-::")',
+    "1:": 'colon must be followed by more characters (at ":")',
+    "1::2::3": 'multiple :: in address (at ":3")',
+    "1:2:3:4:5:6:7:8:9": 'trailing garbage after address (at "9")',
+    "1:2": "address string too short",
+    "1:2:3:4:5:6:7:8::": "the :: must expand to at least one field of zeros",
+    "1:2:3:4:5:6::1.2.3.4": "the :: must expand to at least one field of zeros",
+}
+
+
+@pytest.mark.parametrize(("text", "problem"), GO_ADDRESSES.items())
+def test_what_is_wrong_with_an_address_is_said_in_the_words_of_go(text: str, problem: str) -> None:
+    go = f'ParseAddr("{text}"): {problem}'
+    assert outcome(f"isIP('{text}')") is False
+    assert outcome(f"ip('{text}').family() == 4") == (
+        f'IP Address "{text}" parse error during conversion from string: {go}'
+    )
+    assert str(outcome(f"cidr('{text}/8').prefixLength() == 8")).endswith(f'("{text}/8"): {go}')
+    assert outcome(f"cidr('10.0.0.0/8').containsIP('{text}')") == "no such overload"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("1.2.3.4", "no '/'"),
+        ("1.2.3.4/08", 'bad bits after slash: "08"'),
+        ("1.2.3.4/33", "prefix length out of range"),
+        ("::%e/8", "IPv6 zones cannot be present in a prefix"),
+    ],
+)
+def test_what_is_wrong_with_a_prefix_is_said_in_the_words_of_go(text: str, problem: str) -> None:
+    assert str(outcome(f"cidr('{text}').prefixLength() == 8")).endswith(f'ParsePrefix("{text}"): {problem}')
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "empty url"),
+        ("a", "invalid URI for request"),
+        (":a", "missing protocol scheme"),
+        ("http://[::1", "missing ']' in host"),
+        ("http://a[::1]", "invalid IP-literal"),
+        ("http://[1.2.3.4]", "invalid IP-literal"),
+        ("http://[zz]", 'invalid host: ParseAddr("zz"): unable to parse IP'),
+        ("http://[::1]x", 'invalid port "x" after host'),
+        ("http://a:1:2", 'invalid port ":1:2" after host'),
+        ("http://a%20b", 'invalid URL escape "%20"'),
+        ("http://a b", 'invalid character " " in host name'),
+        ("/a%zz", 'invalid URL escape "%zz"'),
+    ],
+)
+def test_what_is_wrong_with_a_url_is_said_in_the_words_of_go(text: str, problem: str) -> None:
+    assert outcome(f"isURL('{text}')") is False
+    assert str(outcome(f"url('{text}').getHost() == ''")).endswith(f'parse "{text}": {problem}')
+
+
 @pytest.mark.parametrize(
     "expression",
     [
@@ -27,7 +100,7 @@ def outcome(expression: str) -> bool | str:
         "'a'.split('-', 0) == [] && 'aaa'.replace('a', 'b', 2) == 'bba' && ['a', 'b'].join() == 'ab'",
         r"strings.quote('a\n\"') == '\"a\\n\\\"\"' && '  a\t'.trim() == 'a' && 'abc'.charAt(3) == ''",
         "'%s %s %s'.format([[1, 'a', 2.5], {'k': null}, duration('90s')]) == '[1, \"a\", 2.500000] {\"k\":null} 90s'",
-        "'%X %b %o %x'.format(['az', true, 8, -255]) == '617A 1 10 -ff' && '%.2e'.format([1234.5]) == '1.23e+03'",
+        "'%X %b %o %x'.format(['az', true, 8, -255]) == '617A 1 10 -ff' && '%.16e'.format([0.0015]) == '  1.500000\\u00d710⁻⁰³'",
         "'%s'.format([[duration('1s'), b'a']]) == '[duration(\"1s\"), b\"a\"]' && '%%'.format([]) == '%'",
         "[1, 2, 3].slice(1, 2) == [2] && [[[1]]].flatten(2) == [1] && [2, 1].reverse() == [1, 2]",
         "[1, 2].isSorted() && ![2, 1].isSorted() && [duration('1s'), duration('2s')].sum() == duration('3s')",
@@ -37,6 +110,11 @@ def outcome(expression: str) -> bool | str:
         "[?optional.of(1), 2, ?optional.none()] == [1, 2] && {?'a': optional.none(), 'b': 1} == {'b': 1}",
         "[optional.none(), optional.of(3)].unwrapOpt().first().optFlatMap(x, optional.of(x + 1)).orValue(0) == 4",
         "{'a': {'b': 1}}.?a.?b == optional.of(1) && !{'a': {'b': 1}}.?c.b.hasValue() && has({'a': 1}.a)",
+        "double('0x1p4') == 16.0 && double('-0X_1.8P+1') == -3.0 && double('1_000.5e1_0') == 10005e9 && double('.5') == 0.5",
+        "!(semver('1.0.0') in {}) && !(dyn(b'a') in device.attributes['d']) && !has(optional.none().m) && !has({'a': {'b': 1}}.?b.c)",
+        "!optional.ofNonZeroValue(timestamp('0001-01-01T00:00:00Z')).hasValue() && optional.ofNonZeroValue(timestamp(0)).hasValue()",
+        "'%s'.format([dyn([int, double('nan'), true, timestamp(0)])]) == '[int, \"NaN\", true, timestamp(\"1970-01-01T00:00:00Z\")]'",
+        "'%f %e'.format([double('inf'), double('nan')]) == '∞    NaN'",
         "{1: 'a', 2: 'b'}[dyn(2u)] == 'b' && {'a': 1}['a'] == 1 && [1, 2][dyn(1.0)] == 2 && dyn(1.0) in {1: 2}",
         "timestamp('2024-02-29T23:59:59.250Z') + duration('1s') == timestamp('2024-03-01T00:00:00.25Z')",
         "timestamp('2024-03-01T00:00:00Z') - timestamp('2024-02-29T00:00:00Z') == duration('24h')",
@@ -57,6 +135,12 @@ def outcome(expression: str) -> bool | str:
         "cidr('10.0.0.0/8').ip() == ip('10.0.0.0') && cidr('10.0.0.0/8').containsIP(ip('10.9.9.9'))",
         "url('https://u@a:80/p?q=1').getHost() == 'a:80' && url('https://a:80/p').getPort() == '80' && isURL('/p')",
         "url('https://a/%20b').getEscapedPath() == '/%20b' && url('HTTPS://a').getScheme() == 'https' && !isURL('a b')",
+        "url('http://[::1%25e]:8/').getPort() == '8' && isURL('ftp://h:1:2') && url('mailto:a').getEscapedPath() == ''",
+        "url('/a b').getEscapedPath() == '/a%20b' && url('/?a=%zz&b;c&d=1').getQuery() == {'d': ['1']} && isURL('*')",
+        "format.byte().validate('').hasValue() && format.uri().validate('').value() == ['parse \"\": empty url']",
+        "format.date().validate('2023-02-29').hasValue() && !format.date().validate('2024-02-29').hasValue()",
+        "format.date().validate('2024-04-31').hasValue() && format.datetime().validate('2024-02-29T24:00:00Z').hasValue()",
+        "!format.datetime().validate('2024-02-29t23:59:59,1+01:00').hasValue() && format.date().validate('1900-02-29').hasValue()",
         "!format.uuid().validate('123e4567-e89b-12d3-a456-426614174000').hasValue() && format.date().validate('x').hasValue()",
         "format.named('dns1035LabelPrefix').value().validate('a-') == optional.none() && format.uri().validate('').hasValue()",
         "type(1) == int && type(type(1)) == type && type([]) == list && type(optional.none()) == optional_type",
@@ -82,6 +166,7 @@ def test_results(expression: str) -> None:
         ("[1].slice(1, 0) == []", "cannot slice(1, 0), start index must be less than or equal to end index"),
         ("[1].slice(0, 2) == []", "cannot slice(0, 2), list is length 1"),
         ("[1].flatten(-1) == []", "level must be non-negative"),
+        ("[1].flatten(-9223372036854775808) == []", "operation cancelled: actual cost limit exceeded"),
         ("dyn(1).flatten() == []", "no such overload: int.flatten()"),
         ("[dyn(1), dyn('a')].sort() == []", "list elements must have the same type"),
         ("[].map(x, 1).max() == 1", "max called on empty list"),
@@ -90,9 +175,44 @@ def test_results(expression: str) -> None:
         ("'%d'.format([dyn('a')]) == ''", "error during formatting: decimal clause can only be used on integers"),
         ("'%d'.format([]) == ''", "index 0 out of range"),
         ("'%z'.format([1]) == ''", 'could not parse formatting clause: unrecognized formatting clause "z"'),
-        ("'%.d'.format([1]) == ''", 'unrecognized formatting clause "."'),
+        ("'%.d'.format([1]) == ''", 'converting precision to integer: strconv.Atoi: parsing "": invalid syntax'),
+        ("'%.99999999999999999999d'.format([1]) == ''", "value out of range"),
+        ("dyn('%.').format([1]) == ''", "error while parsing precision: could not find end of precision specifier"),
+        ("dyn('%').format([1]) == ''", "unexpected end of string"),
+        ("dyn('%').format([]) == ''", "index 0 out of range"),
+        ("'%'.format([]) == ''", "unexpected end of string"),
+        ("dyn('%é').format([1]) == ''", 'could not parse formatting clause: unrecognized formatting clause "Ã"'),
+        ("'%s'.format([device.attributes['d'].s]) == ''", "1:36: error during formatting: string clause can only"),
+        ("'%s %d'.format(['a', 'b']) == ''", "1:22: error during formatting: decimal clause can only be used on integers"),
+        ("'%d'.format([1, 2]) == ''", "1:12: too many arguments supplied to string.format (expected 1, got 2)"),
+        ("'%d %d'.format([1]) == ''", "1:15: index 1 out of range"),
+        ("'%s'.format([{'a': [quantity('1')]}]) == ''", "1:29: error during formatting: string clause can only"),
+        ("'%s'.format([dyn([quantity('1')])]) == ''", "error during formatting: no formatting function for kubernetes.Quantity"),
+        ("'%s'.format([dyn({1.5: 1})]) == ''", "error during formatting: no formatting function for map key of type double"),
+        ("'%s'.format([b'\\xff']) == ''", 'could not convert argument "invalid UTF-8 in bytes, cannot convert to string"'),
         ("'%d'.format([1, 2]) == ''", "too many arguments supplied to string.format (expected 1, got 2)"),
-        ("'%s'.format([[semver('1.0.0')]]) == ''", "type conversion error from 'kubernetes.Semver' to 'string'"),
+        ("'%s'.format([[semver('1.0.0')]]) == ''", "1:21: error during formatting: string clause can only be used on"),
+        ("semver('1.0.0').major == 1", "unexpected failed resolution of 'kubernetes.Semver'"),
+        ("has(device.capacity['d'].q.x)", "1:4: unexpected failed resolution of 'kubernetes.Quantity'"),
+        ("[1, 2][dyn(double('inf'))] == 1", "unsupported index value +Inf in list"),
+        ("[1, 2][dyn(-9223372036854775808.0)] == 1", "unsupported index value -9.223372036854776e+18 in list"),
+        ("[1, 2][dyn(null)] == 1", "program instantiation failed: invalid qualifier type: types.Null"),
+        ("dyn(double('nan')) < dyn('a')", "NaN values cannot be ordered"),
+        ("-dyn(true) == 1", "no such overload"),
+        ("{b'a': 1}.size() == 1", "hash of unhashable type types.Bytes"),
+        ("{semver('1.0.0'): 1}.size() == 1", "internal error: runtime error: hash of unhashable type cel.Semver"),
+        ("dyn(b'a') in {'a': 1} && device.driver == ''", "internal error: runtime error: hash of unhashable type types.Bytes"),
+        ("semver('A.1', true) == semver('1.0.0')", 'Invalid character(s) found in major number "A"'),
+        ("semver('AB.1', true) == semver('1.0.0')", 'Invalid character(s) found in major number "0AB"'),
+        ("double('1_.5') == 1.5", "type conversion error from 'string' to 'double'"),
+        ("double('0x1') == 1.0", "type conversion error from 'string' to 'double'"),
+        ("double('0x1p99999') == 1.0", "type conversion error from 'string' to 'double'"),
+        ("device.?1 == 1", "unsupported ident kind"),
+        ("has([1)", "1:5: invalid argument to has() macro"),
+        ("has(device.driver ? 1)", "1:19: invalid argument to has() macro"),
+        ("has(..a)", "1:0: invalid argument to has() macro"),
+        ("[[1].all{1}].exists(x, true)", "mismatched input '{' expecting {']', ','}"),
+        ("[1,2,", "missing ']' at '<EOF>'"),
         ("-(-9223372036854775807 - 1) == 0", "integer overflow"),
         ("1u - 2u == 0u", "unsigned integer overflow"),
         ("18446744073709551616u == 0u", "invalid uint literal"),
