@@ -12,6 +12,7 @@ import pytest
 from tests.live.containerd import PATH, lacking
 from tests.tools.test_artefacts import wheel_of
 
+from nodewright.version import __version__
 from tools.containers import Agent, an_agent
 from tools.image import NAME, SITE, download_debian, image
 from tools.release import hatch
@@ -47,7 +48,7 @@ COMMANDS = {
 def pod(name: str, arguments: str) -> dict[str, Any]:
     container: dict[str, Any] = {
         "name": "main",
-        "image": NAME,
+        "image": f"{NAME}:{__version__}",
         "imagePullPolicy": "Never",
         "args": arguments.split(),
     }
