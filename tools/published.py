@@ -117,8 +117,8 @@ def read_published(root: Path = ROOT) -> Published:
 def rendered(name: str, text: str, published: Published) -> str:
     """The text of the file with what the places give; unchanged where no rule applies.
 
-    >>> rendered("docs/guide/x.md", "`pip install './nodewright[agent]'`", Published(index="nodewright"))
-    "`pip install 'nodewright[agent]'`"
+    >>> rendered("docs/guide/x.md", "`pip install './nodewright[agent]'`", Published(index="node-wright"))
+    "`pip install 'node-wright[agent]'`"
     """
     for rule in RULES:
         if Path(name).match(rule.files):

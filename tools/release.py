@@ -92,8 +92,8 @@ def with_release(changelog: str, release: str) -> str:
 def with_version(text: str, old: str, new: str) -> str:
     """The text with the new version wherever it names the old one.
 
-    >>> with_version("image: nodewright:0.2.0, not 10.2.0 or 0.2.0.1", "0.2.0", "0.3.0")
-    'image: nodewright:0.3.0, not 10.2.0 or 0.2.0.1'
+    >>> with_version("tag: 0.2.0, not 10.2.0 or 0.2.0.1", "0.2.0", "0.3.0")
+    'tag: 0.3.0, not 10.2.0 or 0.2.0.1'
     """
     return re.sub(rf"(?<![\d.]){re.escape(old)}(?!\.?\d)", new, text)
 
