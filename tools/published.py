@@ -78,6 +78,8 @@ RULES = (
         if published.index
         else f"'{published.source}/packaging/recordings'",
     ),
+    # The reader of README.md is in the source.
+    Rule("README.md", r"(To install the command: `pipx install ')[^'\[]+(\[)", lambda published: published.index or "."),
     Rule("docs/guide/getting-started.md", _block("install"), _install_text),
     Rule("docs/guide/ci.md", _block("action"), _action_text),
     Rule("docs/guide/ci.md", r"(uses: )\S+(/packaging/github-action)", lambda published: published.on_github),
