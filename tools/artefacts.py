@@ -7,6 +7,7 @@ nothing about who built it.
 import gzip
 import io
 import json
+import math
 import tarfile
 from collections.abc import Mapping
 from hashlib import sha256
@@ -26,6 +27,7 @@ MACHINES = ROOT / "src/nodewright/documents/profiles/data/machines.json"
 LOCKS = (COMMAND_LOCK, SERVER_LOCK, ROOT / "packaging" / "kubernetes" / "build.lock")
 _ABOUT = {
     "-py3-none-any.whl": "`pipx install './{name}[cluster]'`, or uv, pip",
+    "_recordings-{version}-py3-none-any.whl": "what `nodewright verify` compares with: `pipx inject nodewright ./{name}`, or pip",
     ".tar.gz": "the source that builds the wheel",
     ".pyz": "one file for Linux without pip: `python3 {name}`",
     ".deb": "Debian 12: `apt-get install ./{name}`",
@@ -109,10 +111,10 @@ def release_notes(version: str, changes: str, files: Mapping[str, bytes]) -> str
     """The notes of a release: what changed, its files, and what holds of them."""
     rows = []
     for name in sorted(files):
-        ending = max((each for each in _ABOUT if name.endswith(each)), key=len, default="")
-        rows.append(
-            f"| `{name}` | {len(files[name]) / 1e6:.1f} MB | {_ABOUT.get(ending, '').format(name=name)} |"
-        )
+        endings = {each.format(version=version): about for each, about in _ABOUT.items()}
+        ending = max(filter(name.endswith, endings), key=len)
+        size = f"{math.ceil(len(files[name]) / 1e3):,} kB"
+        rows.append(f"| `{name}` | {size} | {endings[ending].format(name=name)} |")
     releases = [*RELEASE_TABLES]
     return "\n".join(
         [
@@ -127,7 +129,7 @@ def release_notes(version: str, changes: str, files: Mapping[str, bytes]) -> str
             "",
             "## Changes",
             "",
-            changes.partition("\n")[2].strip().replace("\n### ", "\n#### ").removeprefix("### "),
+            changes.partition("\n")[2].strip(),
             "",
         ]
     )

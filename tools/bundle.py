@@ -17,6 +17,8 @@ PLATFORMS = {
     "aarch64": ("manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64"),
 }
 """The machines of Linux for which packages are fetched, with pip's names for them."""
+WHEELS = ROOT / "build" / "wheels"
+"""The packages that were fetched: the second build of a release is of the same ones and needs no network; locks have their digests."""
 
 
 def install_locked(lock: Path, folder: Path, *, python: str = "3.11", machine: str = "x86_64") -> None:
@@ -35,7 +37,22 @@ def install_locked(lock: Path, folder: Path, *, python: str = "3.11", machine: s
     ]
     for platform in PLATFORMS[machine]:
         words += ["--platform", platform]
-    _install(folder, [*words, "-r", str(lock)])
+    words += ["-r", str(lock)]
+    kept = ["--no-index", "--find-links", str(WHEELS), *words]
+    try:
+        _install(folder, kept)
+    except SystemExit:
+        _pip("download", "-d", str(WHEELS), *words)
+        _install(folder, kept)
+
+
+def version_of(wheel: Path) -> str:
+    """The version that the wheel names: while a release is made, it is newer than the running code.
+
+    >>> version_of(Path("dist/nodewright-1.2.3-py3-none-any.whl"))
+    '1.2.3'
+    """
+    return wheel.name.split("-")[1]
 
 
 def install_wheel(wheel: Path, folder: Path) -> None:
@@ -44,19 +61,7 @@ def install_wheel(wheel: Path, folder: Path) -> None:
 
 
 def _install(folder: Path, words: Sequence[str]) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--no-compile",
-    ]
-    ran = subprocess.run([*command, "--upgrade", "--target", str(folder), *words], capture_output=True, text=True, check=False)  # fmt: skip
-    if ran.returncode:
-        sys.exit(f"the packages cannot be installed: {ran.stderr.strip()}")
+    _pip("install", "--no-compile", "--upgrade", "--target", str(folder), *words)
     # Scripts name this machine's interpreter, and two files name directories of this machine.
     shutil.rmtree(folder / "bin", ignore_errors=True)
     for name in ("direct_url.json", "REQUESTED", "INSTALLER"):
@@ -64,6 +69,13 @@ def _install(folder: Path, words: Sequence[str]) -> None:
             path.unlink()
     for record in folder.glob("*.dist-info/RECORD"):
         record.unlink()
+
+
+def _pip(command: str, *words: str) -> None:
+    line = [sys.executable, "-m", "pip", command, "-q", "--disable-pip-version-check", "--no-deps", *words]
+    ran = subprocess.run(line, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        sys.exit(f"the packages cannot be installed: {ran.stderr.strip()}")
 
 
 def files_below(folder: Path) -> list[Path]:

@@ -17,8 +17,7 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from pathlib import Path
 
-from nodewright.version import __version__
-from tools.bundle import COMMAND_LOCK, SERVER_LOCK, files_below, install_locked, install_wheel
+from tools.bundle import COMMAND_LOCK, SERVER_LOCK, files_below, install_locked, install_wheel, version_of
 from tools.source import ROOT
 
 PACKAGES = ("nodewright", "nodewright-agent")
@@ -94,7 +93,8 @@ def build_packages(wheel: Path, out: Path, time_s: int) -> list[Path]:
         roots = {package: folder / "root" / package for package in PACKAGES}
         _add_command(roots["nodewright"], folder)
         _add_agent(roots["nodewright-agent"], folder)
-        return [_packed(package, root, out, time_s) for package, root in roots.items()]
+        version = version_of(wheel)
+        return [_packed(package, version, root, out, time_s) for package, root in roots.items()]
 
 
 def _add_command(root: Path, folder: Path) -> None:
@@ -128,13 +128,13 @@ def _add_agent(root: Path, folder: Path) -> None:
     shutil.copy(SOURCES / "kubelet.yaml", root / "etc/nodewright/kubelet.yaml")
 
 
-def _packed(package: str, root: Path, out: Path, time_s: int) -> Path:
+def _packed(package: str, version: str, root: Path, out: Path, time_s: int) -> Path:
     library = root / f"usr/lib/{package}"
     documents = root / f"usr/share/doc/{package}"
     documents.mkdir(parents=True)
     (documents / "copyright").write_text(_copyright(library))
     stamp = format_datetime(datetime.fromtimestamp(time_s, UTC))
-    entry = f"nodewright ({__version__}) unstable; urgency=medium\n\n  * See the release's own CHANGELOG.md.\n\n -- {MAINTAINER}  {stamp}\n"
+    entry = f"nodewright ({version}) unstable; urgency=medium\n\n  * See the release's own CHANGELOG.md.\n\n -- {MAINTAINER}  {stamp}\n"
     (documents / "changelog.gz").write_bytes(gzip.compress(entry.encode(), 9, mtime=0))
     for path in sorted(root.glob("usr/share/man/man1/*.1")):
         path.with_suffix(".1.gz").write_bytes(gzip.compress(path.read_bytes(), 9, mtime=0))
@@ -146,8 +146,8 @@ def _packed(package: str, root: Path, out: Path, time_s: int) -> Path:
     for path in library.rglob("*.so*"):
         subprocess.run(["strip", "--strip-unneeded", path], check=True)
     _set_modes(root)
-    _write_control(package, root)
-    place = out / f"{package}_{__version__}_amd64.deb"
+    _write_control(package, version, root)
+    place = out / f"{package}_{version}_amd64.deb"
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(time_s)}
     command = ["dpkg-deb", "-Zxz", "--root-owner-group", "--build", str(root), str(place)]
     subprocess.run(command, check=True, capture_output=True, env=environment)
@@ -176,7 +176,7 @@ def _copyright(library: Path) -> str:
     return "\n\n".join(parts)
 
 
-def _write_control(package: str, root: Path) -> None:
+def _write_control(package: str, version: str, root: Path) -> None:
     control = root / "DEBIAN"
     control.mkdir()
     is_agent = package == "nodewright-agent"
@@ -184,11 +184,11 @@ def _write_control(package: str, root: Path) -> None:
     size_kib = sum(path.lstat().st_size for path in files_below(root)) // 1024
     fields = {
         "Package": package,
-        "Version": __version__,
+        "Version": version,
         "Architecture": "amd64",
         "Maintainer": MAINTAINER,
         "Installed-Size": str(size_kib),
-        "Depends": f"{_DEPENDS}, nodewright (= {__version__}), init-system-helpers (>= 1.52)"
+        "Depends": f"{_DEPENDS}, nodewright (= {version}), init-system-helpers (>= 1.52)"
         if is_agent
         else _DEPENDS,
         "Section": "admin",

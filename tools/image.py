@@ -19,8 +19,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from nodewright.version import __version__
-from tools.bundle import SERVER_LOCK, install_locked, install_wheel
+from tools.bundle import SERVER_LOCK, install_locked, install_wheel, version_of
 from tools.source import ROOT
 
 DEBIAN_PACKAGES = (
@@ -38,8 +37,8 @@ DEBIAN_PACKAGES = (
     *("media-types", "python3.11-minimal", "zlib1g"),
 )
 USER = "65534:65534"
-NAME = f"registry.invalid/nodewright:{__version__}"
-"""No registry has it: push it under a name of your own."""
+NAME = "registry.invalid/nodewright"
+"""Without the tag, which is the version. No registry has it: push it under a name of your own."""
 SITE = "usr/lib/python3/dist-packages"
 _MERGED = ("bin", "lib", "lib64", "sbin")
 _LEFT_OUT = (
@@ -84,7 +83,8 @@ def image(wheel: Path, debian: Path, time_s: int) -> tuple[bytes, bytes]:
                 place = file.relative_to(name).as_posix()
                 _add(tree, place, file.read_bytes(), 0o644)
     layer = _layer(tree, time_s)
-    return _archive(layer, time_s), _sbom(components)
+    version = version_of(wheel)
+    return _archive(layer, version, time_s), _sbom(components, version)
 
 
 def _unpack(package: Path, tree: Tree) -> None:
@@ -163,7 +163,7 @@ def _layer(tree: Tree, time_s: int) -> bytes:
     return buffer.getvalue()
 
 
-def _archive(layer: bytes, time_s: int) -> bytes:
+def _archive(layer: bytes, version: str, time_s: int) -> bytes:
     """The layout of OCI in an archive, with the name that containerd gives the image."""
     blobs: dict[str, bytes] = {}
 
@@ -185,7 +185,7 @@ def _archive(layer: bytes, time_s: int) -> bytes:
             "User": USER,
             "Env": ["PATH=/usr/bin", "PYTHONUNBUFFERED=1", "LANG=C.UTF-8"],
             "Entrypoint": ["/usr/bin/nodewright"],
-            "Labels": {"org.opencontainers.image.version": __version__},
+            "Labels": {"org.opencontainers.image.version": version},
         },
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{sha256(layer).hexdigest()}"]},
         "history": [{"created": created, "created_by": "python -m tools image"}],
@@ -198,8 +198,8 @@ def _archive(layer: bytes, time_s: int) -> bytes:
     }
     descriptor = blob(_json(manifest), "manifest.v1+json")
     descriptor["annotations"] = {
-        "io.containerd.image.name": NAME,
-        "org.opencontainers.image.ref.name": __version__,
+        "io.containerd.image.name": f"{NAME}:{version}",
+        "org.opencontainers.image.ref.name": version,
     }
     index = {
         "schemaVersion": 2,
@@ -251,8 +251,8 @@ def _python_components(site: Path) -> Iterator[dict[str, Any]]:
         yield component
 
 
-def _sbom(components: list[dict[str, Any]]) -> bytes:
-    root = {"type": "container", "name": "nodewright", "version": __version__}
+def _sbom(components: list[dict[str, Any]], version: str) -> bytes:
+    root = {"type": "container", "name": "nodewright", "version": version}
     return _json({"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "metadata": {"component": root}, "components": components})  # fmt: skip
 
 
@@ -279,12 +279,12 @@ def download_debian(folder: Path) -> None:
 def main(arguments: list[str]) -> None:
     """Write build/image from WHEEL."""
     (wheel,) = arguments
-    out = ROOT / "build" / "image"
+    version, out = version_of(Path(wheel)), ROOT / "build" / "image"
     download_debian(out / "debian")
     archive, sbom = image(Path(wheel), out / "debian", int(datetime.now(UTC).timestamp()))
     for name, content in {
-        f"nodewright-{__version__}-image.tar": archive,
-        f"nodewright-{__version__}-image.cdx.json": sbom,
+        f"nodewright-{version}-image.tar": archive,
+        f"nodewright-{version}-image.cdx.json": sbom,
     }.items():
         (out / name).write_bytes(content)
         print(f"{(out / name).relative_to(ROOT)}: {len(content) / 1e6:.1f} MB")

@@ -78,6 +78,8 @@ RULES = (
         if published.index
         else f"'{published.source}/packaging/recordings'",
     ),
+    # The reader of README.md is in the source.
+    Rule("README.md", r"(To install the command: `pipx install ')[^'\[]+(\[)", lambda published: published.index or "."),
     Rule("docs/guide/getting-started.md", _block("install"), _install_text),
     Rule("docs/guide/ci.md", _block("action"), _action_text),
     Rule("docs/guide/ci.md", r"(uses: )\S+(/packaging/github-action)", lambda published: published.on_github),
@@ -117,8 +119,8 @@ def read_published(root: Path = ROOT) -> Published:
 def rendered(name: str, text: str, published: Published) -> str:
     """The text of the file with what the places give; unchanged where no rule applies.
 
-    >>> rendered("docs/guide/x.md", "`pip install './nodewright[agent]'`", Published(index="nodewright"))
-    "`pip install 'nodewright[agent]'`"
+    >>> rendered("docs/guide/x.md", "`pip install './nodewright[agent]'`", Published(index="node-wright"))
+    "`pip install 'node-wright[agent]'`"
     """
     for rule in RULES:
         if Path(name).match(rule.files):

@@ -92,8 +92,8 @@ def with_release(changelog: str, release: str) -> str:
 def with_version(text: str, old: str, new: str) -> str:
     """The text with the new version wherever it names the old one.
 
-    >>> with_version("image: nodewright:0.2.0, not 10.2.0 or 0.2.0.1", "0.2.0", "0.3.0")
-    'image: nodewright:0.3.0, not 10.2.0 or 0.2.0.1'
+    >>> with_version("tag: 0.2.0, not 10.2.0 or 0.2.0.1", "0.2.0", "0.3.0")
+    'tag: 0.3.0, not 10.2.0 or 0.2.0.1'
     """
     return re.sub(rf"(?<![\d.]){re.escape(old)}(?!\.?\d)", new, text)
 
@@ -192,9 +192,7 @@ def hatch(source: Path, out: Path, time_s: int) -> None:
         environment = {**os.environ, "SOURCE_DATE_EPOCH": str(time_s)}
         ran = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
         if ran.returncode:
-            sys.exit(
-                f"release: the build fails; `git restore .` takes back the new version:\n{ran.stderr.strip()}"
-            )
+            sys.exit(f"release: the build fails:\n{ran.stderr.strip()}")
 
 
 def build_all(source: Path, out: Path, time_s: int) -> None:
@@ -208,11 +206,14 @@ def build_all(source: Path, out: Path, time_s: int) -> None:
 
 
 def build_twice(root: Path, build: Builder) -> dict[str, bytes]:
-    """The files of the release by name; ends the program if two builds differ."""
-    time_s = epoch_s((root / "CHANGELOG.md").read_text("utf-8"), current_version(root))
+    """The files of the release by name; ends the program if two builds differ, or are of another version."""
+    version = current_version(root)
+    time_s = epoch_s((root / "CHANGELOG.md").read_text("utf-8"), version)
     first, second = (_built(root, build, time_s) for _ in range(2))
     if different := sorted(name for name in first | second if first.get(name) != second.get(name)):
         sys.exit(f"release: two builds differ: {', '.join(different)}")
+    if others := [name for name in first if version not in name]:
+        sys.exit(f"release: not of version {version}: {', '.join(others)}")
     return first
 
 
@@ -282,7 +283,12 @@ def main(arguments: Sequence[str], root: Path = ROOT, build: Builder = build_all
         sys.exit("release: hatchling is missing: `make setup` installs it")
     if options.version:
         write_release(root, version, date)
-    write_dist(root, build_twice(root, build), version)
+    try:
+        write_dist(root, build_twice(root, build), version)
+    except BaseException:
+        if options.version:
+            print("release: `git restore .` takes back the new version", file=sys.stderr)
+        raise
     if options.version:
         print("\nRead CHANGELOG.md. Then:\n")
         print(f"  git commit -a -m 'Release {version}'\n  python -m tools.release --build")

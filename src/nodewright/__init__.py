@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
-    from types import ModuleType
+    from types import CodeType, ModuleType
 
     from nodewright.engine.node.step import Decision
     from nodewright.model.errors import HostError, InputError
@@ -99,6 +99,13 @@ class _MovedModules:
         # The import system has replaced the module's own spec.
         assert module.__spec__ is not None
         module.__spec__ = module.__spec__.loader_state
+
+    def get_code(self, name: str) -> "CodeType":
+        # For `python -m nodewright.conformance`.
+        from importlib.util import find_spec  # noqa: PLC0415 - start-up time
+
+        origin = f"{_MOVED[name.partition('.')[2]]}.__main__"
+        return find_spec(origin).loader.get_code(origin)  # type: ignore[union-attr,no-any-return] # it is a file
 
 
 # First, because the path of a moved package would find its modules a second time.

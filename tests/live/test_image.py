@@ -1,17 +1,28 @@
 """The image of a release in containerd, run as pods by our own agent; it needs a network for its packages, part of `make soak`."""
 
+import http.client
 import json
 import os
+import socket
+import ssl
 import subprocess
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
+import yaml
 from tests.live.containerd import PATH, lacking
 from tests.tools.test_artefacts import wheel_of
+from tests.unit.scheduling.exporter.test_exporter import put
 
+from nodewright.documents.profiles.node_export import read_node_export
+from nodewright.documents.profiles.state_files.cpu_manager_state import cpu_state_file
+from nodewright.engine.core.cpu.cpu_state import CPUState
+from nodewright.model.values.idset import CPUSet
+from nodewright.version import __version__
 from tools.containers import Agent, an_agent
 from tools.image import NAME, SITE, download_debian, image
 from tools.release import hatch
@@ -47,7 +58,7 @@ COMMANDS = {
 def pod(name: str, arguments: str) -> dict[str, Any]:
     container: dict[str, Any] = {
         "name": "main",
-        "image": NAME,
+        "image": f"{NAME}:{__version__}",
         "imagePullPolicy": "Never",
         "args": arguments.split(),
     }
@@ -79,6 +90,79 @@ def exit_code(agent: Agent, name: str) -> int | None:
 
 def has_ended(agent: Agent, name: str) -> bool:
     return exit_code(agent, name) is not None
+
+
+def exporter_pod(folder: Path, port: int) -> dict[str, Any]:
+    """The pod of the DaemonSet without a cluster: the kubelet's files and the tokens lie in a directory."""
+    daemon_set = yaml.safe_load((ROOT / "packaging/kubernetes/base/export-daemonset.yaml").read_text("utf-8"))
+    spec = daemon_set["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    left_out = ("--kubelet-url=", "--kubelet-token", "--kubelet-certificate", "--listen=", "--health-port=")
+    arguments = [text for text in container["args"] if not text.startswith(left_out)]
+    container |= {
+        "image": f"{NAME}:{__version__}",
+        "imagePullPolicy": "Never",
+        "args": [*arguments, f"--listen=127.0.0.1:{port}", "--node-name=n"],
+        "env": [each for each in container["env"] if "value" in each],
+        "volumeMounts": [each for each in container["volumeMounts"] if each["name"] != "api-access"],
+    }
+    for name in ("ports", "livenessProbe", "readinessProbe"):
+        del container[name]
+    places = {"kubelet": folder / "kubelet", "tokens": folder / "tokens"}
+    volumes = [
+        {"name": each["name"], "hostPath": {"path": str(places[each["name"]])}}
+        if each["name"] in places
+        else each
+        for each in spec["volumes"]
+        if each["name"] != "api-access"
+    ]
+    pod_spec = {
+        "hostNetwork": True,
+        "containers": [container],
+        "volumes": volumes,
+        "securityContext": spec.get("securityContext", {}),
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "exporter-of-node"}, "spec": pod_spec}
+
+
+def answer_of(port: int, token: str) -> tuple[int, bytes] | None:
+    """Status and body of the export; None while nothing listens."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # it has made its certificate itself
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=context)
+    try:
+        connection.request("GET", "/v1/state", headers={"Authorization": f"Bearer {token}"})
+        response = connection.getresponse()
+        return response.status, response.read()
+    except OSError:
+        return None
+    finally:
+        connection.close()
+
+
+def check_exporter(agent: Agent, folder: Path) -> None:
+    """The exporter of the DaemonSet makes its key in /dev/shm, and serves over TLS who has a token."""
+    kubelet, tokens = folder / "kubelet", folder / "tokens"
+    for name in ("checkpoints", "pki", "plugins", "plugins_registry", "pods"):
+        (kubelet / name).mkdir(parents=True)
+    tokens.mkdir()
+    (tokens / "tokens.csv").write_text("s3cret,nodewright-extender,1,nodewright-readers\n")
+    (kubelet / "config.yaml").write_text(
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+    )
+    put(kubelet / "cpu_manager_state", cpu_state_file(CPUState(CPUSet.of(), {}), "none"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    agent.put("exporter-of-node", exporter_pod(folder, port))
+
+    def answers() -> bool:
+        return (answer_of(port, "s3cret") or (503, b""))[0] != 503
+
+    agent.until(answers, "the exporter answers")
+    assert answer_of(port, "wrong") == (401, ANY)
+    status, body = answer_of(port, "s3cret") or (0, b"")
+    assert (status, read_node_export(body).node_name) == (200, "n")
 
 
 def test_every_command_runs_as_a_pod_of_the_image(tmp_path: Path) -> None:
@@ -113,3 +197,4 @@ def test_every_command_runs_as_a_pod_of_the_image(tmp_path: Path) -> None:
             agent.until(partial(has_ended, agent, name), f"the pod {name} ends")
             logs = agent.ask("logs", name)
             assert (exit_code(agent, name), text in logs) == (code, True), (arguments, logs)
+        check_exporter(agent, tmp_path)

@@ -1,17 +1,19 @@
-"""Runs commands of nodewright as on a system without Unix: `python tests/support/other_system.py COMMAND...`.
+"""Runs commands of nodewright as on Windows or macOS: `python tests/support/other_system.py win32|darwin COMMAND...`.
 
-The modules, functions and constants that Python has only on Unix are missing, as on Windows.
+What Python has only on other systems is missing, and so are the files of Linux in /proc and /sys.
 """
 
 # The standard library and click decide by them when they are imported, so they are imported first.
 import asyncio
 import contextlib
+import errno
 import http.client
 import http.server
 import io
 import json
 import multiprocessing.connection
 import os
+import select
 import selectors
 import signal
 import socket
@@ -40,34 +42,45 @@ PRELOADED = (
     yaml,
     zipfile,
 )
-MODULES = ("fcntl", "grp", "pwd", "resource", "syslog", "termios", "tty")
-OF_OS = (
-    "O_CLOEXEC",
-    "O_DIRECTORY",
-    "O_NOFOLLOW",
-    "O_NONBLOCK",
-    "chown",
-    "fchmod",
-    "fork",
-    "geteuid",
-    "getuid",
-    "mkfifo",
-    "sched_getaffinity",
-    "statvfs",
-    "uname",
-)
-SIGNALS = ("SIGHUP", "SIGKILL", "SIGPIPE", "SIGUSR1", "pidfd_send_signal")
+OF_UNIX = {
+    sys: ("fcntl", "grp", "pwd", "resource", "syslog", "termios", "tty"),
+    os: (
+        *("O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK", "chown", "fchmod", "fork", "geteuid", "getuid"),
+        *("mkfifo", "openpty", "setsid", "statvfs", "uname", "waitid"),
+    ),
+    signal: ("SIGHUP", "SIGKILL", "SIGPIPE", "SIGUSR1"),
+    socket: ("AF_UNIX",),
+}  # fmt: skip
+OF_LINUX = {
+    os: (
+        *("O_DIRECT", "O_PATH", "O_TMPFILE", "P_PIDFD", "eventfd", "fdatasync", "getxattr", "memfd_create", "pidfd_open"),
+        *("posix_fadvise", "posix_fallocate", "sched_getaffinity", "sched_setaffinity", "setns", "setxattr", "splice"),
+        *("unshare", "copy_file_range"),
+    ),
+    select: ("epoll",),
+    signal: ("pidfd_send_signal", "sigtimedwait", "sigwaitinfo"),
+    socket: ("AF_NETLINK", "SO_PASSCRED", "SO_PEERCRED"),
+}  # fmt: skip
+MISSING = {"win32": (OF_UNIX, OF_LINUX), "darwin": (OF_LINUX,)}
+FILES = ("/proc/", "/sys/", "/dev/kmsg", "/var/lib/kubelet/")
 
 
-def hide() -> None:
-    """Hides what only Unix has."""
-    for name in MODULES:
-        sys.modules[name] = None  # type: ignore[assignment] # importing it fails
-    for module, names in ((os, OF_OS), (signal, SIGNALS), (socket, ("AF_UNIX",))):
-        for name in names:
-            if hasattr(module, name):
-                delattr(module, name)
-    sys.platform = "win32"
+def hide(system: str) -> None:
+    """Hides what the system does not have."""
+    for missing in MISSING[system]:
+        for module, names in missing.items():
+            for name in names:
+                if module is sys:
+                    sys.modules[name] = None  # type: ignore[assignment] # importing it fails
+                elif hasattr(module, name):
+                    delattr(module, name)
+    sys.addaudithook(_hide_files)
+    sys.platform = system
+
+
+def _hide_files(event: str, arguments: tuple[object, ...]) -> None:
+    if event in {"open", "os.listdir", "os.scandir"} and str(arguments[0]).startswith(FILES):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), arguments[0])
 
 
 def main(commands: list[str]) -> None:
@@ -86,5 +99,5 @@ def main(commands: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    hide()
-    main(sys.argv[1:])
+    hide(sys.argv[1])
+    main(sys.argv[2:])

@@ -30,6 +30,11 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.sta
 TIME_S = 1_700_000_000
 README = (ROOT / "README.md").read_text("utf-8")
 FIRST_EXAMPLE = re.search(r"```console\n\$ (nodewright .*)\n((?:.+\n)*?)\.\.\.\n```", README)
+OF_SHELLS = {
+    "usr/share/bash-completion/completions/nodewright",
+    "usr/share/fish/vendor_completions.d/nodewright.fish",
+    "usr/share/zsh/vendor-completions/_nodewright",
+}
 VERIFIED = re.compile(r"^\d+ passed, 0 failed$", re.MULTILINE)
 
 
@@ -87,8 +92,14 @@ def test_wheel_and_sdist_in_a_new_environment(name: str, files: Path, tmp_path: 
     subprocess.run([sys.executable, "-m", "venv", place], check=True)
     pip("--python", str(place / "bin/python"), "install", str(package))
     check_first_example(["env", f"PATH={place / 'bin'}:/usr/bin:/bin"], tmp_path)
-    assert (place / "share/man/man1/nodewright-admit.1").is_file()
-    assert (place / "share/bash-completion/completions/nodewright").is_file()
+    pages = {path.name for path in (place / "share/man/man1").iterdir()}
+    assert pages == {path.name for path in (ROOT / "packaging/man").iterdir()}
+    shells = (
+        "bash-completion/completions/nodewright",
+        "fish/vendor_completions.d/nodewright.fish",
+        "zsh/site-functions/_nodewright",
+    )
+    assert [name for name in shells if not (place / "share" / name).is_file()] == []
     lacking = verify(place)
     assert "packaging/recordings" in lacking.stderr
     pip("--python", str(place / "bin/python"), "install", str(ROOT / "packaging" / "recordings"))
@@ -156,6 +167,10 @@ def test_debian_packages_are_clean_and_purge_leaves_nothing(files: Path, tmp_pat
         shutil.copy(package, root / "tmp")
     within = ["chroot", str(root)]
     subprocess.run([*within, "sh", "-c", "dpkg -i /tmp/*.deb"], check=True, capture_output=True)
+    installed = {path.relative_to(root).as_posix() for path in (root / "usr/share").rglob("*nodewright*")}
+    assert installed >= OF_SHELLS
+    pages = {f"share/man/man1/{path.name}.gz" for path in (ROOT / "packaging/man").iterdir()}
+    assert {name.removeprefix("usr/") for name in installed if "/man1/" in name} >= pages
     check_first_example(within, root / "root", inside="/root")
     agent = "nodewright agent --dry-run --node vm-4 --pod-manifest-path /root/examples/agent"
     ran = subprocess.run([*within, "sh", "-c", agent], capture_output=True, text=True, check=False)

@@ -17,14 +17,8 @@ EVERYWHERE = Published(
     image="registry.example/team/nodewright",
 )
 READ = (
-    "*.md",
-    "*.toml",
-    "*.yml",
-    ".pre-commit-hooks.yaml",
-    "docs/**/*.md",
-    "packaging/**/*",
-    "examples/**/*",
-    "src/**/*.py",
+    *("*.*", ".pre-commit-hooks.yaml", "Makefile", ".ci/*", "changes/*.md"),
+    *(f"{folder}/**/*" for folder in ("benchmarks", "docs", "examples", "packaging", "src", "tools")),
 )
 PLACES = re.compile(
     r"""https?://[^\s"'`<>)\]|,]*nodewright[^\s"'`<>)\]|,]*        # pages, repositories, archives
@@ -42,6 +36,9 @@ NO_PLACE = re.compile(
 """What cannot be taken by anyone: placeholders, reserved names, services of the reader's cluster, API groups and annotations."""
 
 
+NO_TEXT = {".gz", ".lock", ".png", ".pyc"}
+
+
 def named_places(text: str) -> list[str]:
     """The places of nodewright that the text names."""
     lines = (
@@ -53,7 +50,7 @@ def named_places(text: str) -> list[str]:
 def texts() -> Iterator[tuple[str, str]]:
     for pattern in READ:
         for path in sorted(ROOT.glob(pattern)):
-            if path.is_file() and path.suffix not in {".gz", ".png", ".lock"} and path.name != "CHANGELOG.md":
+            if path.is_file() and path.suffix not in NO_TEXT and path.name != "CHANGELOG.md":
                 yield path.relative_to(ROOT).as_posix(), path.read_text("utf-8")
 
 
@@ -112,6 +109,7 @@ def test_publishing_is_one_edit() -> None:
     changed = dict(changed_files(EVERYWHERE))
     names = {path.relative_to(ROOT).as_posix() for path in changed}
     assert {
+        "README.md",
         "docs/guide/getting-started.md",
         "docs/guide/ci.md",
         "packaging/helm/nodewright/values.yaml",

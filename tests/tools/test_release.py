@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.version import __version__
-from tools.artefacts import corpus
+from tools.artefacts import corpus, release_notes
 from tools.release import (
     CATEGORIES,
     PLACES,
@@ -137,6 +137,22 @@ def test_the_notes_have_the_changes_and_say_that_nothing_is_signed(tree: Path) -
     assert "- Renames another." in notes
     assert "Neither the\nchecksums nor `provenance.json` are signed" in notes
     assert f"pipx install './nodewright-{NEW}-py3-none-any.whl[cluster]'" in notes
+    assert "\n### Breaking\n\n- Renames" in notes
+
+
+def test_the_notes_say_what_each_file_is_for() -> None:
+    names = (
+        f"nodewright_recordings-{NEW}-py3-none-any.whl",
+        f"nodewright-{NEW}-image.cdx.json",
+        f"nodewright-{NEW}-chart.tgz",
+    )
+    notes = release_notes(NEW, "", dict.fromkeys(names, b"x" * 1500))
+    recordings, sbom, chart = sorted(line for line in notes.splitlines() if line.startswith("| `"))[::-1]
+    assert recordings.endswith(
+        f"| 2 kB | what `nodewright verify` compares with: `pipx inject nodewright ./{names[0]}`, or pip |"
+    )
+    assert "CycloneDX" in sbom
+    assert "Helm" in chart
 
 
 def test_the_corpus_is_the_same_each_time_and_needs_none_of_our_code() -> None:
@@ -168,10 +184,20 @@ def test_the_packages_of_a_commit_are_those_of_the_release(tree: Path) -> None:
     assert package_sums(tree) == sums
 
 
-def test_builds_that_differ_are_not_published(tree: Path) -> None:
+def test_builds_that_differ_are_not_published(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = message(tree, NEW, build=unequal_archives)
     assert text == "release: two builds differ: nodewright.tar.gz"
     assert not (tree / "dist").exists()
+    assert "`git restore .` takes back the new version" in capsys.readouterr().err
+
+
+def test_files_of_the_running_version_are_not_published_as_the_new_one(tree: Path) -> None:
+    def build(source: Path, out: Path, time_s: int) -> None:
+        archives(source, out, time_s)
+        (out / f"nodewright_{__version__}_amd64.deb").write_text("")
+
+    expected = f"release: not of version {NEW}: nodewright_{__version__}_amd64.deb"
+    assert message(tree, NEW, build=build) == expected
 
 
 @pytest.mark.parametrize(

@@ -63,22 +63,27 @@ def kustomized(folder: Path, *components: str) -> list[dict[str, Any]]:
 CERTIFICATE = {"certificateSecret": "nodewright-extender-tls"}
 
 
-def rendered(values: dict[str, Any], namespace: str = "nodewright") -> list[dict[str, Any]]:
-    """The objects of the chart; skips the test where no Helm is installed."""
+REQUIRED = {"extender": CERTIFICATE, "image": {"repository": "registry.invalid/nodewright"}}
+EVERYTHING = {
+    "export": {"publish": True, "certificateSecret": "nodewright-export-tls"},
+    "monitoring": {"enabled": True},
+    "webhook": {"enabled": True},
+    "token": "t",
+}
+
+
+def helm() -> Any:
+    """Helm's own code; skips the test where it is not installed."""
     try:
-        chart = importlib.import_module("helm_python").Chart
+        return importlib.import_module("helm_python.chart")
     except ImportError:
         pytest.skip("no Helm: neither the package helm-python-sdk is installed nor is there one in Debian")
-    with chart.load(CHART) as loaded:
-        texts = loaded.render(
-            values={
-                "extender": CERTIFICATE,
-                "image": {"repository": "registry.invalid/nodewright"},
-                **values,
-            },
-            name="nodewright",
-            namespace=namespace,
-        )
+
+
+def rendered(values: dict[str, Any], namespace: str = "nodewright") -> list[dict[str, Any]]:
+    """The objects of the chart; skips the test where no Helm is installed."""
+    with helm().Chart.load(CHART) as loaded:
+        texts = loaded.render(values=REQUIRED | values, name="nodewright", namespace=namespace)
     return [
         document for name, text in texts.items() if name.endswith(".yaml") for document in documents(text)
     ]
@@ -293,10 +298,7 @@ def test_kustomize_builds_the_base_with_its_components(tmp_path: Path) -> None:
 
 
 def test_the_chart_has_the_objects_of_the_base(tmp_path: Path) -> None:
-    enabled = {"enabled": True}
-    export = {"publish": True, "certificateSecret": "nodewright-export-tls"}
-    values = {"export": export, "monitoring": enabled, "webhook": enabled, "token": "t"}
-    objects = rendered(values)
+    objects = rendered(EVERYTHING)
     built = [document for document in kustomized(tmp_path, *COMPONENTS) if document["kind"] != "Namespace"]
     assert names(objects) == sorted([*names(built), ("Secret", "nodewright-export")])
     by_name = {(document["kind"], document["metadata"]["name"]): document for document in objects}
@@ -309,6 +311,15 @@ def test_the_chart_has_the_objects_of_the_base(tmp_path: Path) -> None:
                 text for text in container["args"] if text != "--kubelet-root=/var/lib/kubelet"
             ]
         assert chart_object == document
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["required", "everything"])
+def test_helm_lint_has_no_warning(values: dict[str, Any]) -> None:
+    report = helm().lint(CHART, values=REQUIRED | values, strict=True)
+    assert report["total_charts_linted"] == 1
+    assert report["errors"] == []
+    # The chart has no icon: nothing is published that it could name.
+    assert [each["error"] for each in report["messages"]] == ["icon is recommended"]
 
 
 def test_a_chart_without_options_is_smaller() -> None:

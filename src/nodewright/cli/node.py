@@ -68,6 +68,10 @@ from nodewright.predict.node_report.node_resource_topology import (
 )
 from nodewright.predict.node_report.report_parts import placement_tables, policy_notices, remaining_text
 
+_FOR_EDITORS = (
+    "# yaml-language-server: $schema=node-profile.json (nodewright schema NodeProfile > node-profile.json)\n"
+)
+
 
 @click.group("node")
 def command() -> None:
@@ -383,7 +387,7 @@ def capture(requested: CaptureOptions, *, node: str | None, output: str | None) 
     document = profile_document(profile)
     if not requested.with_secrets:
         document = without_secret_fields(document)
-    print_text((as_json if output == "json" else profile_yaml)(document))
+    print_text(as_json(document) if output == "json" else f"{_FOR_EDITORS}{profile_yaml(document)}")
     for line in notes:
         print_message(line)
     machine = profile.spec.machine_info

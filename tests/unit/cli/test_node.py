@@ -14,6 +14,7 @@ def test_capture_prints_a_profile_of_this_machine_that_reads_back(capsys: Captur
     assert run(["node", "capture"]) == YES
     printed = capsys.readouterr()
     profile = profile_from_bytes(printed.out.encode(), "stdout")
+    assert printed.out.startswith("# yaml-language-server: $schema=node-profile.json ")
     assert profile.spec.machine_info.num_cores > 0
     assert "kubelet configuration: none given" in printed.err
 

@@ -1,6 +1,7 @@
 """`python -m nodewright.testing.conformance judge`: anyone's answers beside the recorded ones."""
 
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,14 @@ def test_a_wrong_command_line_names_the_right_one(
 ) -> None:
     assert main(arguments) == 2
     assert capsys.readouterr().err.startswith("Usage: python -m nodewright.testing.conformance judge ANSWERS")
+
+
+def test_the_judge_runs_by_its_path_until_0_3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    files = written(tmp_path / "answers.jsonl", RIGHT), written(tmp_path / "vectors.jsonl", VECTORS)
+    monkeypatch.setattr("sys.argv", ["conformance", "judge", *files])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("nodewright.conformance", run_name="__main__")
+    assert ended.value.code == 0
 
 
 def test_the_answers_that_verify_writes_are_judged_as_verify_judges_them(
