@@ -157,7 +157,10 @@ def test_lint_of_workloads_on_a_node(benchmark: BenchmarkFixture, tmp_path: Path
     pedantic(nodewright, args=("lint", "-f", str(tmp_path), "--node", "epyc-7742-2s-nps1"), rounds=1)
 
 
-def test_explain_with_counterfactuals_beside_300_pods(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked", ["one", "pairs"])
+def test_explain_with_counterfactuals_beside_300_pods(
+    benchmark: BenchmarkFixture, tmp_path: Path, asked: str
+) -> None:
     """Every pod is explained; what would let the last one in is tried on the node with the 300 others."""
     kinds = (("2", "256Mi", True), ("100m", "64Mi", False), ("50m", "64Mi", False))
     pods = [
@@ -165,10 +168,19 @@ def test_explain_with_counterfactuals_beside_300_pods(benchmark: BenchmarkFixtur
         for at in range(300)
         for cpu, memory, whole in [kinds[at % 3]]
     ]
-    path = written(tmp_path / "pods.json", [*pods, pod("refused", "80", "1Gi", guaranteed=True)])
+    amounts = ("300", "600Gi") if asked == "pairs" else ("80", "1Gi")
+    path = written(tmp_path / "pods.json", [*pods, pod("refused", *amounts, guaranteed=True)])
     kubelet = tmp_path / "kubelet.json"
     kubelet.write_text(json.dumps(KUBELET), "utf-8")
     arguments = ("explain", "-f", path, "--node", "epyc-7742-2s-nps4", "--kubelet-config", str(kubelet))
+    assert benchmark(nodewright, *arguments) == 3
+
+
+def test_explain_of_2000_containers_that_do_not_fit(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
+    large = pod("large", "1", "1Gi")
+    (main,) = large["spec"]["containers"]
+    large["spec"]["containers"] = [{**main, "name": f"c{at}"} for at in range(2000)]
+    arguments = ("explain", "-f", written(tmp_path / "pod.json", [large]), "--node", "epyc-7742-2s-nps1")
     assert benchmark(nodewright, *arguments) == 3
 
 

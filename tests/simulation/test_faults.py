@@ -37,19 +37,6 @@ def places(count: int, seed: int) -> list[int]:
 
 
 @pytest.mark.slow
-def test_what_fails_now_and_then_is_done_later() -> None:
-    choose = random.Random(1)
-    for at in places(4, 1):
-        comes_right(FaultInjector(at, Fault.FAILS, times=choose.choice((1, 2, 5, 20))))
-
-
-@pytest.mark.slow
-def test_what_never_comes_back_is_given_up_and_tried_again() -> None:
-    for at in places(2, 2):
-        comes_right(FaultInjector(at, Fault.HANGS))
-
-
-@pytest.mark.slow
 def test_what_fails_anywhere_is_done_later() -> None:
     choose = random.Random(SEED)
     for number, at in enumerate(places(FAULTS, SEED)):

@@ -83,12 +83,6 @@ def kill_points(count: int, seed: int) -> list[tuple[list[FaultInjector], float,
 
 
 @pytest.mark.slow
-def test_where_the_agent_is_killed_all_comes_as_it_would_have_come() -> None:
-    for each in kill_points(5, seed=6):
-        survives(*each)
-
-
-@pytest.mark.slow
 def test_wherever_the_agent_is_killed_all_comes_as_it_would_have_come() -> None:
     print(f"FAULT_SEED={SEED}")
     texts = [survives(*each) for each in kill_points(COUNT, SEED)]

@@ -34,7 +34,7 @@ def test_the_demonstration_runs_to_its_end() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=600,
     )
     assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), ran.stderr
     assert ran.stdout.rstrip().endswith(" passed, 0 failed")

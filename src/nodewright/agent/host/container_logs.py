@@ -98,7 +98,8 @@ def line_text(line: bytes, options: LogOptions) -> bytes:
     if len(words) < 4:
         return line
     time, _, tags, text = words
-    if options.since_time and time < options.since_time:
+    # Without the Z, which is greater than the point of a fraction.
+    if options.since_time and time[:-1] < options.since_time[:-1]:
         return b""
     text = text.removesuffix(b"\n") if tags.split(b":")[0] == _PARTIAL else text
     return time + b" " + text if options.timestamps else text

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.agent.host.container_logs import LogOptions, follow_log, follow_streams, read_log
+from nodewright.agent.host.container_logs import LogOptions, follow_log, follow_streams, line_text, read_log
 from nodewright.agent.host.ports import STDERR, STDOUT
 
 COUNT = 20_000
@@ -31,7 +31,15 @@ def test_many_short_lines_are_few_blocks(log: Path) -> None:
     for blocks in (list(read_log(log, LogOptions())), asyncio.run(followed())):
         assert len(blocks) < FEW
         assert b"".join(blocks) == expected
-    assert list(read_log(log, LogOptions(since_time=b"2027"))) == []
+    assert list(read_log(log, LogOptions(since_time=b"2027-01-01T00:00:00Z"))) == []
+
+
+def test_a_line_is_not_older_than_the_whole_second_in_which_it_was_written() -> None:
+    line = b"2026-01-31T12:00:00.500000000Z stdout F hello\n"
+    for since in (b"2026-01-31T12:00:00Z", b"2026-01-31T12:00:00.5Z"):
+        assert line_text(line, LogOptions(since_time=since)) == b"hello\n"
+    for since in (b"2026-01-31T12:00:01Z", b"2026-01-31T12:00:00.50001Z"):
+        assert line_text(line, LogOptions(since_time=since)) == b""
 
 
 def test_output_of_one_stream_is_attached_to_in_blocks(log: Path) -> None:

@@ -261,11 +261,9 @@ def request_changes(state: NodeState, pod: Pod) -> Iterator[tuple[str, SmallestC
         yield (
             request_kind(name),
             _smallest_of(
-                [
-                    _smaller_request(requester, owner, name)
-                    for owner in requester.owners
-                    if name in owner.requests
-                ]
+                _smaller_request(requester, owner, name)
+                for owner in requester.owners
+                if name in owner.requests
             ),
         )
     if any(owner.cpus for owner in requester.owners):
@@ -599,8 +597,8 @@ def _one_amount(owner: RequestOwner, resource: str, now: int) -> Change:
     return RequestsChanged(amounts=(owner.change(resource, now),))
 
 
-def _smallest_of(smallest: Sequence[SmallestChange]) -> SmallestChange:
-    """The smallest change that any of the searches finds; the first of equal ones."""
+def _smallest_of(smallest: Iterable[SmallestChange]) -> SmallestChange:
+    """The smallest change that any of the searches finds; the first of equal ones. Searches are made as the budget allows."""
 
     def least(trial: Trial) -> Change | None:
         changes = []

@@ -56,8 +56,8 @@ BUDGET = 5_000
 PAIR_BUDGET = 2_000
 """As `BUDGET`, of the search for pairs."""
 MAX_PAIRS = 4
-_CONTAINERS_PER_DECISION = 20
-"""The decision about a pod with many containers counts as one for each so many of them: work is bounded, whatever the pod."""
+_MANY_CONTAINERS = 20
+"""The decision about a pod counts as four more for each so many containers: work is bounded, whatever the pod."""
 
 MANAGER_REASONS = CPUReason | DeviceReason | MemoryReason | TopologyReason
 """The reasons for which the resource managers reject a pod."""
@@ -172,7 +172,7 @@ class Trial(msgspec.Struct, eq=False):
 
     def _admission(self, state: NodeState, pod: Pod) -> Step | None:
         self.decisions += 1
-        self.work += 1 + len(pod.spec.all_containers) // _CONTAINERS_PER_DECISION
+        self.work += 1 + 4 * (len(pod.spec.all_containers) // _MANY_CONTAINERS)
         result = step(state, PodAdded(pod_as_stored(pod, state.config.gates)))
         return result if result.decision is Decision.ADMITTED else None
 

@@ -161,7 +161,8 @@ class _Search(msgspec.Struct):
         while steps != before and not self.trial.is_budget_spent:
             before = steps
             for at in range(len(steps)):
-                steps = self._raised_at(steps, at)
+                if not self.trial.is_budget_spent:
+                    steps = self._raised_at(steps, at)
         return steps
 
     def _raised_at(self, steps: list[int], at: int) -> list[int]:

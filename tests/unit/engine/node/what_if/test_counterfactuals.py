@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.engine.node.what_if.counterfactuals import Counterfactuals
+from nodewright.engine.node.what_if.changes import Change
+from nodewright.engine.node.what_if.counterfactuals import Counterfactuals, Trial
 from nodewright.model.hardware import HugePages
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod, Taint
@@ -284,6 +285,24 @@ def test_the_budget_is_of_work_not_of_decisions() -> None:
     search = others(a_profile(**RESTRICTED), pod(*containers), budget=1_000)
     assert 0 < search.decisions <= 10
     assert "fewer CPUs" in search.cut_short
+
+
+def test_nothing_is_tried_once_the_budget_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each further try would look at all containers again, although it is not made."""
+    amounts = {"cpu": "1", "memory": "1Gi"}
+    asking = pod(*(container(f"c{number}", requests=amounts) for number in range(300)))
+    spent, admits = 0, Trial.admits
+
+    def counted(trial: Trial, change: Change) -> bool:
+        nonlocal spent
+        fits = admits(trial, change)
+        spent += trial.is_budget_spent
+        return fits
+
+    monkeypatch.setattr(Trial, "admits", counted)
+    explained = Node.from_profile(a_profile(**RESTRICTED)).explain(asking)
+    assert explained.largest is None
+    assert spent <= 20
 
 
 def with_huge_pages(profile: NodeProfile, *pages: int, page_size_kib: int = 1 << 20) -> NodeProfile:
