@@ -154,13 +154,22 @@ def lending_advice(
     """The advice for one resource; None if every predictor that lends has a late return under this loop."""
     half = len(node.times_ns) // 2
     first = _part(node, 0, half)
-    trials = [replace(each, margin_percent=margin) for each in predictors for margin in MARGINS_PERCENT]
-    replays = [(replayed_loans(trial, first, spare=spare), trial) for trial in trials]
-    safe = [(loans, trial) for loans, trial in replays if loans.amount_seconds and not loans.is_late(loop)]
-    if not safe:
+    best: tuple[ReplayedLoans, Predictor] | None = None
+    for predictor in predictors:
+        for margin in MARGINS_PERCENT:
+            trial = replace(predictor, margin_percent=margin)
+            loans = replayed_loans(trial, first, spare=spare)
+            if loans.amount_seconds < (1 if best is None else best[0].amount_seconds):
+                break  # A greater margin never lends more.
+            if not loans.is_late(loop) and (best is None or _rank(loans) > _rank(best[0])):
+                best = (loans, trial)
+    if best is None:
         return None
-    best, trial = max(safe, key=lambda pair: (pair[0].amount_seconds, pair[1].margin_percent, pair[1].name))
-    return LendAdvice(first=best, second=replayed_loans(trial, _part(node, half, None), spare=spare))
+    return LendAdvice(first=best[0], second=replayed_loans(best[1], _part(node, half, None), spare=spare))
+
+
+def _rank(loans: ReplayedLoans) -> tuple[int, int, str]:
+    return loans.amount_seconds, loans.margin_percent, loans.predictor
 
 
 def _part(node: NodeSamples, start: int, end: int | None) -> NodeSamples:
