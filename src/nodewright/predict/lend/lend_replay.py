@@ -74,7 +74,7 @@ def replayed_loans(predictor: Predictor, node: NodeSamples, *, spare: int) -> Re
     seconds = [(after - before) / SECOND_NS for before, after in pairwise(times_ns)]
     amount_seconds = int(sum(amount * span for amount, span in zip(lent, seconds, strict=False)))
     falls = [before - after for before, after in pairwise(lent) if after < before]
-    terms = _terms([amount // piece for amount in lent], times_ns)
+    terms = borrower_terms([amount // piece for amount in lent], times_ns)
     duration_s = (times_ns[-1] - times_ns[0]) / SECOND_NS if times_ns else 0
     needs = _needs(lent, used, node.requested, seconds)
     return ReplayedLoans(
@@ -129,7 +129,7 @@ def _late(
     )
 
 
-def _terms(counts: Sequence[int], times_ns: Sequence[int]) -> list[int]:
+def borrower_terms(counts: Sequence[int], times_ns: Sequence[int]) -> list[int]:
     """How long each borrower runs, in seconds; those of the end count with the time that they have had."""
     started: list[int] = []
     terms: list[int] = []
