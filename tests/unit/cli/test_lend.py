@@ -86,6 +86,14 @@ def test_amounts_without_unit_are_left_out_wherever_a_unit_stands(
     assert "shop/db: memory 3000 without a unit among amounts with one (1 sample)" in document["leftOut"]
 
 
+def test_containers_beside_their_pod_are_left_out(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = "".join(f"{at * 60},shop/db,{name},3Gi\n" for at in range(4) for name in ("", "db", "proxy"))
+    document = report(capsys, "--usage", table(tmp_path, f"time,pod,container,memory\n{rows}"))
+    assert "shop/db: memory of a container beside that of the pod (8 samples)" in document["leftOut"]
+    (resource,) = document["resources"]
+    assert resource["used"] == [(3 + 4 + 3) << 30] * 4
+
+
 def test_a_counter_that_restarts_is_unknown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     values = [[at * 60, str((at if at < 10 else at - 10) * 30)] for at in range(20)]
     labels = {

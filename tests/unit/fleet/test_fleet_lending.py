@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -77,7 +77,6 @@ def slow_room(result: FleetResult, stays: PodStays, predictor: Predictor, at: in
     return room
 
 
-@settings(max_examples=40)
 @given(workloads(), predictors)
 def test_loans_are_those_of_an_agent_that_samples(pods: list[FleetPod], predictor: Predictor) -> None:
     pods = [replace(pods[0], usage=(UsageStep(0, GIB),)), *pods[1:]]

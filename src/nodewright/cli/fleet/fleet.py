@@ -181,8 +181,7 @@ _RUN_OPTIONS = (
     ),
     option(
         "--lend PREDICTOR",
-        "Show how much memory BestEffort pods could have if nodes lent what pods request and do not use, with NAME or NAME:PERCENT as "
-        "for `agent`. Needs --usage.",
+        "Show what nodes could lend BestEffort pods. Of memory; NAME or NAME:PERCENT as for `agent`. Needs --usage.",
     ),
     option(
         "--drain NAME=SPAN",
@@ -242,10 +241,9 @@ def run(
         rule = "there is no such node"
         raise InputError([Fault(source="--drain", value=name, rule=rule) for name in unknown])
     pod = _probe_pod(probe, query.namespace) if probe is not None else None
-    if is_sweep and choices["parquet"] is not None:
-        raise click.UsageError("--parquet cannot be combined with --sweep and --shards")
-    if is_sweep and choices["lend"] is not None:
-        raise click.UsageError("--lend cannot be combined with --sweep and --shards")
+    for name in ("parquet", "lend"):
+        if is_sweep and choices[name] is not None:
+            raise click.UsageError(f"--{name} cannot be combined with --sweep and --shards")
     if is_sweep:
         workers = SweepWorkers(choices["workers"], Engine(choices["engine"]))
         planned = Sweep(
@@ -257,8 +255,7 @@ def run(
             policy_files=choices["policies"],
         )
         return _report_sweep(planned, run_sweep(planned, workers), choices["output"], choices["html"])
-    predictor = _predictor(choices)
-    stays = PodStays()
+    predictor, stays = _predictor(choices), PodStays()
     result = run_fleet(fleet, options, sink=None if predictor is None else stays)
     # A late Ctrl-C does not cut the report short.
     with interrupts_noted(RunProgress()):

@@ -59,6 +59,11 @@ def node_history(node: Node, history: UsageHistory) -> NodeHistory:
             if key[0] not in names:
                 left_out[f"{key[0]}: not on the node"] += len(series.times_ns)
                 continue
+            if key[1] and (key[0], "") in points:
+                left_out[f"{key[0]}: {resource} of a container beside that of the pod"] += len(
+                    series.times_ns
+                )
+                continue
             # Twice the node is beyond any inaccuracy of a rate.
             possible = _up_to(2 * most, series)
             if possible.times_ns != times.times_ns:
@@ -86,11 +91,8 @@ def _samples(
     capacity: int,
     left_out: Counter[str],
 ) -> NodeSamples:
-    known = [times.times_ns for times, _ in points.values() if times.times_ns]
-    first, last = (
-        min(each[0] for each in known) // interval_ns,
-        max(each[-1] for each in known) // interval_ns,
-    )
+    first = min(times.times_ns[0] for times, amounts in points.values() if amounts) // interval_ns
+    last = max(times.times_ns[-1] for times, amounts in points.values() if amounts) // interval_ns
     if last - first >= MAX_TIMES:
         rule = (
             f"spans {last - first} intervals of {interval_ns // 10**9} s; at most {MAX_TIMES} are supported"
@@ -101,20 +103,18 @@ def _samples(
     for pod in node.pods:
         own = [series for (name, _), series in points.items() if name == pod.full_name]
         if resource == CPU and own and node.state.held.cpu.holds(pod.uid):
-            left_out[f"{pod.full_name}: holds exclusive CPUs, which are not lent"] += sum(
-                len(amounts) for _, amounts in own
-            )
+            reason = f"{pod.full_name}: holds exclusive CPUs, which are not lent"
+            left_out[reason] += sum(len(amounts) for _, amounts in own)
             own = []
         columns = [_column(series, interval_ns, first, len(times_ns)) for series in own]
         usage = _usage(columns) if columns else [None] * len(times_ns)
         if missing := usage.count(None):
             left_out[f"{pod.full_name}: {resource} unknown, counted as the request"] += missing
-        request = scheduler_usage(pod).get(resource, 0)
         pods.append(
             UsageSamples(
                 times_ns=times_ns,
                 usage=usage,
-                request=request,
+                request=scheduler_usage(pod).get(resource, 0),
                 capacity=capacity,
                 is_memory=resource == MEMORY,
             )
