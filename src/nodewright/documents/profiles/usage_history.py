@@ -31,6 +31,7 @@ _LATEST_S = 1 << 33
 _COLUMNS = ("time", "pod", "container", "cpu", "memory", "rss")
 _UNITLESS_BYTES = 1 << 20
 _MAX_CELLS = 1 << 16
+_SHOWN_REASONS = 3
 _BLOCK_ROWS, _BLOCK_LENGTH = 1 << 14, 1 << 17
 
 SeriesKey = tuple[str, str]
@@ -98,6 +99,13 @@ class UsageHistory:
                 self.left_out[f"{_name(key)}: time does not advance"] += 1
 
 
+def left_out_text(left_out: Mapping[str, int]) -> str:
+    """What was left out, the most frequent first, as the end of an error; empty: nothing."""
+    reasons = sorted(left_out, key=lambda reason: (-left_out[reason], reason))
+    more = f" and {len(reasons) - _SHOWN_REASONS} more" if len(reasons) > _SHOWN_REASONS else ""
+    return f"; left out: {', '.join(reasons[:_SHOWN_REASONS])}{more}" if reasons else ""
+
+
 def _name(key: SeriesKey) -> str:
     return "/".join(filter(None, key))
 
@@ -127,7 +135,8 @@ def load_usage_history(paths: Sequence[str]) -> UsageHistory:
     for key, values in counters.items():
         history.add_counter(key, values)
     if not history.cpu and not history.memory:
-        raise InputError([Fault(source=", ".join(paths), rule="has no sample of cpu or memory")])
+        rule = f"has no sample of cpu or memory{left_out_text(history.left_out)}"
+        raise InputError([Fault(source=", ".join(paths), rule=rule)])
     return history
 
 
@@ -247,26 +256,25 @@ class _Table:
         return values
 
     def _leave_unitless_out(self, columns: Mapping[str, Sequence[str]], amounts: list[int | None]) -> None:
-        """Makes amounts unknown that have no unit, and look as if they had another one than bytes."""
+        """Makes amounts unknown that have no unit or `m`, and look as if they had another one than bytes."""
         if min(filter(None, amounts), default=_UNITLESS_BYTES) >= _UNITLESS_BYTES:
             return
         texts, containers = columns["memory"], columns.get("container")
         for index, amount in enumerate(amounts):
-            if amount and amount < _UNITLESS_BYTES and texts[index].strip().isdigit() and self._has_units:
+            is_unitless = amount and amount < _UNITLESS_BYTES and texts[index].strip(" m").isdigit()
+            if is_unitless and not self._is_in_bytes:
                 name = _name(_key(columns["pod"][index], containers[index] if containers else ""))
-                self._history.left_out[
-                    f"{name}: memory {texts[index]} without a unit among amounts with one"
-                ] += 1
+                self._history.left_out[f"{name}: memory without a unit, too little for bytes"] += 1
                 amounts[index] = None
 
     @cached_property
-    def _has_units(self) -> bool:
-        """Whether an amount of memory in the table has a unit."""
+    def _is_in_bytes(self) -> bool:
+        """Whether no amount of memory in the table has a unit, and one has at least as many digits as a MiB in bytes."""
         rows = csv.reader(io.StringIO(self._text, newline=""))
         next(rows)
         column = self._names.index("memory")
-        cells = (row[column].strip() for row in rows if len(row) > column)
-        return any(cell and not cell.isdigit() for cell in cells)
+        cells = {row[column].strip().lstrip("0") for row in rows if len(row) > column} - {""}
+        return all(map(str.isdigit, cells)) and max(map(len, cells), default=0) >= len(str(_UNITLESS_BYTES))
 
 
 def _rows_by_series(

@@ -7,7 +7,7 @@ from operator import sub
 
 import msgspec
 
-from nodewright.documents.profiles.usage_history import SeriesKey, UsageHistory, UsageSeries
+from nodewright.documents.profiles.usage_history import SeriesKey, UsageHistory, UsageSeries, left_out_text
 from nodewright.engine.core.lending.node_loans import NodeSamples
 from nodewright.engine.core.lending.predictors import UsageSamples
 from nodewright.engine.core.requests.effective_resources import scheduler_usage
@@ -78,7 +78,8 @@ def node_history(node: Node, history: UsageHistory) -> NodeHistory:
             interval_ns = max(steps, key=lambda step: (steps[step], -step))
             resources[resource] = _samples(node, resource, known, interval_ns, most, left_out)
     if not resources:
-        raise InputError([Fault(source="--usage", rule="has no two samples of a pod of the node")])
+        rule = f"has no two samples of a pod of the node{left_out_text(left_out)}"
+        raise InputError([Fault(source="--usage", rule=rule)])
     notes = tuple(f"{text} ({counted(count, 'sample')})" for text, count in sorted(left_out.items()))
     return NodeHistory(interval_ns=interval_ns, resources=resources, notes=notes)
 
