@@ -178,7 +178,7 @@ _TEXTS: Mapping[str, tuple[str, ...]] = {
         "shop/web=10Mi/s", "1h", "memory.available",
     ),
     f"quota -f {_E}/quota/small.yaml --what-if --set=WORD": ("shop/compute.requests.cpu=10", "a=b"),
-    f"fleet run {_NODES} {_PODS} --shapes=WORD|--until=WORD|--sweep=WORD|--scores=WORD|--shards=WORD|--max-unpacked-size=WORD {_TWO}": (
+    f"fleet run {_NODES} {_PODS} --shapes=WORD|--until=WORD|--sweep=WORD|--lend=WORD|--scores=WORD|--shards=WORD|--max-unpacked-size=WORD {_TWO}": (
         "16=vm-4", "label:zone", "1h30m", "topologyManagerPolicy=none,restricted", "default", "zone", "8Mi",
     ),
     f"fleet capacity {_NODES} -f {_E}/fleet/probe.yaml --sweep=WORD {_TWO}": ("topologyManagerPolicy=none,restricted",),
@@ -252,7 +252,7 @@ def _other_lines(fleet: list[bytes]) -> Iterable[tuple[str, tuple[bytes, ...]]]:
         f"fleet run {_NODES} --pods TABLE {table}": (pods,),
         f"fleet capacity --nodes TABLE -f {_E}/fleet/probe.yaml {_TWO}": (nodes,),
         f"fleet minimise {_NODES} --most 6 --pods TABLE {_TWO}": (pods,),
-        f"fleet run {_NODES} {_PODS} --usage TABLE {table}": usage,
+        f"fleet run {_NODES} {_PODS} --usage TABLE |--lend=n-sigma {table}": usage,
         f"upgrade --nodes TABLE --from 1.33 {_TWO}": (nodes,),
         f"fit --nodes TABLE -f {_E}/agent/web.yaml {_TWO}": (nodes,),
         f"lend --node FILE --usage {_E}/lend/memory.json |-ojson|-oyaml|-owide": _files("lend/node.yaml"),

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.lending.node_loans import NodeSamples, node_loans
 from nodewright.engine.core.lending.predictors import PREDICTORS, Predictor, PredictorScope, UsageSamples
-from nodewright.predict.lend.lend_replay import replayed_loans
+from nodewright.predict.lend.lend_replay import AT_ONCE, MARGINS_PERCENT, lending_advice, replayed_loans
 
 SECOND_NS = 10**9
 predictors = st.sampled_from(list(PREDICTORS.values()))
@@ -104,3 +104,21 @@ def test_spare_that_covers_everything_makes_nothing_late(
     name: str, predictor: Predictor, node: NodeSamples
 ) -> None:
     assert not replayed_loans(predictor, node, spare=10**6).is_late(name)
+
+
+@given(histories())
+def test_the_advice_lends_as_much_as_the_best_of_all_trials(node: NodeSamples) -> None:
+    half = len(node.times_ns) // 2
+    pods = tuple(replace(pod, times_ns=pod.times_ns[:half], usage=pod.usage[:half]) for pod in node.pods)
+    first = replace(node, times_ns=node.times_ns[:half], pods=pods)
+    trials = [
+        replayed_loans(replace(each, margin_percent=margin), first, spare=0)
+        for each in PREDICTORS.values()
+        for margin in MARGINS_PERCENT
+    ]
+    safe = [loans for loans in trials if loans.amount_seconds and not loans.is_late(AT_ONCE)]
+    best = max(
+        safe, key=lambda each: (each.amount_seconds, each.margin_percent, each.predictor), default=None
+    )
+    advice = lending_advice(list(PREDICTORS.values()), node, spare=0, loop=AT_ONCE)
+    assert (None if advice is None else advice.first) == best

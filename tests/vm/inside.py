@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.support.live_agent import live_agent, process_bench
+from tests.support.lending_race import usage
+from tests.support.live_agent import LiveAgent, live_agent, process_bench
 from tests.support.runtime_port import RuntimeTestContainer
 
 from nodewright.agent.host.cgroupfs import CgroupFS
+from nodewright.agent.observe.usage_samples import UsageSampler
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
@@ -176,3 +178,57 @@ def test_files_are_as_the_kubelet_writes_them_and_nothing_is_written_twice() -> 
             assert agent.cgroup_file_text(pinned.cgroup, "cpuset.cpus.effective") == "1"
 
     asyncio.run(run())
+
+
+def test_what_is_lent_limits_borrowers_and_falls_at_once() -> None:
+    async def run(directory: Path) -> None:
+        configuration = {
+            "evictionHard": {"memory.available": "64Mi"},
+            "kubeReserved": {"cpu": "1", "memory": "128Mi"},
+        }
+        async with live_agent(configuration) as agent:
+            agent.loop.constants = replace(agent.loop.constants, predictor=usage)
+            await agent.run_pod(running(a_guaranteed_pod("owner", "4/1Gi"), "python3", "-c", TOUCHES))
+            borrower = await agent.run_pod(a_pod("borrower"))
+            pod = borrower.cgroup.rpartition("/")[0]
+            borrowers = pod.rpartition("/")[0]
+            sampler = UsageSampler(agent.loop, directory, 0.5)
+            task = asyncio.create_task(sampler.run())
+            await agent.wait_until(lambda: lends_more(agent, 3500, 512 << 20))
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await agent.wait_until(lambda: has_loans(agent, borrowers))
+            assert agent.cgroup_file_text(borrowers, "cpu.weight") == "1"
+            assert agent.cgroup_file_text(borrowers, "cpu.idle") == "0"
+            assert agent.cgroup_file_text(pod, "cpu.idle") == "1"
+            before = agent.loop.state.node.loans
+            await agent.run_pod(a_guaranteed_pod("later", "1/256Mi"))
+            after = agent.loop.state.node.loans
+            assert before is not None
+            assert after is not None
+            assert (before.cpu_milli - after.cpu_milli, before.memory_bytes - after.memory_bytes) == (
+                1000,
+                256 << 20,
+            )
+            assert has_loans(agent, borrowers)
+            assert agent.ears.events == []
+
+    with tempfile.TemporaryDirectory() as directory:
+        asyncio.run(run(Path(directory)))
+
+
+def lends_more(agent: LiveAgent, cpu_milli: int, memory_bytes: int) -> bool:
+    """Whether borrowers may have more than that."""
+    loans = agent.loop.state.node.loans
+    return loans is not None and loans.cpu_milli > cpu_milli and loans.memory_bytes > memory_bytes
+
+
+def has_loans(agent: LiveAgent, borrowers: str) -> bool:
+    """Whether the class of borrowers has the limits of the loans; the kernel counts memory in pages."""
+    loans = agent.loop.state.node.loans
+    assert loans is not None
+    files = (
+        agent.cgroup_file_text(borrowers, "cpu.max"),
+        agent.cgroup_file_text(borrowers, "memory.high"),
+    )
+    return files == (f"{loans.cpu_milli * 100} 100000", str(loans.memory_bytes // 4096 * 4096))

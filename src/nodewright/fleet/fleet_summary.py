@@ -16,6 +16,7 @@ from nodewright.fleet.capacity import (
     total_capacity,
     uncounted_constraints,
 )
+from nodewright.fleet.fleet_lending import FleetLoans
 from nodewright.fleet.simulation.outcomes import (
     FilterRejections,
     FleetResult,
@@ -107,6 +108,8 @@ class FleetSummary(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     cached_steps: int
     samples: tuple[FleetSample, ...]
+    loans: FleetLoans | None = None
+    """With --lend, if something is lent."""
 
     @property
     def placed(self) -> int:

@@ -32,7 +32,7 @@ from nodewright.fleet.engines import Engine, EngineMissingError, map_chunks
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
 from nodewright.fleet.load.fleet_input import FleetInput
 from nodewright.fleet.runner import SCORES, NodeScorer, Options, run
-from nodewright.fleet.simulation.fleet_simulation import Progress
+from nodewright.fleet.simulation.fleet_simulation import EventSink, Progress
 from nodewright.fleet.simulation.outcomes import FleetResult
 from nodewright.fleet.simulation.placed_claims import with_served
 from nodewright.fleet.workload import FleetNode, FleetPod, duration_text
@@ -153,7 +153,13 @@ def interrupts_noted(progress: RunProgress) -> Iterator[None]:
         progress.clear_progress_line()
 
 
-def run_fleet(fleet: FleetInput, options: Options, progress: RunProgress | None = None) -> FleetResult:
+def run_fleet(
+    fleet: FleetInput,
+    options: Options,
+    progress: RunProgress | None = None,
+    *,
+    sink: EventSink | None = None,
+) -> FleetResult:
     """Runs the fleet; after Ctrl-C, the result so far. A second Ctrl-C ends the command.
 
     There are no warnings about unschedulable pods for a part of a fleet, because other parts may hold them.
@@ -165,7 +171,7 @@ def run_fleet(fleet: FleetInput, options: Options, progress: RunProgress | None 
         progress.expected = fleet.pod_count
     with interrupts_noted(progress):
         pods = pods_with_warnings(fleet, progress) if fleet.shard is None else fleet.pods()
-        return run(fleet.nodes, pods, options, watch=progress.show_progress)
+        return run(fleet.nodes, pods, options, watch=progress.show_progress, sink=sink)
 
 
 def pods_with_warnings(fleet: FleetInput, progress: RunProgress) -> Iterator[FleetPod]:

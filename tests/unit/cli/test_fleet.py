@@ -455,3 +455,41 @@ def test_times_of_tables_are_bounded(
         return
     assert code == ERROR
     assert "must be seconds, 0 or more, at most 10,000,000,000" in capsys.readouterr().err
+
+
+LENDING = (*NODES, *PODS, "--usage", "examples/fleet/usage.csv")
+
+
+@pytest.mark.parametrize("output", [(), ("-o", "json"), ("-o", "wide")])
+def test_a_fleet_that_lends_nothing_equals_one_that_does_not_lend(
+    capsys: pytest.CaptureFixture[str], output: tuple[str, ...]
+) -> None:
+    code, out, err = run_fleet(capsys, *LENDING, *output)
+    lending = run_fleet(capsys, *LENDING, *output, "--lend", "request")
+    assert lending == (code, out, f"{err}--lend: request lends nothing\n")
+
+
+def test_loans_of_a_fleet_stand_beside_what_is_not_requested(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run_fleet(capsys, *LENDING, "--lend", "borg-decay:20")
+    assert "\nborg-decay          20% " in out
+    _, out, _ = run_fleet(capsys, *LENDING, "--lend", "borg-decay:20", "-o", "json")
+    loans = json.loads(out)["loans"]
+    assert loans["lending"]["predictor"] == "borg-decay"
+    assert loans["lending"]["mean"] > loans["without"]["mean"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((*TABLES, "--lend", "borg-decay"), 1, "needs the pods' usage over time: --usage FILE"),
+        ((*LENDING, "--lend", "guess"), 1, "guess"),
+        ((*LENDING, "--lend", "borg-decay:-1"), 1, "with a margin from 0 to 1000"),
+        ((*LENDING, "--lend", "borg-decay", "--sweep", "scores=default"), 2, "cannot be combined"),
+    ],
+)
+def test_loans_that_cannot_be_judged_are_errors(
+    capsys: pytest.CaptureFixture[str], arguments: Sequence[str], code: int, message: str
+) -> None:
+    answer, out, err = run_fleet(capsys, *arguments)
+    assert (answer, out) == (code, "")
+    assert message in err

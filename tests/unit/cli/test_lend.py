@@ -68,7 +68,7 @@ def test_unusable_samples_are_named_and_left_out(capsys: pytest.CaptureFixture[s
     assert "shop/db: time does not advance (4 samples)" in notes
     assert "shop/gone: not on the node (2 samples)" in notes
     assert "shop/db: cpu beyond what the node has, of another unit (1 sample)" in notes
-    assert "shop/db: memory 3000 without a unit among amounts with one (1 sample)" in notes
+    assert "shop/db: memory without a unit, too little for bytes (1 sample)" in notes
     assert "shop/db: cpu unknown, counted as the request (9 samples)" in notes
     assert "shop/web: memory unknown, counted as the request (40 samples)" in notes
     memory = loans(document, "memory")["borg-decay"]["lent"]
@@ -83,7 +83,15 @@ def test_amounts_without_unit_are_left_out_wherever_a_unit_stands(
     cells = ["3000", "3Gi", "3Gi", "3Gi"][::order]
     rows = "".join(f"{at * 60},shop/db,{cell}\n" for at, cell in enumerate(cells))
     document = report(capsys, "--usage", table(tmp_path, f"time,pod,memory\n{rows}"))
-    assert "shop/db: memory 3000 without a unit among amounts with one (1 sample)" in document["leftOut"]
+    assert "shop/db: memory without a unit, too little for bytes (1 sample)" in document["leftOut"]
+
+
+def test_containers_beside_their_pod_are_left_out(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = "".join(f"{at * 60},shop/db,{name},3Gi\n" for at in range(4) for name in ("", "db", "proxy"))
+    document = report(capsys, "--usage", table(tmp_path, f"time,pod,container,memory\n{rows}"))
+    assert "shop/db: memory of a container beside that of the pod (8 samples)" in document["leftOut"]
+    (resource,) = document["resources"]
+    assert resource["used"] == [(3 + 4 + 3) << 30] * 4
 
 
 def test_a_counter_that_restarts_is_unknown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -136,6 +144,15 @@ def test_summaries_one_after_another_are_a_history(
         ("time,pod,cpu\n1,shop/db\n", "has not as many cells as the first line"),
         ("time,pod,cpu\nnan,shop/db,1\n", "must be seconds or a timestamp"),
         ("time,pod,cpu\n1,shop/db,1\n", "has no two samples of a pod of the node"),
+        ("time,pod,cpu\n0,x/y,1\n60,x/y,1\n", "left out: x/y: not on the node"),
+        (
+            "time,pod,memory\n" + "".join(f"{at},shop/db,{cell}\n" for at in (1, 2) for cell in (3000, "7m")),
+            "left out: shop/db: memory without a unit, too little for bytes",
+        ),
+        (
+            "time,pod,cpu\n" + "".join(f"{at},x/{at},1\n" for at in range(1, 6)),
+            "x/2: not on the node, x/3: not on the node and 2 more",
+        ),
         ("time,pod,cpu\n", "has no sample of cpu or memory"),
         ("time,pod,cpu\n0,shop/db,1\n1,shop/db,1\n8000000000,shop/db,1\n", "at most 600000 are supported"),
     ],

@@ -19,9 +19,18 @@ from nodewright.cli.output_files import page_origin, write_page
 from nodewright.documents.files.file_store import write_output
 from nodewright.documents.output.command_line import FiniteRange, option, with_options
 from nodewright.documents.output.json_yaml import as_json, as_yaml
-from nodewright.documents.output.terminal import NO, YES, print_line, print_text, terminal_columns
+from nodewright.documents.output.terminal import (
+    NO,
+    YES,
+    print_line,
+    print_message,
+    print_text,
+    terminal_columns,
+)
+from nodewright.engine.core.lending.predictors import Predictor
 from nodewright.fleet import SCORES, Options
 from nodewright.fleet.engines import Engine
+from nodewright.fleet.fleet_lending import PodStays, fleet_loans
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
 from nodewright.fleet.load.fleet_input import FleetInput
 from nodewright.fleet.report.fleet_page import fleet_page
@@ -56,6 +65,7 @@ from nodewright.fleet.synthetic import NODE_HEADER, POD_HEADER, SyntheticFleet, 
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import counted, printable, printable_lines
+from nodewright.predict.policy_registry import chosen_predictor, load_policies
 from nodewright.predict.python_sources import load_pods
 
 
@@ -170,6 +180,10 @@ _RUN_OPTIONS = (
         "--extender", "The scheduler asks each kubelet before it binds a pod, as with `nodewright extender`."
     ),
     option(
+        "--lend PREDICTOR",
+        "Show what nodes could lend BestEffort pods. Of memory; NAME or NAME:PERCENT as for `agent`. Needs --usage.",
+    ),
+    option(
         "--drain NAME=SPAN",
         "Cordon and drain this node then. Its pods leave as their PodDisruptionBudgets allow it. Repeatable.",
         name="drains",
@@ -184,7 +198,7 @@ _RUN_OPTIONS = (
     ),
     option(
         "--policies FILE",
-        "Python file that defines node scorers for --scores; it is executed. Repeatable.",
+        "Python file that defines node scorers for --scores or predictors for --lend; it is executed. Repeatable.",
         multiple=True,
     ),
     option(
@@ -227,8 +241,9 @@ def run(
         rule = "there is no such node"
         raise InputError([Fault(source="--drain", value=name, rule=rule) for name in unknown])
     pod = _probe_pod(probe, query.namespace) if probe is not None else None
-    if is_sweep and choices["parquet"] is not None:
-        raise click.UsageError("--parquet cannot be combined with --sweep and --shards")
+    for name in ("parquet", "lend"):
+        if is_sweep and choices[name] is not None:
+            raise click.UsageError(f"--{name} cannot be combined with --sweep and --shards")
     if is_sweep:
         workers = SweepWorkers(choices["workers"], Engine(choices["engine"]))
         planned = Sweep(
@@ -240,14 +255,26 @@ def run(
             policy_files=choices["policies"],
         )
         return _report_sweep(planned, run_sweep(planned, workers), choices["output"], choices["html"])
-    result = run_fleet(fleet, options)
+    predictor, stays = _predictor(choices), PodStays()
+    result = run_fleet(fleet, options, sink=None if predictor is None else stays)
     # A late Ctrl-C does not cut the report short.
     with interrupts_noted(RunProgress()):
         summary = fleet_summary(result, pod)
         if pod is None and not any(summary.outcomes.values()):
             raise InputError([Fault(rule="nothing here is judged: no pod runs, waits or arrives")])
+        if predictor is not None:
+            summary = replace(summary, loans=fleet_loans(result, stays.stays, predictor))
+            if summary.loans is None:
+                print_message(f"--lend: {predictor.name} lends nothing")
         _write_report(fleet, result, summary, choices)
     return NO if any(summary.outcomes.get(outcome) for outcome in _UNPLACED) or not summary.complete else YES
+
+
+def _predictor(choices: dict[str, Any]) -> Predictor | None:
+    """The predictor of --lend, a custom one included. Errors: InputError for an unknown one."""
+    if choices["lend"] is None:
+        return None
+    return chosen_predictor(choices["lend"], "--lend", load_policies(choices["policies"]))
 
 
 def _options(choices: dict[str, Any], *, is_sweep: bool) -> Options:
@@ -266,7 +293,7 @@ def _options(choices: dict[str, Any], *, is_sweep: bool) -> Options:
         retry=Retry(choices["retry"]),
         preemption=choices["preemption"],
         policies=scorers,
-        keep_finished_pods=lists_pods,
+        keep_finished_pods=lists_pods or choices["lend"] is not None,
         samples_nodes=not is_sweep and choices["html"] is not None,
         until_s=choices["until"],
         drains=choices["drains"],

@@ -31,7 +31,8 @@ _LATEST_S = 1 << 33
 _COLUMNS = ("time", "pod", "container", "cpu", "memory", "rss")
 _UNITLESS_BYTES = 1 << 20
 _MAX_CELLS = 1 << 16
-_BLOCK_ROWS, _BLOCK_LENGTH = 1 << 14, 1 << 19
+_SHOWN_REASONS = 3
+_BLOCK_ROWS, _BLOCK_LENGTH = 1 << 14, 1 << 17
 
 SeriesKey = tuple[str, str]
 """Namespace and name of a pod, and the name of a container; empty: the pod as a whole."""
@@ -98,6 +99,13 @@ class UsageHistory:
                 self.left_out[f"{_name(key)}: time does not advance"] += 1
 
 
+def left_out_text(left_out: Mapping[str, int]) -> str:
+    """What was left out, the most frequent first, as the end of an error; empty: nothing."""
+    reasons = sorted(left_out, key=lambda reason: (-left_out[reason], reason))
+    more = f" and {len(reasons) - _SHOWN_REASONS} more" if len(reasons) > _SHOWN_REASONS else ""
+    return f"; left out: {', '.join(reasons[:_SHOWN_REASONS])}{more}" if reasons else ""
+
+
 def _name(key: SeriesKey) -> str:
     return "/".join(filter(None, key))
 
@@ -127,7 +135,8 @@ def load_usage_history(paths: Sequence[str]) -> UsageHistory:
     for key, values in counters.items():
         history.add_counter(key, values)
     if not history.cpu and not history.memory:
-        raise InputError([Fault(source=", ".join(paths), rule="has no sample of cpu or memory")])
+        rule = f"has no sample of cpu or memory{left_out_text(history.left_out)}"
+        raise InputError([Fault(source=", ".join(paths), rule=rule)])
     return history
 
 
@@ -166,6 +175,11 @@ class _Table:
         self._history, self._names, self._text, self._source = history, names, text, source
         self._faults = faults
         """With their lines."""
+        self._parsers = {
+            "time": _ParsedTexts(_moment_ns),
+            "cpu": _ParsedTexts(_thousandths),
+            "memory": _ParsedTexts(_bytes),
+        }
 
     def add_rows(self, rows: Any) -> None:
         """Adds all rows after the header, or what is wrong with them. Errors: csv.Error."""
@@ -206,33 +220,27 @@ class _Table:
 
     def _add_columns(self, cells: Sequence[Sequence[str]], lines: Sequence[int]) -> None:
         columns = dict(zip(self._names, cells, strict=True))
-        keys = list(map(_key, columns["pod"], columns.get("container", itertools.repeat(""))))
-        times_ns = self._parsed("time", _moment_ns, columns, lines)
+        series = _rows_by_series(columns["pod"], columns.get("container"))
+        times_ns = self._parsed("time", columns, lines)
         resources = list[tuple[dict[SeriesKey, UsageSeries], list[int | None]]]()
         if "cpu" in columns:
-            resources.append((self._history.cpu, self._parsed("cpu", _thousandths, columns, lines)))
+            resources.append((self._history.cpu, self._parsed("cpu", columns, lines)))
         if "memory" in columns:
-            amounts = self._parsed("memory", _bytes, columns, lines)
-            self._leave_unitless_out(columns["memory"], keys, amounts)
+            amounts = self._parsed("memory", columns, lines)
+            self._leave_unitless_out(columns, amounts)
             resources.append((self._history.memory, amounts))
         if self._faults:
             return  # A faulty table is not used.
-        places = defaultdict[SeriesKey, list[int]](list)
-        for place, key in enumerate(keys):
-            places[key].append(place)
-        for key, own in places.items():
-            own_times_ns = [times_ns[place] or 0 for place in own]
+        for key, rows in series.items():
+            own_times_ns = [at_ns or 0 for at_ns in _values_at(rows, times_ns)]
             for points, amounts in resources:
-                self._history.add(points, key, own_times_ns, [amounts[place] for place in own])
+                self._history.add(points, key, own_times_ns, _values_at(rows, amounts))
 
     def _parsed(
-        self,
-        name: str,
-        parse: Callable[[str], int | None],
-        columns: Mapping[str, Sequence[str]],
-        lines: Sequence[int],
+        self, name: str, columns: Mapping[str, Sequence[str]], lines: Sequence[int]
     ) -> list[int | None]:
         """The values of a column; None, and a fault, where a text has none."""
+        parse = self._parsers[name].__getitem__
         try:
             return list(map(parse, columns[name]))
         except ValueError:
@@ -247,33 +255,66 @@ class _Table:
                 self._faults.append((line, Fault(source=place, path=name, value=text, rule=str(error))))
         return values
 
-    def _leave_unitless_out(
-        self, texts: Sequence[str], keys: Sequence[SeriesKey], amounts: list[int | None]
-    ) -> None:
-        """Makes amounts unknown that have no unit, and look as if they had another one than bytes."""
+    def _leave_unitless_out(self, columns: Mapping[str, Sequence[str]], amounts: list[int | None]) -> None:
+        """Makes amounts unknown that have no unit or `m`, and look as if they had another one than bytes."""
+        if min(filter(None, amounts), default=_UNITLESS_BYTES) >= _UNITLESS_BYTES:
+            return
+        texts, containers = columns["memory"], columns.get("container")
         for index, amount in enumerate(amounts):
-            if amount and amount < _UNITLESS_BYTES and texts[index].strip().isdigit() and self._has_units:
-                rule = f"{_name(keys[index])}: memory {texts[index]} without a unit among amounts with one"
-                self._history.left_out[rule] += 1
+            is_unitless = amount and amount < _UNITLESS_BYTES and texts[index].strip(" m").isdigit()
+            if is_unitless and not self._is_in_bytes:
+                name = _name(_key(columns["pod"][index], containers[index] if containers else ""))
+                self._history.left_out[f"{name}: memory without a unit, too little for bytes"] += 1
                 amounts[index] = None
 
     @cached_property
-    def _has_units(self) -> bool:
-        """Whether an amount of memory in the table has a unit."""
+    def _is_in_bytes(self) -> bool:
+        """Whether no amount of memory in the table has a unit, and one has at least as many digits as a MiB in bytes."""
         rows = csv.reader(io.StringIO(self._text, newline=""))
         next(rows)
         column = self._names.index("memory")
-        cells = (row[column].strip() for row in rows if len(row) > column)
-        return any(cell and not cell.isdigit() for cell in cells)
+        cells = {row[column].strip().lstrip("0") for row in rows if len(row) > column} - {""}
+        return all(map(str.isdigit, cells)) and max(map(len, cells), default=0) >= len(str(_UNITLESS_BYTES))
 
 
-@lru_cache(_MAX_CELLS)
+def _rows_by_series(
+    pods: Sequence[str], containers: Sequence[str] | None
+) -> Mapping[SeriesKey, slice | Sequence[int]]:
+    """The rows of each series; every n-th row where the series take turns, as in most tables."""
+    names: list[Any] = list(pods if containers is None else zip(pods, containers, strict=True))
+    period = names.index(names[0], 1) if names[0] in names[1:] else len(names)
+    keys = list(map(_key, pods[:period], containers or itertools.repeat("")))
+    if len(set(keys)) == period and names[period:] == names[:-period]:
+        return {key: slice(row, None, period) for row, key in enumerate(keys)}
+    rows = defaultdict[SeriesKey, list[int]](list)
+    for row, key in enumerate(map(_key, pods, containers or itertools.repeat(""))):
+        rows[key].append(row)
+    return rows
+
+
+def _values_at(rows: slice | Sequence[int], column: Sequence[int | None]) -> Sequence[int | None]:
+    return column[rows] if isinstance(rows, slice) else [column[row] for row in rows]
+
+
+class _ParsedTexts(dict[str, int | None]):
+    """The values of texts, each parsed once: faster than `lru_cache`, for a week of a node has millions."""
+
+    def __init__(self, parse: Callable[[str], int | None]) -> None:
+        super().__init__()
+        self._parse = parse
+
+    def __missing__(self, text: str) -> int | None:
+        if len(self) >= _MAX_CELLS:
+            self.clear()
+        value = self[text] = self._parse(text)
+        return value
+
+
 def _thousandths(text: str) -> int | None:
     """Thousandths of a CPU; None: empty. Errors: ValueError."""
     return _amount(text, Quantity.milli_value)
 
 
-@lru_cache(_MAX_CELLS)
 def _bytes(text: str) -> int | None:
     """Bytes; None: empty. Errors: ValueError."""
     return _amount(text, Quantity.value)
@@ -300,7 +341,6 @@ def _full_name(pod: str) -> str:
     return pod if "/" in pod else f"default/{pod}"
 
 
-@lru_cache(_MAX_CELLS)
 def _moment_ns(text: str) -> int:
     """The time in seconds or as a timestamp. Errors: ValueError."""
     rule = "must be seconds or a timestamp such as 2026-01-31T12:00:00Z"

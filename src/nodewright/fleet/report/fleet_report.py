@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType, field
 from nodewright.documents.files.file_store import write_output
 from nodewright.documents.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.fleet.capacity import RemainingCapacity, ShapeCapacity, total_capacity
+from nodewright.fleet.fleet_lending import FleetLoans
 from nodewright.fleet.fleet_summary import FleetSummary, Fragments, PlacingTimes, ResourceUse, ShapeSummary
 from nodewright.fleet.load.assembled_nodes import DEFAULT_CONFIGURATION
 from nodewright.fleet.load.fleet_input import FleetInput
@@ -127,6 +128,8 @@ class RunStatistics(Inlined, frozen=True, kw_only=True):
     evictions: int
     room: RemainingRoom | UnsetType = UNSET
     """With --probe."""
+    loans: FleetLoans | UnsetType = UNSET
+    """With --lend, if something is lent."""
 
 
 class ReportedFleetPod(Report, frozen=True, kw_only=True):
@@ -224,6 +227,7 @@ def run_statistics(summary: FleetSummary) -> RunStatistics:
         room=UNSET
         if summary.probe is None
         else RemainingRoom(capacity=reported_capacity(summary.probe), not_counted=summary.not_counted),
+        loans=summary.loans or UNSET,
     )
 
 

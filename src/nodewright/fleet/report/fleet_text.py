@@ -6,6 +6,7 @@ from typing import assert_never
 from nodewright.documents.output.text_layout import table
 from nodewright.engine.node.pod_admission import Placement
 from nodewright.fleet.capacity import ShapeCapacity, total_capacity
+from nodewright.fleet.fleet_lending import FleetLoans
 from nodewright.fleet.fleet_summary import FleetSummary, ShapeSummary
 from nodewright.fleet.simulation.outcomes import FilterRejections, FleetPodRecord, FleetResult, PodOutcome
 from nodewright.fleet.workload import duration_text
@@ -31,6 +32,8 @@ def fleet_text(summary: FleetSummary, *, columns: int) -> str:
     parts += [part for part in (_fragments(summary), _filter_rejections(summary), _refusals(summary)) if part]
     if summary.probe is not None:
         parts.append(capacity_text(summary.probe) + not_counted_text(summary.not_counted))
+    if summary.loans is not None:
+        parts.append(_loans(summary.loans))
     parts.append(printable_lines(_time_lines(summary)))
     return "\n".join(parts)
 
@@ -252,6 +255,23 @@ def _refusals(summary: FleetSummary) -> str:
     return table(("REFUSED", "SHAPE", "EXAMPLE"), rows) + (
         printable_line(f"and {hidden} more") if hidden > 0 else ""
     )
+
+
+def _loans(loans: FleetLoans) -> str:
+    headers = ("BESTEFFORT MEMORY", "MARGIN", "MEAN", "HOURS", "P50 TERM", "ENDED", "IN USE")
+    rows = [
+        (
+            room.predictor,
+            f"{room.margin_percent}%",
+            readable_amount(MEMORY, room.mean),
+            f"{room.hours:.1f}",
+            duration_text(room.term_seconds[1]) if room.term_seconds else "-",
+            str(room.ended),
+            percent_text(room.utilization, 1),
+        )
+        for room in (loans.without, loans.lending)
+    ]
+    return table(headers, rows)
 
 
 def _time_lines(summary: FleetSummary) -> Iterator[str]:

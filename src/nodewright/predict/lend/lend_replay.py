@@ -74,7 +74,7 @@ def replayed_loans(predictor: Predictor, node: NodeSamples, *, spare: int) -> Re
     seconds = [(after - before) / SECOND_NS for before, after in pairwise(times_ns)]
     amount_seconds = int(sum(amount * span for amount, span in zip(lent, seconds, strict=False)))
     falls = [before - after for before, after in pairwise(lent) if after < before]
-    terms = _terms([amount // piece for amount in lent], times_ns)
+    terms = borrower_terms([amount // piece for amount in lent], times_ns)
     duration_s = (times_ns[-1] - times_ns[0]) / SECOND_NS if times_ns else 0
     needs = _needs(lent, used, node.requested, seconds)
     return ReplayedLoans(
@@ -129,7 +129,7 @@ def _late(
     )
 
 
-def _terms(counts: Sequence[int], times_ns: Sequence[int]) -> list[int]:
+def borrower_terms(counts: Sequence[int], times_ns: Sequence[int]) -> list[int]:
     """How long each borrower runs, in seconds; those of the end count with the time that they have had."""
     started: list[int] = []
     terms: list[int] = []
@@ -154,13 +154,22 @@ def lending_advice(
     """The advice for one resource; None if every predictor that lends has a late return under this loop."""
     half = len(node.times_ns) // 2
     first = _part(node, 0, half)
-    trials = [replace(each, margin_percent=margin) for each in predictors for margin in MARGINS_PERCENT]
-    replays = [(replayed_loans(trial, first, spare=spare), trial) for trial in trials]
-    safe = [(loans, trial) for loans, trial in replays if loans.amount_seconds and not loans.is_late(loop)]
-    if not safe:
+    best: tuple[ReplayedLoans, Predictor] | None = None
+    for predictor in predictors:
+        for margin in MARGINS_PERCENT:
+            trial = replace(predictor, margin_percent=margin)
+            loans = replayed_loans(trial, first, spare=spare)
+            if loans.amount_seconds < (1 if best is None else best[0].amount_seconds):
+                break  # A greater margin never lends more.
+            if not loans.is_late(loop) and (best is None or _rank(loans) > _rank(best[0])):
+                best = (loans, trial)
+    if best is None:
         return None
-    best, trial = max(safe, key=lambda pair: (pair[0].amount_seconds, pair[1].margin_percent, pair[1].name))
-    return LendAdvice(first=best, second=replayed_loans(trial, _part(node, half, None), spare=spare))
+    return LendAdvice(first=best[0], second=replayed_loans(best[1], _part(node, half, None), spare=spare))
+
+
+def _rank(loans: ReplayedLoans) -> tuple[int, int, str]:
+    return loans.amount_seconds, loans.margin_percent, loans.predictor
 
 
 def _part(node: NodeSamples, start: int, end: int | None) -> NodeSamples:

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from operator import sub
 
 import msgspec
 
-from nodewright.documents.profiles.usage_history import SeriesKey, UsageHistory, UsageSeries
+from nodewright.documents.profiles.usage_history import SeriesKey, UsageHistory, UsageSeries, left_out_text
 from nodewright.engine.core.lending.node_loans import NodeSamples
 from nodewright.engine.core.lending.predictors import UsageSamples
 from nodewright.engine.core.requests.effective_resources import scheduler_usage
@@ -16,6 +17,21 @@ from nodewright.model.printable import counted
 from nodewright.predict.node import Node
 
 MAX_TIMES = 600_000
+
+
+class _Times:
+    """The times of series: most series of a node have the same."""
+
+    def __init__(self, times_ns: Sequence[int]) -> None:
+        self.times_ns = times_ns
+
+    @cached_property
+    def steps(self) -> Mapping[int, int]:
+        """How often the times advance by how much."""
+        return Counter(map(sub, self.times_ns[1:], self.times_ns))
+
+
+_Series = tuple[_Times, Sequence[int]]
 
 
 class NodeHistory(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,23 +54,32 @@ def node_history(node: Node, history: UsageHistory) -> NodeHistory:
     for resource, points in ((CPU, history.cpu), (MEMORY, history.memory)):
         capacity = node.allocatable[resource]
         most = capacity.milli_value() if resource == CPU else capacity.value()
-        known: dict[SeriesKey, UsageSeries] = {}
+        known, times = dict[SeriesKey, _Series](), _Times(())
         for key, series in points.items():
             if key[0] not in names:
                 left_out[f"{key[0]}: not on the node"] += len(series.times_ns)
                 continue
+            if key[1] and (key[0], "") in points:
+                left_out[f"{key[0]}: {resource} of a container beside that of the pod"] += len(
+                    series.times_ns
+                )
+                continue
             # Twice the node is beyond any inaccuracy of a rate.
-            known[key] = _up_to(2 * most, series)
-            if excess := len(series.times_ns) - len(known[key].times_ns):
+            possible = _up_to(2 * most, series)
+            if possible.times_ns != times.times_ns:
+                times = _Times(possible.times_ns)
+            known[key] = (times, possible.amounts)
+            if excess := len(series.times_ns) - len(possible.times_ns):
                 left_out[f"{key[0]}: {resource} beyond what the node has, of another unit"] += excess
         steps = Counter[int]()
-        for series in known.values():
-            steps.update(map(sub, series.times_ns[1:], series.times_ns))
+        for times, _ in known.values():
+            steps.update(times.steps)
         if steps:
             interval_ns = max(steps, key=lambda step: (steps[step], -step))
             resources[resource] = _samples(node, resource, known, interval_ns, most, left_out)
     if not resources:
-        raise InputError([Fault(source="--usage", rule="has no two samples of a pod of the node")])
+        rule = f"has no two samples of a pod of the node{left_out_text(left_out)}"
+        raise InputError([Fault(source="--usage", rule=rule)])
     notes = tuple(f"{text} ({counted(count, 'sample')})" for text, count in sorted(left_out.items()))
     return NodeHistory(interval_ns=interval_ns, resources=resources, notes=notes)
 
@@ -62,35 +87,35 @@ def node_history(node: Node, history: UsageHistory) -> NodeHistory:
 def _samples(
     node: Node,
     resource: str,
-    points: Mapping[SeriesKey, UsageSeries],
+    points: Mapping[SeriesKey, _Series],
     interval_ns: int,
     capacity: int,
     left_out: Counter[str],
 ) -> NodeSamples:
-    cells = {key: _cells(series, interval_ns) for key, series in points.items()}
-    known = [each for each in cells.values() if each]
-    first, last = min(min(each) for each in known), max(max(each) for each in known)
+    first = min(times.times_ns[0] for times, amounts in points.values() if amounts) // interval_ns
+    last = max(times.times_ns[-1] for times, amounts in points.values() if amounts) // interval_ns
     if last - first >= MAX_TIMES:
         rule = (
             f"spans {last - first} intervals of {interval_ns // 10**9} s; at most {MAX_TIMES} are supported"
         )
         raise InputError([Fault(source="--usage", rule=rule)])
-    times_ns = [number * interval_ns for number in range(first, last + 1)]
+    times_ns = tuple(number * interval_ns for number in range(first, last + 1))
     pods = []
     for pod in node.pods:
-        own = [cells[key] for key in cells if key[0] == pod.full_name]
+        own = [series for (name, _), series in points.items() if name == pod.full_name]
         if resource == CPU and own and node.state.held.cpu.holds(pod.uid):
-            left_out[f"{pod.full_name}: holds exclusive CPUs, which are not lent"] += sum(map(len, own))
+            reason = f"{pod.full_name}: holds exclusive CPUs, which are not lent"
+            left_out[reason] += sum(len(amounts) for _, amounts in own)
             own = []
-        usage = _usage(own, first, len(times_ns))
+        columns = [_column(series, interval_ns, first, len(times_ns)) for series in own]
+        usage = _usage(columns) if columns else [None] * len(times_ns)
         if missing := usage.count(None):
             left_out[f"{pod.full_name}: {resource} unknown, counted as the request"] += missing
-        request = scheduler_usage(pod).get(resource, 0)
         pods.append(
             UsageSamples(
                 times_ns=times_ns,
                 usage=usage,
-                request=request,
+                request=scheduler_usage(pod).get(resource, 0),
                 capacity=capacity,
                 is_memory=resource == MEMORY,
             )
@@ -106,32 +131,23 @@ def _up_to(most: int, series: UsageSeries) -> UsageSeries:
     return UsageSeries([series.times_ns[at] for at in kept], [series.amounts[at] for at in kept])
 
 
-def _cells(series: UsageSeries, interval_ns: int) -> dict[int, int]:
-    """The greatest sample of each interval."""
-    numbers = [at_ns // interval_ns for at_ns in series.times_ns]
-    cells = dict(zip(numbers, series.amounts, strict=True))
+def _column(series: _Series, interval_ns: int, first: int, count: int) -> Sequence[int | None]:
+    """The greatest sample of each interval, or that of the interval before; otherwise None."""
+    times, amounts = series
+    if len(amounts) == count and set(times.steps) == {interval_ns}:
+        return amounts
+    numbers = [at_ns // interval_ns for at_ns in times.times_ns]
+    cells = dict(zip(numbers, amounts, strict=True))
     if len(cells) < len(numbers):
-        for number, amount in zip(numbers, series.amounts, strict=True):
+        for number, amount in zip(numbers, amounts, strict=True):
             cells[number] = max(cells[number], amount)
-    return cells
+    column = list(map(cells.get, range(first, first + count)))
+    return [column[at - 1] if amount is None and at else amount for at, amount in enumerate(column)]
 
 
-def _usage(containers: Sequence[Mapping[int, int]], first: int, count: int) -> list[int | None]:
-    """The sums over a pod's containers; None where one is unknown now and in the interval before."""
-    columns = []
-    for cells in containers:
-        column = list(map(cells.get, range(first, first + count)))
-        if None in column:
-            column = [
-                column[index - 1] if amount is None and index else amount
-                for index, amount in enumerate(column)
-            ]
-        columns.append(column)
-    if not columns:
-        return [None] * count
+def _usage(columns: Sequence[Sequence[int | None]]) -> Sequence[int | None]:
+    """The sums over a pod's containers; None where one is unknown."""
     if len(columns) == 1:
         return columns[0]
-    return [
-        None if None in amounts else sum(amount or 0 for amount in amounts)
-        for amounts in zip(*columns, strict=True)
-    ]
+    rows = zip(*columns, strict=True)
+    return [None if None in amounts else sum(amount or 0 for amount in amounts) for amounts in rows]

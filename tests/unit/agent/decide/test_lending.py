@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Coroutine, Mapping
 from functools import wraps
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -189,6 +190,36 @@ async def test_exclusive_cpus_are_never_lent(tmp_path: Path) -> None:
         loans = bench.loop.state.node.loans
         assert loans is not None
         assert loans.cpu_milli == 1000
+
+
+@pytest.mark.parametrize("name", ["koordinator", "borg-decay:0"])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_node_under_spikes_never_lends_what_its_owner_uses(tmp_path: Path, name: str, seed: int) -> None:
+    """40 minutes of a trace with spikes, a sample each 10 seconds."""
+
+    async def run() -> None:
+        random, lent = Random(seed), 0
+        async with LendingBench(tmp_path, lending(name)) as bench:
+            await bench.begin()
+            for _ in range(240):
+                owner = random.choice([1, 1, 1, 1, 1, 1, 1, 2, 6])
+                bench.pods_use(owner=owner * GIB - random.randrange(MIB), borrower=0)
+                before = bench.loop.state.node.loans
+                await bench.sample(owner=owner)
+                after = bench.loop.state.node.loans
+                if after is None:
+                    continue
+                assert after.memory_bytes + owner * GIB - MIB <= 8 * GIB
+                assert after.cpu_milli + owner * 1000 <= 8000
+                assert bench.file("memory.high") == str(after.memory_bytes)
+                assert bench.file("cpu.max") == f"{after.cpu_milli * 100} 100000"
+                if before is not None:
+                    assert after.cpu_milli - before.cpu_milli <= 800
+                    assert after.memory_bytes - before.memory_bytes <= 8 * GIB // 10
+                lent += after.memory_bytes > 2 * GIB
+        assert lent > 50
+
+    asyncio.run(run())
 
 
 @predictor("usage")

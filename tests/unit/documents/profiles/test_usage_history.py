@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from nodewright.documents.profiles import usage_history
 from nodewright.documents.profiles.usage_history import UsageHistory, load_usage_history
 from nodewright.model.errors import InputError
 
@@ -33,6 +34,33 @@ def test_quoted_cells_and_plain_ones_give_the_same_history(tmp_path: Path) -> No
     assert histories[0].cpu["shop/db", ""].times_ns == [60 * 10**9]
     assert histories[0].memory["shop/web", ""].amounts == [1 << 20]
     assert sum(histories[0].left_out.values()) == 3
+
+
+@pytest.mark.parametrize("column", ["", ",c"])
+def test_the_order_of_the_series_does_not_matter(tmp_path: Path, column: str) -> None:
+    """Tables in which the series take turns are read by another way than others."""
+    header = f"time,pod{column and ',container'},cpu,memory\n"
+    names = ["web", "shop/db", "default/cache"]
+    rows = [(at, f"{at * 60},{name}{column},{at + 1}m,{at}Mi") for at in range(9) for name in names]
+    in_turns = "".join(f"{row}\n" for _, row in rows)
+    one_by_one = "".join(f"{row}\n" for name in names for _, row in rows if f",{name}" in row)
+    same_pod = in_turns.replace("default/cache", "default/web")
+    histories = [
+        history_of(tmp_path / "usage.csv", header + text) for text in (in_turns, one_by_one, same_pod)
+    ]
+    assert histories[0].cpu == histories[1].cpu
+    assert histories[0].memory == histories[1].memory
+    assert histories[0].memory["default/web", column[1:]].amounts == [at << 20 for at in range(9)]
+    assert not histories[0].left_out
+    assert sum(histories[2].left_out.values()) == 18
+
+
+def test_more_texts_than_are_kept_are_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage_history, "_MAX_CELLS", 2)
+    history = history_of(
+        tmp_path / "usage.csv", "time,pod,cpu\n" + "".join(f"{at},a,{at}m\n" for at in range(9))
+    )
+    assert history.cpu["default/a", ""].amounts == list(range(9))
 
 
 @pytest.mark.parametrize("quote", ["", '"'])

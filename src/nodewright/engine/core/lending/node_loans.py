@@ -63,6 +63,11 @@ class NodeSamples(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         )
 
     @cached_property
+    def sums(self) -> dict[tuple[PredictorFunction, int], list[int]]:
+        """What is reserved without earlier samples, by function and margin: a predictor may consist of others."""
+        return {}
+
+    @cached_property
     def _predictions(self) -> dict[PredictorFunction, Mapping[str, tuple[State, Sequence[int]]]]:
         return {}
 
@@ -119,11 +124,15 @@ def node_reservations(
     after = {name: state for name, (state, _) in predictions.items()}
     if predictor.scope is PredictorScope.NODE:
         return after, predictor.reserved(predictions[""][1], node.whole)
-    columns = (
-        predictor.reserved(predicted, pod)
-        for (_, predicted), pod in zip(predictions.values(), node.pods, strict=True)
-    )
-    return after, _sums(chain([node.beyond_requests], columns), len(node.times_ns))
+    sums = {} if states else node.sums
+    key = (predictor.function, predictor.margin_percent)
+    if key not in sums:
+        columns = (
+            predictor.reserved(predicted, pod)
+            for (_, predicted), pod in zip(predictions.values(), node.pods, strict=True)
+        )
+        sums[key] = _sums(chain([node.beyond_requests], columns), len(node.times_ns))
+    return after, sums[key]
 
 
 def _sums(columns: Iterable[Sequence[int]], length: int) -> list[int]:

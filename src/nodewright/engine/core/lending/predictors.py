@@ -6,9 +6,9 @@ counts as the request, and never more is kept than is requested or used.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import isqrt, log
 from typing import Any, ClassVar, TypeAlias
 
@@ -60,20 +60,29 @@ class UsageSamples(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The usage; unknown usage counts as the request."""
         return [self.request if used is None else used for used in self.usage]
 
-    @cached_property
-    def interval_peaks(self) -> "list[tuple[int | None, int, int]]":
-        """For each interval of PEAK_NS its number, its highest known sample, and its number of samples.
+    @property
+    def peaks(self) -> Iterator[tuple[int, int, int | None]]:
+        """For each interval of PEAK_NS its number, its number of samples, and its highest known sample."""
+        return zip(*_peak_intervals(tuple(self.times_ns))[:2], self._highest, strict=True)
 
-        The number is None if no sample of the interval is known.
-        """
-        times_ns, start, peaks = self.times_ns, 0, list[tuple[int | None, int, int]]()
-        while start < len(times_ns):
-            number = times_ns[start] // PEAK_NS
-            end = bisect_left(times_ns, (number + 1) * PEAK_NS, start)
-            known = [used for used in self.usage[start:end] if used is not None]
-            peaks.append((number, max(known), end - start) if known else (None, 0, end - start))
-            start = end
-        return peaks
+    @cached_property
+    def _highest(self) -> Sequence[int | None]:
+        parts = map(self.usage.__getitem__, _peak_intervals(tuple(self.times_ns))[2])
+        if self.usage == self.known_usage:
+            return list(map(max, parts))  # type: ignore[arg-type] # all are known
+        return [max((used for used in part if used is not None), default=None) for part in parts]
+
+
+@lru_cache(2)
+def _peak_intervals(times_ns: tuple[int, ...]) -> tuple[Sequence[int], Sequence[int], Sequence[slice]]:
+    """Numbers, numbers of samples, and places of the intervals; those of all pods of a node are the same."""
+    start, numbers, slices = 0, list[int](), list[slice]()
+    while start < len(times_ns):
+        numbers.append(times_ns[start] // PEAK_NS)
+        end = bisect_left(times_ns, (numbers[-1] + 1) * PEAK_NS, start)
+        slices.append(slice(start, end))
+        start = end
+    return numbers, [each.stop - each.start for each in slices], slices
 
 
 State: TypeAlias = Any
@@ -117,8 +126,10 @@ class Predictor(CustomPolicy, frozen=True, kw_only=True):
     def reserved(self, predictions: Sequence[int], samples: UsageSamples) -> list[int]:
         """What is reserved by these predictions, with the margin."""
         request, margin = samples.request, _PERCENT + self.margin_percent
+        if min(predictions, default=0) >= request:
+            return [request] * len(predictions)
         if margin != _PERCENT:
-            predictions = [-(-each * margin // _PERCENT) for each in predictions]
+            predictions = [(each * margin + _PERCENT - 1) // _PERCENT for each in predictions]
         return [
             # No call of `max`: this runs for each sample of each pod.
             (predicted if predicted > used else used) if used < request and predicted < request else request  # noqa: FURB136 - as above
@@ -221,10 +232,12 @@ def _from_peaks(predict: Callable[[Sequence[int], Sequence[int]], int]) -> Predi
         interval, peak, prediction = before.interval, before.peak, before.prediction
         peaks, ordered = list(before.peaks), sorted(before.peaks)
         predictions: list[int] = []
-        for number, highest, count in samples.interval_peaks:
-            if number == interval:
+        for number, count, highest in samples.peaks:
+            if highest is None:
+                pass
+            elif number == interval:
                 peak = max(peak, highest)
-            elif number is not None:
+            else:
                 if interval is not None:
                     peaks.append(peak)
                     insort(ordered, peak)
@@ -271,7 +284,7 @@ percentile_sum = Predictor(
 )
 """As in the work of `n_sigma`, the RC-like predictor, after Cortez et al., Resource Central, SOSP 2017."""
 
-HALF_LIFE_NS = 24 * 3600 * SECOND_NS
+HALF_LIFE_PEAKS = 24 * 3600 * SECOND_NS // PEAK_NS
 _FIRST_BUCKETS = {False: 10, True: 10_000_000}
 _GROWTH = 1.05
 _REFRESH_INTERVALS = 12
@@ -303,14 +316,16 @@ def half_life_histogram(state: State, samples: UsageSamples) -> tuple[State, Seq
     interval, peak, count, prediction = before.interval, before.peak, before.count, before.prediction
     weights, first, base = dict(before.weights), _FIRST_BUCKETS[samples.is_memory], before.base
     predictions: list[int] = []
-    for number, highest, sample_count in samples.interval_peaks:
-        if number == interval:
+    for number, sample_count, highest in samples.peaks:
+        if highest is None:
+            pass
+        elif number == interval:
             peak = max(peak, highest)
-        elif number is not None:
+        else:
             if interval is not None:
                 bucket = int(log(1 + peak * (_GROWTH - 1) / first) / _LOG_GROWTH)
                 base = interval if base is None else base
-                weight = 2.0 ** ((interval - base) * PEAK_NS / HALF_LIFE_NS)
+                weight = 2.0 ** ((interval - base) / HALF_LIFE_PEAKS)
                 weights[bucket] = weights.get(bucket, 0.0) + weight
                 count += 1
                 if count >= WARM_UP_PEAKS and count % _REFRESH_INTERVALS == 0:
