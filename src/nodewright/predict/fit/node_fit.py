@@ -19,10 +19,12 @@ from nodewright.engine.node.what_if.changes import Setting, SettingsChanged
 from nodewright.engine.node.what_if.counterfactuals import Trial
 from nodewright.engine.node.what_if.largest_pod import emptied_node
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.reason import Reason, sentence
 from nodewright.predict.fit.multiples import NodeForPod, ResourceMultiple, resource_multiples
 from nodewright.predict.fit.queued import QueueFit
 from nodewright.predict.fit.shapes import Shape, device_resource, largest_shapes, shape_pod
 from nodewright.predict.fit.stranded import (
+    MAX_COPIES,
     HeldNUMANode,
     PodsToMove,
     copies,
@@ -194,17 +196,20 @@ class FitQuestion(msgspec.Struct, frozen=True, kw_only=True):
         result = step(state.without_pod(pod.uid), PodAdded(stored))
         assert result.decision is not None
         now = NodeForPod(state=state, pod=pod, claims=claims)
-        count, because = copies(state, pod, claims) if answer.binds else (0, ())
-        unused = max(copies_by_amounts(state, pod) - count, 0) if answer.binds else 0
+        count, because, unused = 0, tuple[Reason | str, ...](), 0
+        if answer.binds:
+            count, because = copies(state, stored, claims, most=MAX_COPIES)
+            by_amounts = copies_by_amounts(state, stored, node.config.view.allocatable)
+            unused = max(min(by_amounts, MAX_COPIES) - count, 0)
         stranded = {name: unused * amount for name, amount in scheduler_requests(stored).items()}
         return FittedPod(
             pod=referenced_pod(pod),
             verdict=verdict_of(result.decision, answer.obstacles),
-            why=because,
+            why=tuple(why if isinstance(why, str) else sentence(why) for why in because),
             scheduler=reported_obstacles(answer.obstacles),
             copies_now=count,
             copies_by_amounts=count + unused,
-            copies_empty=None if empty is None else copies(empty.state, pod, claims)[0],
+            copies_empty=None if empty is None else copies(empty.state, stored, claims, most=MAX_COPIES)[0],
             stranded={name: amount for name, amount in stranded.items() if amount},
             largest=resource_multiples(now, empty),
         )

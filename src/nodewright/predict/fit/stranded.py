@@ -1,5 +1,6 @@
 """What of a node is free and cannot be used, which pods hold its NUMA nodes open, and the fewest pods to move."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from nodewright.engine.node.resource_holders import FullNames, with_pod_names
 from nodewright.engine.node.step import Decision, step
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import CPU, PODS
-from nodewright.model.reasons.reason import sentence
+from nodewright.model.reasons.reason import Reason
 from nodewright.model.values.idset import NUMASet
 from nodewright.predict.fit.shapes import NUMAPlacement, regions_of
 from nodewright.predict.pod_claims import claims_on
@@ -31,38 +32,42 @@ MOVE_BUDGET = 2_000
 MAX_COPIES = 1_000
 
 
-def copies(state: NodeState, pod: Pod, claims: "ClaimCluster | None") -> tuple[int, tuple[str, ...]]:
-    """How many copies of the pod the node admits beside its pods, one after the other, and why not one more, as sentences.
+def copies(
+    state: NodeState, pod: Pod, claims: "ClaimCluster | None" = None, *, most: int = sys.maxsize
+) -> tuple[int, tuple[Reason | str, ...]]:
+    """How many copies of a pod the node admits beside its pods, one after the other, and why not one more.
 
-    At most `MAX_COPIES`, for no reason; those that would preempt pods do not count. ``claims``: what devices are
-    allocated from; None: they are not asked about.
+    ``pod`` is as stored. At most ``most``, for no reason; those that would preempt pods do not count. ``claims``: what
+    devices are allocated from, a text is why they suffice no longer; None: they are not asked about.
     """
-    for number in range(MAX_COPIES):
+    for number in range(most):
         name = f"{pod.metadata.name}-{number}"
         copy = replace(pod, metadata=replace(pod.metadata, name=name, uid=f"{pod.uid}-copy-{number}"))
-        result = step(state, PodAdded(pod_as_stored(copy, state.config.gates)))
+        result = step(state, PodAdded(copy))
         if claims is not None:
             of_claims = claims_on(state.config, claims, copy)
             if of_claims.obstacle is not None:
                 return number, (of_claims.obstacle.why,)
             claims = of_claims.after
         if result.decision is not Decision.ADMITTED or result.victims is not None:
-            names = FullNames(state.pods, lambda pod: pod)
-            return number, tuple(sentence(with_pod_names(reason, names)) for reason in result.because)
+            names = FullNames({**state.pods, copy.uid: copy}, lambda pod: pod)
+            return number, tuple(with_pod_names(reason, names) for reason in result.because)
         state = step(result.state, PodStarted(copy.uid)).state
-    return MAX_COPIES, ()
+    return most, ()
 
 
-def copies_by_amounts(state: NodeState, pod: Pod) -> int:
-    """The copies for which the allocatable amounts suffice, wherever they are: what a scheduler counts."""
-    allocatable, used = state.config.view.allocatable, {**state.usage.requests, PODS: state.usage.pods}
-    requests = {**scheduler_requests(pod_as_stored(pod, state.config.gates)), PODS: 1}
+def copies_by_amounts(state: NodeState, pod: Pod, allocatable: Mapping[str, int]) -> int:
+    """The copies for which the allocatable amounts suffice, wherever they are: what a scheduler counts.
+
+    ``pod`` is as stored.
+    """
+    used = {**state.usage.requests, PODS: state.usage.pods}
     rooms = [
         (allocatable[name] - used.get(name, 0)) // amount
-        for name, amount in requests.items()
+        for name, amount in {**scheduler_requests(pod), PODS: 1}.items()
         if amount > 0 and name in allocatable
     ]
-    return max(min([MAX_COPIES, *rooms]), 0)
+    return max(min(rooms, default=0), 0)
 
 
 class HeldNUMANode(Report, frozen=True, kw_only=True):

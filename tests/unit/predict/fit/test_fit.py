@@ -3,7 +3,9 @@
 import pytest
 from tests.support.small_nodes import GPU, MIB, a_numa_pod, a_small_profile
 
+from nodewright.engine.admission.admission_plugins import with_uid
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.reason import sentence
 from nodewright.predict.fit.multiples import NodeForPod
 from nodewright.predict.fit.shapes import NUMAPlacement, largest_shapes
 from nodewright.predict.fit.stranded import (
@@ -89,9 +91,21 @@ def test_a_pod_that_no_move_lets_in_has_none() -> None:
     assert pods_to_admit(node.state, a_job("small", 1)) is None
 
 
+def test_a_device_that_another_container_of_the_pod_has_got_is_held_by_the_pods_name() -> None:
+    node = a_node(topologyManagerPolicy="best-effort", gpus=1)
+    pod = with_uid(
+        a_numa_pod("pair", {"cpu": 1000, "memory": 16, GPU: 2}, {"cpu": 1000, "memory": 16, GPU: 1})
+    )
+    admitted, copied = node.admit(pod), copies(node.state, pod)
+    assert any(f"of pod {pod.full_name}" in text for text in admitted.sentences)
+    assert any(
+        f"of pod {pod.full_name}-0" in str(sentence(why)) for why in copied[1] if not isinstance(why, str)
+    )
+
+
 def test_copies_end_where_the_node_is_full_of_pods() -> None:
     node = Node.from_profile(a_small_profile(maxPods=3))
-    assert copies(node.state, a_pod("web", {"memory": "1Mi"}), None)[0] == 3
+    assert copies(node.state, a_pod("web", {"memory": "1Mi"}))[0] == 3
 
 
 @pytest.mark.parametrize(("cpu", "largest"), [("500m", 7000), ("3", 7000)])
