@@ -149,6 +149,11 @@ def test_no_smaller_set_of_pods_makes_room(node: Node, pod: Pod) -> None:
     if found is not None:
         assert found.is_smallest
         assert _without(node, found.pods).admit(pod).admitted
+    bounded = pods_to_admit(node.state, pod, budget=1)
+    if bounded is not None:
+        assert smallest is not None
+        assert len(bounded.pods) == len(smallest) or not bounded.is_smallest
+        assert _without(node, bounded.pods).admit(pod).admitted
 
 
 def _free_regions(node: Node, placement: NUMAPlacement) -> list[str]:

@@ -43,6 +43,10 @@ COMMANDS = [
     "lint -A",
     "fleet",
     "requests pods -A -o name",
+    "fit",
+    f"fit -f {PODS}",
+    f"fit -f {PODS} --node node/worker-3",
+    "drain node/worker-1",
 ]
 
 

@@ -1,6 +1,6 @@
 """What fits on a node: pods and their multiples, shapes, policies, and what is stranded; made for `nodewright fit`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal
 
@@ -25,6 +25,7 @@ from nodewright.predict.fit.queued import QueueFit
 from nodewright.predict.fit.shapes import Shape, device_resource, largest_shapes, shape_pod
 from nodewright.predict.fit.stranded import (
     MAX_COPIES,
+    MOVE_BUDGET,
     HeldNUMANode,
     PodsToMove,
     copies,
@@ -32,6 +33,7 @@ from nodewright.predict.fit.stranded import (
     held_numa_nodes,
     pods_to_admit,
     pods_to_move,
+    room_key,
 )
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.report_parts import (
@@ -46,6 +48,11 @@ from nodewright.predict.verdict import SchedulerAnswer, Verdict, scheduler_answe
 
 if TYPE_CHECKING:
     from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
+
+
+_ALL_MOVES = 50_000
+"""Sets of pods to move that are tried on all nodes for all pods, at least `_LEAST_MOVES` for each."""
+_LEAST_MOVES = 20
 
 
 class FittedPod(Report, frozen=True, kw_only=True):
@@ -67,6 +74,7 @@ class FittedPod(Report, frozen=True, kw_only=True):
     stranded: Mapping[str, int]
     """What is free for further copies by amounts, and cannot be used for them: cpu in thousandths, sizes in bytes."""
     largest: tuple[ResourceMultiple, ...]
+    """Empty: not asked for."""
 
 
 class PolicyFit(Report, frozen=True, kw_only=True):
@@ -130,18 +138,28 @@ class FitQuestion(msgspec.Struct, frozen=True, kw_only=True):
     resource: str | None = None
     """The extended resource of the shapes; None: as `device_resource`."""
     kubelet_only: bool = False
+    skips_multiples: bool = False
+    """Whether no multiples are asked for of the nodes of a group of several."""
 
-    def groups(self, nodes: Iterable[Node]) -> tuple[GroupFit, ...]:
-        """The answers of the nodes by groups of equal ones, the largest groups first."""
+    def groups(
+        self, nodes: Sequence[Node], answered: Callable[[], None] = lambda: None
+    ) -> tuple[GroupFit, ...]:
+        """The answers of the nodes by groups of equal ones, the largest groups first.
+
+        ``answered`` is called after each node.
+        """
         groups: list[list[Node]] = []
         for node in nodes:
             group = next((each for each in groups if _are_equal(each[0], node)), None)
             if group is None:
                 groups.append(group := [])
             group.append(node)
-        return tuple(self._group(group) for group in sorted(groups, key=lambda group: -len(group)))
+        asked = len(nodes) * len(self.workloads) or 1
+        budget = min(MOVE_BUDGET, max(_ALL_MOVES // asked, _LEAST_MOVES))
+        groups.sort(key=lambda group: -len(group))
+        return tuple(self._group(group, budget, answered) for group in groups)
 
-    def _group(self, nodes: Sequence[Node]) -> GroupFit:
+    def _group(self, nodes: Sequence[Node], budget: int, answered: Callable[[], None]) -> GroupFit:
         """The answers of equal nodes; what their pods do not change is found once."""
         state = nodes[0].state
         empty = emptied_node(state)
@@ -164,12 +182,36 @@ class FitQuestion(msgspec.Struct, frozen=True, kw_only=True):
             resource=self._resource(state),
             policies=policies,
             best_policy=best.policy if best else own,
-            now=tuple(self._node_fit(node, empties) for node in nodes),
+            now=tuple(self._node_fits(nodes, empties, budget, answered)),
         )
 
-    def _node_fit(self, node: Node, empties: Sequence[NodeForPod]) -> NodeFit:
-        pods = [self._fitted(node, *entry) for entry in zip_longest(self.workloads, empties)]
-        rooms = [pods_to_admit(node.state, _pod(workload)) for workload in self.workloads]
+    def _node_fits(
+        self, nodes: Sequence[Node], empties: Sequence[NodeForPod], budget: int, answered: Callable[[], None]
+    ) -> Iterator[NodeFit]:
+        """The answers of the nodes; those with equal room share the multiples."""
+        shared: dict[Hashable, list[NodeForPod]] = {}
+        for node in nodes:
+            nows = list[NodeForPod]()
+            if not self.skips_multiples or len(nodes) == 1:
+                nows = self._nows(node, shared)
+            yield self._node_fit(node, nows, empties, budget)
+            answered()
+
+    def _nows(self, node: Node, shared: dict[Hashable, list[NodeForPod]]) -> list[NodeForPod]:
+        state, claims = node.state, self._claims(node)
+        key = (room_key(state), node.config.view.taints, state.conditions, state.undecided_pods)
+        own = [NodeForPod(state=state, pod=_pod(each), claims=claims) for each in self.workloads]
+        equals = shared.setdefault(key, own)
+        return [
+            mine if mine.is_of_node or equal.is_of_node else equal
+            for mine, equal in zip(own, equals, strict=True)
+        ]
+
+    def _node_fit(
+        self, node: Node, nows: Sequence[NodeForPod], empties: Sequence[NodeForPod], budget: int
+    ) -> NodeFit:
+        pods = [self._fitted(node, *entry) for entry in zip_longest(self.workloads, nows, empties)]
+        rooms = [pods_to_admit(node.state, _pod(workload), budget) for workload in self.workloads]
         return NodeFit(
             node=node_of_report(node.config),
             pods=tuple(pods),
@@ -187,7 +229,7 @@ class FitQuestion(msgspec.Struct, frozen=True, kw_only=True):
     def _shapes(self, state: NodeState) -> tuple[Shape, ...]:
         return () if self.workloads else largest_shapes(state, self._resource(state))
 
-    def _fitted(self, node: Node, workload: Workload, empty: NodeForPod | None) -> FittedPod:
+    def _fitted(self, node: Node, workload: Workload, now: NodeForPod, empty: NodeForPod | None) -> FittedPod:
         state, pod, claims = node.state, _pod(workload), self._claims(node)
         stored = pod_as_stored(pod, node.config.gates)
         answer = SchedulerAnswer()
@@ -195,23 +237,22 @@ class FitQuestion(msgspec.Struct, frozen=True, kw_only=True):
             answer = scheduler_answer(node.config, claims, pod, workload.volumes)
         result = step(state.without_pod(pod.uid), PodAdded(stored))
         assert result.decision is not None
-        now = NodeForPod(state=state, pod=pod, claims=claims)
-        count, because, unused = 0, tuple[Reason | str, ...](), 0
+        admitted, because, unused = 0, tuple[Reason | str, ...](), 0
         if answer.binds:
-            count, because = copies(state, stored, claims, most=MAX_COPIES)
+            admitted, because = copies(state, stored, claims, most=MAX_COPIES)
             by_amounts = copies_by_amounts(state, stored, node.config.view.allocatable)
-            unused = max(min(by_amounts, MAX_COPIES) - count, 0)
+            unused = max(min(by_amounts, MAX_COPIES) - admitted, 0)
         stranded = {name: unused * amount for name, amount in scheduler_requests(stored).items()}
         return FittedPod(
             pod=referenced_pod(pod),
             verdict=verdict_of(result.decision, answer.obstacles),
             why=tuple(why if isinstance(why, str) else sentence(why) for why in because),
             scheduler=reported_obstacles(answer.obstacles),
-            copies_now=count,
-            copies_by_amounts=count + unused,
+            copies_now=admitted,
+            copies_by_amounts=admitted + unused,
             copies_empty=None if empty is None else copies(empty.state, stored, claims, most=MAX_COPIES)[0],
             stranded={name: amount for name, amount in stranded.items() if amount},
-            largest=resource_multiples(now, empty),
+            largest=() if now is None else resource_multiples(now, empty),
         )
 
     def _policy_fit(self, state: NodeState, emptied: NodeState, policy: str) -> PolicyFit:

@@ -1,16 +1,16 @@
 """What of a node is free and cannot be used, which pods hold its NUMA nodes open, and the fewest pods to move."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import accumulate, combinations
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from nodewright.documents.output.json_yaml import Report
 from nodewright.engine.admission.admission_plugins import pod_as_stored
-from nodewright.engine.core.requests.effective_resources import scheduler_requests
-from nodewright.engine.core.requests.qos_and_priority import is_mirror, is_static
+from nodewright.engine.core.requests.effective_resources import scheduler_requests, scheduler_usage
+from nodewright.engine.core.requests.qos_and_priority import is_critical, is_mirror, is_static
 from nodewright.engine.node.events import PodAdded, PodStarted
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.placement_cost import NUMALayout
@@ -68,6 +68,27 @@ def copies_by_amounts(state: NodeState, pod: Pod, allocatable: Mapping[str, int]
         if amount > 0 and name in allocatable
     ]
     return max(min(rooms, default=0), 0)
+
+
+def room_key(state: NodeState) -> Hashable:
+    """What the admission of further pods depends on: nodes without conditions that have equal keys have the same room.
+
+    Preemption, and pods that name nodes, depend on more.
+    """
+    unallocated = unallocated_resources(state)
+    return (
+        id(state.config.parts.machine),
+        id(state.config.parts.kubelet),
+        state.usage.pods,
+        frozenset(state.usage.requests.items()),
+        state.usage.ports,
+        unallocated.shared_cpus,
+        tuple(
+            (table.numa, table.group, table.assignments, frozenset(table.free.items()))
+            for table in unallocated.memory
+        ),
+        tuple((name, frozenset(ids)) for name, ids in sorted(unallocated.devices.items())),
+    )
 
 
 class HeldNUMANode(Report, frozen=True, kw_only=True):
@@ -156,11 +177,11 @@ def _share(state: NodeState, pod: Pod) -> float:
     return sum(amount / allocatable[name] for name, amount in requests.items() if allocatable.get(name))
 
 
-def pods_to_admit(state: NodeState, pod: Pod) -> PodsToMove | None:
+def pods_to_admit(state: NodeState, pod: Pod, budget: int = MOVE_BUDGET) -> PodsToMove | None:
     """The fewest pods of the node that have to move so that it admits the pod; None: none, or all do not suffice.
 
-    Sets of one pod are tried, then of two, and so on, small pods first, at most `MOVE_BUDGET`. Where there are more
-    sets and the node refuses the pod even without any of the pods, none is tried.
+    Sets of the number of pods that amounts require are tried, then of one more, and so on, small pods first, at most
+    ``budget``. Where there are more sets and the node refuses the pod even without any of the pods, none is tried.
     """
     stored = pod_as_stored(pod, state.config.gates)
     state = state.without_pod(pod.uid)
@@ -172,23 +193,56 @@ def pods_to_admit(state: NodeState, pod: Pod) -> PodsToMove | None:
     movable = sorted(
         filter(can_move, state.pods.values()), key=lambda each: (_share(state, each), each.full_name)
     )
-    if admits(()) or (2 ** len(movable) > MOVE_BUDGET and not admits(movable)):
+    least = _fewest_by_amounts(state, stored, movable)
+    if least > len(movable) or admits(()) or (2 ** len(movable) > budget and not admits(movable)):
         return None
     tried, frees = 0, f"room for {pod.full_name}"
-    for size in range(1, len(movable) + 1):
+    for size in range(least, len(movable) + 1):
         for others in combinations(movable, size):
-            if tried == MOVE_BUDGET:
-                return PodsToMove(frees=frees, pods=_enough(movable, admits), is_smallest=False)
+            if tried == budget:
+                pods = _enough(state, movable, admits)
+                return PodsToMove(frees=frees, pods=pods, is_smallest=len(pods) <= size)
             tried += 1
             if admits(others):
                 return PodsToMove(frees=frees, pods=others)
     return None
 
 
-def _enough(pods: Sequence[Pod], admits: Callable[[Sequence[Pod]], bool]) -> tuple[Pod, ...]:
-    """A set of which each pod is needed: all pods, without those that can stay, the largest considered first."""
-    needed = list(pods)
-    for pod in reversed(pods):
-        fewer = [each for each in needed if each is not pod]
-        needed = fewer if admits(fewer) else needed
-    return tuple(needed)
+def _fewest_by_amounts(state: NodeState, stored: Pod, movable: Sequence[Pod]) -> int:
+    """How many of the pods have to move at least, as the free amounts do not suffice before; more than all: they never do."""
+    if is_critical(stored):
+        return 1  # It may preempt more of them.
+    rules, allocatable = state.usage.rules, state.config.view.allocatable
+    usages = [{**scheduler_usage(each, rules), PODS: 1} for each in movable]
+    fewest = 1
+    for name, amount in {**scheduler_usage(stored, rules), PODS: 1}.items():
+        used = state.usage.pods if name == PODS else state.usage.requests.get(name, 0)
+        missing = used + amount - allocatable.get(name, used + amount)
+        held = sorted((usage.get(name, 0) for usage in usages), reverse=True)
+        enough = (count for count, freed in enumerate(accumulate(held), 1) if freed >= missing)
+        fewest = max(fewest, next(enough, len(movable) + 1)) if missing > 0 else fewest
+    return fewest
+
+
+def _enough(
+    state: NodeState, pods: Sequence[Pod], admits: Callable[[Sequence[Pod]], bool]
+) -> tuple[Pod, ...]:
+    """A set of which each pod is needed: what holds a region, or all pods, without those that can stay.
+
+    Large pods are considered first.
+    """
+    state = state.without_stale()
+    layout = NUMALayout.of(state)
+    groups = [
+        [pod for pod in _holders(state, layout, region.numa) if can_move(pod)] for region in regions_of(state)
+    ]
+    needed = [list(pods)]
+    for group in filter(admits, groups):
+        uids = {pod.uid for pod in group}
+        needed.append([pod for pod in pods if pod.uid in uids])
+    for number, group in enumerate(needed):
+        for pod in reversed(group):
+            fewer = [each for each in needed[number] if each is not pod]
+            needed[number] = fewer if admits(fewer) else needed[number]
+    smallest = min(needed, key=len)
+    return tuple(smallest)

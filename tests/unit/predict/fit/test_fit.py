@@ -9,7 +9,6 @@ from nodewright.model.reasons.reason import sentence
 from nodewright.predict.fit.multiples import NodeForPod
 from nodewright.predict.fit.shapes import NUMAPlacement, largest_shapes
 from nodewright.predict.fit.stranded import (
-    MOVE_BUDGET,
     copies,
     held_numa_nodes,
     pods_to_admit,
@@ -70,19 +69,24 @@ def test_cpus_that_are_not_exclusive_are_on_no_numa_node() -> None:
 
 
 def test_the_search_for_pods_to_move_ends_with_a_set_of_which_each_pod_is_needed() -> None:
-    jobs = [a_job(f"job-{number:02}", 1) for number in range(15)]
-    node = a_node(*jobs, cores=8)
-    assert len(node.pods) == 15
-    pod = a_job("large", 8)
-    move = pods_to_admit(node.state, pod)
+    sizes = (4, 4, 1, 1, 1, 1, 1, 1, 1)
+    node = a_node(*(a_job(f"job-{number}", cpus) for number, cpus in enumerate(sizes)), cores=8)
+    pod = a_job("large", 7)
+    moves = pods_to_admit(node.state, pod), pods_to_admit(node.state, pod, budget=2)
+    assert [move and move.is_smallest for move in moves] == [True, False]
+    for move in filter(None, moves):
+        without = node
+        for other in move.pods:
+            assert not without.admit(pod).admitted
+            without = without.without_pod(other.uid)
+        assert without.admit(pod).admitted
+
+
+def test_sets_that_free_too_little_by_amounts_are_not_tried() -> None:
+    node = a_node(*(a_job(f"job-{number:02}", 1) for number in range(15)), cores=8)
+    move = pods_to_admit(node.state, a_job("large", 8), budget=1)
     assert move is not None
-    assert not move.is_smallest
-    assert MOVE_BUDGET < 2**15
-    without = node
-    for other in move.pods:
-        assert not without.admit(pod).admitted
-        without = without.without_pod(other.uid)
-    assert without.admit(pod).admitted
+    assert (move.is_smallest, len(move.pods)) == (True, 8)
 
 
 def test_a_pod_that_no_move_lets_in_has_none() -> None:
