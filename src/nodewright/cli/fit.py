@@ -142,10 +142,15 @@ def _given(query: NodeQuery, paths: tuple[str, ...]) -> _Input:
         judged_nodes,
         read_nodes_with_sources,
     )
-    from nodewright.cli.cluster.cluster_reading import with_cluster_claims  # noqa: PLC0415 - as above
+    from nodewright.cli.cluster.cluster_reading import (  # noqa: PLC0415 - as above
+        with_cluster_claims,
+        with_cluster_queues,
+    )
 
-    cluster = read_nodes_with_sources(current_session())
-    loaded = loaded if query.kubelet_only else with_cluster_claims(current_session(), loaded)
+    session = current_session()
+    cluster = read_nodes_with_sources(session)
+    loaded = loaded if query.kubelet_only else with_cluster_claims(session, loaded)
+    loaded = with_cluster_queues(session, loaded)
     return _Input(judged_nodes(cluster), loaded, loaded.warnings)
 
 
