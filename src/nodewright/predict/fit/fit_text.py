@@ -60,9 +60,12 @@ def _group_blocks(group: GroupFit) -> Iterator[str]:
     if group.now[0].pods:
         yield _policies_table(group)
         return
+    used: dict[tuple[Shape, ...], list[str]] = {}
     for name, fit in fits:
         if any(node.pods for node in fit.numa_nodes):
-            yield _shapes_table(f"{name} now", fit.shapes_now, group.resource)
+            used.setdefault(fit.shapes_now, []).append(name)
+    for shapes_now, equal in used.items():
+        yield _shapes_table(f"{_first(equal)} now", shapes_now, group.resource)
     policies: dict[tuple[Shape, ...] | None, list[str]] = {}
     for policy in group.policies:
         shapes = None if policy.admitted_empty is None else policy.shapes

@@ -70,14 +70,9 @@ class NodeForPod(msgspec.Struct, kw_only=True, eq=False):
     _known: dict[str | None, Multiple | None] = {}
 
     @property
-    def is_of_node(self) -> bool:
-        """Whether its multiples depend on more of the node than its room."""
-        spec = self.pod.spec
-        return (
-            bool(spec.node_selector or spec.affinity or spec.resource_claims)
-            or self.pod.uid in self.state.pods
-            or is_critical(pod_as_stored(self.pod, self.state.config.gates))
-        )
+    def stored(self) -> Pod:
+        """The pod as the API server stores it."""
+        return pod_as_stored(self.pod, self.state.config.gates)
 
     def largest(self, resource: str | None = None) -> Multiple | None:
         """The largest multiple of one resource; None: of all requests together."""

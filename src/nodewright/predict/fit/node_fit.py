@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -10,7 +10,10 @@ from msgspec.structs import replace
 from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid, without_cluster_fields
+from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
+from nodewright.engine.core.predicates.scheduler_filters import unknown_resources
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
+from nodewright.engine.core.requests.qos_and_priority import is_critical
 from nodewright.engine.node.events import PodAdded, PodStarted
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.step import Decision, step
@@ -163,11 +166,6 @@ class FitQuestion(msgspec.Struct, frozen=True, kw_only=True):
         """The answers of equal nodes; what their pods do not change is found once."""
         state = nodes[0].state
         empty = emptied_node(state)
-        empties = [
-            NodeForPod(state=empty, pod=_pod(each), claims=self._claims(nodes[0]))
-            for each in self.workloads
-            if empty is not None
-        ]
         own = state.config.managers.policy
         names = POLICIES_BY_STRICTNESS if state.config.managers.custom_policy is None else ()
         policies = tuple(self._policy_fit(state, empty or state, name) for name in names)
@@ -182,40 +180,61 @@ class FitQuestion(msgspec.Struct, frozen=True, kw_only=True):
             resource=self._resource(state),
             policies=policies,
             best_policy=best.policy if best else own,
-            now=tuple(self._node_fits(nodes, empties, budget, answered)),
+            now=tuple(self._node_fits(nodes, budget, answered)),
         )
 
     def _node_fits(
-        self, nodes: Sequence[Node], empties: Sequence[NodeForPod], budget: int, answered: Callable[[], None]
+        self, nodes: Sequence[Node], budget: int, answered: Callable[[], None]
     ) -> Iterator[NodeFit]:
-        """The answers of the nodes; those with equal room share the multiples."""
-        shared: dict[Hashable, list[NodeForPod]] = {}
+        """The answers of the nodes; those with equal room share the multiples, all what they admit when empty."""
+        rooms: dict[Hashable, list[NodeForPod]] = {}
+        empties: dict[Hashable, list[_EmptyNode]] = {}
+        shapes: dict[Hashable, tuple[Shape, ...]] = {}
         for node in nodes:
-            nows = list[NodeForPod]()
-            if not self.skips_multiples or len(nodes) == 1:
-                nows = self._nows(node, shared)
-            yield self._node_fit(node, nows, empties, budget)
+            state, own = node.state, self._own_facts(node)
+            is_alone = any(pod.uid in state.pods or is_critical(pod) for pod in map(_pod, self.workloads))
+            name = node.name if is_alone else ""
+            key = (room_key(state), state.conditions, state.undecided_pods, own, name)
+            if own not in empties:
+                empties[own] = self._empties(node)
+            if key not in rooms:
+                rooms[key] = self._rooms(node, state)
+                shapes[key] = self._shapes(state)
+            nows = [] if self.skips_multiples and len(nodes) > 1 else rooms[key]
+            fit = self._node_fit(node, nows, empties[own], budget)
+            yield replace(fit, shapes_now=shapes[key])
             answered()
 
-    def _nows(self, node: Node, shared: dict[Hashable, list[NodeForPod]]) -> list[NodeForPod]:
-        state, claims = node.state, self._claims(node)
-        key = (room_key(state), node.config.view.taints, state.conditions, state.undecided_pods)
-        own = [NodeForPod(state=state, pod=_pod(each), claims=claims) for each in self.workloads]
-        equals = shared.setdefault(key, own)
+    def _own_facts(self, node: Node) -> Hashable:
+        """What the admission of the pods depends on, besides the kind of node and its pods."""
+        view, pods = node.config.view, [each.pod for each in self.workloads]
+        matches = tuple(affinity_mismatch(pod.spec, view.name, view.labels) is None for pod in pods)
+        has_claims = self._claims(node) is not None and any(
+            pod.spec.resource_claims or unknown_resources(pod, view) for pod in pods
+        )
+        return view.taints, matches, view.name if has_claims else ""
+
+    def _rooms(self, node: Node, state: NodeState) -> list[NodeForPod]:
+        claims = self._claims(node)
+        return [NodeForPod(state=state, pod=_pod(each), claims=claims) for each in self.workloads]
+
+    def _empties(self, node: Node) -> list["_EmptyNode"]:
+        """For each pod the node without pods; none: its kubelet does not start."""
+        empty = emptied_node(node.state)
         return [
-            mine if mine.is_of_node or equal.is_of_node else equal
-            for mine, equal in zip(own, equals, strict=True)
+            _EmptyNode(room, copies(room.state, room.stored, room.claims, most=MAX_COPIES)[0])
+            for room in ([] if empty is None else self._rooms(node, empty))
         ]
 
     def _node_fit(
-        self, node: Node, nows: Sequence[NodeForPod], empties: Sequence[NodeForPod], budget: int
+        self, node: Node, nows: Sequence[NodeForPod], empties: Sequence["_EmptyNode"], budget: int
     ) -> NodeFit:
         pods = [self._fitted(node, *entry) for entry in zip_longest(self.workloads, nows, empties)]
         rooms = [pods_to_admit(node.state, _pod(workload), budget) for workload in self.workloads]
         return NodeFit(
             node=node_of_report(node.config),
             pods=tuple(pods),
-            shapes_now=self._shapes(node.state),
+            shapes_now=(),
             numa_nodes=held_numa_nodes(node.state, self._resource(node.state)),
             to_move=(*pods_to_move(node.state), *(room for room in rooms if room)),
         )
@@ -229,7 +248,9 @@ class FitQuestion(msgspec.Struct, frozen=True, kw_only=True):
     def _shapes(self, state: NodeState) -> tuple[Shape, ...]:
         return () if self.workloads else largest_shapes(state, self._resource(state))
 
-    def _fitted(self, node: Node, workload: Workload, now: NodeForPod, empty: NodeForPod | None) -> FittedPod:
+    def _fitted(
+        self, node: Node, workload: Workload, now: NodeForPod | None, empty: "_EmptyNode | None"
+    ) -> FittedPod:
         state, pod, claims = node.state, _pod(workload), self._claims(node)
         stored = pod_as_stored(pod, node.config.gates)
         answer = SchedulerAnswer()
@@ -250,9 +271,9 @@ class FitQuestion(msgspec.Struct, frozen=True, kw_only=True):
             scheduler=reported_obstacles(answer.obstacles),
             copies_now=admitted,
             copies_by_amounts=admitted + unused,
-            copies_empty=None if empty is None else copies(empty.state, stored, claims, most=MAX_COPIES)[0],
+            copies_empty=None if empty is None else empty.copies,
             stranded={name: amount for name, amount in stranded.items() if amount},
-            largest=() if now is None else resource_multiples(now, empty),
+            largest=() if now is None else resource_multiples(now, empty.room if empty else None),
         )
 
     def _policy_fit(self, state: NodeState, emptied: NodeState, policy: str) -> PolicyFit:
@@ -265,6 +286,13 @@ class FitQuestion(msgspec.Struct, frozen=True, kw_only=True):
             admitted_empty=None if empty is None else admitted_count(empty, pods),
             shapes=() if empty is None else self._shapes(empty),
         )
+
+
+class _EmptyNode(NamedTuple):
+    """A node without pods, and how many copies of a pod it admits."""
+
+    room: NodeForPod
+    copies: int
 
 
 def _pod(workload: Workload) -> Pod:

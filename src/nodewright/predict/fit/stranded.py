@@ -227,22 +227,21 @@ def _fewest_by_amounts(state: NodeState, stored: Pod, movable: Sequence[Pod]) ->
 def _enough(
     state: NodeState, pods: Sequence[Pod], admits: Callable[[Sequence[Pod]], bool]
 ) -> tuple[Pod, ...]:
-    """A set of which each pod is needed: what holds a region, or all pods, without those that can stay.
+    """A set of which each pod is needed: what holds a NUMA node or a socket, otherwise all, without those that can stay.
 
     Large pods are considered first.
     """
     state = state.without_stale()
-    layout = NUMALayout.of(state)
-    groups = [
-        [pod for pod in _holders(state, layout, region.numa) if can_move(pod)] for region in regions_of(state)
-    ]
-    needed = [list(pods)]
-    for group in filter(admits, groups):
-        uids = {pod.uid for pod in group}
-        needed.append([pod for pod in pods if pod.uid in uids])
-    for number, group in enumerate(needed):
-        for pod in reversed(group):
-            fewer = [each for each in needed[number] if each is not pod]
-            needed[number] = fewer if admits(fewer) else needed[number]
-    smallest = min(needed, key=len)
+    layout, sets = NUMALayout.of(state), list[list[Pod]]()
+    for region in regions_of(state):
+        if region.placement is not NUMAPlacement.NODE:
+            uids = {pod.uid for pod in _holders(state, layout, region.numa)}
+            sets.append([pod for pod in pods if pod.uid in uids])
+    smallest = list(pods)
+    for pods_of_set in [each for each in sets if admits(each)] or [smallest]:
+        needed = pods_of_set
+        for pod in reversed(pods_of_set):
+            fewer = [each for each in needed if each is not pod]
+            needed = fewer if admits(fewer) else needed
+        smallest = min(smallest, needed, key=len)
     return tuple(smallest)

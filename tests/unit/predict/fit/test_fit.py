@@ -1,12 +1,16 @@
 """What fits on small nodes: shapes, pods to move, copies, and bounds of searches."""
 
 import pytest
+from msgspec.structs import replace
 from tests.support.small_nodes import GPU, MIB, a_numa_pod, a_small_profile
 
+from nodewright.documents.formats.workloads import Workload
 from nodewright.engine.admission.admission_plugins import with_uid
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.reasons.reason import sentence
+from nodewright.predict.fit.fit_text import fit_text
 from nodewright.predict.fit.multiples import NodeForPod
+from nodewright.predict.fit.node_fit import FitQuestion, FitReport, GroupFit
 from nodewright.predict.fit.shapes import NUMAPlacement, largest_shapes
 from nodewright.predict.fit.stranded import (
     copies,
@@ -135,3 +139,60 @@ def test_requests_of_several_containers_grow_together() -> None:
         ("c1", "cpu", 4000),
         ("c1", "memory", 16 * MIB),
     ]
+
+
+def named_nodes(count: int, *pods: Pod) -> list[Node]:
+    """Equal nodes; the last of them has the pods."""
+    node = a_node()
+    config = node.config
+    nodes = []
+    for number in range(count):
+        facts = replace(config.facts, name=f"n{number:02}")
+        nodes.append(
+            replace(node, state=replace(node.state, config=config.with_facts(facts, config.managers)))
+        )
+    for pod in pods:
+        nodes[-1] = nodes[-1].admit(pod).node
+    return nodes
+
+
+def a_question(pod: Pod) -> FitQuestion:
+    meta = pod.metadata
+    workload = Workload(
+        source="", api_version="v1", kind="Pod", name=meta.name, namespace="default", replicas=1, pod=pod
+    )
+    return FitQuestion(workloads=(workload,), kubelet_only=True)
+
+
+def a_report(groups: tuple[GroupFit, ...]) -> FitReport:
+    return FitReport(groups=groups, queues=(), unread={}, skipped={}, warnings=())
+
+
+def test_many_nodes_with_equal_answers_have_one_row_and_are_counted_as_they_are_answered() -> None:
+    question = a_question(a_job("web", 2))
+    answered: list[None] = []
+    groups = question.groups(named_nodes(22, a_job("db", 3)), lambda: answered.append(None))
+    assert len(answered) == 22
+    rows = [line.split() for line in fit_text(a_report(groups)).splitlines() if "default/web" in line]
+    assert rows[0] == ["n00,", "n01,", "n02,", "n03,", "...", "(21", "nodes)", "default/web", *"333", "-"]
+    assert rows[1][:2] == ["n21", "default/web"]
+    few = question.groups(named_nodes(20))
+    assert fit_text(a_report(few)).count("default/web") == 20
+
+
+@pytest.mark.parametrize("selector", [{}, {"zone": "a"}])
+def test_nodes_with_equal_room_share_multiples_unless_the_pod_names_nodes(selector: dict[str, str]) -> None:
+    pod = a_pod("web", {"cpu": "2", "memory": "16Mi"}, {"cpu": "2", "memory": "16Mi"}, nodeSelector=selector)
+    nodes = named_nodes(3, a_job("db", 3))
+    facts = replace(nodes[0].config.facts, labels={"zone": "a"})
+    config = nodes[0].config.with_facts(facts, nodes[0].config.managers)
+    nodes[0] = replace(nodes[0], state=replace(nodes[0].state, config=config))
+    question = a_question(pod)
+    (group,) = question.groups(nodes)
+    alone = [question.groups([node])[0].now[0].pods[0].largest for node in nodes]
+    assert [fit.pods[0].largest for fit in group.now] == alone
+    assert (alone[0] == alone[1]) is not bool(selector)
+    assert alone[1] != alone[2] or selector
+    (text_group,) = replace(question, skips_multiples=True).groups(nodes)
+    assert [fit.pods[0].largest for fit in text_group.now] == [(), (), ()]
+    assert replace(question, skips_multiples=True).groups(nodes[:1])[0].now[0].pods[0].largest == alone[0]
