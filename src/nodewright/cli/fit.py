@@ -92,16 +92,17 @@ def command(query: NodeQuery, *, nodes: tuple[str, ...], resource: str | None, o
     with ProgressLine() as progress:
         numbers, total = count(1), counted(len(known), "node")
         groups = question.groups(known, lambda: progress.show(f"{next(numbers):,} of {total} judged"))
-    quotas, pods = [*queue_quotas(given.workloads.queues)], [workload.pod for workload in created]
+    queues, pods = queue_quotas(given.workloads.queues), [workload.pod for workload in created]
+    print_warnings(queues.unjudged, strict=query.strict)
     empty = {
         fit.node.node: [pod.copies_empty or 0 for pod in fit.pods] for group in groups for fit in group.now
     }
     report = FitReport(
         groups=groups,
-        queues=tuple(queue_fits(quotas, known, pods, empty)) if known else (),
+        queues=tuple(queue_fits(queues.quotas, known, pods, empty)) if known else (),
         unread=unread,
         skipped=given.workloads.skipped,
-        warnings=given.warnings,
+        warnings=(*given.warnings, *queues.unjudged),
     )
     text = {"json": as_json, "yaml": as_yaml}.get(output or "", fit_text)(report)
     if len(known) == 1:

@@ -6,7 +6,9 @@ import pytest
 
 from nodewright.documents.formats.documents import parse_documents, read_file
 from nodewright.documents.formats.object_location import ObjectLocation
-from nodewright.documents.profiles.planned_nodes import PlannedNode, PlannedNodes, Requirement
+from nodewright.documents.profiles.karpenter_nodes import Requirement
+from nodewright.documents.profiles.planned_nodes import PlannedNodes
+from nodewright.documents.profiles.planned_objects import PlannedNode
 
 EXAMPLE = "examples/other-systems/karpenter.yaml"
 MIB = 1 << 20
@@ -225,3 +227,31 @@ def test_a_faulty_field_is_reported_with_its_path(value: dict[str, Any], path: s
 def test_an_unknown_operator_or_bound_allows_nothing() -> None:
     assert not Requirement(key="k", operator="Gt", values=("x",)).allows("1")
     assert not Requirement(key="k", operator="Like", values=("1",)).allows("1")
+
+
+HUGE = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "rule"),
+    [
+        ("evictionHard", {"memory.available": "nan%"}, "0% to 100%"),
+        ("evictionHard", {"memory.available": "inf%"}, "0% to 100%"),
+        ("evictionHard", {"nodefs.available": "-5%"}, "0% to 100%"),
+        ("kubeReserved", {"memory": "-1Gi"}, "must not be negative"),
+        ("systemReserved", {"cpu": "-1"}, "must not be negative"),
+        ("maxPods", -1, ">= 0"),
+        ("maxPods", 2**31, "<= 2147483647"),
+        ("podsPerCore", -1, ">= 0"),
+    ],
+)
+def test_amounts_of_a_class_that_no_kubelet_takes_are_faults(field: str, value: Any, rule: str) -> None:
+    nodes, read = planned(pool(types("m5.large")), node_class(kubelet={field: value}))
+    assert nodes == []
+    assert any(rule in fault.rule and f"spec.kubelet.{field}" in fault.path for fault in read.faults)
+
+
+@pytest.mark.parametrize("text", [HUGE, "1e400", "-3", "", "nan"])
+def test_requirements_without_a_number_that_counts_allow_nothing(text: str) -> None:
+    assert not Requirement(key="a", operator="Gt", values=(text,)).allows("5")
+    assert not Requirement(key="a", operator="Lt", values=("5",)).allows(text)
