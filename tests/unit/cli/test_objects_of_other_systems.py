@@ -21,6 +21,7 @@ KINDS = {
     "ClusterQueue": "clusterqueues",
     "ResourceFlavor": "resourceflavors",
     "VerticalPodAutoscaler": "verticalpodautoscalers",
+    "VirtualMachine": "virtualmachines",
 }
 fake.KINDS.update({plural: kind for kind, plural in KINDS.items()})
 
@@ -122,6 +123,18 @@ def test_recommendations_of_the_cluster_resize_pods(
     assert run(["admit", "--resize", "--node", node, "vpa", "-A", "-o", "json"]) in (YES, NO)
     pods = json.loads(capsys.readouterr().out)["pods"]
     assert {pod["outcome"] for pod in pods} >= {"Done", "Infeasible"}
+
+
+def test_a_virtual_machine_of_the_cluster_is_its_launcher_pod(
+    cluster: FakeApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = "virtual-machine.yaml"
+    install(cluster, *documents(file))
+    node = ["--node", "2x1x16x2", "-o", "json"]
+    code = run(["admit", "vm/pbx", "-n", "telephony", *node])
+    of_cluster = json.loads(capsys.readouterr().out)["pods"]
+    assert run(["admit", "-f", str(FOLDER / file), *node]) == code
+    assert json.loads(capsys.readouterr().out)["pods"] == of_cluster
 
 
 def test_a_group_without_a_readable_answer_is_an_error(
