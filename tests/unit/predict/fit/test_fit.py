@@ -196,3 +196,20 @@ def test_nodes_with_equal_room_share_multiples_unless_the_pod_names_nodes(select
     (text_group,) = replace(question, skips_multiples=True).groups(nodes)
     assert [fit.pods[0].largest for fit in text_group.now] == [(), (), ()]
     assert replace(question, skips_multiples=True).groups(nodes[:1])[0].now[0].pods[0].largest == alone[0]
+
+
+def test_a_critical_pod_may_have_what_it_can_preempt() -> None:
+    node = a_node(
+        *(a_pod(f"web-{number}", {"cpu": "3500m"}) for number in range(2)), topologyManagerPolicy="none"
+    )
+    requests = {"cpu": "500m", "memory": "16Mi"}
+    pods = [
+        a_pod("agent", requests, priority=priority, priorityClassName=name)
+        for priority, name in ((2_000_001_000, "system-node-critical"), (0, ""))
+    ]
+    largest = [NodeForPod(state=node.state, pod=pod).largest("cpu") for pod in pods]
+    assert [each and each.amounts[0].now for each in largest] == [7000, None]
+    assert pods_to_admit(node.state, pods[0]) is None
+    move = pods_to_admit(node.state, pods[1])
+    assert move is not None
+    assert len(move.pods) == 1
