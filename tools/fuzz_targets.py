@@ -112,6 +112,7 @@ _FLEET = f"--nodes {_E}/fleet/nodes.csv"
 _PODS = f"--pods {_E}/fleet/pods.csv"
 _USAGE = f"evict --node {_E}/eviction/node.yaml --usage {_E}/eviction/summary.json"
 _W3 = f"{_E}/worker-3"
+_OTHER = f"{_E}/other-systems"
 _AGENT = "agent --dry-run"
 _CLUSTER = f"--configz {_W3}/configz.json --pods {_W3}/pods.json --node-object {_W3}/node.json --nrt {_W3}/topology.yaml"
 _DEVICES = "device-plugins/kubelet_internal_checkpoint"
@@ -145,6 +146,19 @@ _LINES: Mapping[str, tuple[str, str]] = {
     ),
     "forecast": (f"{_USAGE} --timeline --growth FILE -o json", f"{_E}/eviction/forecast.yaml"),
     "recorded growth": (f"{_USAGE} --timeline --growth TABLE -o json", f"{_E}/eviction/recorded.csv"),
+    **{
+        f"nodes of {name} that do not exist yet": (f"fit --nodes FILE -f {_E}/fit/four-gpus.yaml -o json", f"{_OTHER}/{name}.yaml")
+        for name in ("karpenter", "machine-deployments")
+    },
+    "queues of Kueue": (f"fit --nodes {_E}/fit/cluster.yaml -f FILE -o json", f"{_OTHER}/queue.yaml"),
+    "virtual machines": ("admit --node vm-4 -f FILE -o json", f"{_OTHER}/*machine.yaml"),
+    "recommendations": (
+        f"admit --resize --node {_OTHER}/autoscaled-node.yaml -f FILE -o json",
+        f"{_OTHER}/recommendations.yaml",
+    ),
+    "what decides about CPUs": (f"admit --node FILE -f {_E}/agent/pinned.yaml -o json", f"{_OTHER}/balloons-node.yaml"),
+    "nodes to drain": ("drain node/worker-1 -f FILE -o json", f"{_E}/drain/shop.yaml"),
+    "nodes to fit on": ("fit --nodes FILE -o json", f"{_E}/fit/cluster.yaml"),
     "pods of a cluster": (f"node capture {_CLUSTER} --pods FILE", f"{_W3}/pods.json"),
     "node of a cluster": (f"node capture {_CLUSTER} --node-object FILE", f"{_W3}/node.json"),
     "topology of a cluster": (f"node capture {_CLUSTER} --nrt FILE", f"{_W3}/topology.yaml"),

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from tests.support.costly_laws import COSTLY
 from tests.support.small_nodes import GPU, MIB, guaranteed_pods, profiles
 
+from nodewright.engine.admission.admission_plugins import pod_as_stored
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.engine.node.placement_cost import NUMALayout
 from nodewright.engine.node.pod_admission import placement_of
@@ -17,6 +18,7 @@ from nodewright.engine.node.what_if.candidate_changes import RequestingPod
 from nodewright.engine.node.what_if.changes import RequestsChanged, changed_pod
 from nodewright.engine.node.what_if.largest_pod import change_of_steps, emptied_node, request_dimensions
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.reason import sentence
 from nodewright.model.values.idset import NUMASet
 from nodewright.predict.fit.multiples import MAX_SCANNED, NodeForPod
 from nodewright.predict.fit.shapes import NUMAPlacement, Shape, largest_shapes, regions_of, shape_pod
@@ -147,6 +149,11 @@ def test_no_smaller_set_of_pods_makes_room(node: Node, pod: Pod) -> None:
     if found is not None:
         assert found.is_smallest
         assert _without(node, found.pods).admit(pod).admitted
+    bounded = pods_to_admit(node.state, pod, budget=1)
+    if bounded is not None:
+        assert smallest is not None
+        assert len(bounded.pods) == len(smallest) or not bounded.is_smallest
+        assert _without(node, bounded.pods).admit(pod).admitted
 
 
 def _free_regions(node: Node, placement: NUMAPlacement) -> list[str]:
@@ -180,12 +187,14 @@ def test_no_smaller_set_of_pods_frees_a_numa_node(node: Node) -> None:
 def test_copies_are_admitted_one_after_the_other_and_never_more_than_amounts_suffice_for(
     node: Node, pod: Pod
 ) -> None:
-    copied, because = copies(node.state, pod, None)
-    assert copied <= copies_by_amounts(node.state, pod)
+    stored = pod_as_stored(pod, node.config.gates)
+    copied, because = copies(node.state, stored)
+    assert copied <= copies_by_amounts(node.state, stored, node.config.view.allocatable)
+    assert copies(node.state, stored, most=1) == (min(copied, 1), () if copied else because)
     last: tuple[str, ...] = ()
     for number in range(copied + 1):
         name = f"{pod.metadata.name}-{number}"
         result = node.admit(replace(pod, metadata=replace(pod.metadata, name=name, uid=f"copy-{number}")))
         assert result.admitted is (number < copied)
         node, last = result.node, result.sentences
-    assert because == last
+    assert tuple(why if isinstance(why, str) else sentence(why) for why in because) == last

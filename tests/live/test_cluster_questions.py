@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 from tests.support.real_api_server import RealAPIServer, needs_real, real_api_server
-from tests.support.real_shop_cluster import machine_address, populated
+from tests.support.real_shop_cluster import define_kind, machine_address, populated
 from tests.support.shop_cluster import fake_shop_cluster
 
 from nodewright.cli.app import run
@@ -43,6 +43,10 @@ COMMANDS = [
     "lint -A",
     "fleet",
     "requests pods -A -o name",
+    "fit",
+    f"fit -f {PODS}",
+    f"fit -f {PODS} --node node/worker-3",
+    "drain node/worker-1",
 ]
 
 
@@ -158,6 +162,43 @@ def test_the_roles_of_the_guide_suffice(clusters: Clusters, capsys: pytest.Captu
     for line in COMMANDS:
         expected = answer(clusters.real, line, capsys)
         assert answer(clusters.real, line, capsys, "--as", "reader")[:2] == expected[:2], line
+
+
+OTHER_KINDS = {
+    "ClusterQueue": "clusterqueues",
+    "ResourceFlavor": "resourceflavors",
+    "NodePool": "nodepools",
+    "NodeClaim": "nodeclaims",
+    "EC2NodeClass": "ec2nodeclasses",
+}
+
+
+def test_queues_and_pools_are_read_in_the_version_that_the_server_prefers(
+    clusters: Clusters, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server, folder = clusters.server, GUIDE.parents[2] / "examples" / "other-systems"
+    files = [folder / name for name in ("queue.yaml", "karpenter.yaml")]
+    objects = [each for file in files for each in yaml.safe_load_all(file.read_text("utf-8"))]
+    versions = {each["kind"]: each["apiVersion"] for each in objects} | {"NodeClaim": "karpenter.sh/v1"}
+    code, without, _ = answer(clusters.real, "fit -o json", capsys)
+    paths = {kind: define_kind(server, versions[kind], kind, plural) for kind, plural in OTHER_KINDS.items()}
+    for each in objects:
+        assert server.create(paths[each["kind"]], each).code == 201
+    try:
+        assert answer(clusters.real, "fit -o json", capsys)[0] == code == YES
+        code, output, _ = answer(clusters.real, "fit -o json", capsys)
+        report = json.loads(output)
+        assert {row["queue"] for row in report["queues"]} == {"research"}
+        assert report["groups"] == json.loads(without)["groups"]
+        code, output, _ = answer(clusters.real, "fit --nodes karpenter -o json", capsys)
+        of_files = answer(clusters.real, f"fit --nodes {files[1]} -o json", capsys)
+        assert json.loads(output)["groups"] == json.loads(of_files[1])["groups"]
+        code, _, messages = answer(clusters.real, "fit --nodes karpenter", capsys, "--as", "reader")
+        assert code == ERROR
+        assert 'User "reader" cannot list resource "nodepools"' in messages
+    finally:
+        for each in objects:
+            server.request("DELETE", f"{paths[each['kind']]}/{each['metadata']['name']}")
 
 
 def bind(server: RealAPIServer, role: str) -> None:

@@ -85,31 +85,36 @@ def _create(server: RealAPIServer, collection: str, document: Document) -> str:
 
 
 def _define_topologies(server: RealAPIServer) -> None:
-    names = {"plural": "noderesourcetopologies", "singular": "noderesourcetopology"}
+    define_kind(server, "topology.node.k8s.io/v1alpha2", "NodeResourceTopology", "noderesourcetopologies")
+
+
+def define_kind(server: RealAPIServer, group_version: str, kind: str, plural: str) -> str:
+    """The path of the objects of a kind without namespaces, of which every field is stored, once it is served."""
+    group, _, version = group_version.partition("/")
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    version = {"name": "v1alpha2", "served": True, "storage": True, "schema": schema}
     definition = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": "noderesourcetopologies.topology.node.k8s.io",
+            "name": f"{plural}.{group}",
             "annotations": {
                 "api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/1870"
             },
         },
         "spec": {
-            "group": "topology.node.k8s.io",
+            "group": group,
             "scope": "Cluster",
-            "names": names | {"kind": "NodeResourceTopology"},
-            "versions": [version],
+            "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
+            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
         },
     }
     answer = server.request("POST", _CRDS, definition)
     assert answer.code == 201, answer.message
-    deadline = time.monotonic() + _ESTABLISHED_S
-    while server.request("GET", TOPOLOGIES).code != 200:
+    path, deadline = f"/apis/{group_version}/{plural}", time.monotonic() + _ESTABLISHED_S
+    while server.request("GET", path).code != 200:
         assert time.monotonic() < deadline, "the CustomResourceDefinition is not served"
         time.sleep(0.1)
+    return path
 
 
 class _Kubelet(ThreadingHTTPServer):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import count
 from typing import NamedTuple
 
 import click
@@ -12,7 +13,7 @@ from nodewright.cli.cluster.cluster_options import cluster_options, is_about_all
 from nodewright.cli.cluster.cluster_session import current_session
 from nodewright.cli.node_query import exit_code, load_query, print_report
 from nodewright.cli.options import NO_POLICY_OPTIONS, NodeQuery
-from nodewright.cli.workload_input import print_input_notes, print_warnings, read_workloads
+from nodewright.cli.workload_input import ProgressLine, print_input_notes, print_warnings, read_workloads
 from nodewright.documents.formats.quota_queues import QUEUE_KINDS, queue_quotas
 from nodewright.documents.formats.workloads import LoadedWorkloads
 from nodewright.documents.output.command_line import option
@@ -23,6 +24,7 @@ from nodewright.fleet.load.fleet_input import bound_profiles
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.resource_names import is_extended
+from nodewright.model.printable import counted
 from nodewright.predict.fit.fit_text import fit_text
 from nodewright.predict.fit.node_fit import FitQuestion, FitReport, best_verdict
 from nodewright.predict.fit.queued import queue_fits
@@ -81,18 +83,26 @@ def command(query: NodeQuery, *, nodes: tuple[str, ...], resource: str | None, o
     if resource is not None and resource not in names:
         rule = f"no node has this extended resource; there are: {', '.join(names) or 'none'}"
         raise InputError([Fault(source="--resource", value=resource, rule=rule)])
-    question = FitQuestion(workloads=created, resource=resource, kubelet_only=query.kubelet_only)
-    groups = question.groups(known)
-    quotas, pods = [*queue_quotas(given.workloads.queues)], [workload.pod for workload in created]
+    question = FitQuestion(
+        workloads=created,
+        resource=resource,
+        kubelet_only=query.kubelet_only,
+        skips_multiples=output is None,  # A text shows those of single nodes.
+    )
+    with ProgressLine() as progress:
+        numbers, total = count(1), counted(len(known), "node")
+        groups = question.groups(known, lambda: progress.show(f"{next(numbers):,} of {total} judged"))
+    queues, pods = queue_quotas(given.workloads.queues), [workload.pod for workload in created]
+    print_warnings(queues.unjudged, strict=query.strict)
     empty = {
         fit.node.node: [pod.copies_empty or 0 for pod in fit.pods] for group in groups for fit in group.now
     }
     report = FitReport(
         groups=groups,
-        queues=tuple(queue_fits(quotas, known, pods, empty)) if known else (),
+        queues=tuple(queue_fits(queues.quotas, known, pods, empty)) if known else (),
         unread=unread,
         skipped=given.workloads.skipped,
-        warnings=given.warnings,
+        warnings=(*given.warnings, *queues.unjudged),
     )
     text = {"json": as_json, "yaml": as_yaml}.get(output or "", fit_text)(report)
     if len(known) == 1:
@@ -133,10 +143,15 @@ def _given(query: NodeQuery, paths: tuple[str, ...]) -> _Input:
         judged_nodes,
         read_nodes_with_sources,
     )
-    from nodewright.cli.cluster.cluster_reading import with_cluster_claims  # noqa: PLC0415 - as above
+    from nodewright.cli.cluster.cluster_reading import (  # noqa: PLC0415 - as above
+        with_cluster_claims,
+        with_cluster_queues,
+    )
 
-    cluster = read_nodes_with_sources(current_session())
-    loaded = loaded if query.kubelet_only else with_cluster_claims(current_session(), loaded)
+    session = current_session()
+    cluster = read_nodes_with_sources(session)
+    loaded = loaded if query.kubelet_only else with_cluster_claims(session, loaded)
+    loaded = with_cluster_queues(session, loaded)
     return _Input(judged_nodes(cluster), loaded, loaded.warnings)
 
 

@@ -10,10 +10,7 @@ from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
 from nodewright.engine.core.predicates.scheduler_filters import unknown_resources
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
-from nodewright.engine.node.events import PodAdded, PodStarted
 from nodewright.engine.node.node_state import NodeState
-from nodewright.engine.node.pod_admission import unallocated_resources
-from nodewright.engine.node.step import Decision, step
 from nodewright.fleet.simulation.outcomes import NodeRecord
 from nodewright.fleet.simulation.placed_claims import with_served
 from nodewright.fleet.simulation.pod_templates import PodAffinityTerms
@@ -21,6 +18,7 @@ from nodewright.fleet.workload import FleetNode, FleetPod
 from nodewright.model.kubernetes.objects import CORDON, Pod, untolerated
 from nodewright.model.kubernetes.resource_names import distinguishable_amounts
 from nodewright.model.reasons.reason import Reason
+from nodewright.predict.fit.stranded import copies, copies_by_amounts, room_key
 from nodewright.predict.pod_claims import devices_on
 
 Amounts = Mapping[str, int]
@@ -75,7 +73,7 @@ def capacity_by_shape(
         amounts = with_served(config.view.allocatable, claims, config.gates)
         unknown = [each for each in unknown_resources(stored, config.view) if each.resource not in amounts]
         if tolerates_and_selects(record.node, stored) and not unknown:
-            key = _state_key(record.state)
+            key = room_key(record.state)
             if key not in by_state:
                 by_state[key] = _node_capacity(record.state, stored, amounts)
             capacity = by_state[key]
@@ -160,52 +158,11 @@ def _node_capacity(state: NodeState, pod: Pod, allocatable: Amounts) -> Remainin
     # Labels have been checked, and no pod may be preempted.
     spec = replace(pod.spec, node_selector={}, affinity=None, priority=0, priority_class_name="")
     probe = replace(pod, spec=spec)
-    fits, because = 0, None
-    count_by_free_amounts = _count_by_free_amounts(state, probe, allocatable)
-    while True:
-        uid = f"probe-{fits}"
-        copy = replace(probe, metadata=replace(probe.metadata, name=uid, uid=uid))
-        result = step(state, PodAdded(copy))
-        if result.decision is not Decision.ADMITTED:
-            because = result.because[0] if result.because else None
-            break
-        fits += 1
-        state = step(result.state, PodStarted(uid)).state
+    fits, because = copies(state, probe)
+    by_free_amounts = max(copies_by_amounts(state, probe, allocatable), fits)
     return RemainingCapacity(
-        nodes=1, admitted=fits, by_free_amounts=max(count_by_free_amounts, fits), because=because
+        nodes=1, admitted=fits, by_free_amounts=by_free_amounts, because=because[0] if because else None
     )
-
-
-def _count_by_free_amounts(state: NodeState, pod: Pod, allocatable: Amounts) -> int:
-    used = state.usage.requests
-    free_pods = allocatable.get("pods", 0) - state.usage.pods
-    by_resource = [
-        (allocatable.get(name, 0) - used.get(name, 0)) // amount
-        for name, amount in scheduler_requests(pod).items()
-        if amount
-    ]
-    return max(min([free_pods, *by_resource]), 0)
-
-
-def _state_key(state: NodeState) -> object:
-    """Nodes with equal keys have the same remaining capacity."""
-    unallocated = unallocated_resources(state)
-    return (
-        id(state.config.parts.machine),
-        id(state.config.parts.kubelet),
-        state.usage.pods,
-        _frozen(state.usage.requests),
-        state.usage.ports,
-        unallocated.shared_cpus,
-        tuple(
-            (table.numa, table.group, table.assignments, _frozen(table.free)) for table in unallocated.memory
-        ),
-        tuple((name, frozenset(ids)) for name, ids in sorted(unallocated.devices.items())),
-    )
-
-
-def _frozen(amounts: Mapping[str, int]) -> frozenset[tuple[str, int]]:
-    return frozenset(amounts.items())
 
 
 class UnschedulablePod(msgspec.Struct, frozen=True, kw_only=True):

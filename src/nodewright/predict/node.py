@@ -269,7 +269,7 @@ class Node(msgspec.Struct, frozen=True):
         return AdmitResult(
             pod=pod,
             decision=result.decision,
-            because=self._with_pod_names(result.because)
+            because=self._with_pod_names(result.because, pod)
             if result.decision is Decision.REFUSED
             else result.because,
             victims=result.victims,
@@ -288,9 +288,9 @@ class Node(msgspec.Struct, frozen=True):
 
         return resize_report(self.state, pod_on_node(self.pods, pod, node=self.name))
 
-    def _with_pod_names(self, because: tuple[Reason, ...]) -> tuple[Reason, ...]:
-        """The reasons with pods by namespace and name in place of uids."""
-        names = FullNames(self.state.pods, lambda pod: pod)
+    def _with_pod_names(self, because: tuple[Reason, ...], pod: Pod) -> tuple[Reason, ...]:
+        """The reasons with pods, of which one is new, by namespace and name in place of uids."""
+        names = FullNames({**self.state.pods, pod.uid: pod}, lambda pod: pod)
         return tuple(with_pod_names(reason, names) for reason in because)
 
     def preview(self, pod: Pod) -> "PreemptionPreview":
@@ -387,7 +387,7 @@ class AlikeNodes:
         spec = profile.spec
         if spec.allocations is not None:
             return Node.from_profile(profile, source=source)
-        kind = self._kind(profile, source)
+        kind = self.kind(profile, source)[1]
         facts = replace(
             kind.config.facts,
             name=profile.metadata.name,
@@ -403,16 +403,21 @@ class AlikeNodes:
                 state = step(state, PodRecovered(stored, is_allocated=False)).state
         return replace(kind, state=state.without_stale()).with_conditions(spec.conditions)
 
-    def _kind(self, profile: NodeProfile, source: str) -> Node:
-        """The node without pods."""
+    def kind(self, profile: NodeProfile, source: str) -> tuple[NodeProfile, Node]:
+        """The profile without what nodes of a kind differ in, and its node; the same objects for all of the kind.
+
+        Errors: InputError, as of `Node.from_profile`.
+        """
         spec = profile.spec
-        same = (spec.machine_info, spec.kubelet_configuration, spec.allocatable, spec.extended_resources)
-        key = (*map(id, same), spec.kubernetes_version, spec.root_fs_capacity)
+        amounts = (spec.allocatable, spec.extended_resources, spec.devices)
+        same = (spec.machine_info, spec.kubelet_configuration, *amounts)
+        values = (spec.kubernetes_version, spec.root_fs_capacity, spec.conditions, spec.not_judged)
+        key = (*map(id, same), *values)
         if key not in self._kinds:
-            without_pods = replace(profile, spec=replace(spec, pods=(), conditions=()))
-            # The profile is kept, so that no other object gets the identity of its parts.
-            self._kinds[key] = profile, Node.from_profile(without_pods, source=source)
-        return self._kinds[key][1]
+            spec = replace(spec, labels={}, taints=(), pods=(), sources=(), allocations=None)
+            plain = replace(profile, spec=spec)
+            self._kinds[key] = plain, Node.from_profile(plain, source=source)
+        return self._kinds[key]
 
     def _stored(self, pod: Pod, gates: FeatureGates) -> Pod:
         """The pod as the API server stores it; pods of equal specs share the result."""

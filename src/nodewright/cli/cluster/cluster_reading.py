@@ -20,6 +20,7 @@ from nodewright.cluster.objects.object_names import (
     CLAIMS,
     NODES,
     PODS,
+    QUEUES,
     TAINT_RULES,
     VOLUMES,
     ClusterName,
@@ -27,6 +28,7 @@ from nodewright.cluster.objects.object_names import (
 )
 from nodewright.cluster.objects.reader import ClusterReader, Selection, read_objects
 from nodewright.documents.formats.claim_objects import joined_claims, stored_claims
+from nodewright.documents.formats.manifests import load_workloads
 from nodewright.documents.formats.workloads import LoadedWorkloads
 from nodewright.documents.output.json_yaml import as_json
 from nodewright.documents.output.terminal import print_message
@@ -106,6 +108,18 @@ def with_cluster_claims(session: ClusterSession, loaded: LoadedWorkloads) -> Loa
     return replace(loaded, claims=replace(claims or ClaimCluster(), is_whole=session.has_claims))
 
 
+def with_cluster_queues(session: ClusterSession, loaded: LoadedWorkloads) -> LoadedWorkloads:
+    """The pods with Kueue's queues of the cluster, unless queues are given; what cannot be read is named on stderr.
+
+    Errors: HostError, as of the API server.
+    """
+    if loaded.queues:
+        return loaded
+    everywhere = Selection(namespace="")
+    files = read_cluster(session, lambda reader: read_objects(reader, QUEUES, everywhere, _note_unread))
+    return replace(loaded, queues=load_workloads(files, session.namespace).queues)
+
+
 async def _read_claims(session: ClusterSession, reader: ClusterReader) -> None:
     """Reads what the cluster has of Dynamic Resource Allocation; lists that cannot be read are named on stderr."""
     unread: list[str] = []
@@ -165,6 +179,10 @@ def watch_targets(session: ClusterSession) -> tuple[WatchTarget, ...]:
     """The lists whose changes may change the answer."""
     targets = []
     for name in session.names:
+        if name.kind.group_version.endswith(
+            "/"
+        ):  # Its version was asked for, and other systems' objects change rarely.
+            continue
         selection = _selection(session)
         path = name.kind.path(selection.namespace)
         fields = name_selector(name.name) if name.name else ""

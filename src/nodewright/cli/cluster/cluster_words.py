@@ -11,6 +11,7 @@ from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.client.kubeconfig import context_names, load_access
 from nodewright.cluster.client.list_watch import metadata_of, read_items
 from nodewright.cluster.objects.object_names import ResourceKind, kinds_of
+from nodewright.cluster.objects.reader import served_kind
 from nodewright.model.errors import HostError, InputError
 
 _TIMEOUT_S = 3.0
@@ -36,10 +37,12 @@ def cluster_words(query: ClusterWords) -> Sequence[str]:
             return context_names(options, os.environ)
         kinds = (_NAMESPACES,) if query.kind == "namespaces" else kinds_of(query.kind)
         access = load_access(options, os.environ)
-        paths = [kind.path(query.namespace or access.namespace) for kind in kinds]
+        namespace = query.namespace or access.namespace
 
         async def names() -> list[str]:
             async with ApiClient(access) as client:
+                served = [await served_kind(client, kind) for kind in kinds]
+                paths = [kind.path(namespace) for kind in served if kind is not None]
                 return [name for path in paths for name in await _names(client, path)]
 
         return asyncio.run(names())

@@ -20,8 +20,7 @@ from nodewright.fleet.report.drain_report import drain_report
 from nodewright.fleet.report.drain_text import drain_text
 from nodewright.fleet.workload import FleetNode
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.kubernetes.node_profile import NodeProfile
-from nodewright.predict.node import Node
+from nodewright.predict.node import AlikeNodes
 
 _PREFIXES = ("node/", "nodes/", "no/")
 
@@ -98,12 +97,11 @@ def cluster_nodes(
     counted = replace(cluster, pod_count=len(fleet.objects.pods))
     cluster_answers.print_sources(session, tuple(cluster_answers.cluster_sources(counted, "")))
     profiles, listed = ListedNodes(cluster), {node.name: node for node in cluster.nodes}
-    kinds: dict[tuple[object, ...], tuple[NodeProfile, NodeProfile]] = {}
-    nodes, failures = [], dict[str, None]()
+    kinds, nodes, failures = AlikeNodes(), [], dict[str, None]()
     for node in fleet.nodes:
         try:
             profile = profiles.profile(listed[node.name]) if node.name in listed else node.profile
-            nodes.append(replace(node, profile=_of_kind(profile, kinds)))
+            nodes.append(replace(node, profile=kinds.kind(profile, f"node/{node.name}")[0]))
         except InputError as error:
             nodes.append(node)
             failures[f"assumed: what `fleet` assumes: {error.faults[0]}"] = None
@@ -111,21 +109,3 @@ def cluster_nodes(
         text for text in assumption_lines(fleet) if "NUMA" in text and len(cluster.topologies) < len(nodes)
     ]
     return tuple(nodes), (*texts, *failures)
-
-
-def _of_kind(
-    profile: NodeProfile, kinds: dict[tuple[object, ...], tuple[NodeProfile, NodeProfile]]
-) -> NodeProfile:
-    """The profile without what nodes of a kind differ in, one object for all of them.
-
-    Errors: InputError if its kubelet does not start.
-    """
-    spec = profile.spec
-    parts = (spec.machine_info, spec.kubelet_configuration, spec.allocatable, spec.devices)
-    key = (*map(id, parts), spec.kubernetes_version, spec.conditions)
-    if key not in kinds:
-        plain = replace(spec, labels={}, taints=(), pods=(), sources=(), allocations=None)
-        Node.from_profile(replace(profile, spec=plain), source=f"node/{profile.metadata.name}")
-        # The profile is kept, so that no other object gets the identity of its parts.
-        kinds[key] = profile, replace(profile, spec=plain)
-    return kinds[key][1]

@@ -28,6 +28,7 @@ class ResourceKind(msgspec.Struct, frozen=True):
     plural: str
     kind: str
     group_version: str
+    """The version is empty for other systems' groups: the one that the API server prefers."""
     short_names: tuple[str, ...] = ()
     is_namespaced: bool = True
 
@@ -67,13 +68,30 @@ _TABLE = (
     ResourceKind("resourceclaimtemplates", "ResourceClaimTemplate", "resource.k8s.io/v1"),
     ResourceKind("deviceclasses", "DeviceClass", "resource.k8s.io/v1", is_namespaced=False),
     ResourceKind("resourceslices", "ResourceSlice", "resource.k8s.io/v1", is_namespaced=False),
+    ResourceKind("configmaps", "ConfigMap", "v1", ("cm",)),
+    ResourceKind("virtualmachines", "VirtualMachine", "kubevirt.io/", ("vm", "vms")),
+    ResourceKind("virtualmachineinstances", "VirtualMachineInstance", "kubevirt.io/", ("vmi", "vmis")),
+    ResourceKind("verticalpodautoscalers", "VerticalPodAutoscaler", "autoscaling.k8s.io/", ("vpa",)),
+    ResourceKind("clusterqueues", "ClusterQueue", "kueue.x-k8s.io/", ("cq",), is_namespaced=False),
+    ResourceKind("resourceflavors", "ResourceFlavor", "kueue.x-k8s.io/", ("rf",), is_namespaced=False),
+    ResourceKind("nodepools", "NodePool", "karpenter.sh/", is_namespaced=False),
+    ResourceKind("nodeclaims", "NodeClaim", "karpenter.sh/", is_namespaced=False),
+    ResourceKind("ec2nodeclasses", "EC2NodeClass", "karpenter.k8s.aws/", ("ec2nc",), is_namespaced=False),
+    ResourceKind("machinedeployments", "MachineDeployment", "cluster.x-k8s.io/", ("md",)),
+    ResourceKind("machinesets", "MachineSet", "cluster.x-k8s.io/", ("ms",)),
+    ResourceKind("machinepools", "MachinePool", "cluster.x-k8s.io/", ("mp",)),
 )
 KINDS = {name: kind for kind in _TABLE for name in kind.names}
 """Kinds by each of their names; kubectl's own short names."""
 PODS, NODES = KINDS["pods"], KINDS["nodes"]
 WORKLOADS = ("deploy", "sts", "ds", "cronjobs", "jobs", "rs", "rc", "pods")
 """The kinds that create pods, owners before what they own."""
-_CATEGORIES = {"all": WORKLOADS}
+_CATEGORIES = {
+    "all": WORKLOADS,
+    "karpenter": ("nodepools", "nodeclaims", "ec2nodeclasses"),
+    "cluster-api": ("machinedeployments", "machinesets", "machinepools"),
+}
+"""As the API server has them."""
 _QUALIFIED = {f"{kind.plural}.{kind.group_version.rpartition('/')[0]}": kind for kind in _TABLE}
 
 
@@ -107,6 +125,8 @@ CLAIMS = tuple(
     for kind in ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
 )
 """What decides which devices the resource claims of pods get."""
+QUEUES = tuple(ClusterName(KINDS[kind], word=kind) for kind in ("clusterqueues", "resourceflavors"))
+"""What Kueue lets the pods of a queue have."""
 TAINT_RULES = ClusterName(
     ResourceKind("devicetaintrules", "DeviceTaintRule", "resource.k8s.io/v1beta2", is_namespaced=False),
     word="devicetaintrules",

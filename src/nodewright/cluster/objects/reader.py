@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
-from nodewright.cluster.client.cluster_api import ApiError
+from nodewright.cluster.client.cluster_api import ApiError, api_path
 from nodewright.cluster.client.list_watch import ObjectPage, collected_pages
 from nodewright.cluster.objects.object_names import NODES, PODS, ClusterName, ResourceKind
 from nodewright.documents.formats.decode import decode_json
@@ -60,13 +61,41 @@ class _Owned(msgspec.Struct, frozen=True):
 _OWNED = msgspec.json.Decoder(_Owned)
 
 
+class _GroupVersion(msgspec.Struct, frozen=True, rename="camel"):
+    group_version: str = ""
+
+
+class _APIGroup(msgspec.Struct, frozen=True, rename="camel"):
+    preferred_version: _GroupVersion = _GroupVersion()
+
+
+async def served_kind(reader: ClusterReader, kind: ResourceKind) -> ResourceKind | None:
+    """The kind in a version that the API server has; None: it has none, as the other system is not installed.
+
+    Errors: ApiError.
+    """
+    group, _, version = kind.group_version.rpartition("/")
+    if version:
+        return kind
+    try:
+        answer = decode_json(await reader.get(api_path("/apis", group)), _APIGroup)
+    except ApiError as error:
+        if error.status == NOT_FOUND:
+            return None
+        raise
+    return replace(kind, group_version=answer.preferred_version.group_version)
+
+
 async def named_object(reader: ClusterReader, name: ClusterName, namespace: str) -> bytes:
     """The object of that name as JSON.
 
     Errors: ApiError; InputError if there is no such object.
     """
     try:
-        return await reader.get(name.kind.path(namespace, name.name))
+        kind = await served_kind(reader, name.kind)
+        if kind is not None:
+            return await reader.get(kind.path(namespace, name.name))
+        raise InputError([Fault(source=name.word, rule=f"the cluster has no {name.kind.plural}")])
     except ApiError as error:
         if error.status != NOT_FOUND:
             raise
@@ -81,8 +110,11 @@ async def listed_objects(
 
     Errors: ApiError.
     """
+    served = await served_kind(reader, kind)
+    if served is None:
+        return ()
     pages = reader.list_pages(
-        kind.path(selection.namespace), label_selector=selection.labels, field_selector=fields
+        served.path(selection.namespace), label_selector=selection.labels, field_selector=fields
     )
     return (await collected_pages(pages)).items
 

@@ -1,7 +1,8 @@
 """Kueue's ClusterQueues and ResourceFlavors: how much of what pods of a queue may have, and on which nodes."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice, product
+from collections.abc import Mapping, Sequence
+from itertools import chain, islice, product
+from math import prod
 from typing import Any
 
 import msgspec
@@ -79,11 +80,10 @@ class QueueQuota(msgspec.Struct, frozen=True, kw_only=True):
 
     queue: str
     flavors: tuple[str, ...]
-    node_labels: Mapping[str, str]
+    node_labels: frozenset[tuple[str, str]]
+    """The labels of its flavors; of two with one name no node has both."""
     amounts: Mapping[str, int]
     """Units: cpu in thousandths, else bytes or units."""
-    unknown: tuple[str, ...] = ()
-    """The flavors that are not among the files."""
 
 
 def read_queue_object(value: dict[str, Any]) -> ClusterQueue | ResourceFlavor | None:
@@ -98,26 +98,46 @@ def read_queue_object(value: dict[str, Any]) -> ClusterQueue | ResourceFlavor | 
         raise InputError([decoding_fault(error)]) from None
 
 
-def queue_quotas(objects: Sequence[ClusterQueue | ResourceFlavor]) -> Iterator[QueueQuota]:
+class QueueQuotas(msgspec.Struct, frozen=True, kw_only=True):
+    """The quotas of queues, and which of them are not judged."""
+
+    quotas: tuple[QueueQuota, ...]
+    unjudged: tuple[str, ...]
+    """As sentences."""
+
+
+def queue_quotas(objects: Sequence[ClusterQueue | ResourceFlavor]) -> QueueQuotas:
     """The quotas of all queues, by combination of flavors.
 
     Follows: Kueue v0.18, apis/kueue/v1beta2, clusterqueue_types.go, resourceflavor_types.go.
     Departs: what cohorts lend and what is in use does not count; nor do taints and tolerations of flavors.
     """
     flavors = {each.metadata.name: each.spec for each in objects if isinstance(each, ResourceFlavor)}
+    quotas, unjudged = list[QueueQuota](), dict[str, None]()
     for queue in objects:
         if not isinstance(queue, ClusterQueue):
             continue
+        label = f"ClusterQueue {queue.metadata.name}"
         groups = [group.flavors for group in queue.spec.resource_groups if group.flavors]
-        for choice in islice(product(*groups), _MAX_CHOICES) if groups else ():
-            known = [flavors[quotas.name] for quotas in choice if quotas.name in flavors]
-            yield QueueQuota(
-                queue=queue.metadata.name,
-                flavors=tuple(quotas.name for quotas in choice),
-                node_labels={name: value for each in known for name, value in each.node_labels.items()},
-                amounts={each.name: _amount(each) for quotas in choice for each in quotas.resources},
-                unknown=tuple(quotas.name for quotas in choice if quotas.name not in flavors),
+        count = prod(map(len, groups))
+        if count > _MAX_CHOICES:
+            unjudged[f"{label}: {count} combinations of flavors; not judged: those after {_MAX_CHOICES}"] = (
+                None
             )
+        for choice in islice(product(*groups), _MAX_CHOICES) if groups else ():
+            if unknown := [each.name for each in choice if each.name not in flavors]:
+                unjudged[f"{label}: not judged: no ResourceFlavor {unknown[0]} is given"] = None
+                continue
+            labels = [flavors[each.name].node_labels.items() for each in choice]
+            quotas.append(
+                QueueQuota(
+                    queue=queue.metadata.name,
+                    flavors=tuple(each.name for each in choice),
+                    node_labels=frozenset(chain.from_iterable(labels)),
+                    amounts={quota.name: _amount(quota) for each in choice for quota in each.resources},
+                )
+            )
+    return QueueQuotas(quotas=tuple(quotas), unjudged=tuple(unjudged))
 
 
 def _amount(quota: QueuedResource) -> int:

@@ -41,6 +41,8 @@ from nodewright.model.values.quantity import INT64_MAX
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nodewright.documents.profiles.capture.node_pods import NodePods
+
 CATALOGUE = "catalogue:"
 SHAPE = "shape:"
 """Begins a reference to a machine that is described by its shape, and after another colon by its bytes of memory."""
@@ -99,8 +101,18 @@ def _found_profile(reference: str | None, pods: "Path | None") -> NodeProfile:
         return profile
     from nodewright.documents.profiles.capture.node_pods import read_pods  # noqa: PLC0415 - start-up time
 
-    running = read_pods(pods, profile.metadata.name).pods
-    return replace(profile, spec=replace(profile.spec, pods=running, allocations=None))
+    read = read_pods(pods, profile.metadata.name)
+    profile = replace(profile, spec=replace(profile.spec, pods=read.pods, allocations=None))
+    return _named_if_none(profile, read)
+
+
+def _named_if_none(profile: NodeProfile, read: "NodePods") -> NodeProfile:
+    """The profile; if none of the pods of a file is on the node, with the reason as a source that was not read."""
+    if read.pods or not read.warnings:
+        return profile
+    left_out = "; ".join(warning.sentence() for warning in read.warnings)
+    source = ReadSource(name="pods", error=left_out, assumed="no pods")
+    return replace(profile, spec=replace(profile.spec, sources=(*profile.spec.sources, source)))
 
 
 def _named_file(reference: str | None) -> InputFile | None:
@@ -154,7 +166,7 @@ def node_object_profile(path: str, pods: "Path | None" = None) -> NodeProfile:
     read = None if pods is None else read_pods(pods, node.name)
     profile = captured_node(NodeSources(node=node, pods=read)).profile
     if read is not None:
-        return profile
+        return _named_if_none(profile, read)
     source = ReadSource(name="pods", error=f"{path} names none", assumed="no pods (--pods FILE)")
     return replace(profile, spec=replace(profile.spec, sources=(source,)))
 

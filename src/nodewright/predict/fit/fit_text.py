@@ -16,7 +16,9 @@ from nodewright.predict.node_report.report_parts import NOTHING, table_without_e
 
 _WIDTH = 100
 _MAX_NAMES = 4
-_BOUNDED = "* The search was ended by its budget: a larger one may be admitted.\n"
+_MAX_EQUAL = 20
+"""More nodes with equal answers than these have one row."""
+_BOUNDED = "* The search was ended by its budget: there may be a better answer.\n"
 
 
 def fit_text(report: FitReport) -> str:
@@ -43,15 +45,13 @@ def _queues_table(queues: Sequence[QueueFit]) -> str:
 
 
 def _group_blocks(group: GroupFit) -> Iterator[str]:
-    several = len(group.nodes) > _MAX_NAMES
-    names = ", ".join(group.nodes[:_MAX_NAMES]) + ", ..." * several
     count = f"{counted(len(group.nodes), 'equal node')}: " if len(group.nodes) > 1 else "node "
-    yield printable_lines([f"{count}{names}: topology manager policy {group.topology_policy}"])
+    yield printable_lines([f"{count}{_first(group.nodes)}: topology manager policy {group.topology_policy}"])
     fits = [(fit.node.node, fit) for fit in group.now]
     if group.now[0].pods:
         yield table(
             ("NODE", "POD", "MORE NOW", "BY AMOUNTS", "EMPTY", "STRANDED"),
-            [_pod_row(name, pod) for name, fit in fits for pod in fit.pods],
+            list(_pod_rows(group.now)),
         )
     if len(fits) == 1:
         for pod in group.now[0].pods:
@@ -60,9 +60,12 @@ def _group_blocks(group: GroupFit) -> Iterator[str]:
     if group.now[0].pods:
         yield _policies_table(group)
         return
+    used: dict[tuple[Shape, ...], list[str]] = {}
     for name, fit in fits:
         if any(node.pods for node in fit.numa_nodes):
-            yield _shapes_table(f"{name} now", fit.shapes_now, group.resource)
+            used.setdefault(fit.shapes_now, []).append(name)
+    for shapes_now, equal in used.items():
+        yield _shapes_table(f"{_first(equal)} now", shapes_now, group.resource)
     policies: dict[tuple[Shape, ...] | None, list[str]] = {}
     for policy in group.policies:
         shapes = None if policy.admitted_empty is None else policy.shapes
@@ -76,10 +79,29 @@ def _group_blocks(group: GroupFit) -> Iterator[str]:
             yield _shapes_table(title, shapes, group.resource)
 
 
-def _pod_row(node: str, pod: FittedPod) -> Sequence[str]:
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MAX_NAMES]) + ", ..." * (len(names) > _MAX_NAMES)
+
+
+def _pod_rows(fits: Sequence[NodeFit]) -> Iterator[Sequence[str]]:
+    """A row for each node and pod, or for many nodes with equal answers."""
+    nodes: dict[Sequence[str], list[str]] = {}
+    for fit in fits:
+        for pod in fit.pods:
+            nodes.setdefault(_pod_cells(pod), []).append(fit.node.node)
+    for fit in fits:
+        for cells in map(_pod_cells, fit.pods):
+            equal = nodes[cells]
+            if len(equal) <= _MAX_EQUAL:
+                yield fit.node.node, *cells
+            elif equal[0] == fit.node.node:
+                yield f"{_first(equal)} ({len(equal)} nodes)", *cells
+
+
+def _pod_cells(pod: FittedPod) -> tuple[str, ...]:
     empty = NOTHING if pod.copies_empty is None else str(pod.copies_empty)
     counts = (str(pod.copies_now), str(pod.copies_by_amounts), empty)
-    return node, _name(pod), *counts, _amounts(pod.stranded) or NOTHING
+    return _name(pod), *counts, _amounts(pod.stranded) or NOTHING
 
 
 def _pod_blocks(pod: FittedPod) -> Iterator[str]:

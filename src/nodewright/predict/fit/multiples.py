@@ -8,7 +8,9 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from nodewright.documents.output.json_yaml import Report
+from nodewright.engine.admission.admission_plugins import pod_as_stored
 from nodewright.engine.core.predicates.scheduler_filters import unknown_resources
+from nodewright.engine.core.requests.qos_and_priority import is_critical
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.what_if.candidate_changes import RequestingPod, memory_limits, subset_sums
 from nodewright.engine.node.what_if.changes import Amount, changed_pod
@@ -66,6 +68,11 @@ class NodeForPod(msgspec.Struct, kw_only=True, eq=False):
     claims: "ClaimCluster | None" = None
     """What the scheduler allocates claims from; None: claims are not asked about."""
     _known: dict[str | None, Multiple | None] = {}
+
+    @property
+    def stored(self) -> Pod:
+        """The pod as the API server stores it."""
+        return pod_as_stored(self.pod, self.state.config.gates)
 
     def largest(self, resource: str | None = None) -> Multiple | None:
         """The largest multiple of one resource; None: of all requests together."""
@@ -156,11 +163,13 @@ class _MultipleSearch(msgspec.Struct):
         return fitting
 
     def _most(self, dimension: RequestDimension) -> int:
-        """The largest factor at which the request is not more than the node ever has."""
-        view = self.trial.state.config.view
-        amount = view.allocatable.get(dimension.resource)
+        """The largest factor at which the request is not more than what is free, or what critical pods can have."""
+        state = self.trial.state
+        amount = state.config.view.allocatable.get(dimension.resource)
         if amount is None:  # The kubelet does not count it; devices of claims are as many as there are.
             return MAX_SCANNED
+        if not is_critical(pod_as_stored(self.trial.pod, state.config.gates)):  # Only these preempt others.
+            amount = max(amount - state.usage.requests.get(dimension.resource, 0), 0)
         return ((amount // dimension.unit + 1) * self.parts - 1) // dimension.most
 
     def _edges(self) -> Iterator[int]:

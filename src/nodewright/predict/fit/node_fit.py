@@ -1,8 +1,8 @@
 """What fits on a node: pods and their multiples, shapes, policies, and what is stranded; made for `nodewright fit`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -10,7 +10,10 @@ from msgspec.structs import replace
 from nodewright.documents.formats.workloads import Workload
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.engine.admission.admission_plugins import pod_as_stored, with_uid, without_cluster_fields
+from nodewright.engine.core.predicates.node_affinity import affinity_mismatch
+from nodewright.engine.core.predicates.scheduler_filters import unknown_resources
 from nodewright.engine.core.requests.effective_resources import scheduler_requests
+from nodewright.engine.core.requests.qos_and_priority import is_critical
 from nodewright.engine.node.events import PodAdded, PodStarted
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.step import Decision, step
@@ -19,10 +22,13 @@ from nodewright.engine.node.what_if.changes import Setting, SettingsChanged
 from nodewright.engine.node.what_if.counterfactuals import Trial
 from nodewright.engine.node.what_if.largest_pod import emptied_node
 from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.reasons.reason import Reason, sentence
 from nodewright.predict.fit.multiples import NodeForPod, ResourceMultiple, resource_multiples
 from nodewright.predict.fit.queued import QueueFit
 from nodewright.predict.fit.shapes import Shape, device_resource, largest_shapes, shape_pod
 from nodewright.predict.fit.stranded import (
+    MAX_COPIES,
+    MOVE_BUDGET,
     HeldNUMANode,
     PodsToMove,
     copies,
@@ -30,6 +36,7 @@ from nodewright.predict.fit.stranded import (
     held_numa_nodes,
     pods_to_admit,
     pods_to_move,
+    room_key,
 )
 from nodewright.predict.node import Node
 from nodewright.predict.node_report.report_parts import (
@@ -44,6 +51,11 @@ from nodewright.predict.verdict import SchedulerAnswer, Verdict, scheduler_answe
 
 if TYPE_CHECKING:
     from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
+
+
+_ALL_MOVES = 50_000
+"""Sets of pods to move that are tried on all nodes for all pods, at least `_LEAST_MOVES` for each."""
+_LEAST_MOVES = 20
 
 
 class FittedPod(Report, frozen=True, kw_only=True):
@@ -65,6 +77,7 @@ class FittedPod(Report, frozen=True, kw_only=True):
     stranded: Mapping[str, int]
     """What is free for further copies by amounts, and cannot be used for them: cpu in thousandths, sizes in bytes."""
     largest: tuple[ResourceMultiple, ...]
+    """Empty: not asked for."""
 
 
 class PolicyFit(Report, frozen=True, kw_only=True):
@@ -128,26 +141,31 @@ class FitQuestion(msgspec.Struct, frozen=True, kw_only=True):
     resource: str | None = None
     """The extended resource of the shapes; None: as `device_resource`."""
     kubelet_only: bool = False
+    skips_multiples: bool = False
+    """Whether no multiples are asked for of the nodes of a group of several."""
 
-    def groups(self, nodes: Iterable[Node]) -> tuple[GroupFit, ...]:
-        """The answers of the nodes by groups of equal ones, the largest groups first."""
+    def groups(
+        self, nodes: Sequence[Node], answered: Callable[[], None] = lambda: None
+    ) -> tuple[GroupFit, ...]:
+        """The answers of the nodes by groups of equal ones, the largest groups first.
+
+        ``answered`` is called after each node.
+        """
         groups: list[list[Node]] = []
         for node in nodes:
             group = next((each for each in groups if _are_equal(each[0], node)), None)
             if group is None:
                 groups.append(group := [])
             group.append(node)
-        return tuple(self._group(group) for group in sorted(groups, key=lambda group: -len(group)))
+        asked = len(nodes) * len(self.workloads) or 1
+        budget = min(MOVE_BUDGET, max(_ALL_MOVES // asked, _LEAST_MOVES))
+        groups.sort(key=lambda group: -len(group))
+        return tuple(self._group(group, budget, answered) for group in groups)
 
-    def _group(self, nodes: Sequence[Node]) -> GroupFit:
+    def _group(self, nodes: Sequence[Node], budget: int, answered: Callable[[], None]) -> GroupFit:
         """The answers of equal nodes; what their pods do not change is found once."""
         state = nodes[0].state
         empty = emptied_node(state)
-        empties = [
-            NodeForPod(state=empty, pod=_pod(each), claims=self._claims(nodes[0]))
-            for each in self.workloads
-            if empty is not None
-        ]
         own = state.config.managers.policy
         names = POLICIES_BY_STRICTNESS if state.config.managers.custom_policy is None else ()
         policies = tuple(self._policy_fit(state, empty or state, name) for name in names)
@@ -162,16 +180,61 @@ class FitQuestion(msgspec.Struct, frozen=True, kw_only=True):
             resource=self._resource(state),
             policies=policies,
             best_policy=best.policy if best else own,
-            now=tuple(self._node_fit(node, empties) for node in nodes),
+            now=tuple(self._node_fits(nodes, budget, answered)),
         )
 
-    def _node_fit(self, node: Node, empties: Sequence[NodeForPod]) -> NodeFit:
-        pods = [self._fitted(node, *entry) for entry in zip_longest(self.workloads, empties)]
-        rooms = [pods_to_admit(node.state, _pod(workload)) for workload in self.workloads]
+    def _node_fits(
+        self, nodes: Sequence[Node], budget: int, answered: Callable[[], None]
+    ) -> Iterator[NodeFit]:
+        """The answers of the nodes; those with equal room share the multiples, all what they admit when empty."""
+        rooms: dict[Hashable, list[NodeForPod]] = {}
+        empties: dict[Hashable, list[_EmptyNode]] = {}
+        shapes: dict[Hashable, tuple[Shape, ...]] = {}
+        for node in nodes:
+            state, own = node.state, self._own_facts(node)
+            is_alone = any(pod.uid in state.pods or is_critical(pod) for pod in map(_pod, self.workloads))
+            name = node.name if is_alone else ""
+            key = (room_key(state), state.conditions, state.undecided_pods, own, name)
+            if own not in empties:
+                empties[own] = self._empties(node)
+            if key not in rooms:
+                rooms[key] = self._rooms(node, state)
+                shapes[key] = self._shapes(state)
+            nows = [] if self.skips_multiples and len(nodes) > 1 else rooms[key]
+            fit = self._node_fit(node, nows, empties[own], budget)
+            yield replace(fit, shapes_now=shapes[key])
+            answered()
+
+    def _own_facts(self, node: Node) -> Hashable:
+        """What the admission of the pods depends on, besides the kind of node and its pods."""
+        view, pods = node.config.view, [each.pod for each in self.workloads]
+        matches = tuple(affinity_mismatch(pod.spec, view.name, view.labels) is None for pod in pods)
+        has_claims = self._claims(node) is not None and any(
+            pod.spec.resource_claims or unknown_resources(pod, view) for pod in pods
+        )
+        return view.taints, matches, view.name if has_claims else ""
+
+    def _rooms(self, node: Node, state: NodeState) -> list[NodeForPod]:
+        claims = self._claims(node)
+        return [NodeForPod(state=state, pod=_pod(each), claims=claims) for each in self.workloads]
+
+    def _empties(self, node: Node) -> list["_EmptyNode"]:
+        """For each pod the node without pods; none: its kubelet does not start."""
+        empty = emptied_node(node.state)
+        return [
+            _EmptyNode(room, copies(room.state, room.stored, room.claims, most=MAX_COPIES)[0])
+            for room in ([] if empty is None else self._rooms(node, empty))
+        ]
+
+    def _node_fit(
+        self, node: Node, nows: Sequence[NodeForPod], empties: Sequence["_EmptyNode"], budget: int
+    ) -> NodeFit:
+        pods = [self._fitted(node, *entry) for entry in zip_longest(self.workloads, nows, empties)]
+        rooms = [pods_to_admit(node.state, _pod(workload), budget) for workload in self.workloads]
         return NodeFit(
             node=node_of_report(node.config),
             pods=tuple(pods),
-            shapes_now=self._shapes(node.state),
+            shapes_now=(),
             numa_nodes=held_numa_nodes(node.state, self._resource(node.state)),
             to_move=(*pods_to_move(node.state), *(room for room in rooms if room)),
         )
@@ -185,7 +248,9 @@ class FitQuestion(msgspec.Struct, frozen=True, kw_only=True):
     def _shapes(self, state: NodeState) -> tuple[Shape, ...]:
         return () if self.workloads else largest_shapes(state, self._resource(state))
 
-    def _fitted(self, node: Node, workload: Workload, empty: NodeForPod | None) -> FittedPod:
+    def _fitted(
+        self, node: Node, workload: Workload, now: NodeForPod | None, empty: "_EmptyNode | None"
+    ) -> FittedPod:
         state, pod, claims = node.state, _pod(workload), self._claims(node)
         stored = pod_as_stored(pod, node.config.gates)
         answer = SchedulerAnswer()
@@ -193,20 +258,22 @@ class FitQuestion(msgspec.Struct, frozen=True, kw_only=True):
             answer = scheduler_answer(node.config, claims, pod, workload.volumes)
         result = step(state.without_pod(pod.uid), PodAdded(stored))
         assert result.decision is not None
-        now = NodeForPod(state=state, pod=pod, claims=claims)
-        count, because = copies(state, pod, claims) if answer.binds else (0, ())
-        unused = max(copies_by_amounts(state, pod) - count, 0) if answer.binds else 0
+        admitted, because, unused = 0, tuple[Reason | str, ...](), 0
+        if answer.binds:
+            admitted, because = copies(state, stored, claims, most=MAX_COPIES)
+            by_amounts = copies_by_amounts(state, stored, node.config.view.allocatable)
+            unused = max(min(by_amounts, MAX_COPIES) - admitted, 0)
         stranded = {name: unused * amount for name, amount in scheduler_requests(stored).items()}
         return FittedPod(
             pod=referenced_pod(pod),
             verdict=verdict_of(result.decision, answer.obstacles),
-            why=because,
+            why=tuple(why if isinstance(why, str) else sentence(why) for why in because),
             scheduler=reported_obstacles(answer.obstacles),
-            copies_now=count,
-            copies_by_amounts=count + unused,
-            copies_empty=None if empty is None else copies(empty.state, pod, claims)[0],
+            copies_now=admitted,
+            copies_by_amounts=admitted + unused,
+            copies_empty=None if empty is None else empty.copies,
             stranded={name: amount for name, amount in stranded.items() if amount},
-            largest=resource_multiples(now, empty),
+            largest=() if now is None else resource_multiples(now, empty.room if empty else None),
         )
 
     def _policy_fit(self, state: NodeState, emptied: NodeState, policy: str) -> PolicyFit:
@@ -219,6 +286,13 @@ class FitQuestion(msgspec.Struct, frozen=True, kw_only=True):
             admitted_empty=None if empty is None else admitted_count(empty, pods),
             shapes=() if empty is None else self._shapes(empty),
         )
+
+
+class _EmptyNode(NamedTuple):
+    """A node without pods, and how many copies of a pod it admits."""
+
+    room: NodeForPod
+    copies: int
 
 
 def _pod(workload: Workload) -> Pod:

@@ -46,8 +46,7 @@ def queue_fits(
     ``empty``: how many of each of the pods a node admits when it is empty, by name of the node.
     """
     for quota in quotas:
-        labels = quota.node_labels.items()
-        own = [node for node in nodes if not quota.unknown and labels <= node.config.view.labels.items()]
+        own = [node for node in nodes if quota.node_labels <= node.config.view.labels.items()]
         for index, pod in enumerate(pods):
             counts = [empty[node.name][index] for node in own]
             resource, by_quota = _pods_of(quota, pod, nodes[0])

@@ -1,15 +1,16 @@
 """What of a node is free and cannot be used, which pods hold its NUMA nodes open, and the fewest pods to move."""
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
+import sys
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import accumulate, combinations
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from nodewright.documents.output.json_yaml import Report
 from nodewright.engine.admission.admission_plugins import pod_as_stored
-from nodewright.engine.core.requests.effective_resources import scheduler_requests
-from nodewright.engine.core.requests.qos_and_priority import is_mirror, is_static
+from nodewright.engine.core.requests.effective_resources import scheduler_requests, scheduler_usage
+from nodewright.engine.core.requests.qos_and_priority import is_critical, is_mirror, is_static
 from nodewright.engine.node.events import PodAdded, PodStarted
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.placement_cost import NUMALayout
@@ -18,7 +19,7 @@ from nodewright.engine.node.resource_holders import FullNames, with_pod_names
 from nodewright.engine.node.step import Decision, step
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.resource_names import CPU, PODS
-from nodewright.model.reasons.reason import sentence
+from nodewright.model.reasons.reason import Reason
 from nodewright.model.values.idset import NUMASet
 from nodewright.predict.fit.shapes import NUMAPlacement, regions_of
 from nodewright.predict.pod_claims import claims_on
@@ -31,38 +32,63 @@ MOVE_BUDGET = 2_000
 MAX_COPIES = 1_000
 
 
-def copies(state: NodeState, pod: Pod, claims: "ClaimCluster | None") -> tuple[int, tuple[str, ...]]:
-    """How many copies of the pod the node admits beside its pods, one after the other, and why not one more, as sentences.
+def copies(
+    state: NodeState, pod: Pod, claims: "ClaimCluster | None" = None, *, most: int = sys.maxsize
+) -> tuple[int, tuple[Reason | str, ...]]:
+    """How many copies of a pod the node admits beside its pods, one after the other, and why not one more.
 
-    At most `MAX_COPIES`, for no reason; those that would preempt pods do not count. ``claims``: what devices are
-    allocated from; None: they are not asked about.
+    ``pod`` is as stored. At most ``most``, for no reason; those that would preempt pods do not count. ``claims``: what
+    devices are allocated from, a text is why they suffice no longer; None: they are not asked about.
     """
-    for number in range(MAX_COPIES):
+    for number in range(most):
         name = f"{pod.metadata.name}-{number}"
         copy = replace(pod, metadata=replace(pod.metadata, name=name, uid=f"{pod.uid}-copy-{number}"))
-        result = step(state, PodAdded(pod_as_stored(copy, state.config.gates)))
+        result = step(state, PodAdded(copy))
         if claims is not None:
             of_claims = claims_on(state.config, claims, copy)
             if of_claims.obstacle is not None:
                 return number, (of_claims.obstacle.why,)
             claims = of_claims.after
         if result.decision is not Decision.ADMITTED or result.victims is not None:
-            names = FullNames(state.pods, lambda pod: pod)
-            return number, tuple(sentence(with_pod_names(reason, names)) for reason in result.because)
+            names = FullNames({**state.pods, copy.uid: copy}, lambda pod: pod)
+            return number, tuple(with_pod_names(reason, names) for reason in result.because)
         state = step(result.state, PodStarted(copy.uid)).state
-    return MAX_COPIES, ()
+    return most, ()
 
 
-def copies_by_amounts(state: NodeState, pod: Pod) -> int:
-    """The copies for which the allocatable amounts suffice, wherever they are: what a scheduler counts."""
-    allocatable, used = state.config.view.allocatable, {**state.usage.requests, PODS: state.usage.pods}
-    requests = {**scheduler_requests(pod_as_stored(pod, state.config.gates)), PODS: 1}
+def copies_by_amounts(state: NodeState, pod: Pod, allocatable: Mapping[str, int]) -> int:
+    """The copies for which the allocatable amounts suffice, wherever they are: what a scheduler counts.
+
+    ``pod`` is as stored.
+    """
+    used = {**state.usage.requests, PODS: state.usage.pods}
     rooms = [
         (allocatable[name] - used.get(name, 0)) // amount
-        for name, amount in requests.items()
+        for name, amount in {**scheduler_requests(pod), PODS: 1}.items()
         if amount > 0 and name in allocatable
     ]
-    return max(min([MAX_COPIES, *rooms]), 0)
+    return max(min(rooms, default=0), 0)
+
+
+def room_key(state: NodeState) -> Hashable:
+    """What the admission of further pods depends on: nodes without conditions that have equal keys have the same room.
+
+    Preemption, and pods that name nodes, depend on more.
+    """
+    unallocated = unallocated_resources(state)
+    return (
+        id(state.config.parts.machine),
+        id(state.config.parts.kubelet),
+        state.usage.pods,
+        frozenset(state.usage.requests.items()),
+        state.usage.ports,
+        unallocated.shared_cpus,
+        tuple(
+            (table.numa, table.group, table.assignments, frozenset(table.free.items()))
+            for table in unallocated.memory
+        ),
+        tuple((name, frozenset(ids)) for name, ids in sorted(unallocated.devices.items())),
+    )
 
 
 class HeldNUMANode(Report, frozen=True, kw_only=True):
@@ -151,11 +177,11 @@ def _share(state: NodeState, pod: Pod) -> float:
     return sum(amount / allocatable[name] for name, amount in requests.items() if allocatable.get(name))
 
 
-def pods_to_admit(state: NodeState, pod: Pod) -> PodsToMove | None:
+def pods_to_admit(state: NodeState, pod: Pod, budget: int = MOVE_BUDGET) -> PodsToMove | None:
     """The fewest pods of the node that have to move so that it admits the pod; None: none, or all do not suffice.
 
-    Sets of one pod are tried, then of two, and so on, small pods first, at most `MOVE_BUDGET`. Where there are more
-    sets and the node refuses the pod even without any of the pods, none is tried.
+    Sets of the number of pods that amounts require are tried, then of one more, and so on, small pods first, at most
+    ``budget``. Where there are more sets and the node refuses the pod even without any of the pods, none is tried.
     """
     stored = pod_as_stored(pod, state.config.gates)
     state = state.without_pod(pod.uid)
@@ -167,23 +193,55 @@ def pods_to_admit(state: NodeState, pod: Pod) -> PodsToMove | None:
     movable = sorted(
         filter(can_move, state.pods.values()), key=lambda each: (_share(state, each), each.full_name)
     )
-    if admits(()) or (2 ** len(movable) > MOVE_BUDGET and not admits(movable)):
+    least = _fewest_by_amounts(state, stored, movable)
+    if least > len(movable) or admits(()) or (2 ** len(movable) > budget and not admits(movable)):
         return None
     tried, frees = 0, f"room for {pod.full_name}"
-    for size in range(1, len(movable) + 1):
+    for size in range(least, len(movable) + 1):
         for others in combinations(movable, size):
-            if tried == MOVE_BUDGET:
-                return PodsToMove(frees=frees, pods=_enough(movable, admits), is_smallest=False)
+            if tried == budget:
+                pods = _enough(state, movable, admits)
+                return PodsToMove(frees=frees, pods=pods, is_smallest=len(pods) <= size)
             tried += 1
             if admits(others):
                 return PodsToMove(frees=frees, pods=others)
     return None
 
 
-def _enough(pods: Sequence[Pod], admits: Callable[[Sequence[Pod]], bool]) -> tuple[Pod, ...]:
-    """A set of which each pod is needed: all pods, without those that can stay, the largest considered first."""
-    needed = list(pods)
-    for pod in reversed(pods):
-        fewer = [each for each in needed if each is not pod]
-        needed = fewer if admits(fewer) else needed
-    return tuple(needed)
+def _fewest_by_amounts(state: NodeState, stored: Pod, movable: Sequence[Pod]) -> int:
+    """How many of the pods have to move at least, as the free amounts do not suffice before; more than all: they never do."""
+    if is_critical(stored):
+        return 1  # It may preempt more of them.
+    rules, allocatable = state.usage.rules, state.config.view.allocatable
+    usages = [{**scheduler_usage(each, rules), PODS: 1} for each in movable]
+    fewest = 1
+    for name, amount in {**scheduler_usage(stored, rules), PODS: 1}.items():
+        used = state.usage.pods if name == PODS else state.usage.requests.get(name, 0)
+        missing = used + amount - allocatable.get(name, used + amount)
+        held = sorted((usage.get(name, 0) for usage in usages), reverse=True)
+        enough = (count for count, freed in enumerate(accumulate(held), 1) if freed >= missing)
+        fewest = max(fewest, next(enough, len(movable) + 1)) if missing > 0 else fewest
+    return fewest
+
+
+def _enough(
+    state: NodeState, pods: Sequence[Pod], admits: Callable[[Sequence[Pod]], bool]
+) -> tuple[Pod, ...]:
+    """A set of which each pod is needed: what holds a NUMA node or a socket, otherwise all, without those that can stay.
+
+    Large pods are considered first.
+    """
+    state = state.without_stale()
+    layout, sets = NUMALayout.of(state), list[list[Pod]]()
+    for region in regions_of(state):
+        if region.placement is not NUMAPlacement.NODE:
+            uids = {pod.uid for pod in _holders(state, layout, region.numa)}
+            sets.append([pod for pod in pods if pod.uid in uids])
+    smallest = list(pods)
+    for pods_of_set in [each for each in sets if admits(each)] or [smallest]:
+        needed = pods_of_set
+        for pod in reversed(pods_of_set):
+            fewer = [each for each in needed if each is not pod]
+            needed = fewer if admits(fewer) else needed
+        smallest = min(smallest, needed, key=len)
+    return tuple(smallest)

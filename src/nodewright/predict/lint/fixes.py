@@ -16,7 +16,8 @@ from nodewright.predict.lint.lint_report import LintFinding
 from nodewright.predict.lint.lint_run import LintResult
 
 MAX_ROUNDS = 10
-"""An edit may make another one possible; that ends by itself after one or two rounds."""
+"""An edit may make another one possible, and a rejected one leaves its field to the next; that ends by itself after few
+rounds."""
 _BOM = b"\xef\xbb\xbf"
 
 Relint = Callable[[Mapping[str, bytes]], LintResult]
@@ -118,11 +119,10 @@ class _Fixer:
     rejected: set[tuple[str, str, str]] = field(default_factory=set)
 
     def run_round(self) -> bool:
-        """Whether any edit was applied."""
-        candidates = list(self._candidates())
-        before = len(self.fixed)
-        self._apply(candidates)
-        return len(self.fixed) > before
+        """Whether any edit was applied, or rejected: then those of the same field are tried in the next round."""
+        before = len(self.fixed), len(self.rejected)
+        self._apply(list(self._candidates()))
+        return (len(self.fixed), len(self.rejected)) != before
 
     def _candidates(self) -> Iterator[LintFinding]:
         """The findings with complete edits; of several that edit one field the first."""

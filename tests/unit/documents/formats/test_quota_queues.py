@@ -10,6 +10,8 @@ from nodewright.cli.app import run
 from nodewright.documents.formats.quota_queues import queue_quotas, read_queue_object
 from nodewright.documents.output.terminal import ERROR, NO, YES
 from nodewright.model.errors import InputError
+from nodewright.predict.fit.queued import queue_fits
+from nodewright.predict.node import Node
 
 QUEUE = "examples/other-systems/queue.yaml"
 CLUSTER = ["--nodes", "examples/fit/cluster.yaml", "--kubelet-config", "examples/fit/single-numa-node.yaml"]
@@ -42,13 +44,36 @@ def flavor(name: str, **labels: str) -> Any:
 
 def test_a_pod_gets_a_flavor_of_each_group_of_resources() -> None:
     read = queue({"a": {"cpu": "1500m"}, "b": {"cpu": "2"}}, {"g": {"gpu": "4"}})
-    quotas = [*queue_quotas([read, flavor("a", zone="x"), flavor("b"), flavor("g", gpu="yes")])]
-    assert [quota.flavors for quota in quotas] == [("a", "g"), ("b", "g")]
-    assert (quotas[0].amounts, quotas[0].node_labels) == (
+    read_all = queue_quotas([read, flavor("a", zone="x"), flavor("b"), flavor("g", gpu="yes")])
+    assert [quota.flavors for quota in read_all.quotas] == [("a", "g"), ("b", "g")]
+    assert (read_all.quotas[0].amounts, read_all.quotas[0].node_labels, read_all.unjudged) == (
         {"cpu": 1500, "gpu": 4},
-        {"zone": "x", "gpu": "yes"},
+        {("zone", "x"), ("gpu", "yes")},
+        (),
     )
-    assert [quota.unknown for quota in queue_quotas([read, flavor("g")])] == [("a",), ("b",)]
+
+
+def test_flavors_that_are_not_given_are_named_and_not_judged() -> None:
+    read = queue({"a": {"cpu": "1"}, "b": {"cpu": "2"}}, {"g": {"gpu": "4"}})
+    some = queue_quotas([read, flavor("g"), flavor("b")])
+    assert [quota.flavors for quota in some.quotas] == [("b", "g")]
+    assert some.unjudged == ("ClusterQueue q: not judged: no ResourceFlavor a is given",)
+
+
+def test_no_node_has_two_values_of_a_label() -> None:
+    read = queue({"a": {"cpu": "1"}}, {"g": {"gpu": "4"}})
+    (quota,) = queue_quotas([read, flavor("a", zone="x"), flavor("g", zone="y")]).quotas
+    node = Node.open("vm-4")
+    (fit,) = [each for each in queue_fits([quota], [node], [], {}) if each.resource == "cpu"]
+    assert (fit.nodes, fit.never_used) == (0, 1000)
+
+
+def test_combinations_beyond_those_that_are_judged_are_named() -> None:
+    names = [f"f{number}" for number in range(9)]
+    read = queue(*({name: {f"r{group}": "1"} for name in names} for group in range(2)))
+    many = queue_quotas([read, *map(flavor, names)])
+    assert len(many.quotas) == 64
+    assert many.unjudged == ("ClusterQueue q: 81 combinations of flavors; not judged: those after 64",)
 
 
 def test_quota_without_nodes_is_never_used(capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,6 +60,7 @@ def test_without_a_report_a_group_grows_up_to_its_largest_size(tmp_path: Path) -
         ({f"{CAPACITY}cpu": "many"}, f"metadata.annotations[{CAPACITY}cpu]"),
         ({f"{CAPACITY}taints": "gpu"}, f"metadata.annotations[{CAPACITY}taints]"),
         ({MAX_SIZE: "-1"}, f"metadata.annotations[{MAX_SIZE}]"),
+        ({MAX_SIZE: "9" * 5000}, f"metadata.annotations[{MAX_SIZE}]"),
     ],
 )
 def test_a_faulty_annotation_is_reported_with_its_path(

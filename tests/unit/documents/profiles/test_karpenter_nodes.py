@@ -6,7 +6,9 @@ import pytest
 
 from nodewright.documents.formats.documents import parse_documents, read_file
 from nodewright.documents.formats.object_location import ObjectLocation
-from nodewright.documents.profiles.planned_nodes import PlannedNode, PlannedNodes, Requirement
+from nodewright.documents.profiles.karpenter_nodes import Requirement
+from nodewright.documents.profiles.planned_nodes import PlannedNodes
+from nodewright.documents.profiles.planned_objects import PlannedNode
 
 EXAMPLE = "examples/other-systems/karpenter.yaml"
 MIB = 1 << 20
@@ -227,25 +229,29 @@ def test_an_unknown_operator_or_bound_allows_nothing() -> None:
     assert not Requirement(key="k", operator="Like", values=("1",)).allows("1")
 
 
-@pytest.mark.parametrize("text", ["nan%", "inf%", "1e400%", "-5%", "150%", "5%%", "%", f"{'9' * 5000}%"])
-def test_a_threshold_that_is_no_share_is_a_fault(text: str) -> None:
-    _, objects = planned(
-        pool(types("m5.large")), node_class(kubelet={"evictionHard": {"memory.available": text}})
-    )
-    (fault,) = objects.faults
-    assert fault.path == "spec.kubelet.evictionHard[memory.available]"
-    assert "a percentage from 0% to 100%" in fault.rule
+HUGE = "9" * 5000
 
 
-@pytest.mark.parametrize(("operator", "allows"), [("Gt", False), ("Gte", False), ("Lt", True), ("Lte", True)])
-def test_a_bound_of_any_length_is_compared(operator: str, allows: bool) -> None:
-    assert Requirement(key="a", operator=operator, values=("9" * 5000,)).allows("8") is allows
-    assert Requirement(key="a", operator=operator, values=("8",)).allows("9" * 5000) is not allows
+@pytest.mark.parametrize(
+    ("field", "value", "rule"),
+    [
+        ("evictionHard", {"memory.available": "nan%"}, "0% to 100%"),
+        ("evictionHard", {"memory.available": "inf%"}, "0% to 100%"),
+        ("evictionHard", {"nodefs.available": "-5%"}, "0% to 100%"),
+        ("kubeReserved", {"memory": "-1Gi"}, "must not be negative"),
+        ("systemReserved", {"cpu": "-1"}, "must not be negative"),
+        ("maxPods", -1, ">= 0"),
+        ("maxPods", 2**31, "<= 2147483647"),
+        ("podsPerCore", -1, ">= 0"),
+    ],
+)
+def test_amounts_of_a_class_that_no_kubelet_takes_are_faults(field: str, value: Any, rule: str) -> None:
+    nodes, read = planned(pool(types("m5.large")), node_class(kubelet={field: value}))
+    assert nodes == []
+    assert any(rule in fault.rule and f"spec.kubelet.{field}" in fault.path for fault in read.faults)
 
 
-def test_machines_of_any_number_of_cpus_are_read() -> None:
-    many = "9" * 5000
-    requirements = [aws(field, many) for field in ("cpu", "memory", "gpu-count")]
-    kubelet = {"maxPods": 110, "kubeReserved": {"cpu": "1", "memory": "1Gi"}}
-    (node,), _ = planned(pool(*requirements, aws("gpu-manufacturer", "nvidia")), node_class(kubelet=kubelet))
-    assert node.node["status"]["capacity"]["nvidia.com/gpu"] == "100E"
+@pytest.mark.parametrize("text", [HUGE, "1e400", "-3", "", "nan"])
+def test_requirements_without_a_number_that_counts_allow_nothing(text: str) -> None:
+    assert not Requirement(key="a", operator="Gt", values=(text,)).allows("5")
+    assert not Requirement(key="a", operator="Lt", values=("5",)).allows(text)

@@ -186,3 +186,29 @@ def test_bytes_that_are_no_quantity_are_refused_with_an_example(amount: str) -> 
 def test_an_unknown_field_of_a_node_gets_the_one_that_was_meant(spec: str, meant: str) -> None:
     (fault,) = refusal(HEAD + f"spec: {spec}\n".encode())
     assert f'unknown field; did you mean "{meant}"?' in fault
+
+
+@pytest.mark.parametrize(("node", "assumed"), [("vm-4", 0), ("other", 1)])
+def test_pods_of_which_none_is_on_the_node_are_named_as_not_read(
+    node: str, assumed: int, tmp_path: Path
+) -> None:
+    pods = tmp_path / "pods.yaml"
+    pods.write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: b, uid: c}\n"
+        f"spec: {{nodeName: {node}, containers: [{{name: d, image: e}}]}}\nstatus: {{phase: Running}}\n"
+    )
+    for reference in ("vm-4", str(node_object(tmp_path))):
+        profile = find_profile(reference, pods=pods)
+        sources = [source for source in profile.spec.sources if source.name == "pods" and source.error]
+        assert (len(profile.spec.pods), len(sources)) == (1 - assumed, assumed)
+        assert [source.error for source in sources] == ["left out: 1 pod not on vm-4"] * assumed
+
+
+def node_object(folder: Path) -> Path:
+    path = folder / "node.yaml"
+    amounts = "{cpu: '4', memory: 8Gi, pods: '110'}"
+    path.write_text(
+        "apiVersion: v1\nkind: Node\nmetadata: {name: vm-4}\n"
+        f"status: {{capacity: {amounts}, allocatable: {amounts}, nodeInfo: {{kubeletVersion: v1.36.1}}}}\n"
+    )
+    return path
