@@ -105,7 +105,17 @@ class _Started(NamedTuple):
 
 
 class _UnsyncedFileStore(LocalFileStore):
-    """Files that a crash of the machine may lose: what they describe is simulated."""
+    """Files that a crash of the machine may lose: what they describe is simulated.
+
+    They are written in place: the log has what was not written to its end when the process was killed.
+    """
+
+    def write(self, name: str, content: bytes) -> None:
+        """Replaces the content of a file."""
+        if name in self._dirty:
+            self.write_at(name, 0, content)
+        else:
+            super().write(name, content)  # It makes the directory.
 
     def sync(self, name: str = "") -> None:
         """Does nothing."""

@@ -15,7 +15,8 @@ import zlib
 from asyncio.trsock import TransportSocket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import TypeAlias
+from functools import lru_cache
+from typing import Any, TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import h11
@@ -91,16 +92,26 @@ class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
 
         Errors: InvalidRequestError, whose text has no value of a header, because it may be a secret.
         """
-        headers = [(name.encode(), value.strip(" \t").encode()) for name, value in self.headers]
-        if self.body:
-            headers.append((b"Content-Length", str(len(self.body)).encode()))
+        headers = (*self.headers, *((("Content-Length", str(len(self.body))),) if self.body else ()))
         try:
-            head = protocol.send(h11.Request(method=self.verb, target=self.target, headers=headers))
+            # h11 does not check its own headers again.
+            checked = _checked_headers(headers)
+            head = protocol.send(h11.Request(method=self.verb, target=self.target, headers=checked))
             body = protocol.send(h11.Data(data=self.body)) if self.body else b""
             return head + body + protocol.send(h11.EndOfMessage())
         except (h11.LocalProtocolError, UnicodeEncodeError):
             text = "the path or a header of the request has a character that HTTP does not allow"
             raise InvalidRequestError(text) from None
+
+
+@lru_cache(512)
+def _checked_headers(headers: tuple[tuple[str, str], ...]) -> Any:
+    """The headers as h11 has them; the many requests of an agent have the same ones.
+
+    Errors: LocalProtocolError; UnicodeEncodeError.
+    """
+    encoded = [(name.encode(), value.strip(" \t").encode()) for name, value in headers]
+    return h11.Request(method="GET", target="/", headers=encoded).headers
 
 
 class AnswerHead(msgspec.Struct, frozen=True):
@@ -189,14 +200,16 @@ class ClientConnection:
 
     async def is_silent(self) -> bool:
         """Whether the connection is open and nothing has come that was not asked for."""
+        for _ in range(2):  # The event loop passes on what has arrived.
+            await asyncio.sleep(0)
+        read = self._reader.read(1)
         try:
-            async with asyncio.timeout(0):
-                await self._reader.read(1)
-        except TimeoutError:
-            return not self.writer.is_closing()
-        except OSError:
-            pass
-        return False
+            # A read that would wait is given up: with a time-out of zero, each request would take a tenth longer.
+            read.send(None)
+        except (StopIteration, OSError):
+            return False
+        read.close()
+        return not self.writer.is_closing()
 
     def abort(self) -> None:
         """Closes the connection at once."""
