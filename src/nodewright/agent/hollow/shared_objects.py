@@ -28,6 +28,9 @@ class SharedObjects:
     """Passes on the objects of a reflector to the nodes that they belong to.
 
     ``name_of`` gives the name of an object's node. Of objects of other nodes only their metadata is kept.
+
+    The nodes get one change in each round of the event loop. If the watch brings thousands of pods, they start one after
+    the other, and requests that are answered meanwhile wait for the decision of one node, not of all.
     """
 
     def __init__(
@@ -36,6 +39,8 @@ class SharedObjects:
         self.reflector, self._name_of = reflector, name_of
         self._views = {name: NodeObjects(reflector) for name in names}
         self._name_by_uid: dict[str, str] = {}
+        self._changes: dict[tuple[str, str], None] = {}
+        """The changes that nodes have not got yet, by the node's name and the object's uid."""
         self.listed = asyncio.Event()
         """Set once a whole list has been received."""
         reflector.reduce, reflector.on_change = self._reduced, self._pass_on
@@ -70,7 +75,7 @@ class SharedObjects:
         else:
             self._name_by_uid[uid] = name
             view.objects[uid] = document
-        view.on_change(uid)
+        self._announce(name, uid)
 
     def _pass_on_list(self) -> None:
         by_name: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in self._views}
@@ -82,8 +87,20 @@ class SharedObjects:
                 self._name_by_uid[uid] = name
         for name, view in self._views.items():
             view.objects, view.has_listed = by_name[name], True
-            view.on_change("")
+            self._announce(name, "")
         self.listed.set()
+
+    def _announce(self, name: str, uid: str) -> None:
+        if not self._changes:
+            asyncio.get_running_loop().call_soon(self._announce_next)
+        self._changes[name, uid] = None
+
+    def _announce_next(self) -> None:
+        name, uid = next(iter(self._changes))
+        del self._changes[name, uid]
+        if self._changes:
+            asyncio.get_running_loop().call_soon(self._announce_next)
+        self._views[name].on_change(uid)
 
 
 def node_of_pod(document: Mapping[str, Any]) -> str:
