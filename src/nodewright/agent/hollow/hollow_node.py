@@ -43,7 +43,7 @@ from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodSource
 from nodewright.agent.state.observations import PluginDevicesListed
 from nodewright.agent.store.agent_store import AgentStore, SavedState, StoreSettings, restored_state
-from nodewright.agent.store.store_files import pod_file, read_pod_file
+from nodewright.agent.store.store_files import HEADER, JOURNAL, pod_file, read_pod_file
 from nodewright.agent.store.write_queue import StateWriter
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised
@@ -112,10 +112,11 @@ class _UnsyncedFileStore(LocalFileStore):
 
     def write(self, name: str, content: bytes) -> None:
         """Replaces the content of a file."""
-        if name in self._dirty:
-            self.write_at(name, 0, content)
+        if name in (HEADER, JOURNAL):  # Of these the log has nothing.
+            super().write(name, content)
         else:
-            super().write(name, content)  # It makes the directory.
+            self._path_of(name).parent.mkdir(mode=0o700, exist_ok=True)
+            self.write_at(name, 0, content)
 
     def sync(self, name: str = "") -> None:
         """Does nothing."""
