@@ -5,11 +5,12 @@ from typing import Any, NamedTuple
 
 from nodewright.agent.hollow.hollow_options import HOLLOW_LABEL, HollowOptions
 from nodewright.agent.member.node_registration import NODES
-from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.reflector import PAGE_SIZE
 from nodewright.model.errors import Fault, InputError
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_STAGES = "/apis/kwok.x-k8s.io/v1alpha1/stages"
 _KWOK_ANNOTATION = "kwok.x-k8s.io/node"
 _MAX_NAMED = 5
 
@@ -72,6 +73,15 @@ async def _missing_rights(api: ClusterAPI, options: HollowOptions) -> Any:
             if not status.get("allowed"):
                 why = f": {status['reason']}" if status.get("reason") else ""
                 yield f"its user may not {verb} {right.resource}{why}"
+
+
+async def unread_stages(api: ClusterAPI) -> list[str]:
+    """The names of kwok's Stages in the cluster, which hollow nodes do not read; none where they cannot be listed."""
+    try:
+        page = await api.read(_STAGES, {"limit": PAGE_SIZE})
+    except ApiError:
+        return []
+    return sorted(item["metadata"]["name"] for item in page.get("items") or ())
 
 
 async def _nodes(api: ClusterAPI) -> list[dict[str, Any]]:

@@ -8,9 +8,11 @@ import pytest
 from tests.support.fake_clock import FakeClock
 from tests.support.memory_cluster import NODES, MemoryCluster
 
-from nodewright.agent.hollow.cluster_check import check_cluster
+from nodewright.agent.hollow.cluster_check import check_cluster, unread_stages
 from nodewright.agent.hollow.hollow_options import HOLLOW_LABEL, HollowOptions
 from nodewright.model.errors import InputError
+
+STAGES = "/apis/kwok.x-k8s.io/v1alpha1/stages"
 
 
 class ReviewingCluster(MemoryCluster):
@@ -85,3 +87,13 @@ def test_each_obstacle_has_its_option(name: str, option: str) -> None:
     cluster.put(f"{NODES}/{name}", node(name))
     assert checked(cluster) != ""
     assert checked(cluster, **{option: True}) == ""
+
+
+def test_stages_of_kwok_are_named_where_there_are_any() -> None:
+    cluster = ReviewingCluster()
+    assert asyncio.run(unread_stages(cluster)) == []
+    cluster.put(f"{STAGES}/pod-ready", node("pod-ready"))
+    cluster.put(f"{STAGES}/node-crash", node("node-crash"))
+    assert asyncio.run(unread_stages(cluster)) == ["node-crash", "pod-ready"]
+    cluster.is_reachable = False
+    assert asyncio.run(unread_stages(cluster)) == []
