@@ -153,20 +153,27 @@ async def measured(bench: HollowBench, arguments: argparse.Namespace) -> dict[st
             name: round(delays[int(len(delays) * share)], 2)
             for name, share in (("median", 0.5), ("p99", 0.99))
         }
-        bench.server.request("PATCH", f"{DEPLOYMENTS}/numa", {"spec": {"replicas": arguments.pods}})
+        changed(bench, "PATCH", "numa", {"spec": {"replicas": arguments.pods}})
         await reached("rejections", lambda: pods.rejected >= arguments.pods // 25, pods)
-        bench.server.request("PATCH", f"{DEPLOYMENTS}/numa", {"spec": {"replicas": fit}})
+        changed(bench, "PATCH", "numa", {"spec": {"replicas": fit}})
         await asyncio.sleep(20)
         figures["rejected"], figures["mib_of_pods"] = pods.rejected, round(process_usage(pid)[1])
+        bench.server.close()
         bench.create(DEPLOYMENTS, deployment("greedy", arguments.nodes // 5, {}, GREEDY))
         figures["evictions_s"] = await reached(
             "evictions", lambda: pods.evicted >= arguments.nodes // 5, pods
         )
         figures["evicted"] = pods.evicted
-        bench.server.request("DELETE", f"{DEPLOYMENTS}/greedy")
+        changed(bench, "DELETE", "greedy")
         figures["drain_s"] = await drained(bench, pods, fit)
         following.cancel()
     return figures
+
+
+def changed(bench: HollowBench, verb: str, name: str, document: Any = None) -> None:
+    """Changes a Deployment, on another connection: the server closes one that was idle for minutes."""
+    bench.server.close()
+    assert bench.server.request(verb, f"{DEPLOYMENTS}/{name}", document).code == 200
 
 
 async def scaled(bench: HollowBench, replicas: int, rate: int) -> None:
