@@ -113,7 +113,11 @@ def deployment(
 
 @contextmanager
 def hollow_bench(
-    folder: Path, *, flags: Sequence[str] = (), scheduler_flags: Sequence[str] = ()
+    folder: Path,
+    *,
+    flags: Sequence[str] = (),
+    scheduler_flags: Sequence[str] = (),
+    manager_flags: Sequence[str] = (),
 ) -> Iterator[HollowBench]:
     """A running control plane without nodes."""
     with ExitStack() as stack:
@@ -121,7 +125,9 @@ def hollow_bench(
         scheduler = ("--leader-elect=false", "--secure-port=0", *scheduler_flags)
         stack.enter_context(running_component(server, folder, "kube-scheduler", *scheduler))
         manager = ("--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000")
-        stack.enter_context(running_component(server, folder, "kube-controller-manager", *manager))
+        stack.enter_context(
+            running_component(server, folder, "kube-controller-manager", *manager, *manager_flags)
+        )
         bench = HollowBench(server, folder)
         try:
             yield bench

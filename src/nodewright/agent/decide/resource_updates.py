@@ -1,8 +1,7 @@
 """The cgroups of pods as they should be, and the updates that bring running containers there."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
-from typing import NamedTuple
+from weakref import ref
 
 from msgspec.structs import replace
 
@@ -39,7 +38,7 @@ ContainerUpdate = UpdateContainerResources | UpdateStartingContainer
 
 def node_level_cgroups(node: NodeState) -> tuple[PlannedCgroup, ...]:
     """The cgroups above those of pods."""
-    cgroup_config, layout = _cgroup_layout(_ConfigIdentity(node.config))
+    cgroup_config, layout = _cgroup_layout(node.config)
     return top_level_cgroups(with_borrowers(layout, node), cgroup_config, tuple(node.pods.values()))
 
 
@@ -47,7 +46,7 @@ def cgroups_of_record(
     node: NodeState, record: PodRecord
 ) -> tuple[tuple[PlannedCgroup, ...], Mapping[str, ContainerSettings]]:
     """The cgroups of a pod and its containers, and the settings of the containers."""
-    cgroup_config, layout = _cgroup_layout(_ConfigIdentity(node.config))
+    cgroup_config, layout = _cgroup_layout(node.config)
     pod = without_ungated_resources(record.pod, node.config)
     layout = with_borrowers(layout, node)
     cgroups = cgroups_of_pod(node, AllocatedPod(record.pod, record.memory), layout, cgroup_config)
@@ -67,7 +66,7 @@ def cgroups_of_borrowers(node: NodeState, records: Iterable[PodRecord]) -> Itera
 
 def pod_cgroup(pod: Pod, config: NodeConfig) -> str:
     """The path of a pod's cgroup on the node; empty where pods have none."""
-    cgroup_config, layout = _cgroup_layout(_ConfigIdentity(config))
+    cgroup_config, layout = _cgroup_layout(config)
     cgroups = pod_cgroups(
         without_ungated_resources(pod, config), layout, cgroup_config, {}, has_exclusive_cpus=False
     )
@@ -140,7 +139,7 @@ def _target_resources(
     node: NodeState, record: PodRecord
 ) -> tuple[dict[str, tuple[CgroupFile, ...]], Mapping[str, ContainerSettings]]:
     """By name the resources that the containers of a pod should have: as cgroup files, and as settings."""
-    cgroup_config, _ = _cgroup_layout(_ConfigIdentity(node.config))
+    cgroup_config, _ = _cgroup_layout(node.config)
     pod = without_ungated_resources(record.pod, node.config)
     settings = settings_by_container(pod, cgroup_config, container_cpusets(pod, node, record.memory))
     files = {name: container_files(container, cgroup_config) for name, container in settings.items()}
@@ -168,19 +167,15 @@ def _files_after_move(
     return tuple({file.name: file for file in files}.values())
 
 
-class _ConfigIdentity(NamedTuple):
-    """A configuration that is equal only to itself: it is constant while the agent runs, so identity is enough."""
-
-    config: NodeConfig
-
-    def __hash__(self) -> int:
-        return id(self.config)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ConfigIdentity) and other.config is self.config
+_layouts: dict[int, tuple[ref[NodeConfig], CgroupConfig, CgroupLayout]] = {}
+"""By identity of the configuration, which a node keeps for long, and as long as it: hollow nodes have one each."""
 
 
-@lru_cache(maxsize=4)
-def _cgroup_layout(key: _ConfigIdentity) -> tuple[CgroupConfig, CgroupLayout]:
+def _cgroup_layout(config: NodeConfig) -> tuple[CgroupConfig, CgroupLayout]:
     """The settings that the values in the node's cgroups depend on, and the layout of the cgroups."""
-    return cgroup_rules(key.config), cgroup_tree(key.config)
+    number = id(config)
+    entry = _layouts.get(number)
+    if entry is None or entry[0]() is not config:
+        known = ref(config, lambda _: _layouts.pop(number, None))
+        entry = _layouts[number] = known, cgroup_rules(config), cgroup_tree(config)
+    return entry[1:]

@@ -5,12 +5,13 @@ from typing import Any, NamedTuple
 
 from nodewright.agent.hollow.hollow_options import HOLLOW_LABEL, HollowOptions
 from nodewright.agent.member.node_registration import NODES
-from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.tasks.timing import HostClock
 from nodewright.model.errors import Fault, InputError
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_STAGES = "/apis/kwok.x-k8s.io/v1alpha1/stages"
 _KWOK_ANNOTATION = "kwok.x-k8s.io/node"
 _MAX_NAMED = 5
 
@@ -45,7 +46,7 @@ async def check_cluster(api: ClusterAPI, names: Iterable[str], options: HollowOp
     """
     faults = [Fault(source=source, rule=rule) async for rule in _missing_rights(api, options)]
     if not any("list nodes" in fault.rule for fault in faults):
-        faults += _node_faults(await _nodes(api), frozenset(names), options)
+        faults += _node_faults(await _listed(api, NODES), frozenset(names), options)
     if faults:
         raise InputError(faults)
 
@@ -76,10 +77,18 @@ async def _missing_rights(api: ClusterAPI, options: HollowOptions) -> Any:
                 yield f"its user may not {verb} {right.resource}{why}"
 
 
-async def _nodes(api: ClusterAPI) -> list[dict[str, Any]]:
-    nodes = Reflector(api, NODES, "", HostClock())
-    await nodes.read_list()
-    return list(nodes.objects.values())
+async def unread_stages(api: ClusterAPI) -> list[str]:
+    """The names of kwok's Stages in the cluster, which hollow nodes do not read; none where they cannot be listed."""
+    try:
+        return sorted(str(stage["metadata"].get("name")) for stage in await _listed(api, _STAGES))
+    except ApiError:
+        return []
+
+
+async def _listed(api: ClusterAPI, path: str) -> list[dict[str, Any]]:
+    reflector = Reflector(api, path, "", HostClock())
+    await reflector.read_list()
+    return list(reflector.objects.values())
 
 
 def _node_faults(

@@ -45,7 +45,7 @@ from nodewright.agent.serving.api_objects import NodeSystemInfo
 from nodewright.agent.state.agent_state import AgentConstants, AgentState, PodSource
 from nodewright.agent.state.observations import PluginDevicesListed
 from nodewright.agent.store.agent_store import AgentStore, SavedState, StoreSettings, restored_state
-from nodewright.agent.store.store_files import pod_file, read_pod_file
+from nodewright.agent.store.store_files import HEADER, JOURNAL, pod_file, read_pod_file
 from nodewright.agent.store.write_queue import StateWriter
 from nodewright.cluster.client.cluster_api import ClusterAPI
 from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised
@@ -107,7 +107,18 @@ class _Started(NamedTuple):
 
 
 class _UnsyncedFileStore(LocalFileStore):
-    """Files that a crash of the machine may lose: what they describe is simulated."""
+    """Files that a crash of the machine may lose: what they describe is simulated.
+
+    They are written in place: the log has what was not written to its end when the process was killed.
+    """
+
+    def write(self, name: str, content: bytes) -> None:
+        """Replaces the content of a file."""
+        if name in (HEADER, JOURNAL):  # Of these the log has nothing.
+            super().write(name, content)
+        else:
+            self._path_of(name).parent.mkdir(mode=0o700, exist_ok=True)
+            self.write_at(name, 0, content)
 
     def sync(self, name: str = "") -> None:
         """Does nothing."""

@@ -8,7 +8,7 @@ from zlib import crc32
 
 from nodewright.agent.assembly.agent_node import host_address
 from nodewright.agent.assembly.node_shutdown import run_unless_stopped
-from nodewright.agent.hollow.cluster_check import check_cluster
+from nodewright.agent.hollow.cluster_check import check_cluster, unread_stages
 from nodewright.agent.hollow.hollow_node import POD_NETWORKS, HollowCluster, HollowNode
 from nodewright.agent.hollow.hollow_options import HollowOptions, PlannedNode, planned_nodes
 from nodewright.agent.hollow.shared_objects import SharedObjects, name_of_node, node_of_pod
@@ -70,6 +70,8 @@ async def run_hollow(options: HollowOptions) -> int:
     ):
         names = [node.name for node in planned]
         await check_cluster(api, names, options, access.source)
+        if stages := await unread_stages(api):
+            print_log_line(f"Stages of kwok are not read, annotations of pods are: {', '.join(stages)}")
         clock = HostClock() if factor == 1 else FastClock(factor)
         cluster = shared_cluster((api, heartbeat_api, event_api), names, (clock, HostClock()), options)
         ShortCollections().install()

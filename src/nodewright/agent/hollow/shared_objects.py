@@ -31,6 +31,9 @@ class SharedObjects:
     """Passes on the objects of a reflector to the nodes that they belong to.
 
     ``name_of`` gives the name of an object's node. Of objects of other nodes only their metadata is kept.
+
+    The nodes get one change in each round of the event loop. If the watch brings thousands of pods, they start one after
+    the other, and requests that are answered meanwhile wait for the decision of one node, not of all.
     """
 
     def __init__(
@@ -39,6 +42,8 @@ class SharedObjects:
         self.reflector, self._name_of = reflector, name_of
         self._views = {name: NodeObjects(reflector) for name in names}
         self._name_by_uid: dict[str, str] = {}
+        self._changes: dict[tuple[str, str], None] = {}
+        """The changes that nodes have not got yet, by the node's name and the object's uid."""
         self.listed = asyncio.Event()
         """Set once a whole list has been received."""
         reflector.reduce, reflector.on_change = self._reduced, self._pass_on
@@ -73,7 +78,7 @@ class SharedObjects:
         else:
             self._name_by_uid[uid] = name
             view.objects[uid] = document
-        self._notify(name, uid)
+        self._announce(name, uid)
 
     def _pass_on_list(self) -> None:
         by_name: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in self._views}
@@ -85,14 +90,22 @@ class SharedObjects:
                 self._name_by_uid[uid] = name
         for name, view in self._views.items():
             view.objects, view.has_listed = by_name[name], True
-            self._notify(name, "")
+            self._announce(name, "")
         self.listed.set()
 
-    def _notify(self, name: str, uid: str) -> None:
-        """Has a node take over its changed objects; one that it cannot read concerns no other node."""
+    def _announce(self, name: str, uid: str) -> None:
+        if not self._changes:
+            asyncio.get_running_loop().call_soon(self._announce_next)
+        self._changes[name, uid] = None
+
+    def _announce_next(self) -> None:
+        name, uid = next(iter(self._changes))
+        del self._changes[name, uid]
+        if self._changes:
+            asyncio.get_running_loop().call_soon(self._announce_next)
         try:
             self._views[name].on_change(uid)
-        except Exception as error:  # noqa: BLE001 - the other nodes share the watch
+        except Exception as error:  # noqa: BLE001 - what one node cannot read concerns no other node
             text = shortened(f"node {name}: {error_text(error)}")
             self.reflector.record_event(RecordEvent.warning("ObjectNotRead", text))
 

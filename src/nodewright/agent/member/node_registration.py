@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.agent.member.node_object import (
     NodeIdentity,
@@ -23,7 +24,7 @@ from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path
 from nodewright.cluster.client.reflector import BackOffDelay, ObjectView, newest_object
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.model.kubernetes.recorded_events import RecordEvent
-from nodewright.model.values.instant import Instant, micro_time
+from nodewright.model.values.instant import ZERO_TIME, Instant, micro_time
 
 NODES = "/api/v1/nodes"
 _MAX_UPDATES = 5
@@ -64,6 +65,8 @@ class NodeRegistration:
         """Whether no agent has been this node on the machine before."""
         self.registered = asyncio.Event()
         """Set once the object is there and has been seen."""
+        self._unchanged: tuple[dict[str, Any], AgentState, NodeReadings] | None = None
+        """What a status was made from that did not have to be sent."""
         self._reported_at_s: float | None = None
         self._extra_s = 0.0
         self._last_error = ""
@@ -174,10 +177,7 @@ class NodeRegistration:
                 node = self.node if attempt == 0 else None
                 if node is None:
                     node = await self._api.read(self.path, {})
-                status = node_status(
-                    self.identity, self.state(), await self.readings(), node.get("status") or {}
-                )
-                await self._report_status(node, status)
+                status = await self._synced_status(node)
             except ApiError as error:
                 self._report_error("NodeStatusNotReported", error)
                 await self._clock.sleep(0.2)
@@ -186,7 +186,24 @@ class NodeRegistration:
                 break
         return _ready_status({"status": status}) == "True"
 
-    async def _report_status(self, node: dict[str, Any], status: dict[str, Any]) -> None:
+    async def _synced_status(self, node: dict[str, Any]) -> dict[str, Any]:
+        """The status that the object has then.
+
+        Errors: ApiError.
+        """
+        state, readings = self.state(), await self.readings()
+        timeless, before = replace(readings, now=ZERO_TIME), node.get("status") or {}
+        if self._unchanged is not None and not self._is_due(self._clock.monotonic_s()):
+            known_node, known_state, known_readings = self._unchanged
+            if known_node is node and known_state is state and known_readings == timeless:
+                return before
+        status = node_status(self.identity, state, readings, before)
+        is_sent = await self._report_status(node, status)
+        self._unchanged = None if is_sent else (node, state, timeless)
+        return status
+
+    async def _report_status(self, node: dict[str, Any], status: dict[str, Any]) -> bool:
+        """Sends the status if it must be sent; whether it was."""
         labels = dict((node.get("metadata") or {}).get("labels") or {})
         required = {"kubernetes.io/os": "linux", "kubernetes.io/arch": self.identity.architecture}
         annotations = reported_annotations(self.identity, node["metadata"].get("annotations") or {})
@@ -194,7 +211,7 @@ class NodeRegistration:
         has_changed = has_status_changed(node.get("status") or {}, status) or metadata["labels"] != labels
         now_s = self._clock.monotonic_s()
         if not has_changed and not self._is_due(now_s):
-            return
+            return False
         is_first = self._reported_at_s is None
         spread = random.uniform(-0.5, 0.5)
         extra_s = self.times.report_s * spread if has_changed or is_first else 0.0
@@ -206,6 +223,7 @@ class NodeRegistration:
         if _ready_status(updated) == "True":
             self._note_ready()
         self._reflector.put(updated)
+        return True
 
     def _is_due(self, now_s: float) -> bool:
         reported_at_s = self._reported_at_s

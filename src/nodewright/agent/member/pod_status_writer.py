@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from operator import is_
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -19,6 +20,8 @@ from nodewright.agent.state.agent_state import AgentState, PodRecord, PodSource,
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path
 from nodewright.cluster.client.reflector import BackOffDelay, ObjectView
 from nodewright.cluster.tasks.timing import Clock
+from nodewright.engine.core.devices.device_state import DeviceState
+from nodewright.engine.node.node_config import NodeConfig
 from nodewright.model.kubernetes.objects import Container, ContainerState, ContainerStatus, PodStatus
 from nodewright.model.kubernetes.recorded_events import RecordEvent
 from nodewright.model.kubernetes.runtime_status import ContainerPhase
@@ -30,8 +33,24 @@ _GONE = (404, 409)
 """No such pod, or one of another uid: the watch brings the news."""
 
 
-class _PlannedWrite(NamedTuple):
+class _Origin(NamedTuple):
+    """What a status is made from: values that are replaced where something changes."""
+
     record: PodRecord
+    config: NodeConfig
+    devices: DeviceState
+
+
+class _SettledStatus(NamedTuple):
+    origin: _Origin
+    status: dict[str, Any]
+    """What was asked for."""
+    stored: dict[str, Any]
+    """What was then stored."""
+
+
+class _PlannedWrite(NamedTuple):
+    origin: _Origin
     document: dict[str, Any]
     """The object as it was observed."""
     status: dict[str, Any]
@@ -62,8 +81,8 @@ class PodStatusWriter:
         self._dirty: dict[str, None] = {}
         self._busy: set[str] = set()
         self._delays: dict[str, BackOffDelay] = {}
-        self._settled: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
-        """By uid of the record: the status that was asked for, and the one that was then stored."""
+        self._settled: dict[str, _SettledStatus] = {}
+        """By uid of the record."""
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self.requests = 0
@@ -132,12 +151,20 @@ class PodStatusWriter:
         if document is None:
             return None
         before = document.get("status") or {}
-        status = merged_status(before, pod_status_document(record, state.node, self.runtime_name), record)
-        is_settled = self._settled.get(uid) == (status, before)
+        origin = _Origin(record, state.node.config, state.node.held.devices)
+        settled = self._settled.get(uid)
+        if settled is not None and settled.stored != before:
+            settled = None
+        if settled is not None and all(map(is_, settled.origin, origin)):
+            status = settled.status
+        else:
+            reported = pod_status_document(record, state.node, self.runtime_name)
+            status = merged_status(before, reported, record)
+        is_settled = settled is not None and settled.status == status
         patch = None if is_settled else pod_status_patch(document["metadata"]["uid"], before, status)
         if patch is None and not can_be_deleted(document, record):
             return None
-        return _PlannedWrite(record, document, status, patch)
+        return _PlannedWrite(origin, document, status, patch)
 
     async def _write(self, uid: str, planned: "_PlannedWrite") -> None:
         changed_s = self._changed_s.pop(uid, None)
@@ -171,9 +198,9 @@ class PodStatusWriter:
         if planned.patch is not None:
             self.requests += 1
             document = await self._api.patch(f"{path}/status", planned.patch)
-            self._settled[uid] = (planned.status, document.get("status") or {})
+            self._settled[uid] = _SettledStatus(planned.origin, planned.status, document.get("status") or {})
             self._reflector.put(document)
-        if can_be_deleted(document, planned.record):
+        if can_be_deleted(document, planned.origin.record):
             self.requests += 1
             await self._api.delete(path, {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}})
         return planned.patch is not None
@@ -419,6 +446,8 @@ def _whole_seconds(value: Any) -> Any:
         return {
             name: str(Instant.parse(member).whole_second)
             if name in _TIMES and isinstance(member, str)
+            else member
+            if isinstance(member, str)
             else _whole_seconds(member)
             for name, member in value.items()
         }
@@ -434,7 +463,9 @@ def pod_status_patch(uid: str, before: Mapping[str, Any], after: Mapping[str, An
 def _plain(value: Any) -> Any:
     """The document without nulls and empty members, which the API server omits or adds at will."""
     if isinstance(value, dict):
-        members = {name: _plain(member) for name, member in value.items()}
+        members = {
+            name: member if isinstance(member, str) else _plain(member) for name, member in value.items()
+        }
         return {
             name: member for name, member in members.items() if member is not None and member not in ([], "")
         }

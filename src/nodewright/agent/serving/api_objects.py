@@ -104,9 +104,17 @@ def pod_object(record: PodRecord, node: NodeState, runtime: str) -> dict[str, An
 
 def pod_status_document(record: PodRecord, node: NodeState, runtime: str) -> dict[str, Any]:
     """The status of a pod as in the API server; ``runtime`` as in `pod_object`."""
-    status: dict[str, Any] = object_document(record.status)
+    parts = dict.fromkeys((*_CONTAINER_LISTS, "conditions"), ())
+    status: dict[str, Any] = object_document(replace(record.status, **parts))
     _complete_status(status, record, node, runtime)
     return status
+
+
+_CONTAINER_LISTS = {
+    "container_statuses": "containerStatuses",
+    "init_container_statuses": "initContainerStatuses",
+    "ephemeral_container_statuses": "ephemeralContainerStatuses",
+}
 
 
 def _complete_status(status: dict[str, Any], record: PodRecord, node: NodeState, runtime: str) -> None:
@@ -119,12 +127,8 @@ def _complete_status(status: dict[str, Any], record: PodRecord, node: NodeState,
             status.pop(name, None)
     if record.status.host_ip:
         status["hostIPs"] = [{"ip": record.status.host_ip}]
-    for key, statuses in (
-        ("containerStatuses", record.status.container_statuses),
-        ("initContainerStatuses", record.status.init_container_statuses),
-        ("ephemeralContainerStatuses", record.status.ephemeral_container_statuses),
-    ):
-        if statuses:
+    for name, key in _CONTAINER_LISTS.items():
+        if statuses := getattr(record.status, name):
             status[key] = [_with_required_fields(container, runtime) for container in statuses]
     if node.config.gates["ResourceHealthStatus"]:
         _add_device_health(status.get("containerStatuses", ()), record, node.held.devices)

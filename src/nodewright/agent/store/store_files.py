@@ -68,7 +68,7 @@ def pod_file(record: PodRecord) -> bytes:
     fields = {name: getattr(record, name) for name in StoredPod.__struct_fields__}
     because = tuple({"is": type(reason).__name__, **_document(reason)} for reason in record.because)
     stored = StoredPod(**fields | {"because": because, "waits_for": tuple(sorted(record.waits_for))})
-    return _envelope_bytes(_document(stored))
+    return _envelope_bytes(stored)
 
 
 def read_pod_file(content: bytes, path: str) -> PodRecord:
@@ -93,7 +93,7 @@ class _DeferredPods(msgspec.Struct, frozen=True):
 
 def deferred_file(deferred: tuple[tuple[PodSource, Pod], ...]) -> bytes:
     """The file of the deferred pods."""
-    return _envelope_bytes(_document(_DeferredPods(tuple(_DeferredPod(*entry) for entry in deferred))))
+    return _envelope_bytes(_DeferredPods(tuple(_DeferredPod(*entry) for entry in deferred)))
 
 
 def read_deferred_file(content: bytes, path: str) -> tuple[tuple[PodSource, Pod], ...]:
@@ -113,7 +113,7 @@ class StoreHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 def header_file(header: StoreHeader) -> bytes:
     """The file of the header."""
-    return _envelope_bytes(_document(header))
+    return _envelope_bytes(header)
 
 
 def read_header_file(content: bytes, path: str) -> StoreHeader:
@@ -187,9 +187,9 @@ def _plain(value: Any) -> Any:
     raise NotImplementedError(type(value))
 
 
-def _envelope_bytes(document: Any) -> bytes:
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-    return f'{{"version":{FORMAT_VERSION},"checksum":{crc32(text.encode())},"content":{text}}}\n'.encode()
+def _envelope_bytes(value: msgspec.Struct) -> bytes:
+    text = msgspec.json.encode(value, enc_hook=_plain)
+    return b'{"version":%d,"checksum":%d,"content":%b}\n' % (FORMAT_VERSION, crc32(text), text)
 
 
 class _Envelope(msgspec.Struct, frozen=True):

@@ -56,12 +56,15 @@ class ReportDocument(Report, frozen=True, kw_only=True):
         return f"<{type(self).__name__}{counts and f' {counts}'}>"
 
 
+_JSON_TYPES = frozenset({str, int, bool, float})
 TEXT_TYPES = (Quantity, IdSet, Duration, Instant, StrEnum)
 """Values that are text in JSON."""
 
 
 def plain_value(value: Any) -> Any:
     """The value reduced to JSON types: amounts and sets as text, tuples as lists, a pod as a reference."""
+    if value is None or type(value) in _JSON_TYPES:
+        return value
     if isinstance(value, Report):
         return _report_object(value)
     if isinstance(value, dict | MappingProxyType):

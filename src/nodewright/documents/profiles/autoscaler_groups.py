@@ -118,7 +118,8 @@ def group_nodes(objects: PlannedObjects) -> Iterator[PlannedNode]:
             named = {**node["metadata"], "name": f"{meta.name}-planned-{number}"}
             yield PlannedNode(node={**node, "metadata": named}, location=location, source=source)
         if count:
-            counted = f"{min(count, _MAX_GROWTH)} nodes that do not exist yet"
+            more = f" of the {count:,} by which it can grow" if count > _MAX_GROWTH else ""
+            counted = f"{min(count, _MAX_GROWTH)} nodes{more} that do not exist yet"
             objects.notes.append(
                 f"{key}: {counted}; as the autoscaler has it, all of their capacity is allocatable"
             )

@@ -55,6 +55,8 @@ def profile_yaml(document: dict[str, Any]) -> str:
 
 def object_document(value: Any) -> Any:
     """The object as a document, without fields at their default."""
+    if type(value) is str:
+        return value
     if isinstance(value, msgspec.Struct):
         kind: type[msgspec.Struct] = type(value)
         members = {

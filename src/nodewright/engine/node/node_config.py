@@ -122,7 +122,7 @@ class NodeParts(msgspec.Struct, frozen=True, kw_only=True):
     policies: CustomPolicies = NO_CUSTOM_POLICIES
 
 
-class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
+class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """The configuration of a running kubelet with derived values, computed once.
 
     Devices are those that plugins listed last.

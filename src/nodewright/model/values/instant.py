@@ -1,6 +1,6 @@
 """Timestamps as Kubernetes writes them (`2026-01-31T12:00:00Z`), in whole nanoseconds since 1970."""
 
-from functools import total_ordering
+from functools import lru_cache, total_ordering
 
 from nodewright.model.patterns import lazy_pattern
 from nodewright.model.values.bounded_cache import cached_texts
@@ -109,6 +109,7 @@ def _days_since_1970(year: int, month: int, day: int) -> int:
     return year * 365 + leap_days + in_year - _DAYS_BEFORE_1970
 
 
+@lru_cache(64)
 def _date(days: int) -> tuple[int, int, int]:
     """Year, month and day of a number of days since 1970."""
     cycles, day_of_cycle = divmod(days + _DAYS_BEFORE_1970, _DAYS_IN_400_YEARS)

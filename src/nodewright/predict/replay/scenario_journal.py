@@ -136,9 +136,9 @@ def _allocations(held: Holdings) -> tuple[ContainerAllocation, ...]:
 def _event(event: NodeEvent) -> dict[str, Any]:
     match event:
         case PodAdded(pod):
-            return {"add": plain_value(object_document(pod)), **_preferred(event)}
+            return {"add": object_document(pod), **_preferred(event)}
         case PodRecovered(pod):
-            return {"found": plain_value(object_document(pod))}
+            return {"found": object_document(pod)}
         case PodStarted(uid):
             return {"started": uid}
         case PodRemoved(uid):
@@ -146,11 +146,11 @@ def _event(event: NodeEvent) -> dict[str, Any]:
         case KillFailed(pod):
             return {"killFailed": pod.uid}
         case PodResized(pod):
-            return {"resize": plain_value(object_document(pod))}
+            return {"resize": object_document(pod)}
         case ConditionsObserved(conditions):
             return {"observe": {"conditions": list(map(str, conditions))}}
         case ReservationsObserved():
-            return {"lend": plain_value(object_document(_reservations(event)))}
+            return {"lend": object_document(_reservations(event))}
         case DevicesObserved():
             return {"devices": _listing(event)}
         case DevicesAllocated():
@@ -283,12 +283,12 @@ def journal_event(event: Mapping[str, Any], actions: Sequence[Action]) -> dict[s
 
 def resize_event(pod: Pod) -> dict[str, Any]:
     """The JSON of a resize event."""
-    return {"resize": plain_value(object_document(pod))}
+    return {"resize": object_document(pod)}
 
 
 def arrival_event(pod: Pod) -> dict[str, Any]:
     """The JSON of an add event."""
-    return {"add": plain_value(object_document(pod))}
+    return {"add": object_document(pod)}
 
 
 def action_documents(actions: Sequence[Action]) -> list[dict[str, Any]]:

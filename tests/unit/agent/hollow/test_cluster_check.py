@@ -8,10 +8,12 @@ import pytest
 from tests.support.fake_clock import FakeClock
 from tests.support.memory_cluster import NODES, MemoryCluster
 
-from nodewright.agent.hollow.cluster_check import check_cluster
+from nodewright.agent.hollow.cluster_check import check_cluster, unread_stages
 from nodewright.agent.hollow.hollow_options import HOLLOW_LABEL, HollowOptions
 from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.model.errors import InputError
+
+STAGES = "/apis/kwok.x-k8s.io/v1alpha1/stages"
 
 
 class ReviewingCluster(MemoryCluster):
@@ -111,3 +113,13 @@ def test_nodes_of_other_types_are_left_out_and_a_list_has_an_end() -> None:
     with pytest.raises(ApiError, match="the list has no end"):
         checked(cluster)
     assert cluster.pages <= 4000
+
+
+def test_stages_of_kwok_are_named_where_there_are_any() -> None:
+    cluster = ReviewingCluster()
+    assert asyncio.run(unread_stages(cluster)) == []
+    cluster.put(f"{STAGES}/pod-ready", node("pod-ready"))
+    cluster.put(f"{STAGES}/node-crash", node("node-crash"))
+    assert asyncio.run(unread_stages(cluster)) == ["node-crash", "pod-ready"]
+    cluster.is_reachable = False
+    assert asyncio.run(unread_stages(cluster)) == []

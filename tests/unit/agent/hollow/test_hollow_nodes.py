@@ -1,6 +1,8 @@
 """Hollow nodes in a cluster in memory: pods, behaviour, faults, and the next process."""
 
 import asyncio
+import json
+import shutil
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -15,6 +17,7 @@ from tests.support.memory_cluster import LEASES, NODES, PODS, MemoryCluster
 from nodewright.agent.hollow.hollow_node import HollowNode, end_tasks
 from nodewright.agent.hollow.hollow_options import HollowOptions, planned_nodes
 from nodewright.agent.hollow.run_hollow import run_nodes, shared_cluster
+from nodewright.agent.store.store_files import log_commit_mark
 from nodewright.cli.app import run
 from nodewright.documents.output.json_yaml import as_json
 from nodewright.documents.output.terminal import NO
@@ -350,6 +353,52 @@ async def test_the_journal_replays_to_the_same_decisions(
     assert run(["replay", str(tmp_path / "root/hollow-0/journal.json")]) == NO
     printed = capsys.readouterr().out
     assert "10 events: 3 admitted, 2 refused, 2 pods on the node" in printed
+
+
+@in_event_loop
+async def test_a_process_that_was_killed_while_it_wrote_is_taken_over(
+    tmp_path: Path, hollow: HollowRun
+) -> None:
+    hollow = again(hollow, tmp_path, root_dir=tmp_path / "root")
+    both = {"requests": GUARANTEED, "limits": GUARANTEED}
+    async with hollow.running():
+        for name in ("web", "other"):
+            hollow.create_pod(name, both)
+        await hollow.after(5)
+        before = hollow.status("other")["containerStatuses"]
+        shutil.copytree(tmp_path / "root", tmp_path / "killed")
+    folder = tmp_path / "killed/hollow-0"
+    log = (folder / "changes.log").read_bytes().removesuffix(log_commit_mark())
+    (folder / "changes.log").write_bytes(log)
+    written = json.loads(log.splitlines()[-1].partition(b" ")[2])
+    for name, text in written.items():
+        (folder / name).write_text(text[: len(text) // 2], "utf-8")
+    assert written
+    hollow = again(hollow, tmp_path, root_dir=tmp_path / "killed")
+    async with hollow.running():
+        await hollow.after(15)
+        assert hollow.status("other")["containerStatuses"] == before
+        assert {name: text for name, text in written.items() if (folder / name).read_text() != text} == {}
+    assert not hollow.events("RecordSetAside")
+
+
+@pytest.mark.parametrize("seed", ["0", "other"])
+@in_event_loop
+async def test_the_same_seed_makes_the_same_journal(tmp_path: Path, seed: str) -> None:
+    journals = []
+    for number in range(2):
+        clock = FakeClock()
+        folder = tmp_path / str(number)
+        hollow = HollowRun(tmp_path, clock, MemoryCluster(clock), seed=seed, root_dir=folder)
+        async with hollow.running():
+            for name in ("a", "b", "c"):
+                ends = {"runs": "2s..20s", "starts-after": "0s..3s"}
+                hollow.create_pod(name, annotations=ends, restartPolicy="Never")
+            await hollow.after(30)
+        journal = json.loads((folder / "hollow-0/journal.json").read_text("utf-8"))
+        journals.append(journal["spec"]["events"])
+    assert journals[0] == journals[1]
+    assert len(journals[0]) > 5
 
 
 @in_event_loop
