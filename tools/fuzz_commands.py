@@ -74,7 +74,7 @@ CLUSTER = (
     f"admit --kubeconfig KUBE -A --node=nodes|--node=node/worker-3|--node=vm-4 pods {_ALL}",
     "explain --kubeconfig KUBE -A --node=nodes|--node=node/worker-3|--node=vm-4 pods |-ojson|-oyaml",
     f"preempt --kubeconfig KUBE -A --node node/worker-3 pods {_ALL}",
-    f"evict --kubeconfig KUBE --node node/worker-3 --usage {_E}/eviction/summary.json {_ALL}",
+    f"evict --kubeconfig KUBE --node node/worker-3 --available memory.available=50Mi {_ALL}",
     "cgroups --kubeconfig KUBE -A --node node/worker-3 pods |-ojson|-oyaml|-oname",
     "lint --kubeconfig KUBE -A pods |-ojson|-oyaml|-osarif",
     "quota --kubeconfig KUBE -A pods |--from-status |-ojson|-oyaml|-oname",

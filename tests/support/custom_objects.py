@@ -78,16 +78,13 @@ def _put(value: dict[str, Any], path: str, item: Any) -> None:
     """Sets the item at the path: in the first item of a list `name[*]`, and in the member `a` of `*`."""
     step, _, rest = path.partition(".")
     name = "a" if step == "*" else step.removesuffix("[*]")
-    holder: Any = value
     if step.endswith("[*]"):
-        items = value.setdefault(name, [{}])
-        holder, name = items, 0
-    if rest:
-        inner = holder[name] if isinstance(holder, list) else holder.setdefault(name, {})
-        _put(inner, rest, item)
-    elif isinstance(item, dict) and isinstance(holder, dict):
-        holder[name] = {**item, **holder.get(name, {})}
-    elif isinstance(holder, list):
-        holder[0] = {**item, **holder[0]}
+        (first,) = value.setdefault(name, [{}])
+        if rest:
+            _put(first, rest, item)
+        else:
+            value[name] = [{**item, **first}]
+    elif rest:
+        _put(value.setdefault(name, {}), rest, item)
     else:
-        holder[name] = item
+        value[name] = {**item, **value.get(name, {})} if isinstance(item, dict) else item

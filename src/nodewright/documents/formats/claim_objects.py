@@ -1,7 +1,7 @@
 """Objects of Dynamic Resource Allocation from documents of any version of their API."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -51,7 +51,7 @@ _WITH_DEFAULTS: dict[type, Callable[[Any], Any]] = {
 
 class _Kind(msgspec.Struct, rename="camel"):
     api_version: str
-    kind: str
+    kind: Literal["ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "DeviceTaintRule"]
 
 
 class _Items(msgspec.Struct):
@@ -76,7 +76,11 @@ def stored_claims(lists: Mapping[str, bytes]) -> ClaimCluster | None:
                 )
                 with_defaults = _WITH_DEFAULTS.get(kind)
                 objects.append(decoded if with_defaults is None else with_defaults(decoded))
-            except JSON_ERRORS as error:
+            except (
+                *JSON_ERRORS,
+                TypeError,
+                AttributeError,
+            ) as error:  # v1beta1 is converted before it is decoded
                 fault = decoding_fault(error)
                 raise InputError(
                     [replace(fault, source=source, path=f"items[{index}].{fault.path}")]

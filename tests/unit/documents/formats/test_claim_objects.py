@@ -92,3 +92,37 @@ def test_an_object_of_a_server_that_cannot_be_decoded_is_named_with_its_place() 
         InputError, match=r"resourceslices: items\[1\]\.spec\.driver: Expected `str`, got `int`"
     ):
         stored_claims({"resourceslices": a_list(good, bad)})
+
+
+@pytest.mark.parametrize(
+    ("item", "path"),
+    [
+        ({"apiVersion": "v1", "kind": "Node"}, "items[0].kind"),
+        *(
+            (
+                {
+                    "apiVersion": f"resource.k8s.io/{version}",
+                    "kind": kind,
+                    "metadata": {"name": "a"},
+                    "spec": spec,
+                },
+                "items[0].",
+            )
+            for version in ("v1", "v1beta1")
+            for kind, spec in (
+                ("ResourceSlice", 5),
+                ("ResourceSlice", {"devices": 5}),
+                ("ResourceSlice", {"devices": [5]}),
+                ("ResourceClaim", {"devices": {"requests": 5}}),
+                ("ResourceClaimTemplate", {"spec": {"devices": 5}}),
+            )
+        ),
+    ],
+)
+def test_an_object_of_another_kind_or_type_is_a_fault_of_the_answer(item: dict[str, Any], path: str) -> None:
+    content = json.dumps({"kind": "List", "items": [item]}).encode()
+    with pytest.raises(InputError) as caught:
+        stored_claims({"resourceslices": content})
+    (fault,) = caught.value.faults
+    assert fault.source == "resourceslices"
+    assert fault.path.startswith(path)
