@@ -3,8 +3,9 @@
 Follows: v1.36, vendor/github.com/google/cel-go/common/stdlib/standard.go, cel/library.go, interpreter/runtimecost.go,
     ext/{strings,lists,sets,comprehensions}.go; apiserver/pkg/cel/library/*.go.
 Departs: the functions of authorizers are undeclared; timestamps are printed in UTC; names of time zones other than UTC
-    are unknown, because their rules are files of the machine. Texts of errors about URLs and IP addresses say less about
-    the cause.
+    are unknown, because their rules are files of the machine. Maps of the expression compare keys that are lists, maps or
+    quantities by value, Kubernetes by address; where its compiler panics (a literal map with keys of bytes), the selector
+    does not compile.
 """
 
 import math
