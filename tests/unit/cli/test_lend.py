@@ -7,6 +7,10 @@ from typing import Any
 import pytest
 
 from nodewright.cli.app import run
+from nodewright.predict.lend.lend_report import numa_shares
+from nodewright.predict.node import Node
+from nodewright.testing.nodes import a_profile
+from nodewright.testing.objects import a_guaranteed_pod
 
 NODE = "examples/lend/node.yaml"
 TABLE = "examples/lend/usage.csv"
@@ -173,6 +177,15 @@ def test_rates_are_no_counters(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert code == 1
     assert "data.result[0].metric.__name__" in err
     assert "query the metric itself, without a function" in err
+
+
+def test_loans_of_cpus_lie_where_the_shared_pool_is() -> None:
+    without = Node.from_profile(a_profile())
+    static = Node.from_profile(a_profile(cpuManagerPolicy="static", reservedSystemCPUs="0"))
+    pinned = static.admit(a_guaranteed_pod("pinned", "3/1Gi")).node
+    shares = [[each.permille for each in numa_shares(node, "cpu")] for node in (without, static, pinned)]
+    assert shares == [[500, 500], [500, 500], [200, 800]]
+    assert [each.permille for each in numa_shares(pinned, "memory")] == [500, 500]
 
 
 def test_custom_predictors_are_held_to_the_same_rules(

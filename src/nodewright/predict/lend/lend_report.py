@@ -72,7 +72,7 @@ class AdvisedLoans(Report, frozen=True, kw_only=True):
 
 
 class NUMAShare(Report, frozen=True, kw_only=True):
-    """The part of each loan that lies on a NUMA node, if loans spread over its CPUs or memory evenly."""
+    """The part of each loan that lies on a NUMA node, if loans spread over its shared CPUs or its memory evenly."""
 
     numa: int
     permille: int
@@ -150,11 +150,13 @@ def _resource(lending: Lending, resource: str) -> ResourceLoansReport:
 
 def numa_shares(node: Node, resource: str) -> tuple[NUMAShare, ...]:
     """The shares of the machine's NUMA nodes, in thousandths rounded down."""
-    numa_nodes = node.config.parts.machine.topology
-    sizes = [
-        sum(len(core.thread_ids) for core in each.cores) if resource == CPU else each.memory
-        for each in numa_nodes
-    ]
+    numa_nodes, shared = node.config.parts.machine.topology, node.state.held.cpu.default
+    if resource == CPU:
+        threads = [[thread for core in each.cores for thread in core.thread_ids] for each in numa_nodes]
+        # Without a CPU manager there is no shared pool: borrowers run on all CPUs.
+        sizes = [sum(not shared or thread in shared for thread in own) for own in threads]
+    else:
+        sizes = [each.memory for each in numa_nodes]
     total = max(sum(sizes), 1)
     return tuple(
         NUMAShare(numa=each.node_id, permille=1000 * size // total)
