@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import click
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from nodewright.cli.cluster.cluster_session import current_session
 from nodewright.cli.node_query import exit_code, load_query, print_report
 from nodewright.cli.options import NO_POLICY_OPTIONS, NodeQuery
 from nodewright.cli.workload_input import ProgressLine, print_input_notes, print_warnings, read_workloads
-from nodewright.documents.formats.quota_queues import QUEUE_KINDS, queue_quotas
+from nodewright.documents.formats.quota_queues import QUEUE_KINDS, QueueQuota, queue_quotas
 from nodewright.documents.formats.workloads import LoadedWorkloads
 from nodewright.documents.output.command_line import option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
@@ -26,8 +26,8 @@ from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.resource_names import is_extended
 from nodewright.model.printable import counted
 from nodewright.predict.fit.fit_text import fit_text
-from nodewright.predict.fit.node_fit import FitQuestion, FitReport, best_verdict
-from nodewright.predict.fit.queued import queue_fits
+from nodewright.predict.fit.node_fit import FitQuestion, FitReport, GroupFit, best_verdict
+from nodewright.predict.fit.queued import QueueFit, queue_fits
 from nodewright.predict.node import AlikeNodes, Node
 from nodewright.predict.upgrade.upgrade_input import profiles_of_nodes
 
@@ -89,17 +89,10 @@ def command(query: NodeQuery, *, nodes: tuple[str, ...], resource: str | None, o
         kubelet_only=query.kubelet_only,
         skips_multiples=output is None,  # A text shows those of single nodes.
     )
-    with ProgressLine() as progress:
-        numbers, total = count(1), counted(len(known), "node")
-        groups = question.groups(known, lambda: progress.show(f"{next(numbers):,} of {total} judged"))
-    queues, pods = queue_quotas(given.workloads.queues), [workload.pod for workload in created]
+    queues = queue_quotas(given.workloads.queues)
     print_warnings(queues.unjudged, strict=query.strict)
-    empty = {
-        fit.node.node: [pod.copies_empty or 0 for pod in fit.pods] for group in groups for fit in group.now
-    }
     report = FitReport(
-        groups=groups,
-        queues=tuple(queue_fits(queues.quotas, known, pods, empty)) if known else (),
+        **_answers(question, known, queues.quotas),
         unread=unread,
         skipped=given.workloads.skipped,
         warnings=(*given.warnings, *queues.unjudged),
@@ -111,6 +104,25 @@ def command(query: NodeQuery, *, nodes: tuple[str, ...], resource: str | None, o
         print_text(text)
     is_all = len(created) == len(given.workloads.workloads)
     return exit_code(best_verdict(report, index) for index in range(len(created))) if is_all else NO
+
+
+class _Answers(TypedDict):
+    """What is answered about nodes and queues."""
+
+    groups: tuple[GroupFit, ...]
+    queues: tuple[QueueFit, ...]
+
+
+def _answers(question: FitQuestion, nodes: Sequence[Node], quotas: Sequence[QueueQuota]) -> _Answers:
+    """The answers of the nodes, with a progress line on terminals, and what they take of the quotas."""
+    with ProgressLine() as progress:
+        numbers, total = count(1), counted(len(nodes), "node")
+        groups = question.groups(nodes, lambda: progress.show(f"{next(numbers):,} of {total} judged"))
+    empty = {
+        fit.node.node: [pod.copies_empty or 0 for pod in fit.pods] for group in groups for fit in group.now
+    }
+    pods = [workload.pod for workload in question.workloads]
+    return _Answers(groups=groups, queues=tuple(queue_fits(quotas, nodes, pods, empty)) if nodes else ())
 
 
 def _given(query: NodeQuery, paths: tuple[str, ...]) -> _Input:

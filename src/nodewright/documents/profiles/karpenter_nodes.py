@@ -227,14 +227,13 @@ def _of_claim(
     source: str,
 ) -> Iterator[PlannedNode]:
     """The nodes of a pool or of a claim without a machine, one of each instance type that is known."""
-    name = claim.status.node_name or claim.metadata.name
-    label = f"{kind} {name}"
+    label = f"{kind} {(name := claim.status.node_name or claim.metadata.name)}"
     node_class, place = _class_of(objects, claim.spec.node_class_ref, label)
     if node_class is None or place is None:
         return
-    made, requirements = [], claim.spec.requirements
-    single = {each.key: each.values[0] for each in requirements if _is_single(each)}
-    for instance in _instances(objects, requirements, label):
+    made = []
+    single = {each.key: each.values[0] for each in claim.spec.requirements if _is_single(each)}
+    for instance in _instances(objects, claim.spec.requirements, label):
         try:
             capacity, allocatable = _amounts(instance, node_class)
         except UnknownAmountsError as unknown:
@@ -369,19 +368,7 @@ def _amounts(instance: Instance, node_class: EC2NodeClass) -> tuple[ResourceList
     if family not in _FAMILIES.values():
         raise UnknownAmountsError(f"what an image of the family {family or 'Custom'} reserves is not known")
     is_bottlerocket = family == "Bottlerocket"
-    try:
-        kubelet = decode(node_class.spec.kubelet, Reservations)
-    except msgspec.ValidationError as error:
-        fault = decoding_fault(error)
-        raise InputError([replace(fault, path=f"spec.kubelet.{fault.path}")]) from None
-    named = {"kubeReserved": kubelet.kube_reserved, "systemReserved": kubelet.system_reserved}
-    if faults := [
-        Fault(path=f"spec.kubelet.{field}[{name}]", value=str(amount), rule="must not be negative")
-        for field, amounts in named.items()
-        for name, amount in amounts.items()
-        if amount < ZERO
-    ]:
-        raise InputError(faults)
+    kubelet = _reservations(node_class.spec.kubelet)
     pods, reserved_for = _pod_counts(instance, kubelet, is_bottlerocket=is_bottlerocket)
     memory = (instance.memory_mib - 64 * (instance.architecture == "arm64")) * _MIB
     memory -= ceil(memory * _VM_SHARE / _MIB) * _MIB
@@ -407,6 +394,28 @@ def _amounts(instance: Instance, node_class: EC2NodeClass) -> tuple[ResourceList
         for name, amount in capacity.items()
     }
     return capacity, allocatable
+
+
+def _reservations(configuration: Mapping[str, Any]) -> Reservations:
+    """What the kubelet of a class reserves.
+
+    Errors: InputError for wrong types and negative amounts.
+    """
+    try:
+        kubelet = decode(configuration, Reservations)
+    except msgspec.ValidationError as error:
+        fault = decoding_fault(error)
+        raise InputError([replace(fault, path=f"spec.kubelet.{fault.path}")]) from None
+    reserved = {"kubeReserved": kubelet.kube_reserved, "systemReserved": kubelet.system_reserved}
+    faults = [
+        Fault(path=f"spec.kubelet.{field}[{name}]", value=str(amount), rule="must not be negative")
+        for field, amounts in reserved.items()
+        for name, amount in amounts.items()
+        if amount < ZERO
+    ]
+    if faults:
+        raise InputError(faults)
+    return kubelet
 
 
 def _pod_counts(instance: Instance, kubelet: Reservations, *, is_bottlerocket: bool) -> tuple[int, int]:
