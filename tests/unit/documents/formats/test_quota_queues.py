@@ -46,10 +46,10 @@ def test_a_pod_gets_a_flavor_of_each_group_of_resources() -> None:
     read = queue({"a": {"cpu": "1500m"}, "b": {"cpu": "2"}}, {"g": {"gpu": "4"}})
     read_all = queue_quotas([read, flavor("a", zone="x"), flavor("b"), flavor("g", gpu="yes")])
     assert [quota.flavors for quota in read_all.quotas] == [("a", "g"), ("b", "g")]
-    assert (read_all.quotas[0].amounts, read_all.quotas[0].node_labels, read_all.unjudged) == (
+    assert (dict(read_all.quotas[0].amounts), {*read_all.quotas[0].node_labels}, [*read_all.unjudged]) == (
         {"cpu": 1500, "gpu": 4},
         {("zone", "x"), ("gpu", "yes")},
-        (),
+        [],
     )
 
 
