@@ -203,7 +203,7 @@ ROWS: dict[Any, tuple[str, str, str]] = {
         "the kubelet starts under neither release",
         "the kubelet starts under neither release",
     ),
-    fleet: ("1 node, 0 pods: none", "1 node, 1 pod: 1 running", "1 node, 2 pods: 2 running"),
+    fleet: ("", "1 node, 1 pod: 1 running", "1 node, 2 pods: 2 running"),
     feasible_nodes: (
         "no node matches by labels and taints",
         "the only feasible node lacks enough of all resources",
