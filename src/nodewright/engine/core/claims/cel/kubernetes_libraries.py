@@ -182,10 +182,10 @@ def _ipv6_problem(text: str) -> tuple[str, str]:
     has_gap = rest.startswith("::")
     rest, count = rest[2 * has_gap :], 0
     while count < _IPV6_BYTES and (rest or not has_gap):
-        group = re.match(r"[0-9a-fA-F]*", rest)[0]  # type: ignore[index]
+        after = rest.lstrip("0123456789abcdefABCDEF")
+        group = rest[: len(rest) - len(after)]
         problem = "each group must have 4 or less digits" if len(group) > _DOTS + 1 else ""
         problem = problem or ("" if group else "each colon-separated field must have at least one digit")
-        after = rest[len(group) :]
         if not problem and after.startswith("."):
             if not has_gap and count != _IPV6_BYTES - 4:
                 problem = "embedded IPv4 address must replace the final 2 fields of the address"
@@ -193,10 +193,7 @@ def _ipv6_problem(text: str) -> tuple[str, str]:
                 problem = "too many hex fields to fit an embedded IPv4 at the end of the address"
             else:
                 wrong = _ipv4_problem(rest)
-                if wrong[0]:
-                    return wrong
-                rest, count = "", count + 4
-                break
+                return wrong if wrong[0] else _gap_problem(has_gap=has_gap)
         if problem:
             return problem, rest
         rest, count = after, count + 2
@@ -213,10 +210,14 @@ def _ipv6_problem(text: str) -> tuple[str, str]:
             has_gap, rest = True, rest[1:]
             if not rest:
                 break
-    if rest:
-        return "trailing garbage after address", rest
-    short = "address string too short" if not has_gap else "the :: must expand to at least one field of zeros"
-    return short, ""
+    return ("trailing garbage after address", rest) if rest else _gap_problem(has_gap=has_gap)
+
+
+def _gap_problem(*, has_gap: bool) -> tuple[str, str]:
+    """What is wrong with the number of groups."""
+    return (
+        "the :: must expand to at least one field of zeros" if has_gap else "address string too short"
+    ), ""
 
 
 def ip(value: str | Network) -> Address:

@@ -274,7 +274,7 @@ def _shown(value: Value, *, is_nested: bool = True) -> str:
         return value.name if value else "null"
     text = values.convert(value, "string")
     if isinstance(text, Failure):
-        raise ValueError(f"could not convert argument {quoted(text.message)} to string")  # noqa: TRY004
+        raise ValueError(f"could not convert argument {quoted(text.message)} to string")  # noqa: TRY004 - an evaluation's
     if not is_nested or kind in (int, values.UInt, bool):
         return str(text)
     prefix = {bytes: "b", Duration: "duration(", Instant: "timestamp("}.get(kind, "")
