@@ -157,8 +157,8 @@ class FitQuestion(msgspec.Struct, frozen=True, kw_only=True):
             if group is None:
                 groups.append(group := [])
             group.append(node)
-        asked = len(nodes) * len(self.workloads) or 1
-        budget = min(MOVE_BUDGET, max(_ALL_MOVES // asked, _LEAST_MOVES))
+        searches = len(nodes) * len(self.workloads) or 1
+        budget = min(MOVE_BUDGET, max(_ALL_MOVES // searches, _LEAST_MOVES))
         groups.sort(key=lambda group: -len(group))
         return tuple(self._group(group, budget, answered) for group in groups)
 
