@@ -37,7 +37,7 @@ class _Sink:
 async def _read(content: bytes, parts: list[int]) -> Answer:
     """What a connection makes of the bytes, which arrive in parts."""
     reader = asyncio.StreamReader()
-    connection = ClientConnection(reader, _Sink())  # type: ignore[arg-type]
+    connection = ClientConnection(reader, _Sink())  # type: ignore[arg-type] # a writer only writes here
     feeding = asyncio.create_task(_feed(reader, content, parts))
     try:
         head = await connection.head(WireRequest(target="/", headers=[("Host", "a")]))
