@@ -73,7 +73,7 @@ RULES = (
     Rule("**/*.*", rf"({_INSTALLERS} ')(?:\./)?[\w-]+(\[)", lambda published: published.source),
     Rule(
         "**/*.*",
-        r"(pip install )(?:'[^'{]+/packaging/recordings'|[\w-]+-recordings)()",
+        r"((?:pip install|pipx inject nodewright) )(?:'[^'{]+/packaging/recordings'|[\w-]+-recordings)()",
         lambda published: f"{published.index}-recordings"
         if published.index
         else f"'{published.source}/packaging/recordings'",

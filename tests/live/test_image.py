@@ -10,7 +10,6 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from unittest.mock import ANY
 
 import pytest
 import yaml
@@ -108,6 +107,8 @@ def exporter_pod(folder: Path, port: int) -> dict[str, Any]:
     }
     for name in ("ports", "livenessProbe", "readinessProbe"):
         del container[name]
+    for mount in container["volumeMounts"]:
+        mount.pop("mountPropagation", None)  # the directory of a test is on no shared mount
     places = {"kubelet": folder / "kubelet", "tokens": folder / "tokens"}
     volumes = [
         {"name": each["name"], "hostPath": {"path": str(places[each["name"]])}}
@@ -160,7 +161,7 @@ def check_exporter(agent: Agent, folder: Path) -> None:
         return (answer_of(port, "s3cret") or (503, b""))[0] != 503
 
     agent.until(answers, "the exporter answers")
-    assert answer_of(port, "wrong") == (401, ANY)
+    assert (answer_of(port, "wrong") or (0, b""))[0] == 401
     status, body = answer_of(port, "s3cret") or (0, b"")
     assert (status, read_node_export(body).node_name) == (200, "n")
 
