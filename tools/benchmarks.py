@@ -172,7 +172,7 @@ How cost grows with pods, nodes, NUMA nodes and devices is measured by `python -
 
 ![CPU seconds by size](figures/growth.svg)
 
-How the cost of each command grows with containers, init containers, pods, namespaces, rules, terms, devices and CPUs is measured by
+How the cost of each command grows with containers (that fit, and that do not), init containers, pods, namespaces, rules, terms, devices and CPUs is measured by
 `python -m tools growth` ([figures](figures/command-growth.json), with seed, commit and date). The exponent is that of what the size
 adds to the cost of the smallest input; none is above 1.1 but one: `agent --dry-run` by containers of one pod. The agent decides
 after every container that starts, and builds the whole status of the pod each time: 200 containers of a pod take 2 s.

@@ -72,6 +72,12 @@ def containers(count: int) -> Objects:
     ]
 
 
+def large_containers(count: int) -> Objects:
+    """A pod of so many containers, which do not fit from 64 on."""
+    several = [_container(at, cpu="1", memory="1Gi") for at in range(count)]
+    return [_object("Pod", "p", {"containers": several}, namespace="default", uid="u")]
+
+
 def init_containers(count: int) -> Objects:
     """A pod of so many init containers, which do not fit."""
     several = [_container(at, cpu="900") for at in range(count)]
@@ -201,6 +207,7 @@ def _on_node(objects: Callable[[int], Objects], **settings: Any) -> Files:
 
 OBJECT_DIMENSIONS: Mapping[str, tuple[Callable[[int], Objects], int]] = {
     "containers": (containers, 200),
+    "large containers": (large_containers, 200),
     "init containers": (init_containers, 200),
     "pods": (pods, 250),
     "namespaces": (namespaces, 100),

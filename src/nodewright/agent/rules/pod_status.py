@@ -1,6 +1,7 @@
 """A pod's status: container statuses, phase, conditions, addresses and pod-level resources."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 
 import msgspec
 from msgspec.structs import replace
@@ -209,10 +210,9 @@ def pod_status(
     reason, message = (previous.reason, previous.message) if phase == previous.phase else ("", "")
     if context.override is not None:
         phase, reason, message = context.override.phase, context.override.reason, context.override.message
-    mains = tuple(_with_probe_results(main, pod.spec.containers, context.probe_results) for main in mains)
-    inits = tuple(
-        _with_init_probe_results(init, pod.spec.init_containers, context.probe_results) for init in inits
-    )
+    results = repeat(context.probe_results)
+    mains = tuple(map(_with_probe_results, mains, pod.spec.containers, results))
+    inits = tuple(map(_with_init_probe_results, inits, pod.spec.init_containers, results))
     status = PodStatus(
         phase=phase,
         reason=reason,
@@ -258,14 +258,18 @@ class _StatusBuilder(msgspec.Struct, frozen=True):
         Follows: v1.36, kubelet/kubelet_pods.go, convertToAPIContainerStatuses.
         """
         old_statuses = {status.name: status for status in previous}
-        return tuple(self._status(container, old_statuses.get(container.name)) for container in containers)
-
-    def _status(self, container: Container, old: ContainerStatus | None) -> ContainerStatus:
-        attempts = tuple(
-            attempt
-            for attempt in self.runtime_status.containers
-            if attempt.name == container.name and attempt.id not in self.context.awaiting_post_start
+        attempts: dict[str, list[RuntimeContainerStatus]] = {}
+        for attempt in self.runtime_status.containers:
+            if attempt.id not in self.context.awaiting_post_start:
+                attempts.setdefault(attempt.name, []).append(attempt)
+        return tuple(
+            self._status(container, attempts.get(container.name, ()), old_statuses.get(container.name))
+            for container in containers
         )
+
+    def _status(
+        self, container: Container, attempts: Sequence[RuntimeContainerStatus], old: ContainerStatus | None
+    ) -> ContainerStatus:
         status = (
             _status_of_attempts(container, attempts, old)
             if attempts
@@ -315,7 +319,7 @@ class _StatusBuilder(msgspec.Struct, frozen=True):
 
 
 def _status_of_attempts(
-    container: Container, attempts: tuple[RuntimeContainerStatus, ...], old: ContainerStatus | None
+    container: Container, attempts: Sequence[RuntimeContainerStatus], old: ContainerStatus | None
 ) -> ContainerStatus:
     """The status of a container that the runtime knows."""
     newest = attempts[0]
@@ -383,13 +387,12 @@ def _status_without_attempt(pod: Pod, container: Container, old: ContainerStatus
 
 
 def _with_probe_results(
-    status: ContainerStatus, containers: tuple[Container, ...], probe_results: ProbeResults
+    status: ContainerStatus, container: Container, probe_results: ProbeResults
 ) -> ContainerStatus:
     """The status with `started` and `ready` from probe results.
 
     Follows: v1.36, kubelet/prober/prober_manager.go, UpdatePodStatus.
     """
-    container = next(container for container in containers if container.name == status.name)
     if status.state.running is None:
         return replace(status, started=False, ready=False)
     startup = probe_results.startup.get(status.container_id)
@@ -405,11 +408,11 @@ def _with_probe_results(
 
 
 def _with_init_probe_results(
-    status: ContainerStatus, containers: tuple[Container, ...], probe_results: ProbeResults
+    status: ContainerStatus, container: Container, probe_results: ProbeResults
 ) -> ContainerStatus:
     """The same for an init container: one that is not a sidecar is ready once it has succeeded."""
-    probed = _with_probe_results(status, containers, probe_results)
-    if next(container for container in containers if container.name == status.name).is_sidecar:
+    probed = _with_probe_results(status, container, probe_results)
+    if container.is_sidecar:
         return probed
     terminated = status.state.terminated
     return replace(probed, ready=terminated is not None and terminated.exit_code == 0)
