@@ -106,7 +106,13 @@ def test_nodes_of_other_types_are_left_out_and_a_list_has_an_end() -> None:
 
         async def read(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
             self.pages += 1
-            odd: tuple[Any, ...] = (5, {}, {"metadata": 5}, {"metadata": {"name": 5, "uid": "u"}}, node("real"))
+            odd: tuple[Any, ...] = (
+                5,
+                {},
+                {"metadata": 5},
+                {"metadata": {"name": 5, "uid": "u"}},
+                node("real"),
+            )
             return {"items": [*odd], "metadata": {"continue": f"{path} {query} {self.pages}"[:200]}}
 
     cluster = EndlessCluster()
