@@ -149,7 +149,7 @@ def check_exporter(agent: Agent, folder: Path) -> None:
     tokens.mkdir()
     (tokens / "tokens.csv").write_text("s3cret,nodewright-extender,1,nodewright-readers\n")
     (kubelet / "config.yaml").write_text(
-        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfailCgroupV1: false\n"
     )
     put(kubelet / "cpu_manager_state", cpu_state_file(CPUState(CPUSet.of(), {}), "none"))
     with socket.socket() as free:
