@@ -13,10 +13,10 @@ import ssl
 import time
 import zlib
 from asyncio.trsock import TransportSocket
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import h11
@@ -87,36 +87,31 @@ class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
     """With `Host`."""
     body: bytes = b""
 
-    def encoded(self) -> bytes:
+    def encoded(self, protocol: h11.Connection) -> bytes:
         """The bytes of the request.
 
         Errors: InvalidRequestError, whose text has no value of a header, because it may be a secret.
         """
-        length = (("Content-Length", str(len(self.body))),) if self.body else ()
+        headers = (*self.headers, *((("Content-Length", str(len(self.body))),) if self.body else ()))
         try:
-            headers = _header_lines((*self.headers, *length))
+            # h11 does not check its own headers again.
+            checked = _checked_headers(headers)
+            head = protocol.send(h11.Request(method=self.verb, target=self.target, headers=checked))
+            body = protocol.send(h11.Data(data=self.body)) if self.body else b""
+            return head + body + protocol.send(h11.EndOfMessage())
         except (h11.LocalProtocolError, UnicodeEncodeError):
-            headers = b""
-        if not headers or not _TARGET.fullmatch(self.target):
             text = "the path or a header of the request has a character that HTTP does not allow"
             raise InvalidRequestError(text) from None
-        return b"%b %b HTTP/1.1\r\n%b\r\n%b" % (
-            self.verb.encode(),
-            self.target.encode(),
-            headers,
-            self.body,
-        )
 
 
 @lru_cache(512)
-def _header_lines(headers: tuple[tuple[str, str], ...]) -> bytes:
-    """The headers as they are sent; the many requests of an agent have the same ones.
+def _checked_headers(headers: tuple[tuple[str, str], ...]) -> Any:
+    """The headers as h11 has them; the many requests of an agent have the same ones.
 
     Errors: LocalProtocolError; UnicodeEncodeError.
     """
     encoded = [(name.encode(), value.strip(" \t").encode()) for name, value in headers]
-    checked = h11.Request(method="GET", target="/", headers=encoded).headers.raw_items()
-    return b"".join(b"%b: %b\r\n" % item for item in checked)
+    return h11.Request(method="GET", target="/", headers=encoded).headers
 
 
 class AnswerHead(msgspec.Struct, frozen=True):
@@ -140,10 +135,7 @@ class ClientConnection:
         self._reader, self.writer = reader, writer
         self._protocol = h11.Connection(h11.CLIENT, MAX_HEAD_BYTES)
         self._has_begun = self._has_ended = self._may_reuse = False
-        self._body: _SizedBody | _ChunkedBody | None = None
-        """Takes the body apart; None: h11 does."""
-        self._rest = b""
-        """What arrived of the body with the head."""
+        self._chunks: _ChunkedBody | None = None
         self.tls: ssl.SSLContext | None = None
         self.is_reused = self.is_at_end = False
         self.used_s = 0.0
@@ -162,41 +154,27 @@ class ClientConnection:
         Errors: HTTPError; OSError of the connection.
         """
         self._has_begun = self.is_at_end = False
-        self.writer.write(request.encoded())
-        content = await self._reader.read(_READ_BYTES)
-        if request.verb not in ("CONNECT", "HEAD") and (simple := _simple_head(content)) is not None:
-            self._has_begun = True
-            head, self._body, self._rest = simple
-            ends = (value.lower() == "close" for name, value in request.headers if name == "Connection")
-            self._may_reuse = head.headers.get("connection", "").lower() != "close" and not any(ends)
-            return head
-        # h11 needs the request to know which answers are possible.
-        headers = [(name.encode(), value.strip(" \t").encode()) for name, value in request.headers]
-        for sent in (
-            h11.Request(method=request.verb, target=request.target, headers=headers),
-            h11.EndOfMessage(),
-        ):
-            self._protocol.send(sent)
-        self._receive(content)
+        self.writer.write(request.encoded(self._protocol))
         event = await self._event()
         while isinstance(event, h11.InformationalResponse):
             event = await self._event()
         if not isinstance(event, h11.Response):
             raise ConnectionEndedError(has_begun=self._has_begun)
-        named = _named_headers((name, value) for name, value in event.headers)
-        is_chunked = named.get("transfer-encoding", "").lower() == "chunked"
-        self._body = _ChunkedBody() if is_chunked and event.status_code not in (204, 304) else None
-        self._rest = self._protocol.trailing_data[0]
-        self._may_reuse = event.http_version == b"1.1" and named.get("connection", "").lower() != "close"
-        return AnswerHead(event.status_code, bytes(event.reason).decode("latin-1"), named)
+        headers: dict[str, str] = {}
+        for name, value in event.headers:
+            headers.setdefault(name.decode("latin-1"), value.decode("latin-1"))
+        is_chunked = headers.get("transfer-encoding", "").lower() == "chunked"
+        self._chunks = _ChunkedBody() if is_chunked and event.status_code not in (204, 304) else None
+        self._may_reuse = event.http_version == b"1.1" and headers.get("connection", "").lower() != "close"
+        return AnswerHead(event.status_code, bytes(event.reason).decode("latin-1"), headers)
 
     async def body(self) -> AsyncGenerator[bytes]:
         """The parts of the body as they arrive.
 
         Errors: as of `head`.
         """
-        if self._body is not None:
-            async for part in self._parts(self._body):
+        if self._chunks is not None:
+            async for part in self._chunked(self._chunks):
                 yield part
             return
         while isinstance(event := await self._event(), h11.Data):
@@ -206,20 +184,19 @@ class ClientConnection:
             self._protocol.start_next_cycle()
             self.is_at_end = True
 
-    async def _parts(self, body: "_SizedBody | _ChunkedBody") -> AsyncGenerator[bytes]:
-        """The parts of a body that is read beside h11: `_simple_head` and `_ChunkedBody` say why."""
-        content = self._rest
+    async def _chunked(self, chunks: "_ChunkedBody") -> AsyncGenerator[bytes]:
+        """The parts of a body in chunks, read from the stream beside h11: `_ChunkedBody` says why."""
+        content, _ = self._protocol.trailing_data
         while True:
-            if part := body.feed(content):
+            if part := chunks.feed(content):
                 yield part
-            if body.is_at_end:
+            if chunks.is_at_end:
                 break
             content = await self._reader.read(_READ_BYTES)
             if not content:
                 raise ConnectionEndedError(has_begun=True)
-        if self._protocol.our_state is not h11.IDLE:
-            self._protocol = h11.Connection(h11.CLIENT, MAX_HEAD_BYTES)
-        self.is_at_end = self._may_reuse and not body.rest
+        self._protocol = h11.Connection(h11.CLIENT, MAX_HEAD_BYTES)
+        self.is_at_end = self._may_reuse and not chunks.rest
 
     async def is_silent(self) -> bool:
         """Whether the connection is open and nothing has come that was not asked for."""
@@ -242,81 +219,24 @@ class ClientConnection:
         """The next event of the protocol."""
         try:
             while (event := self._protocol.next_event()) is h11.NEED_DATA:
-                self._receive(await self._reader.read(_READ_BYTES))
+                content = await self._reader.read(_READ_BYTES)
+                if not self._has_begun and content:
+                    self._has_begun = True
+                    _check_start(content)
+                self._has_ended = not content
+                self._protocol.receive_data(content)
         except h11.RemoteProtocolError as error:
             if self._has_ended:
                 raise ConnectionEndedError(has_begun=self._has_begun) from None
             raise InvalidAnswerError(str(error)) from None
         return event
 
-    def _receive(self, content: bytes) -> None:
-        if not self._has_begun and content:
-            self._has_begun = True
-            _check_start(content)
-        self._has_ended = not content
-        self._protocol.receive_data(content)
-
-
-_TARGET = re.compile(r"[!-~]+")
-_SIMPLE_HEAD = re.compile(
-    rb"HTTP/1\.1 ([2-5][0-9]{2}) ([ -~]*)\r\n((?:[A-Za-z0-9-]+:[\t -~]*\r\n){1,100})\r\n"
-)
-
-
-def _simple_head(content: bytes) -> tuple[AnswerHead, "_SizedBody | _ChunkedBody", bytes] | None:
-    """The head of an answer and its body, if it is one as API servers send them; all others are left to h11.
-
-    h11 takes half of the time of a request, of which hollow nodes have hundreds a second.
-    """
-    match = _SIMPLE_HEAD.match(content)
-    if match is None or match[1] in (b"204", b"304") or match.end() > MAX_HEAD_BYTES:
-        return None
-    lines = [line.partition(b":") for line in match[3].split(b"\r\n")[:-1]]
-    headers = _named_headers((name.lower(), value.strip(b" \t")) for name, _, value in lines)
-    framing = [name for name, _, _ in lines if name.lower() in (b"content-length", b"transfer-encoding")]
-    length = headers.get("content-length", "")
-    body: _SizedBody | _ChunkedBody
-    if len(framing) == 1 and length.isdecimal() and len(length) < _MAX_LENGTH_DIGITS:
-        body = _SizedBody(int(length))
-    elif len(framing) == 1 and headers.get("transfer-encoding", "").lower() == "chunked":
-        body = _ChunkedBody()
-    else:
-        return None
-    return AnswerHead(int(match[1]), match[2].decode(), headers), body, content[match.end() :]
-
-
-def _named_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    named: dict[str, str] = {}
-    for name, value in headers:
-        named.setdefault(name.decode("latin-1"), value.decode("latin-1"))
-    return named
-
-
-_MAX_LENGTH_DIGITS = 16
-
-
-class _SizedBody:
-    """The content of a body whose length is known."""
-
-    def __init__(self, length: int) -> None:
-        self.rest = b""
-        """What follows the body."""
-        self._left = length
-        self.is_at_end = False
-
-    def feed(self, content: bytes) -> bytes:
-        """The part of the body in what has arrived."""
-        part, self.rest = content[: self._left], content[self._left :]
-        self._left -= len(part)
-        self.is_at_end = not self._left
-        return part
-
 
 class _ChunkedBody:
     """The content of a body in chunks.
 
     h11 takes 25 µs for each chunk, and API servers send a list in chunks of one object, or of 2 KiB if it is
-    compressed: a list of 400 MB would take half as long again.
+    compressed: a list of 400 MB would take half as long again. This is the only part of HTTP that is read beside h11.
     """
 
     def __init__(self) -> None:
