@@ -30,7 +30,7 @@ from nodewright.documents.output.terminal import (
 from nodewright.engine.core.lending.predictors import Predictor
 from nodewright.fleet import SCORES, Options
 from nodewright.fleet.engines import Engine
-from nodewright.fleet.fleet_lending import PodStays, fleet_loans
+from nodewright.fleet.fleet_lending import FleetLoans, PodStays, fleet_loans
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
 from nodewright.fleet.load.fleet_input import FleetInput
 from nodewright.fleet.report.fleet_page import fleet_page
@@ -263,11 +263,17 @@ def run(
         if pod is None and not any(summary.outcomes.values()):
             raise InputError([Fault(rule="nothing here is judged: no pod runs, waits or arrives")])
         if predictor is not None:
-            summary = replace(summary, loans=fleet_loans(result, stays.stays, predictor))
-            if summary.loans is None:
-                print_message(f"--lend: {predictor.name} lends nothing")
+            summary = replace(summary, loans=_loans(result, stays, predictor))
         _write_report(fleet, result, summary, choices)
     return NO if any(summary.outcomes.get(outcome) for outcome in _UNPLACED) or not summary.complete else YES
+
+
+def _loans(result: FleetResult, stays: PodStays, predictor: Predictor) -> FleetLoans | None:
+    """What could be lent; None, with a message, if it is nothing."""
+    loans = fleet_loans(result, stays.stays, predictor)
+    if loans is None:
+        print_message(f"--lend: {predictor.name} lends nothing")
+    return loans
 
 
 def _predictor(choices: dict[str, Any]) -> Predictor | None:
