@@ -31,6 +31,9 @@ from nodewright.predict.fit.queued import QueueFit, queue_fits
 from nodewright.predict.node import AlikeNodes, Node
 from nodewright.predict.upgrade.upgrade_input import profiles_of_nodes
 
+_MAX_DETAILED = 100
+"""Of groups of more nodes, machine-readable answers have no multiples: they would take most of the time."""
+
 
 class _Input(NamedTuple):
     """The nodes and the pods of a command line."""
@@ -87,7 +90,7 @@ def command(query: NodeQuery, *, nodes: tuple[str, ...], resource: str | None, o
         workloads=created,
         resource=resource,
         kubelet_only=query.kubelet_only,
-        skips_multiples=output is None,  # A text shows those of single nodes.
+        multiples_up_to=1 if output is None else _MAX_DETAILED,  # A text shows those of single nodes.
     )
     queues = queue_quotas(given.workloads.queues)
     print_warnings(queues.unjudged, strict=query.strict)

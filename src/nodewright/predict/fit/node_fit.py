@@ -141,8 +141,8 @@ class FitQuestion(msgspec.Struct, frozen=True, kw_only=True):
     resource: str | None = None
     """The extended resource of the shapes; None: as `device_resource`."""
     kubelet_only: bool = False
-    skips_multiples: bool = False
-    """Whether no multiples are asked for of the nodes of a group of several."""
+    multiples_up_to: int | None = None
+    """Groups of more nodes have no multiples, which cost most; None: all have."""
 
     def groups(
         self, nodes: Sequence[Node], answered: Callable[[], None] = lambda: None
@@ -200,7 +200,8 @@ class FitQuestion(msgspec.Struct, frozen=True, kw_only=True):
             if key not in rooms:
                 rooms[key] = self._rooms(node, state)
                 shapes[key] = self._shapes(state)
-            nows = [] if self.skips_multiples and len(nodes) > 1 else rooms[key]
+            limit = self.multiples_up_to
+            nows = rooms[key] if limit is None or len(nodes) <= limit else []
             fit = self._node_fit(node, nows, empties[own], budget)
             yield replace(fit, shapes_now=shapes[key])
             answered()

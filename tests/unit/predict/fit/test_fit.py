@@ -193,9 +193,9 @@ def test_nodes_with_equal_room_share_multiples_unless_the_pod_names_nodes(select
     assert [fit.pods[0].largest for fit in group.now] == alone
     assert (alone[0] == alone[1]) is not bool(selector)
     assert alone[1] != alone[2] or selector
-    (text_group,) = replace(question, skips_multiples=True).groups(nodes)
+    (text_group,) = replace(question, multiples_up_to=1).groups(nodes)
     assert [fit.pods[0].largest for fit in text_group.now] == [(), (), ()]
-    assert replace(question, skips_multiples=True).groups(nodes[:1])[0].now[0].pods[0].largest == alone[0]
+    assert replace(question, multiples_up_to=1).groups(nodes[:1])[0].now[0].pods[0].largest == alone[0]
 
 
 def test_a_critical_pod_may_have_what_it_can_preempt() -> None:
