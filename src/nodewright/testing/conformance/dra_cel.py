@@ -3,26 +3,23 @@
 from collections.abc import Mapping
 from typing import Any
 
+from nodewright.engine.core.claims.allocator_rules import AllocatorRules
 from nodewright.engine.core.claims.cel import (
     SelectorDevice,
     SelectorError,
-    SelectorFeatures,
     compile_selector,
 )
 from nodewright.model.kubernetes.device_attributes import AttributeValue, Version
 from nodewright.model.releases.release_rules import ReleaseTable
 from nodewright.model.values.quantity import Quantity
+from nodewright.testing.conformance.vectors import question_gates
 
 
-def answer(question: dict[str, Any], _machines: Mapping[str, Any], _release: ReleaseTable) -> Any:
+def answer(question: dict[str, Any], _machines: Mapping[str, Any], release: ReleaseTable) -> Any:
     """Whether the device matches, or why the selector does not compile or cannot be evaluated."""
-    gates = question.get("featureGates", {})
     selector = compile_selector(
         question["expression"],
-        features=SelectorFeatures(
-            consumable_capacity=gates.get("DRAConsumableCapacity", True),
-            list_type_attributes=gates.get("DRAListTypeAttributes", False),
-        ),
+        features=AllocatorRules.of(question_gates(question, release)).selector_features,
         new_expression=question.get("newExpression", False),
     )
     if selector.error is not None:

@@ -274,7 +274,9 @@ def answered_by_release(
         else:
             recorded = recorded or RecordedRelease(folder)
             if vector.id not in recorded.skipped:
-                expect = recorded.answers(vector.family).get(vector.id, vector.expect)
+                named = recorded.answers(Path(path).name.partition(".")[0])
+                answers = named or recorded.answers(vector.family)
+                expect = answers.get(vector.id, vector.expect)
                 for name in MEMBERS_OF_RECORDED.get(vector.family, ()):
                     expect = {member: value for member, value in expect.items() if member != name}
                 yield msgspec.structs.replace(vector, release=release, expect=expect)
@@ -294,12 +296,12 @@ class RecordedRelease:
             rule = f"must be an object with lists of ids: {error_text(error)}"
             raise InputError([Fault(source=str(path), rule=rule)]) from None
 
-    def answers(self, family: str) -> dict[str, Any]:
-        """The differing answers of a family by the id of the question."""
-        if family not in self._answers:
-            file = self._folder / f"{family}.jsonl.gz"
-            self._answers[family] = _differing(str(file)) if file.exists() else {}
-        return self._answers[family]
+    def answers(self, name: str) -> dict[str, Any]:
+        """The differing answers of a family, or to the questions of a file of that name, by the id of the question."""
+        if name not in self._answers:
+            file = self._folder / f"{name}.jsonl.gz"
+            self._answers[name] = _differing(str(file)) if file.exists() else {}
+        return self._answers[name]
 
 
 def _differing(path: str) -> dict[str, Any]:

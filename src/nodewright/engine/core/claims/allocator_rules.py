@@ -76,7 +76,9 @@ class AllocatorRules(msgspec.Struct, frozen=True, kw_only=True):
             binding=binding,
             shared=shared,
             selector_features=SelectorFeatures(
-                consumable_capacity=shared, list_type_attributes=gates["DRAListTypeAttributes"]
+                consumable_capacity=shared,
+                list_type_attributes=gates["DRAListTypeAttributes"],
+                stored_may_include=is_latest,
             ),
             list_attributes=list_attributes,
             is_full=is_full,

@@ -37,6 +37,8 @@ class SelectorFeatures(msgspec.Struct, frozen=True):
 
     consumable_capacity: bool = True
     list_type_attributes: bool = False
+    stored_may_include: bool = True
+    """Whether expressions that are stored already may use `includes` without the gate of lists: from 1.36 on."""
 
 
 class SelectorDevice(msgspec.Struct, frozen=True, dict=True):
@@ -159,7 +161,8 @@ def _compiled(
 ) -> tuple[str | None, tuple[Evaluate, int]]:
     none: tuple[Evaluate, int] = (lambda _: None, 0)
     errors, lists = ExpressionErrors(expression), features.list_type_attributes
-    has_sharing, has_includes = is_stored or features.consumable_capacity, is_stored or lists
+    has_sharing = is_stored or features.consumable_capacity
+    has_includes = (is_stored and features.stored_may_include) or lists
     checker = Checker(errors, DYN if lists else ANY, has_sharing=has_sharing, has_includes=has_includes)
     root = None
     try:

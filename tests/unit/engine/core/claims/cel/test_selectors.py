@@ -172,6 +172,14 @@ def test_gates_decide_what_new_expressions_may_use() -> None:
         assert compile_selector(expression, features=none, new_expression=True).error is not None
 
 
+def test_stored_expressions_of_older_releases_have_no_lists() -> None:
+    older = SelectorFeatures(stored_may_include=False)
+    error = compile_selector('device.attributes["a"].b.includes(1)', features=older).error
+    assert error is not None
+    assert "undeclared reference to 'includes'" in error
+    assert compile_selector("device.allowMultipleAllocations", features=older).error is None
+
+
 def test_the_cost_is_limited() -> None:
     selector = compile_selector('device.driver == "gpu.example.com"')
     _, cost = selector.evaluated(GPU)
