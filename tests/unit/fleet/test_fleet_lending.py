@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from nodewright.engine.core.lending.node_loans import NodeSamples, node_reservations
 from nodewright.engine.core.lending.predictors import PREDICTORS, Predictor, State, UsageSamples
+from nodewright.engine.core.requests.effective_resources import scheduler_requests
 from nodewright.fleet import Options, run
 from nodewright.fleet.fleet_lending import FleetLoans, PodStays, fleet_loans
 from nodewright.fleet.simulation.outcomes import FleetResult
@@ -89,7 +90,13 @@ def test_loans_are_those_of_an_agent_that_samples(pods: list[FleetPod], predicto
     if loans is not None:
         assert loans.lending.mean == sum(room) // count
         assert loans.without.mean == sum(without) // count
-        assert loans.used <= loans.allocatable - loans.lending.mean
+        assert sum(room) >= sum(without)
+        if all(step.memory_bytes <= _requested(pod) for pod in pods for step in pod.usage):
+            assert loans.used <= loans.allocatable - loans.lending.mean
+
+
+def _requested(pod: FleetPod) -> int:
+    return scheduler_requests(pod.pod).get("memory", 0)
 
 
 @given(workloads())
