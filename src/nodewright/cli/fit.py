@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import count
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 import click
 from msgspec.structs import replace
@@ -26,8 +26,8 @@ from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.resource_names import is_extended
 from nodewright.model.printable import counted
 from nodewright.predict.fit.fit_text import fit_text
-from nodewright.predict.fit.node_fit import FitQuestion, FitReport, GroupFit, best_verdict
-from nodewright.predict.fit.queued import QueueFit, queue_fits
+from nodewright.predict.fit.node_fit import FitQuestion, FitReport, best_verdict
+from nodewright.predict.fit.queued import queue_fits
 from nodewright.predict.node import AlikeNodes, Node
 from nodewright.predict.upgrade.upgrade_input import profiles_of_nodes
 
@@ -94,8 +94,9 @@ def command(query: NodeQuery, *, nodes: tuple[str, ...], resource: str | None, o
     )
     queues = queue_quotas(given.workloads.queues)
     print_warnings(queues.unjudged, strict=query.strict)
-    report = FitReport(
-        **_answers(question, known, queues.quotas),
+    answers = _answers(question, known, queues.quotas)
+    report = replace(
+        answers,
         unread=unread,
         skipped=given.workloads.skipped,
         warnings=(*given.warnings, *queues.unjudged),
@@ -109,14 +110,7 @@ def command(query: NodeQuery, *, nodes: tuple[str, ...], resource: str | None, o
     return exit_code(best_verdict(report, index) for index in range(len(created))) if is_all else NO
 
 
-class _Answers(TypedDict):
-    """What is answered about nodes and queues."""
-
-    groups: tuple[GroupFit, ...]
-    queues: tuple[QueueFit, ...]
-
-
-def _answers(question: FitQuestion, nodes: Sequence[Node], quotas: Sequence[QueueQuota]) -> _Answers:
+def _answers(question: FitQuestion, nodes: Sequence[Node], quotas: Sequence[QueueQuota]) -> FitReport:
     """The answers of the nodes, with a progress line on terminals, and what they take of the quotas."""
     with ProgressLine() as progress:
         numbers, total = count(1), counted(len(nodes), "node")
@@ -125,7 +119,8 @@ def _answers(question: FitQuestion, nodes: Sequence[Node], quotas: Sequence[Queu
         fit.node.node: [pod.copies_empty or 0 for pod in fit.pods] for group in groups for fit in group.now
     }
     pods = [workload.pod for workload in question.workloads]
-    return _Answers(groups=groups, queues=tuple(queue_fits(quotas, nodes, pods, empty)) if nodes else ())
+    queues = tuple(queue_fits(quotas, nodes, pods, empty)) if nodes else ()
+    return FitReport(groups=groups, queues=queues, unread={}, skipped={}, warnings=())
 
 
 def _given(query: NodeQuery, paths: tuple[str, ...]) -> _Input:

@@ -179,9 +179,8 @@ def watch_targets(session: ClusterSession) -> tuple[WatchTarget, ...]:
     """The lists whose changes may change the answer."""
     targets = []
     for name in session.names:
-        if name.kind.group_version.endswith(
-            "/"
-        ):  # Its version was asked for, and other systems' objects change rarely.
+        # Of a kind without a version it was asked for, and objects of other systems change rarely.
+        if name.kind.group_version.endswith("/"):
             continue
         selection = _selection(session)
         path = name.kind.path(selection.namespace)
