@@ -2,8 +2,5 @@
 
 from hypothesis import settings
 
-_MANY = 1000
-"""So many examples have time."""
-_ALL = settings().max_examples
-COSTLY = settings(max_examples=_ALL if _ALL >= _MANY else max(5, _ALL // 3))
-"""A third of the examples in `make test`, others with each seed; all in `make soak`."""
+COSTLY = settings(max_examples=max(5, settings().max_examples // 3))
+"""A third of the examples, others with each seed."""
