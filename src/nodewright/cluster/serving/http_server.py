@@ -194,8 +194,15 @@ class HTTPConnection(H11Protocol):
         self._owner.connection_closed(self.source)
 
     def send_400_response(self, msg: str) -> None:
-        """Records and answers a malformed request."""
+        """Records and answers a malformed request; a response that has begun is cut off."""
         self._owner.record_refusal(self.source, "garbage", "malformed HTTP request")
+        if self.cycle is not None and not self.cycle.response_complete:
+            # The headers were in order: the application has the request, and would answer it as well.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.abort()
+            return
         headers = [
             (b"content-type", b"text/plain; charset=utf-8"),
             (b"connection", b"close"),

@@ -47,6 +47,47 @@ async def test_a_head_is_sent_before_a_body_that_is_late_and_with_one_that_is_no
         writer.close()
 
 
+@pytest.mark.parametrize("path", ["/at-once", "/after-the-body", "/begun", "/complete"])
+@pytest.mark.parametrize("malformed", [b"zz\r\n\r\n", b"f" * 30 + b"\r\n", b"1\r\nab\r\n"])
+def test_a_malformed_body_is_answered_once_whatever_the_application_does(
+    path: str, malformed: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = list[str]()
+    asyncio.run(_send_malformed_body(path, malformed, RefusalLog(refused.append)))
+    assert not caplog.records
+    assert len(refused) == 1
+    assert "malformed HTTP request" in refused[0]
+
+
+async def _send_malformed_body(path: str, malformed: bytes, refusals: RefusalLog) -> None:
+    has_begun = asyncio.Event()
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        message: object = None
+        if scope["path"] == "/after-the-body":
+            message = await receive()
+        await send({**START, "headers": [(b"content-length", b"4")]})
+        if scope["path"] == "/begun":
+            await send(part(b"bo", more=True))
+            has_begun.set()
+            message = await receive()
+        await send(part(b"body" if message is None else b"dy", more=False))
+        has_begun.set()
+
+    head = b"POST " + path.encode() + b" HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with serve_network(application, ListenAddress("127.0.0.1", 0), None, refusals) as bound:
+        reader, writer = await asyncio.open_connection(bound.address, bound.port)
+        if path in ("/begun", "/complete"):
+            writer.write(head)
+            await has_begun.wait()
+            head = b""
+        writer.write(head + malformed)
+        answer = await reader.read()
+        writer.close()
+        assert answer.startswith(b"HTTP/1.1 200" if not head else b"HTTP/1.1 400")
+        assert answer.count(b"HTTP/1.1") == 1
+
+
 class _BrokenServer(EmbeddedServer):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - as uvicorn has it
         raise OSError("no start")
