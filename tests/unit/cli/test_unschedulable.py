@@ -163,7 +163,7 @@ def test_a_volume_that_is_not_given_is_said_to_be_not_judged(
     broken["spec"]["nodeAffinity"]["required"] = 5
     (tmp_path / "pod.yaml").write_text(yaml.safe_dump_all([pod, broken]))
     assert run(["admit", *arguments]) not in (YES, UNSCHEDULABLE)
-    assert "PersistentVolume default/pv-1: spec.nodeAffinity.required" in capsys.readouterr().err
+    assert "PersistentVolume pv-1: spec.nodeAffinity.required" in capsys.readouterr().err
 
 
 def test_a_refusal_of_the_kubelet_counts_before_the_scheduler(

@@ -23,7 +23,7 @@ from nodewright.engine.admission.validation.quotas_and_limit_ranges import (
 from nodewright.engine.admission.validation.violation import Violation, metadata_violations
 from nodewright.engine.admission.validation.volumes import template_metadata_violations
 from nodewright.model.errors import Fault
-from nodewright.model.kubernetes.api_request import APIObject, GroupResource
+from nodewright.model.kubernetes.api_request import CLUSTER_WIDE, APIObject, GroupResource
 from nodewright.model.kubernetes.claims import (
     DeviceClass,
     DeviceTaintRule,
@@ -45,42 +45,6 @@ from nodewright.model.kubernetes.name_validation import (
     path_segment_errors,
 )
 from nodewright.model.kubernetes.objects import ObjectMeta
-
-_CLUSTER_WIDE = frozenset(
-    {
-        ("", "Namespace"),
-        ("", "Node"),
-        ("", "PersistentVolume"),
-        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
-        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
-        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
-        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
-        ("apiextensions.k8s.io", "CustomResourceDefinition"),
-        ("apiregistration.k8s.io", "APIService"),
-        ("certificates.k8s.io", "CertificateSigningRequest"),
-        ("certificates.k8s.io", "ClusterTrustBundle"),
-        ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
-        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
-        ("networking.k8s.io", "IPAddress"),
-        ("networking.k8s.io", "IngressClass"),
-        ("networking.k8s.io", "ServiceCIDR"),
-        ("node.k8s.io", "RuntimeClass"),
-        ("rbac.authorization.k8s.io", "ClusterRole"),
-        ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
-        ("resource.k8s.io", "DeviceClass"),
-        ("resource.k8s.io", "DeviceTaintRule"),
-        ("resource.k8s.io", "ResourceSlice"),
-        ("scheduling.k8s.io", "PriorityClass"),
-        ("storage.k8s.io", "CSIDriver"),
-        ("storage.k8s.io", "CSINode"),
-        ("storage.k8s.io", "StorageClass"),
-        ("storage.k8s.io", "VolumeAttachment"),
-        ("storage.k8s.io", "VolumeAttributesClass"),
-    }
-)
-
 
 _CONFIGURATION = frozenset(
     {"apiserver.k8s.io", "audit.k8s.io", "kind.x-k8s.io", "kubeadm.k8s.io", "nodewright.dev"}
@@ -116,7 +80,7 @@ class RESTMapper(msgspec.Struct, frozen=True):
         custom = self.custom_resources.get((group, kind))
         if custom is not None:
             return custom
-        is_namespaced = (group, kind) not in _CLUSTER_WIDE and not is_configuration_api(api_version)
+        is_namespaced = (group, kind) not in CLUSTER_WIDE and not is_configuration_api(api_version)
         return RESTMapping(GroupResource(guessed_plural(kind), group), is_namespaced)
 
 

@@ -354,7 +354,7 @@ class ManifestLoader(msgspec.Struct, eq=False):
         if (version, kind) == _NAMESPACE and (name := terminating_namespace(value)):
             self.terminating_namespaces.add(name)
         served, group = _SERVED.get(kind), version.rpartition("/")[0]
-        location = replace(location, label=object_label(value, kind, self.namespace))
+        location = replace(location, label=object_label(value, version, kind, self.namespace))
         if served is None or group not in (served.rpartition("/")[0], _FORMER_GROUP):
             self._add_other_kind(value, version, kind, location)
             return

@@ -14,6 +14,7 @@ from nodewright.documents.formats.documents import decode_text, provided_content
 from nodewright.documents.formats.json_documents import ListItems
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES, Loader
 from nodewright.model.errors import Fault, InputError
+from nodewright.model.kubernetes.api_request import CLUSTER_WIDE
 from nodewright.model.patterns import lazy_pattern
 
 _STEP = lazy_pattern(r"\[([^\]]*)\]|([^.\[\]]+)")
@@ -145,11 +146,13 @@ class _PositionReader:
         return ""
 
 
-def object_label(value: dict[str, Any], kind: str, namespace: str) -> str:
-    """Kind, namespace and name, as far as the object sets them."""
+def object_label(value: dict[str, Any], version: str, kind: str, namespace: str) -> str:
+    """Kind, namespace and name, as far as the object sets them; no namespace of kinds that have none."""
     meta = value.get("metadata")
     meta = meta if isinstance(meta, dict) else {}
     name = meta.get("name") or meta.get("generateName")
+    if name and (version.rpartition("/")[0], kind) in CLUSTER_WIDE:
+        return f"{kind} {name}"
     return f"{kind} {meta.get('namespace') or namespace}/{name}" if name else kind
 
 

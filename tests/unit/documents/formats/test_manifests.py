@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.documents.formats.manifests import load_workloads, workloads_from
+from nodewright.documents.formats.object_location import object_label
 from nodewright.documents.formats.workloads import LoadedWorkloads
 from nodewright.model.errors import InputError
 
@@ -228,10 +229,10 @@ def test_a_pod_that_contradicts_its_classes_is_refused(fields: str, error: str) 
 
 BAD_CLASSES = [
     ("name: system-mine}\nvalue: 1",
-     [("f.yaml:3:12, PriorityClass default/system-mine: metadata.name: Forbidden: priority class names with 'system-' "
+     [("f.yaml:3:12, PriorityClass system-mine: metadata.name: Forbidden: priority class names with 'system-' "
       "prefix are reserved for system use only")]),
     ("name: huge}\nvalue: 1000000001",
-     [("f.yaml:4:1, PriorityClass default/huge: value: Forbidden: maximum allowed value of a user defined priority "
+     [("f.yaml:4:1, PriorityClass huge: value: Forbidden: maximum allowed value of a user defined priority "
       "is 1000000000")]),
 ]  # fmt: skip
 
@@ -296,3 +297,18 @@ def test_the_size_limit_can_be_changed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="bytes of YAML exceed the limit of 20"):
         load_workloads([str(path)], max_bytes=20)
     assert load_workloads([str(path)], max_bytes=2000).workloads
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "label"),
+    [
+        ("resource.k8s.io/v1", "DeviceClass", "DeviceClass web"),
+        ("karpenter.sh/v1", "NodePool", "NodePool web"),
+        ("storagemigration.k8s.io/v1beta1", "StorageVersionMigration", "StorageVersionMigration web"),
+        ("v1", "Namespace", "Namespace web"),
+        ("example.com/v1", "DeviceClass", "DeviceClass shop/web"),
+        ("resource.k8s.io/v1", "ResourceClaim", "ResourceClaim shop/web"),
+    ],
+)
+def test_messages_name_no_namespace_of_cluster_wide_kinds(version: str, kind: str, label: str) -> None:
+    assert object_label({"metadata": {"name": "web", "namespace": "shop"}}, version, kind, "n") == label
