@@ -15,6 +15,7 @@ from nodewright.documents.output.terminal import ERROR, INTERRUPTED, NO, YES, pr
 from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.documents.profiles.scenario_files import LoadedScenario, load_scenario, scenario_node
 from nodewright.engine.node.node_state import NodeState
+from nodewright.model.errors import Fault, InputError
 from nodewright.model.printable import counted
 from nodewright.predict.node import Node
 from nodewright.predict.replay.replay_report import (
@@ -54,6 +55,10 @@ def command(  # noqa: PLR0913 - one argument an option
     Ctrl-C ends the run and prints the decisions so far.
     """
     loaded = load_scenario(scenario, max_bytes=max_bytes)
+    if not loaded.events:
+        raise InputError(
+            [Fault(source=loaded.source, path="spec.events", rule="nothing here is judged: no event")]
+        )
     queried, document = _node_and_document(loaded, node, kubelet_config, policies)
     warnings = (*loaded.warnings, *queried.warnings)
     print_warnings(warnings, strict=strict)

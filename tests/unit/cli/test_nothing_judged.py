@@ -121,3 +121,10 @@ def test_an_empty_fleet_has_a_capacity(tmp_path: Path, capsys: pytest.CaptureFix
     words = ["-f", str(tmp_path / "nodes.yaml")]
     assert run(["fleet", "run", *words, "--probe", str(tmp_path / "pod.yaml")]) == YES
     assert "110" in capsys.readouterr().out
+
+
+def test_a_scenario_without_events_is_no_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "empty.yaml"
+    path.write_text("{apiVersion: nodewright.dev/v1alpha1, kind: Scenario, spec: {events: []}}")
+    assert run(["replay", str(path), *NODE]) == ERROR
+    assert "spec.events: nothing here is judged: no event" in capsys.readouterr().err
