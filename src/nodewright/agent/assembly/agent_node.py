@@ -38,7 +38,7 @@ from nodewright.model.errors import JSON_ERRORS, Fault, InputError
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.name_validation import label_key_errors, label_value_errors
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
-from nodewright.model.kubernetes.objects import Taint
+from nodewright.model.kubernetes.objects import TAINT_EFFECTS, Taint
 from nodewright.predict.node import Node
 from nodewright.version import __version__
 
@@ -226,7 +226,6 @@ def watch_sources(
 NODE_OBJECT = "node-object.json"
 """In the root directory: labels and taints of the Node object. An agent that starts while the API server is gone admits
 its pods by them."""
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _RESERVED_DOMAINS = ("kubernetes.io", "k8s.io")
 _OPEN_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _OPEN_LABELS = frozenset(
@@ -296,8 +295,8 @@ def configured_taints(settings: AgentSettings) -> tuple[Taint, ...]:
     for text in _items(settings.register_with_taints):
         key_value, _, effect = text.rpartition(":")
         key, _, value = key_value.partition("=")
-        if not key or effect not in _EFFECTS:
-            rule = f"must be KEY=VALUE:EFFECT, with one of the effects {', '.join(_EFFECTS)}"
+        if not key or effect not in TAINT_EFFECTS:
+            rule = f"must be KEY=VALUE:EFFECT, with one of the effects {', '.join(TAINT_EFFECTS)}"
             faults.append(Fault(source="--register-with-taints", value=text, rule=rule))
         else:
             faults += _label_faults("--register-with-taints", key, value)

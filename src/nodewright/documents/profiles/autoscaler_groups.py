@@ -11,12 +11,13 @@ from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.documents.profiles.planned_objects import (
     PlannedNode,
     PlannedObjects,
+    PlannedTaint,
     UnknownAmountsError,
     node_object,
     number_of,
 )
 from nodewright.model.errors import Fault, InputError
-from nodewright.model.kubernetes.objects import ObjectMeta, Taint
+from nodewright.model.kubernetes.objects import TAINT_EFFECTS, ObjectMeta, Taint
 from nodewright.model.kubernetes.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from nodewright.model.values.quantity import Quantity, QuantityError
 
@@ -36,7 +37,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class MachineTemplateSpec(_Part, frozen=True, kw_only=True):
     """What a machine of a group has."""
 
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[PlannedTaint, ...] = ()
 
 
 class MachineTemplate(_Part, frozen=True, kw_only=True):
@@ -176,14 +177,20 @@ def _group_node(annotations: Mapping[str, str], template: MachineTemplate) -> di
             path = f"metadata.annotations[{_CAPACITY}{field}]"
             faults.append(Fault(path=path, value=text, rule=str(error)))
     labels = dict(pair.split("=", 1) for pair in annotations.get("labels", "").split(",") if "=" in pair)
-    taints = list(template.spec.taints)
+    taints: list[Taint] = list(template.spec.taints)
     for text in filter(None, annotations.get("taints", "").split(",")):
         key, _, effect = text.rpartition(":")
         name, _, value = key.partition("=")
         taints.append(Taint(key=name, value=value, effect=effect))
-        if not name or not effect:
+        if not name or effect not in TAINT_EFFECTS:
             path = f"metadata.annotations[{_CAPACITY}taints]"
-            faults.append(Fault(path=path, value=text, rule="must be KEY=VALUE:EFFECT"))
+            faults.append(
+                Fault(
+                    path=path,
+                    value=text,
+                    rule=f"must be KEY=VALUE:EFFECT, with one of the effects {', '.join(TAINT_EFFECTS)}",
+                )
+            )
     if faults:
         raise InputError(faults)
     return node_object("", {**template.metadata.labels, **labels}, taints, capacity, capacity)

@@ -14,13 +14,14 @@ from nodewright.documents.profiles.catalogue import catalogue_machine, real_mach
 from nodewright.documents.profiles.planned_objects import (
     PlannedNode,
     PlannedObjects,
+    PlannedTaint,
     UnknownAmountsError,
     node_object,
     number_of,
 )
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import architecture_labels
-from nodewright.model.kubernetes.objects import ObjectMeta, ResourceList, Taint
+from nodewright.model.kubernetes.objects import ObjectMeta, ResourceList
 from nodewright.model.kubernetes.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from nodewright.model.values.quantity import ZERO, Quantity, QuantityError, QuantityFormat
 
@@ -72,7 +73,7 @@ class NodeClassReference(_Part, frozen=True, kw_only=True):
 class ClaimSpec(_Part, frozen=True, kw_only=True):
     """What a node must be."""
 
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[PlannedTaint, ...] = ()
     requirements: tuple[Requirement, ...] = ()
     node_class_ref: NodeClassReference = NodeClassReference()
 

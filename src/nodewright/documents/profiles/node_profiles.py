@@ -32,7 +32,7 @@ from nodewright.model.kubernetes.node_profile import (
     NodeProfileSpec,
     ReadSource,
 )
-from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import TAINT_EFFECTS, Pod, Taint
 from nodewright.model.patterns import lazy_pattern
 from nodewright.model.releases.release_table import release_table
 from nodewright.model.values.idset import NUMASet
@@ -48,7 +48,6 @@ SHAPE = "shape:"
 """Begins a reference to a machine that is described by its shape, and after another colon by its bytes of memory."""
 KIND = "NodeProfile"
 _DEFECTS = ("follow", "avoid")
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 CGROUP_VERSIONS = (1, 2)
 _SHAPE_WORD = lazy_pattern(r"\d+x\d+x\d+x\d+")
 _NODE_OBJECT = lazy_pattern(rb"""["']?kind["']?\s*:\s*["']?Node["']?\s*[,}\r\n]""")
@@ -271,10 +270,15 @@ def _setting_faults(spec: NodeProfileSpec) -> Iterator[Fault]:
         if quantity.sign() < 0:
             rule = "must be greater than or equal to 0"
             yield Fault(path=f"spec.allocatable[{name}]", value=str(quantity), rule=rule)
-    for index, taint in enumerate(spec.taints):
-        yield from _unsupported(f"spec.taints[{index}].effect", taint.effect, _EFFECTS)
+    yield from taint_faults(spec.taints)
     if spec.page_size_bytes <= 0:
         yield Fault(path="spec.pageSizeBytes", value=spec.page_size_bytes, rule="must be greater than zero")
+
+
+def taint_faults(taints: Sequence[Taint]) -> Iterator[Fault]:
+    """The taints of a node with an effect that there is not."""
+    for index, taint in enumerate(taints):
+        yield from _unsupported(f"spec.taints[{index}].effect", taint.effect, TAINT_EFFECTS)
 
 
 def preferred_allocation_faults(path: str, preference: str) -> Iterator[Fault]:

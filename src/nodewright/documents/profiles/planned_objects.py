@@ -1,7 +1,7 @@
 """Nodes that do not exist yet, as Node objects; what is assumed about them and what is not known."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -12,6 +12,12 @@ from nodewright.model.kubernetes.objects import ResourceList, Taint
 
 T = TypeVar("T", bound=msgspec.Struct)
 _MAX_DIGITS = 18
+
+
+class PlannedTaint(Taint, frozen=True, kw_only=True):
+    """A taint of nodes that do not exist yet; of a Node, the API server has checked it."""
+
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
 class PlannedNode(msgspec.Struct, frozen=True, kw_only=True):

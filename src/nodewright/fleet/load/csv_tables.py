@@ -25,6 +25,7 @@ from nodewright.fleet.workload import FleetPod, UsageStep, seconds_in
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import kubelet_labels
 from nodewright.model.kubernetes.objects import (
+    TAINT_EFFECTS,
     Container,
     ObjectMeta,
     Pod,
@@ -427,7 +428,7 @@ def _taints(text: str, source: str) -> tuple[Taint, ...]:
     taints = []
     for part in filter(None, (item.strip() for item in text.split(";"))):
         rest, is_taint, effect = part.rpartition(":")
-        if not is_taint or effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
+        if not is_taint or effect not in TAINT_EFFECTS:
             rule = "must be key=value:NoSchedule (or PreferNoSchedule, NoExecute)"
             raise InputError([Fault(source=source, path="taints", value=part, rule=rule)])
         key, _, value = rest.partition("=")

@@ -25,6 +25,7 @@ from nodewright.documents.formats.json_documents import NoteProgress, noted
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.documents.formats.manifests import ManifestLoader
 from nodewright.documents.formats.object_location import ObjectLocation, listed_items, with_type_meta
+from nodewright.documents.profiles.node_profiles import taint_faults
 from nodewright.documents.profiles.planned_nodes import PlannedNodes
 from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
 from nodewright.engine.core.disruption.pod_eviction import EvictionFacts
@@ -318,6 +319,9 @@ class FleetObjects:
             self.faults.extend(location.locate_all(faults))
             return
         node = decode(relevant, APINode)
+        if faults := list(taint_faults(node.spec.taints)):
+            self.faults.extend(location.locate_all(faults))
+            return
         allocatable = node.status.allocatable
         self.nodes.append(
             NodeEntry(

@@ -459,6 +459,7 @@ def with_cordon(taints: Iterable[Taint], *, is_unschedulable: bool) -> tuple[Tai
     return (*kept, CORDON) if is_unschedulable else tuple(kept)
 
 
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 REPELLING_EFFECTS = ("NoSchedule", "NoExecute")
 """The effects of taints that keep the scheduler from binding pods."""
 

@@ -7,6 +7,7 @@ import pytest
 
 from nodewright.cli.app import run
 from nodewright.documents.output.terminal import ERROR, YES
+from nodewright.documents.profiles.node_profiles import find_profile
 from nodewright.fleet.load.fleet_input import FleetFiles, load_fleet
 from nodewright.model.errors import InputError
 
@@ -58,6 +59,7 @@ def test_without_a_report_a_group_grows_up_to_its_largest_size(tmp_path: Path) -
     ("annotations", "path"),
     [
         ({f"{CAPACITY}cpu": "many"}, f"metadata.annotations[{CAPACITY}cpu]"),
+        ({f"{CAPACITY}cpu": "1", f"{CAPACITY}taints": "a=b:Foo"}, f"metadata.annotations[{CAPACITY}taints]"),
         ({f"{CAPACITY}taints": "gpu"}, f"metadata.annotations[{CAPACITY}taints]"),
         ({MAX_SIZE: "-1"}, f"metadata.annotations[{MAX_SIZE}]"),
         ({MAX_SIZE: "9" * 5000}, f"metadata.annotations[{MAX_SIZE}]"),
@@ -110,3 +112,49 @@ def test_a_group_grows_by_a_thousand_nodes_at_most_and_says_so(tmp_path: Path) -
     fleet = group(tmp_path, {MAX_SIZE: "5000", f"{CAPACITY}cpu": "8", f"{CAPACITY}memory": "32Gi"})
     assert len(fleet.node_entries) == 1000
     assert "1000 nodes of the " in fleet.planned[0]
+
+
+TAINT = "taints: [{key: a, effect: Foo}]"
+AMOUNTS = "{cpu: 4, memory: 8Gi, pods: 10}"
+NODES_WITH_TAINTS = [
+    (
+        (
+            f"{{apiVersion: karpenter.sh/v1, kind: NodeClaim, metadata: {{name: c}}, spec: {{{TAINT}}}, "
+            f"status: {{capacity: {AMOUNTS}, allocatable: {AMOUNTS}}}}}"
+        ),
+        "spec.taints[0].effect",
+    ),
+    (
+        (
+            "{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: c}, "
+            f"spec: {{template: {{spec: {{{TAINT}}}}}}}}}"
+        ),
+        "spec.template.spec.taints[0].effect",
+    ),
+    (
+        (
+            "{apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineSet, metadata: {name: c}, "
+            f"spec: {{template: {{spec: {{{TAINT}}}}}}}}}"
+        ),
+        "spec.template.spec.taints[0].effect",
+    ),
+    (
+        (
+            f"{{apiVersion: v1, kind: Node, metadata: {{name: c}}, spec: {{{TAINT}}}, "
+            f"status: {{capacity: {AMOUNTS}, allocatable: {AMOUNTS}}}}}"
+        ),
+        "spec.taints[0].effect",
+    ),
+]
+
+
+@pytest.mark.parametrize(("node", "path"), NODES_WITH_TAINTS)
+def test_no_node_has_a_taint_with_an_unknown_effect(node: str, path: str, tmp_path: Path) -> None:
+    (file := tmp_path / "nodes.yaml").write_text(node)
+    with pytest.raises(InputError) as caught:
+        load_fleet(FleetFiles(nodes=(str(file),)))
+    assert [fault.path for fault in caught.value.faults] == [path]
+    if "kind: Node," in node:
+        with pytest.raises(InputError) as caught:
+            find_profile(str(file))
+        assert [fault.path for fault in caught.value.faults] == [path]

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from nodewright.documents.formats.decode import decode, parse_quantity, type_faults
 from nodewright.documents.formats.documents import InputFile, parse_documents, read_file
+from nodewright.documents.profiles.node_profiles import taint_faults
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
@@ -107,9 +108,9 @@ def read_node(path: Path | InputFile) -> ReportedNode:
     node = document.only("v1", "Node")
     status, spec, meta = (document.part(node, name) for name in ("status", "spec", "metadata"))
     info = document.part(status, "nodeInfo", "status.nodeInfo")
-    taint_faults = type_faults({"spec": {"taints": spec.get("taints")}}, "FleetNode")
-    document.faults += [replace(fault, source=document.source) for fault in taint_faults]
-    taints = () if taint_faults else spec.get("taints") or ()
+    faults = type_faults({"spec": {"taints": spec.get("taints")}}, "FleetNode")
+    taints = () if faults else [decode(each, Taint) for each in spec.get("taints") or () if each is not None]
+    document.faults += [replace(fault, source=document.source) for fault in (*faults, *taint_faults(taints))]
     reported = ReportedNode(
         name=document.node_name(meta),
         version=str(info.get("kubeletVersion") or ""),
@@ -121,10 +122,7 @@ def read_node(path: Path | InputFile) -> ReportedNode:
             document.node_name(meta),
             _texts(document.part(meta, "labels")),
         ),
-        taints=with_cordon(
-            (decode(taint, Taint) for taint in taints if taint is not None),
-            is_unschedulable=spec.get("unschedulable") is True,
-        ),
+        taints=with_cordon(taints, is_unschedulable=spec.get("unschedulable") is True),
         capacity=document.amounts(status, "status.capacity"),
         allocatable=document.amounts(status, "status.allocatable"),
         conditions=_pressure(document.items(status, "conditions", "status")),

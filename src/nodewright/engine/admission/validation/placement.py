@@ -22,6 +22,7 @@ from nodewright.model.kubernetes.name_validation import (
     label_value_errors,
 )
 from nodewright.model.kubernetes.objects import (
+    TAINT_EFFECTS,
     Affinity,
     NodeAffinity,
     NodeSelector,
@@ -36,7 +37,6 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
 _NODE_POLICIES = ("Honor", "Ignore")
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _OPERATORS = ("Equal", "Exists")
 _OPERATORS_WITH_NUMBERS = (*_OPERATORS, "Lt", "Gt")
 _NO_OPERATOR = "not a valid selector operator"
@@ -300,4 +300,4 @@ def toleration_violations(toleration: Toleration, path: str) -> Iterator[Violati
         # Lt and Gt are listed as supported, but accepted only with a gate that is off by default.
         known = _OPERATORS_WITH_NUMBERS if toleration.operator in ("Lt", "Gt") else _OPERATORS
         yield not_supported(f"{path}.operator", toleration.operator, known)
-    yield from unless_supported(f"{path}.effect", toleration.effect or None, _EFFECTS)
+    yield from unless_supported(f"{path}.effect", toleration.effect or None, TAINT_EFFECTS)
