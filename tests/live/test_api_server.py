@@ -75,6 +75,58 @@ def test_odd_pods_get_the_real_verdict_and_texts(seed: int, server: RealAPIServe
     assert not differences
 
 
+OWNER = {"apiVersion": "v1", "kind": "K", "name": "n", "uid": "u"}
+ODD_METADATA: list[dict[str, Any]] = [
+    *(
+        {"finalizers": [name]}
+        for name in ("", "/", "a/b/c", "Example.com/a", "a" * 64, " orphan", "kubernetes")
+    ),
+    {"finalizers": ["foregroundDeletion", "orphan", "x"]},
+    {"finalizers": ["example.com/a", "example.com/a"]},
+    *(
+        {"ownerReferences": [{**OWNER, field: value}]}
+        for field, value in (
+            ("apiVersion", "a/b/c"),
+            ("apiVersion", "/v1"),
+            ("uid", " "),
+            ("kind", "Event"),
+            ("name", "a/b"),
+        )
+    ),
+    {"ownerReferences": [{**OWNER, "controller": True}, {**OWNER, "controller": True, "uid": "v"}]},
+    {"ownerReferences": [OWNER, OWNER]},
+    {"generation": -1},
+    {"annotations": {"A b": "c"}},
+    {"annotations": {"EXAMPLE.com/Ab": "c"}},
+    {"labels": {"a": None}},
+    {"generateName": "A_"},
+    {"name": "a..b"},
+]
+ODD_SPECS: list[dict[str, Any]] = [
+    {"shareProcessNamespace": False, "hostPID": True},
+    {"shareProcessNamespace": True, "hostNetwork": True},
+    *({"hostUsers": False, field: True} for field in ("hostPID", "hostIPC", "hostNetwork")),
+    *({"activeDeadlineSeconds": value} for value in (0, -5, 2**31)),
+    *({"initContainers": [{"name": "x", **more}]} for more in ({}, {"image": " "}, {"image": "a "})),
+    {"initContainers": [{"name": "x", "restartPolicy": "Always"}]},
+    {"ephemeralContainers": [{"name": "x", "image": ""}]},
+    *({"resources": {"limits": {"cpu": value}}} for value in ("1e999", "100e18", "10E", "-0", "1e-20", ".5")),
+    {"tolerations": [{"operator": "Exists", "effect": "Foo"}]},
+    {"schedulingGates": [{"name": "a"}, {"name": "a"}]},
+    {"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "-1"}}]},
+]
+
+
+@pytest.mark.parametrize("odd", [*ODD_METADATA, *ODD_SPECS], ids=str)
+def test_odd_metadata_and_fields_get_the_real_verdict_and_texts(
+    odd: dict[str, Any], server: RealAPIServer
+) -> None:
+    pod: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+    pod["spec"] = {"containers": [{"name": "c", "image": "i"}]}
+    pod["metadata" if odd in ODD_METADATA else "spec"].update(odd)
+    assert verdict(pod) == real_verdict(server.create(PODS, pod, is_dry_run=True))
+
+
 def test_pods_under_limit_ranges_get_the_real_verdict(server: RealAPIServer) -> None:
     odd_pods, accepted, differences = OddPods(5), [], []
     for number in range(60):
