@@ -283,6 +283,10 @@ class ClaimManager:
         except ClaimsError as error:
             raise HostError("prepare", pod.full_name, str(error)) from None
 
+    def in_use(self) -> Mapping[str, int]:
+        """The number of prepared claims by driver, and of all; empty without dynamic resource allocation."""
+        return (self._claims or PreparedClaims()).in_use() if self.is_on else {}
+
     def of_container(self, pod: Pod, container: Container) -> tuple[PreparedClaim, ...]:
         """The claims of a container, for PodResources."""
         if self._claims is None or not self._has_claims(pod):

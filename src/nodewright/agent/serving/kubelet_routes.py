@@ -91,6 +91,7 @@ class LoopMetrics:
             size = self._journal.stat().st_size
         except OSError:
             size = None
+        manager = self._loop.effect_runner.claim_manager
         return GaugeInputs(
             threshold_distances=tuple(
                 ThresholdDistance(threshold.signal, threshold.is_hard, headroom.margin)
@@ -99,6 +100,7 @@ class LoopMetrics:
             queue_length=self._loop.queue_length,
             journal_bytes=size,
             volume_plugin=self.volume_plugin,
+            claims_in_use=manager.in_use() if manager is not None else {},
         )
 
     async def cadvisor_page(self) -> str:

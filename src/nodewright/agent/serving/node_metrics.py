@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nodewright.agent.observe.metric_names import (
@@ -63,6 +64,8 @@ class GaugeInputs(NamedTuple):
     journal_bytes: int | None = None
     volume_plugin: Callable[[Pod, Mapping[str, Any]], str] = lambda _pod, _volume: ""
     """The plugin of a volume; empty: none."""
+    claims_in_use: Mapping[str, int] = MappingProxyType({})
+    """The number of prepared claims by driver."""
 
 
 FRESH_S, STEADY_FRESH_S = 0.1, 1.0
@@ -247,6 +250,9 @@ def node_gauges(state: AgentState, inputs: GaugeInputs) -> Iterator[_Family]:
     yield from _pods(state)
     yield from _cpus(state)
     yield _volumes(state, inputs)
+    about = "ResourceClaims in use by driver; the driver <any>: all claims."
+    claims = [((driver,), count) for driver, count in sorted(inputs.claims_in_use.items())]
+    yield _gauge("dra_resource_claims_in_use", about, claims, "driver_name")
     about = "Whether the node is under pressure, by condition."
     pressures = [((str(condition),), condition in conditions) for condition in NodeCondition]
     yield _gauge("nodewright_node_condition", about, pressures, "condition")

@@ -115,9 +115,12 @@ def test_a_claim_is_prepared_once_and_given_back_by_its_last_pod(version: str, t
         first, second = pod("a"), pod("b")
         async with bench.running():
             assert bench.driver.status == ["registered"]
+            assert bench.manager.in_use() == {"<any>": 0}
             await bench.manager.prepare(first)
             await bench.manager.prepare(first)
             await bench.manager.prepare(second)
+            assert bench.manager.in_use() == {"<any>": 1, DRIVER: 1}
+            assert bench.new_manager().in_use() == {"<any>": 0}
             assert bench.driver.calls == ["prepare gpu"]
             assert bench.manager.cdi_devices(first, only(first)) == (f"{DRIVER}/gpu=gpu",)
             assert [each.name for each in bench.manager.of_container(first, only(first))] == ["gpu"]
@@ -127,6 +130,7 @@ def test_a_claim_is_prepared_once_and_given_back_by_its_last_pod(version: str, t
             await bench.manager.unprepare(second)
             assert bench.driver.calls == ["prepare gpu", "unprepare gpu"]
             assert b"uid-gpu" not in (tmp_path / CLAIM_STATE_FILE).read_bytes()
+            assert bench.manager.in_use() == {"<any>": 0}
 
     asyncio.run(scenario())
 

@@ -8,16 +8,22 @@ from pathlib import Path
 from msgspec.structs import replace
 from tests.support.kubelet_api import HTTPSAgent, http_request, with_served_agent
 
+from nodewright.agent.devices.claim_manager import ClaimManager
+from nodewright.agent.devices.dra_plugins import DRAPlugins
+from nodewright.agent.devices.plugin_client import GRPCDRAPluginClient
 from nodewright.agent.host.volumes import volume_plugin
 from nodewright.agent.runtimes.simulated import ContainerScript
 from nodewright.agent.serving.node_metrics import FRESH_S
 from nodewright.agent.state.agent_state import PodSource
 from nodewright.agent.state.observations import PodDeletionRequested
 from nodewright.cluster.serving.http_server import ListenAddress
+from nodewright.cluster.tasks.timing import HostClock
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.profiles.capture.from_cluster import read_configz
 from nodewright.documents.profiles.usage_files import usage_from_file
+from nodewright.engine.core.claims.prepared_claims import PreparedClaim, PreparedClaims
 from nodewright.model.kubernetes.stats_summary import StatsSummary
+from nodewright.model.releases.feature_gates import DEFAULT_GATES
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 
 JSON = "application/json"
@@ -297,6 +303,28 @@ async def test_volumes_are_counted_by_plugin(node: HTTPSAgent) -> None:
         for state in ("actual", "desired"):
             labels = f'plugin_name="kubernetes.io/{plugin}",state="{state}_state_of_world"'
             assert f"volume_manager_total_volumes{{{labels}}} 1\n" in text
+
+
+@with_served_agent()
+async def test_claims_in_use_are_counted_by_driver(node: HTTPSAgent) -> None:
+    plugins = DRAPlugins(
+        lambda registration, service: GRPCDRAPluginClient(registration.socket, service), HostClock()
+    )
+    manager = ClaimManager(Path("/none"), plugins, DEFAULT_GATES, HostClock())
+    claims = {("default", each.name): each for each in (_prepared("a", "gpu.example.com"), _prepared("b"))}
+    manager._claims = PreparedClaims(claims)
+    node.bench.loop.effect_runner.claim_manager = manager
+    lines = (await node.request("/metrics")).text.splitlines()
+    counts = [line for line in lines if line.startswith("dra_resource_claims_in_use{")]
+    assert counts == [
+        'dra_resource_claims_in_use{driver_name="<any>"} 2',
+        'dra_resource_claims_in_use{driver_name="gpu.example.com"} 1',
+    ]
+
+
+def _prepared(name: str, *drivers: str) -> PreparedClaim:
+    of_drivers = dict.fromkeys(drivers)
+    return PreparedClaim(uid=name, name=name, namespace="default", drivers=of_drivers, is_prepared=True)
 
 
 @with_served_agent(main=ContainerScript(ignores_sigterm=True))

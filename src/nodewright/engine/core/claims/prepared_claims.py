@@ -3,6 +3,7 @@
 Follows: v1.36, pkg/kubelet/cm/dra/manager.go, claiminfo.go.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, TypeAlias
 
@@ -80,6 +81,14 @@ class PreparedClaims(msgspec.Struct, frozen=True):
     def has_pod(self, uid: str) -> bool:
         """Whether a claim has to be given back before the pod is gone."""
         return any(uid in claim.pods for claim in self.claims.values())
+
+    def in_use(self) -> Mapping[str, int]:
+        """The number of claims that are prepared, by driver, and of all under ``<any>``.
+
+        Follows: v1.36, pkg/kubelet/cm/dra/claiminfo.go, claimsInUse.
+        """
+        prepared = [claim.drivers for claim in self.claims.values() if claim.is_prepared]
+        return {"<any>": len(prepared), **Counter(driver for drivers in prepared for driver in drivers)}
 
     # ------------------------------------------------------------ prepare
 
