@@ -9,9 +9,10 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
+from itertools import compress, islice
 from operator import itemgetter, lt
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -38,6 +39,10 @@ SeriesKey = tuple[str, str]
 """Namespace and name of a pod, and the name of a container; empty: the pod as a whole."""
 
 
+_Text = TypeVar("_Text")
+_Value = TypeVar("_Value")
+
+
 class UsageSeries(msgspec.Struct):
     """The samples of one container, or of a pod as a whole, in order of time.
 
@@ -56,30 +61,32 @@ class UsageHistory:
         self.memory: defaultdict[SeriesKey, UsageSeries] = defaultdict(UsageSeries)
         self.left_out: Counter[str] = Counter()
         """Number of samples by reason."""
+        self._ascending: Sequence[int] = ()
+        """Times that are known to ascend: most series of a node have the same."""
 
     def add(
         self,
         points: dict[SeriesKey, UsageSeries],
         key: SeriesKey,
         times_ns: Sequence[int],
-        amounts: Sequence[int | None],
+        amounts: Sequence[int],
     ) -> None:
         """Adds samples of a series; one that is not later than the last one before it is left out.
 
-        Units: nanoseconds; thousandths of a CPU, or bytes, None: no sample.
+        Units: nanoseconds; thousandths of a CPU, or bytes.
         """
-        known = [amount for amount in amounts if amount is not None]
-        if len(known) < len(amounts):
-            times_ns = [at_ns for at_ns, amount in zip(times_ns, amounts, strict=True) if amount is not None]
-        if not known:
+        if not times_ns:
             return
         series = points[key]
         latest_ns = series.times_ns[-1] if series.times_ns else -1
-        if times_ns[0] > latest_ns and all(map(lt, times_ns, times_ns[1:])):
+        if times_ns[0] > latest_ns and (
+            times_ns == self._ascending or all(map(lt, times_ns, islice(times_ns, 1, None)))
+        ):
+            self._ascending = times_ns
             series.times_ns += times_ns
-            series.amounts += known
+            series.amounts += amounts
             return
-        for at_ns, amount in zip(times_ns, known, strict=True):
+        for at_ns, amount in zip(times_ns, amounts, strict=True):
             if at_ns <= latest_ns:
                 self.left_out[f"{_name(key)}: time does not advance"] += 1
                 continue
@@ -145,7 +152,8 @@ def load_usage_history(paths: Sequence[str]) -> UsageHistory:
 
 def _add_table(history: UsageHistory, file: InputFile) -> None:
     text = decode_text(file.content, file.source).removeprefix("\ufeff")
-    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    is_plain = '"' not in text and "\r" not in text
+    rows = csv.reader(io.StringIO(text.split("\n", 1)[0] if is_plain else text, newline=""), strict=True)
     faults: list[tuple[int, Fault]] = []
     try:
         names = tuple(name.strip() for name in next(rows, ()))
@@ -153,7 +161,7 @@ def _add_table(history: UsageHistory, file: InputFile) -> None:
             rule = f"the first line must name time, pod and some of {', '.join(_COLUMNS[2:])}, each once"
             raise InputError([Fault(source=f"{file.source}:1", value=", ".join(names), rule=rule)])
         with rare_collections():
-            _Table(history, names, text, file.source, faults).add_rows(rows)
+            _Table(history, names, text, file.source, faults).add_rows(None if is_plain else rows)
     except csv.Error as error:
         rule = f"not valid CSV: {error}"
         faults.append((rows.line_num, Fault(source=f"{file.source}:{rows.line_num}", rule=rule)))
@@ -175,32 +183,53 @@ class _Table:
         self._history, self._names, self._text, self._source = history, names, text, source
         self._faults = faults
         """With their lines."""
-        self._parsers = {
+        self._parsers: dict[str, _ParsedTexts[str, int | None]] = {
             "time": _ParsedTexts(_moment_ns),
             "cpu": _ParsedTexts(_thousandths),
             "memory": _ParsedTexts(_bytes),
         }
+        self._values: dict[str, list[int | None]] = {name: [] for name in self._parsers if name in names}
+        self._key_of_cells = _ParsedTexts[Any, SeriesKey](
+            (lambda cells: _key(*cells)) if "container" in names else (lambda pod: _key(pod, ""))
+        )
+        self._keys: list[SeriesKey] = []
 
-    def add_rows(self, rows: Any) -> None:
-        """Adds all rows after the header, or what is wrong with them. Errors: csv.Error."""
-        if '"' in self._text or "\r" in self._text:
-            self._add_parsed_rows(rows, 0)
-            return
+    def add_rows(self, rows: Any | None) -> None:
+        """Adds all rows after the header, or what is wrong with them; None: lines have no quotes. Errors: csv.Error."""
+        if rows is None:
+            self._read_lines()
+        else:
+            self._read_rows(rows, 0)
+        if self._faults:
+            return  # A faulty table is not used.
+        times_ns = self._values.pop("time")
+        resources = {"cpu": self._history.cpu, "memory": self._history.memory}
+        for key, places in _rows_by_series(self._keys).items():
+            for resource, column in self._values.items():
+                own: tuple[Any, Any] = (_values_at(places, times_ns), _values_at(places, column))
+                if None in own[1]:
+                    known = [amount is not None for amount in own[1]]
+                    own = (list(compress(own[0], known)), list(compress(own[1], known)))
+                self._history.add(resources[resource], key, *own)
+
+    def _read_lines(self) -> None:
         start, line, width = self._text.find("\n") + 1 or len(self._text), 1, len(self._names)
         while start < len(self._text):
             end = self._text.find("\n", start + _BLOCK_LENGTH) + 1 or len(self._text)
             block = self._text[start:end].removesuffix("\n")
             count = block.count("\n") + 1
-            # Splitting takes a third of the time of parsing; the ends of lines show that no row has another number of cells.
-            cells = f"{block}\n".replace("\n", ",\n,").split(",")
-            if cells[width :: width + 1] == ["\n"] * count and len(cells) == count * (width + 1) + 1:
-                columns = [cells[index :: width + 1][:count] for index in range(width)]
+            # Splitting takes a third of the time of parsing; where each line's first cell begins shows that all have as many.
+            cells = f"\n{block}".replace("\n", ",\n").split(",")
+            columns = [cells[index::width] for index in range(1, width + 1)]
+            first_cells = {cell: cell[1:] for cell in set(columns[0])}
+            if len(cells) == 1 + count * width and all(cell.startswith("\n") for cell in first_cells):
+                columns[0] = list(map(first_cells.__getitem__, columns[0]))
                 self._add_columns(columns, range(line + 1, line + count + 1))
             else:
-                self._add_parsed_rows(csv.reader(io.StringIO(block, newline="")), line)
+                self._read_rows(csv.reader(io.StringIO(block, newline="")), line)
             start, line = end, line + count
 
-    def _add_parsed_rows(self, rows: Any, lines_before: int) -> None:
+    def _read_rows(self, rows: Any, lines_before: int) -> None:
         block, lines, width = list[list[str]](), list[int](), len(self._names)
         try:
             for row in rows:
@@ -220,27 +249,21 @@ class _Table:
 
     def _add_columns(self, cells: Sequence[Sequence[str]], lines: Sequence[int]) -> None:
         columns = dict(zip(self._names, cells, strict=True))
-        series = _rows_by_series(columns["pod"], columns.get("container"))
-        times_ns = self._parsed("time", columns, lines)
-        resources = list[tuple[dict[SeriesKey, UsageSeries], list[int | None]]]()
-        if "cpu" in columns:
-            resources.append((self._history.cpu, self._parsed("cpu", columns, lines)))
-        if "memory" in columns:
-            amounts = self._parsed("memory", columns, lines)
-            self._leave_unitless_out(columns, amounts)
-            resources.append((self._history.memory, amounts))
-        if self._faults:
-            return  # A faulty table is not used.
-        for key, rows in series.items():
-            own_times_ns = [at_ns or 0 for at_ns in _values_at(rows, times_ns)]
-            for points, amounts in resources:
-                self._history.add(points, key, own_times_ns, _values_at(rows, amounts))
+        values = {name: self._parsed(name, columns, lines) for name in self._values}
+        if "memory" in values:
+            self._leave_unitless_out(columns, values["memory"])
+        for name, column in values.items():
+            self._values[name] += column
+        names: Any = columns["pod"]
+        if "container" in columns:
+            names = zip(names, columns["container"], strict=True)
+        self._keys += map(self._key_of_cells.__getitem__, names)
 
     def _parsed(
         self, name: str, columns: Mapping[str, Sequence[str]], lines: Sequence[int]
     ) -> list[int | None]:
         """The values of a column; None, and a fault, where a text has none."""
-        parse = self._parsers[name].__getitem__
+        parse: Callable[[str], int | None] = self._parsers[name].__getitem__
         try:
             return list(map(parse, columns[name]))
         except ValueError:
@@ -277,17 +300,14 @@ class _Table:
         return all(map(str.isdigit, cells)) and max(map(len, cells), default=0) >= len(str(_UNITLESS_BYTES))
 
 
-def _rows_by_series(
-    pods: Sequence[str], containers: Sequence[str] | None
-) -> Mapping[SeriesKey, slice | Sequence[int]]:
+def _rows_by_series(keys: Sequence[SeriesKey]) -> Mapping[SeriesKey, slice | Sequence[int]]:
     """The rows of each series; every n-th row where the series take turns, as in most tables."""
-    names: list[Any] = list(pods if containers is None else zip(pods, containers, strict=True))
-    period = names.index(names[0], 1) if names[0] in names[1:] else len(names)
-    keys = list(map(_key, pods[:period], containers or itertools.repeat("")))
-    if len(set(keys)) == period and names[period:] == names[:-period]:
-        return {key: slice(row, None, period) for row, key in enumerate(keys)}
+    series = list(dict.fromkeys(keys))
+    period = len(series)
+    if keys[:period] == series and keys[period:] == keys[:-period]:
+        return {key: slice(row, None, period) for row, key in enumerate(series)}
     rows = defaultdict[SeriesKey, list[int]](list)
-    for row, key in enumerate(map(_key, pods, containers or itertools.repeat(""))):
+    for row, key in enumerate(keys):
         rows[key].append(row)
     return rows
 
@@ -296,14 +316,14 @@ def _values_at(rows: slice | Sequence[int], column: Sequence[int | None]) -> Seq
     return column[rows] if isinstance(rows, slice) else [column[row] for row in rows]
 
 
-class _ParsedTexts(dict[str, int | None]):
+class _ParsedTexts(dict[_Text, _Value]):
     """The values of texts, each parsed once: faster than `lru_cache`, for a week of a node has millions."""
 
-    def __init__(self, parse: Callable[[str], int | None]) -> None:
+    def __init__(self, parse: Callable[[_Text], _Value]) -> None:
         super().__init__()
         self._parse = parse
 
-    def __missing__(self, text: str) -> int | None:
+    def __missing__(self, text: _Text) -> _Value:
         if len(self) >= _MAX_CELLS:
             self.clear()
         value = self[text] = self._parse(text)
@@ -332,7 +352,6 @@ def _amount(text: str, unit: Callable[[Quantity], int]) -> int | None:
     return amount
 
 
-@lru_cache(_MAX_CELLS)
 def _key(pod: str, container: str) -> SeriesKey:
     return _full_name(pod.strip()), container.strip()
 

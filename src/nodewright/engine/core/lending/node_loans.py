@@ -13,7 +13,6 @@ from nodewright.engine.core.lending.predictors import (
     PredictorScope,
     State,
     UsageSamples,
-    peak_intervals,
 )
 
 _COLUMNS_AT_ONCE = 16
@@ -129,7 +128,7 @@ def _kept(predictor: Predictor, node: NodeSamples, predictions: Sequence[Sequenc
     if not predictor.by_peak:
         return _sums((predictor.kept(predicted, pod) for predicted, pod in pairs), len(node.times_ns))
     # Between peaks predictions stay, and few samples exceed them: only those are looked at one by one.
-    parts = peak_intervals(tuple(node.times_ns))[1]
+    parts = node.whole.intervals[1]
     columns = [predictor.levels(predicted, pod.request) for predicted, pod in pairs]
     sums: list[int] = []
     for level, part in zip(_sums(columns, len(parts)), parts, strict=True):
