@@ -5,12 +5,11 @@ What cannot be used is left out and named; no number is made from it.
 
 import csv
 import io
-import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from itertools import compress, islice
+from itertools import compress, islice, pairwise
 from operator import itemgetter, lt
 from typing import Any, TypeVar
 
@@ -30,6 +29,7 @@ SECOND_NS = 10**9
 MAX_BYTES = 256 << 20
 _LATEST_S = 1 << 33
 _COLUMNS = ("time", "pod", "container", "cpu", "memory", "rss")
+_MOST = 2**63
 _UNITLESS_BYTES = 1 << 20
 _MAX_CELLS = 1 << 16
 _SHOWN_REASONS = 3
@@ -94,16 +94,18 @@ class UsageHistory:
             series.amounts.append(amount)
             latest_ns = at_ns
 
-    def add_counter(self, key: SeriesKey, values: Sequence[tuple[int, float]]) -> None:
+    def add_counter(self, key: SeriesKey, times_ns: Sequence[int], values: Sequence[float]) -> None:
         """Adds the rates of a counter of CPU seconds; the time in which it starts again is left out."""
-        for (start_ns, before), (at_ns, after) in itertools.pairwise(values):
+        ends_ns, rates = list[int](), list[int]()
+        for (start_ns, at_ns), (before, after) in zip(pairwise(times_ns), pairwise(values), strict=True):
             if after < before:
                 self.left_out[f"{_name(key)}: the CPU counter restarts"] += 1
             elif at_ns > start_ns:
-                amount = round((after - before) * 1000 * SECOND_NS / (at_ns - start_ns))
-                self.add(self.cpu, key, (at_ns,), (amount,))
+                ends_ns.append(at_ns)
+                rates.append(round((after - before) * 1000 * SECOND_NS / (at_ns - start_ns)))
             else:
                 self.left_out[f"{_name(key)}: time does not advance"] += 1
+        self.add(self.cpu, key, ends_ns, rates)
 
 
 def left_out_text(left_out: Mapping[str, int]) -> str:
@@ -140,7 +142,7 @@ def load_usage_history(paths: Sequence[str]) -> UsageHistory:
                 )
                 raise InputError([Fault(source=file.source, rule=rule)])
     for key, values in counters.items():
-        history.add_counter(key, values)
+        history.add_counter(key, *zip(*values, strict=True))
     if not history.cpu and not history.memory:
         rule = f"has no sample of cpu or memory{left_out_text(history.left_out)}"
         raise InputError([Fault(source=", ".join(paths), rule=rule)])
@@ -393,6 +395,7 @@ def _add_matrix(history: UsageHistory, data: Mapping[str, Any], source: str) -> 
         matrix = msgspec.convert(data, _Matrix)
     except msgspec.ValidationError as error:
         raise InputError([Fault(source=source, path="data", rule=str(error))]) from None
+    known_s, times_ns = (), list[int]()
     for index, series in enumerate(matrix.result):
         labels = series.metric
         name, container = labels.get("__name__", ""), labels.get("container", "")
@@ -404,25 +407,27 @@ def _add_matrix(history: UsageHistory, data: Mapping[str, Any], source: str) -> 
             history.left_out["series without a container"] += len(series.values)
             continue
         key = (_full_name(f"{labels.get('namespace') or 'default'}/{labels['pod']}"), container)
-        values = list(_finite(series, history, key))
+        values = [
+            (at_s, amount)
+            for at_s, text in series.values
+            if 0 <= (amount := _number(text)) < _MOST and 0 <= at_s < _LATEST_S
+        ]
+        if wrong := len(series.values) - len(values):
+            history.left_out[f"{_name(key)}: not a number that usage can be"] += wrong
+        times_s, amounts = zip(*values, strict=True) if values else ((), ())
+        if times_s != known_s:
+            known_s, times_ns = times_s, [round(at_s * SECOND_NS) for at_s in times_s]
         if name == CPU_COUNTER:
-            history.add_counter(key, values)
+            history.add_counter(key, times_ns, amounts)
         else:
-            history.add(
-                history.memory, key, [at_ns for at_ns, _ in values], [round(amount) for _, amount in values]
-            )
+            history.add(history.memory, key, times_ns, list(map(round, amounts)))
 
 
-def _finite(series: _Series, history: UsageHistory, key: SeriesKey) -> Iterator[tuple[int, float]]:
-    for at_s, text in series.values:
-        try:
-            amount = float(text)
-        except ValueError:
-            amount = math.nan
-        if math.isfinite(amount) and 0 <= amount < 2**63 and 0 <= at_s < _LATEST_S:
-            yield round(at_s * SECOND_NS), amount
-        else:
-            history.left_out[f"{_name(key)}: not a number that usage can be"] += 1
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 # ---------------------------------------------------------------- summaries
