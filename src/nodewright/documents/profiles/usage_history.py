@@ -6,6 +6,7 @@ What cannot be used is left out and named; no number is made from it.
 import csv
 import io
 import math
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -15,7 +16,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from nodewright.documents.files.gzipped import decompressed
 from nodewright.documents.files.process_tuning import rare_collections
+from nodewright.documents.files.regular_files import error_text
 from nodewright.documents.formats.decode import decode, decoding_fault
 from nodewright.documents.formats.documents import InputFile, decode_text, parse_documents, read_file
 from nodewright.model.errors import Fault, InputError
@@ -126,8 +129,8 @@ def load_usage_history(paths: Sequence[str]) -> UsageHistory:
     """
     history, counters = UsageHistory(), dict[SeriesKey, list[tuple[int, float]]]()
     for path in paths:
-        file = read_file(path, max_bytes=MAX_BYTES)
-        if file.source.endswith(".csv"):
+        file = _unpacked(read_file(path, max_bytes=MAX_BYTES))
+        if file.source.removesuffix(".gz").endswith(".csv"):
             _add_table(history, file)
             continue
         for document in parse_documents(file.content, file.source, max_bytes=MAX_BYTES):
@@ -147,6 +150,13 @@ def load_usage_history(paths: Sequence[str]) -> UsageHistory:
         rule = f"has no sample of cpu or memory{left_out_text(history.left_out)}"
         raise InputError([Fault(source=", ".join(paths), rule=rule)])
     return history
+
+
+def _unpacked(file: InputFile) -> InputFile:
+    try:
+        return file._replace(content=decompressed(file.content, MAX_BYTES))
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError([Fault(source=file.source, rule=f"cannot be read: {error_text(error)}")]) from None
 
 
 # ---------------------------------------------------------------- tables
