@@ -188,6 +188,24 @@ def test_loans_of_cpus_lie_where_the_shared_pool_is() -> None:
     assert [each.permille for each in numa_shares(pinned, "memory")] == [500, 500]
 
 
+def test_loans_of_memory_do_not_lie_where_it_is_pinned() -> None:
+    node = Node.from_profile(
+        a_profile(
+            memoryManagerPolicy="Static",
+            cpuManagerPolicy="static",
+            reservedSystemCPUs="0",
+            reservedMemory=[{"numaNode": 0, "limits": {"memory": "100Mi"}}],
+            evictionHard={"memory.available": "100Mi"},
+        )
+    )
+    free = [each.memory for each in node.config.parts.machine.topology]
+    pinned = node.admit(a_guaranteed_pod("pinned", "1/1Gi")).node
+    shares = [each.permille for each in numa_shares(pinned, "memory")]
+    least, most = sorted(((free[0] - (1 << 30)), free[1]))
+    assert sorted(shares) == [1000 * least // (least + most), 1000 * most // (least + most)]
+    assert shares != [500, 500]
+
+
 def test_custom_predictors_are_held_to_the_same_rules(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
