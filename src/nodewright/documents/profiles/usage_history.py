@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import compress, islice, pairwise
 from operator import itemgetter, lt
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -44,6 +44,10 @@ SeriesKey = tuple[str, str]
 
 _Text = TypeVar("_Text")
 _Value = TypeVar("_Value")
+
+
+_Points: TypeAlias = defaultdict[SeriesKey, list[tuple[int, Any]]]
+"""Times in nanoseconds, each with a counter or an amount."""
 
 
 class UsageSeries(msgspec.Struct):
@@ -127,7 +131,7 @@ def load_usage_history(paths: Sequence[str]) -> UsageHistory:
 
     Errors: InputError with all faults of a file.
     """
-    history, counters = UsageHistory(), dict[SeriesKey, list[tuple[int, float]]]()
+    history, summaries = UsageHistory(), (_Points(list), _Points(list))
     for path in paths:
         file = _unpacked(read_file(path, max_bytes=MAX_BYTES))
         if file.source.removesuffix(".gz").endswith(".csv"):
@@ -138,14 +142,19 @@ def load_usage_history(paths: Sequence[str]) -> UsageHistory:
             if isinstance(value, dict) and isinstance(value.get("data"), dict):
                 _add_matrix(history, value["data"], file.source)
             elif isinstance(value, dict) and "pods" in value:
-                _add_summary(history, value, counters, file.source)
+                _add_summary(summaries, value, file.source)
+            elif isinstance(value, dict) and value.get("status") == "error":
+                raise InputError([Fault(source=file.source, path="error", rule=str(value.get("error")))])
             else:
                 rule = (
                     "expected a .csv, an answer of query_range (`data.result`), or a summary (`node`, `pods`)"
                 )
                 raise InputError([Fault(source=file.source, rule=rule)])
-    for key, values in counters.items():
-        history.add_counter(key, *zip(*values, strict=True))
+    # Files are in the order of their names, which need not be that of their times.
+    for key, points in summaries[0].items():
+        history.add_counter(key, *zip(*sorted(points), strict=True))
+    for key, points in summaries[1].items():
+        history.add(history.memory, key, *zip(*sorted(points), strict=True))
     if not history.cpu and not history.memory:
         rule = f"has no sample of cpu or memory{left_out_text(history.left_out)}"
         raise InputError([Fault(source=", ".join(paths), rule=rule)])
@@ -356,9 +365,9 @@ def _amount(text: str, unit: Callable[[Quantity], int]) -> int | None:
     if not text.strip():
         return None
     quantity = Quantity.parse(text.strip())
-    if not quantity.is_int64:
-        raise ValueError("must have at most 18 digits")
     amount = unit(quantity)
+    if not quantity.is_int64 or (quantity.unscaled and not amount):  # 0: it does not fit.
+        raise ValueError("must fit into 64 bits, in bytes or thousandths of a CPU")
     if amount < 0:
         raise ValueError("must be 0 or more")
     return amount
@@ -405,8 +414,12 @@ def _add_matrix(history: UsageHistory, data: Mapping[str, Any], source: str) -> 
         matrix = msgspec.convert(data, _Matrix)
     except msgspec.ValidationError as error:
         raise InputError([Fault(source=source, path="data", rule=str(error))]) from None
+    if matrix.result_type not in ("", "matrix"):
+        rule = "must be matrix: ask query_range instead of query"
+        raise InputError([Fault(source=source, path="data.resultType", value=matrix.result_type, rule=rule)])
     known_s, times_ns = (), list[int]()
-    for index, series in enumerate(matrix.result):
+    # A container that restarts is another series, and may be an earlier one in the answer.
+    for index, series in sorted(enumerate(matrix.result), key=lambda each: each[1].values[:1]):
         labels = series.metric
         name, container = labels.get("__name__", ""), labels.get("container", "")
         if name not in (CPU_COUNTER, WORKING_SET):
@@ -423,7 +436,7 @@ def _add_matrix(history: UsageHistory, data: Mapping[str, Any], source: str) -> 
             if 0 <= (amount := _number(text)) < _MOST and 0 <= at_s < _LATEST_S
         ]
         if wrong := len(series.values) - len(values):
-            history.left_out[f"{_name(key)}: not a number that usage can be"] += wrong
+            history.left_out[f"{_name(key)}: time or amount that is not a number, or not in range"] += wrong
         times_s, amounts = zip(*values, strict=True) if values else ((), ())
         if times_s != known_s:
             known_s, times_ns = times_s, [round(at_s * SECOND_NS) for at_s in times_s]
@@ -443,12 +456,8 @@ def _number(text: str) -> float:
 # ---------------------------------------------------------------- summaries
 
 
-def _add_summary(
-    history: UsageHistory,
-    value: Mapping[str, Any],
-    counters: dict[SeriesKey, list[tuple[int, float]]],
-    source: str,
-) -> None:
+def _add_summary(points: tuple[_Points, _Points], value: Mapping[str, Any], source: str) -> None:
+    """Adds the points of a summary: seconds of CPU time, and memory."""
     try:
         summary = decode(value, StatsSummary)
     except msgspec.ValidationError as error:
@@ -458,7 +467,6 @@ def _add_summary(
         for container in pod.containers:
             key, cpu, memory = (pod_name, container.name), container.cpu, container.memory
             if cpu is not None and cpu.time is not None and cpu.usage_core_nano_seconds is not None:
-                point = (cpu.time.nanoseconds, cpu.usage_core_nano_seconds / SECOND_NS)
-                counters.setdefault(key, []).append(point)
+                points[0][key].append((cpu.time.nanoseconds, cpu.usage_core_nano_seconds / SECOND_NS))
             if memory is not None and memory.time is not None and memory.working_set_bytes is not None:
-                history.add(history.memory, key, (memory.time.nanoseconds,), (memory.working_set_bytes,))
+                points[1][key].append((memory.time.nanoseconds, memory.working_set_bytes))
