@@ -210,8 +210,8 @@ def test_series_of_restarted_containers_are_in_the_order_of_their_times(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     labels = {"__name__": "container_memory_working_set_bytes", "namespace": "shop", "pod": "db"}
-    wrong = [[540, "NaN"], [600, "+Inf"], [660, "much"], [1767225600000, "1"]]
-    series = [
+    wrong: list[Any] = [[540, "NaN"], [600, "+Inf"], [660, "much"], [1767225600000, "1"]]
+    series: list[Any] = [
         {
             "metric": {**labels, "container": "db", "id": name},
             "values": [*([at * 60, str(3 << 30)] for at in times), *others],
