@@ -217,10 +217,7 @@ class _Table:
 
     def add_rows(self, rows: Any | None) -> None:
         """Adds all rows after the header, or what is wrong with them; None: lines have no quotes. Errors: csv.Error."""
-        if rows is None:
-            self._read_lines()
-        else:
-            self._read_rows(rows, 0)
+        self._read_lines() if rows is None else self._read_rows(rows, 0)
         if self._faults:
             return  # A faulty table is not used.
         times_ns = self._values.pop("time")

@@ -82,11 +82,7 @@ class UsageSamples(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def known_peaks(self) -> Sequence[int]:
         """For each interval its highest sample; unknown usage counts as the request."""
-        usage, parts = self.known_usage, self.intervals[1]
-        width = parts[0].stop if parts else 0
-        if width > 1 and all(part.stop - part.start == width for part in parts):
-            return list(map(max, *(usage[index::width] for index in range(width))))
-        return list(map(max, map(usage.__getitem__, parts)))
+        return list(map(max, map(self.known_usage.__getitem__, self.intervals[1])))
 
 
 @lru_cache(2)
